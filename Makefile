@@ -6,11 +6,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # More arguments for the command behind a target: make test ARGS="tests/unit -k cover".
 ARGS ?=
-# How many processes run tests.
-JOBS ?= 2
+# How many processes run tests: more than cores, because many tests wait for programs they start.
+JOBS ?= 4
 # Which seeds of the whole-system simulation `make soak` runs: 0-499, or 17, or 3,8,100-120.
 SEEDS ?= 0-499
-# How many mutants `make mutate` draws, and from which module only: ONLY=core/pack.py.
+# How many mutants `make mutate` draws, and from which module only: ONLY=core/admission/pack.py.
 MUTANTS ?= 400
 ONLY ?=
 
@@ -43,22 +43,22 @@ serve: $(RUNTIME) ## install, then serve quorate.db, made if there is none, and 
 	$(BIN)/quorate serve --executor local --token-file $(TOKEN) $(AS_ROOT) $(ARGS)
 
 test: $(DEV) ## every test, repeatable
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 quick: $(DEV) ## the tests worth running after each change, under a minute
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
 
 check: $(DEV) ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --num-workers $(JOBS)
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 
 bench: $(DEV) ## measure, print beside the targets, fail below one
 	$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(DEV) ## long and random: many more examples, SEEDS=0-499 of the simulation
-	HYPOTHESIS_PROFILE=soak QUORATE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(JOBS) \
+	HYPOTHESIS_PROFILE=soak QUORATE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 		-o faulthandler_timeout=0 $(ARGS)
 
 mutate: $(DEV) ## change core and ledger in small ways, and fail when the tests notice too few

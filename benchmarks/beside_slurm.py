@@ -37,7 +37,7 @@ from benchmarks.slurm import GPUS, NoSlurmError, Slurm, slurm
 from quorate.adapters.clock_system import SystemClock
 from quorate.documents import API_VERSION
 from quorate.model.specs import Owner
-from quorate.testing.world import budget, envelope, node
+from quorate.testing.builders import budget, envelope, node
 
 TIMES_TARGET: Final = 5.0
 BATCH: Final = 100

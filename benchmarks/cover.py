@@ -26,13 +26,13 @@ from benchmarks.worlds import (
     families,
     owner_name,
 )
-from quorate.core.cover import Covered, plan_cover
-from quorate.core.purse import CoverRequest, Demand, Place
+from quorate.core.admission.cover import Covered, plan_cover
+from quorate.core.admission.payers import CoverRequest, Demand, Place
 from quorate.model.amounts import HOUR_MS
 from quorate.model.selector import CLUSTER, DOMAIN, REGION
 from quorate.model.specs import EnvelopeId, envelope_id
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, world
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, world
 
 FEW: Final = 100
 OWNERS: Final = 1_000

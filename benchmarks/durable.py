@@ -7,7 +7,7 @@ room; what that costs is told apart. The clock, the store and the disk are the r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +20,13 @@ from typing import Any
 from benchmarks.figure import Baseline, Effort, Figure
 from benchmarks.worlds import FAMILY_SIZE, FLAVOR, GANGS, budgets, families, fleet, owner_name
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.core.audit.commit_checks import check_touched
 from quorate.core.commands import Applied, Apply, Command, Complete, Submit
 from quorate.documents import API_VERSION, Documents, parse_tree
-from quorate.loop.engine import Engine
-from quorate.model.records import Phase
+from quorate.loop.engine import Engine, Receipt
 from quorate.model.specs import Run
+from quorate.model.state.records import Phase
 
 NODES = 10_000
 OWNERS = 200
@@ -65,6 +66,8 @@ class Cluster:
     completed: int = 0
     completing: Cost = field(default_factory=Cost)
     judging: Cost = field(default_factory=Cost)
+    committing: Cost = field(default_factory=Cost)
+    checking: Cost = field(default_factory=Cost)
 
     def submit(self, runs: int, batch: int) -> Cost:
         """Return what submitting ``runs`` costs, ``batch`` to a commit."""
@@ -75,8 +78,9 @@ class Cluster:
             self._make_room(sum(gpus), batch)
             with cost.counted(), self.judging.counted():
                 commands = [Submit(_judged(tree)) for tree in trees]
-            with cost.counted():
+            with cost.counted(), self.committing.counted():
                 receipts = self.engine.execute_all(commands, actor="bench")
+            self._check(receipts)
             for command, receipt in zip(commands, receipts, strict=True):
                 record = self.engine.view.runs[command.run.name]
                 assert record.phase is Phase.RUNNING, (receipt, record.refusal)
@@ -93,10 +97,22 @@ class Cluster:
             leaving.append(Complete(name))
             self.gpus_free += held
         for start in range(0, len(leaving), batch):
-            with self.completing.counted():
+            with self.completing.counted(), self.committing.counted():
                 receipts = self.engine.execute_all(leaving[start : start + batch], actor="bench")
+            self._check(receipts)
             assert not any(receipt.decision.refusals for receipt in receipts), receipts
         self.completed += len(leaving)
+
+    def checking_percent(self) -> float:
+        """Return what looking at the invariants takes of what commits do."""
+        return 100 * self.checking.cpu_s / self.committing.cpu_s
+
+    def _check(self, receipts: Sequence[Receipt]) -> None:
+        """Look at the invariants of what a commit has touched, as a service does after each."""
+        events = [event for receipt in receipts for event in receipt.decision.events]
+        with self.checking.counted():
+            violations = check_touched(self.engine.view, events)
+        assert not violations, violations
 
     def _team(self) -> int:
         """Return a team at random; parents give their money to their teams and run nothing."""
@@ -137,9 +153,12 @@ def measure(effort: Effort) -> list[Figure]:
 def _figures(cluster: Cluster, effort: Effort) -> list[Figure]:
     """Return what submitting and completing costs on a fleet in use."""
     cluster.completing, cluster.completed = Cost(), 0
+    cluster.committing, cluster.checking = Cost(), Cost()
     runs = BATCH * effort.of(64, 4)
     costs = [cluster.submit(runs, BATCH) for _ in range(REPEATS)]
     completing, completed = cluster.completing, cluster.completed
+    together_percent = cluster.checking_percent()
+    cluster.committing, cluster.checking = Cost(), Cost()
     alone_runs = effort.of(500, 50)
     alone = cluster.submit(alone_runs, 1)
     cpu_s = median(cost.cpu_s for cost in costs)
@@ -167,6 +186,17 @@ def _figures(cluster: Cluster, effort: Effort) -> list[Figure]:
             value=completed / completing.cpu_s,
             better="more",
             details={"wall /s": completed / completing.wall_s, "completions": completed},
+        ),
+        Figure(
+            name="invariants after each commit",
+            unit="% of the commit",
+            value=max(together_percent, cluster.checking_percent()),
+            better="less",
+            target=5,
+            details={
+                f"{BATCH} runs a commit, %": together_percent,
+                "one run a commit, %": cluster.checking_percent(),
+            },
         ),
         Figure(
             name="durable runs, submitted and completed",

@@ -18,14 +18,15 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.worlds import FAMILY_SIZE, FLAVOR, budgets, families, fleet, owner_name
-from quorate.adapters.store_sqlite import SqliteStore
-from quorate.core.audit import audit
-from quorate.core.invariants import sweep
-from quorate.core.layout import Bundle, PackRequest
-from quorate.core.pack import PackPlan, pack_gang
+from quorate.adapters.stores.archive_file import archive_path
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.core.admission.layout import Bundle, PackRequest
+from quorate.core.admission.pack import PackPlan, pack_gang
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
 from quorate.ledger.chain import GENESIS, seal
 from quorate.ledger.fold import replay
-from quorate.ledger.snapshot import SNAPSHOT_FORMAT, take
+from quorate.ledger.snapshot import SNAPSHOT_FORMAT, cut
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     EndReason,
@@ -46,8 +47,8 @@ from quorate.model.events import (
 )
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import DEFAULT_POOL, EnvelopeId, Run, envelope_id
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, opening, world
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, opening, world
 
 VERSION: Final = 2
 """Raised when what is made here changes, so that a ledger kept from before is not used."""
@@ -239,7 +240,9 @@ def _kept(path: Path, events: Iterator[Event]) -> Path:
             state, head = replay(store.blocks())
             wrong = sweep(state)
             assert not wrong, wrong[:3]
-            store.save_snapshot(head, take(state))
+            found = cut(state)
+            store.save_snapshot(head, found.payload, found.rows())
+        archive_path(made).rename(archive_path(path))
         made.rename(path)
     return path
 

@@ -26,6 +26,14 @@ class Target:
     port: int
     token: str
 
+    def get(self, path: str) -> bytes:
+        """Return the bytes of a request without a body."""
+        head = (
+            f"GET {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n"
+            f"Authorization: Bearer {self.token}\r\nAccept: application/json\r\n\r\n"
+        )
+        return head.encode()
+
     def post(self, path: str, body: bytes) -> bytes:
         """Return the bytes of a request."""
         head = (

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Final
 
 import msgspec
@@ -22,7 +22,7 @@ import msgspec
 from benchmarks.figure import Baseline, Effort, Figure, percentile
 from benchmarks.http_load import Connection, Target, ask_once, closed_load, connected
 from benchmarks.service import OUT, OWNERS, Tree, declare, documents, fleet_specs, submit_alone
-from benchmarks.serving import served
+from benchmarks.serving import Served, served
 from benchmarks.worlds import FAMILY_SIZE, owner_name
 
 CLIENTS: Final = 16
@@ -40,6 +40,12 @@ class Outcome:
     turned_away: int = 0
     late: int = 0
     seconds: float = 0.0
+    client_s: float = 0.0
+    """CPU seconds of the clients, which share the machine with the service."""
+    loop_s: float = 0.0
+    """CPU seconds of the service's event loop: what is turned away costs here alone."""
+    ledger_s: float = 0.0
+    """CPU seconds of the service's other threads: the ledger's, above all."""
 
     @property
     def good_per_s(self) -> float:
@@ -62,9 +68,7 @@ def measure(effort: Effort) -> list[Figure]:
         load = asyncio.run(closed_load(service.target, first, CLIENTS))
         can_per_s = len(first) / load.seconds
         found = {
-            times: asyncio.run(
-                _sent(service.target, _requests(users, trees, times * can_per_s, seconds), seconds)
-            )
+            times: _measured(service, _requests(users, trees, times * can_per_s, seconds), seconds)
             for times in TIMES
         }
     once = found[1].good_per_s
@@ -93,6 +97,9 @@ def _figure(times: float, outcome: Outcome, can_per_s: float, once: float) -> Fi
             "sent a second": times * can_per_s,
             "turned away": outcome.turned_away,
             "late": outcome.late,
+            "CPU of clients": outcome.client_s / outcome.seconds,
+            "CPU of the event loop": outcome.loop_s / outcome.seconds,
+            "CPU of the ledger": outcome.ledger_s / outcome.seconds,
             "median ms": 1e3 * percentile(outcome.latencies_s or [0.0], 50),
             "p99 ms": 1e3 * percentile(outcome.latencies_s or [0.0], 99),
         },
@@ -116,6 +123,16 @@ def _requests(
         spec = {key: value for key, value in tree["spec"].items() if key not in ("owner", "user")}
         made.append(submit_alone(users[number % len(users)], tree | {"spec": spec}))
     return made
+
+
+def _measured(service: Served, requests: Sequence[bytes], seconds: int) -> Outcome:
+    """Return what became of ``requests``, and whose CPU that took."""
+    loop_s, all_s, client_s = service.loop_cpu_s(), service.cpu_s(), process_time()
+    outcome = asyncio.run(_sent(service.target, requests, seconds))
+    outcome.client_s = process_time() - client_s
+    outcome.loop_s = service.loop_cpu_s() - loop_s
+    outcome.ledger_s = service.cpu_s() - all_s - outcome.loop_s
+    return outcome
 
 
 async def _sent(target: Target, requests: Sequence[bytes], seconds: int) -> Outcome:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from quorate.policy.finish_time_fairness import isolated_rates
-from quorate.policy.max_min_fairness import proportional_rates
+from quorate.policy.policies.finish_time_fairness import isolated_rates
+from quorate.policy.policies.max_min_fairness import proportional_rates
 from quorate.policy.problem import Floats, Problem
 
 ABSENT = "none: cvxpy and ecos are not installed (uv sync --group gavel)"

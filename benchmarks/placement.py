@@ -16,12 +16,12 @@ from time import process_time
 from benchmarks.figure import Baseline, Effort, Figure
 from benchmarks.scan_packer import scan_fleet, scan_pack
 from benchmarks.worlds import FLAVOR, GANGS, fleet
-from quorate.core.layout import Bundle, PackRequest
-from quorate.core.pack import PackPlan, pack_gang
+from quorate.core.admission.layout import Bundle, PackRequest
+from quorate.core.admission.pack import PackPlan, pack_gang
 from quorate.model.events import Slots
 from quorate.model.specs import DEFAULT_POOL, Placement
-from quorate.model.state import State
-from quorate.testing.world import world
+from quorate.model.state.state import State
+from quorate.testing.builders import world
 
 EVERY_SIZE = tuple(range(1, 129))
 REPEATS = 5

@@ -23,12 +23,12 @@ from benchmarks.rate_tables import (
     table,
 )
 from quorate.policy.allocation import Allocation, Method, Unsolved
-from quorate.policy.demand import demand_of
-from quorate.policy.highest import highest
-from quorate.policy.max_min_fairness import FAIRNESS
-from quorate.policy.min_total_duration import SPEED
-from quorate.policy.prices import level_by_prices
+from quorate.policy.class_demand import demand_of
+from quorate.policy.policies.max_min_fairness import FAIRNESS
+from quorate.policy.policies.min_total_duration import SPEED
 from quorate.policy.problem import Problem
+from quorate.policy.solvers.highest import highest
+from quorate.policy.solvers.prices import level_by_prices
 from quorate.policy.table import POLICIES
 
 REPEATS = 15

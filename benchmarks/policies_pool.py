@@ -12,10 +12,10 @@ import numpy as np
 
 from benchmarks.figure import Effort, Figure, cpu_s
 from benchmarks.rate_tables import Table, jobs_of, made_different, table
-from quorate.loop.round_pairs import PAIRS_MAX
+from quorate.loop.rounds.round_pairs import PAIRS_MAX
 from quorate.policy.allocation import Allocation, Unsolved
 from quorate.policy.askable import answer
-from quorate.policy.policy import Policy
+from quorate.policy.policy_type import Policy
 from quorate.policy.problem import Entity, Pairs, Problem
 from quorate.policy.table import POLICIES
 

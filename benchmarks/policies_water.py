@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks.figure import Baseline, Effort, Figure, cpu_s, median_of
 from quorate.policy.allocation import Allocation, job_rates
+from quorate.policy.policies.water_filling import water_filling
 from quorate.policy.problem import Entity, Floats, Problem
-from quorate.policy.water_filling import water_filling
 
 KINDS = 26
 ENTITIES = 5

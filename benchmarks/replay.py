@@ -28,7 +28,7 @@ def measure(effort: Effort) -> list[Figure]:
     return [
         _from_log(history),
         _from_snapshot(young, "ready from a snapshot", target=0.3),
-        _from_snapshot(history, "ready from a snapshot, ended runs kept", target=None),
+        _from_snapshot(history, "ready from a snapshot, ended runs archived", target=None),
         *_verified(history),
     ]
 

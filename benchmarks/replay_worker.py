@@ -14,7 +14,7 @@ from resource import RUSAGE_SELF, getrusage
 from time import process_time
 
 from benchmarks.worlds import FLAVOR, owner_name
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.core.commands import Submit
 from quorate.ledger.chain import Verified, open_blocks, verify_blocks
 from quorate.ledger.fold import replay

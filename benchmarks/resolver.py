@@ -21,10 +21,9 @@ from benchmarks.figure import Baseline, Effort, Figure
 from benchmarks.scan_resolver import scan_resolve
 from benchmarks.worlds import FLAVOR, families, fleet, owner_name
 from benchmarks.worlds import budgets as money
-from quorate.core.lottery import dummy_seed
-from quorate.core.question import Prepared, Question, prepare
+from quorate.core.preemption.conflict_scope import Prepared, Question, prepare
+from quorate.core.preemption.lottery import dummy_seed
 from quorate.model.amounts import HOUR_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import (
     ConflictCause,
     Event,
@@ -38,8 +37,9 @@ from quorate.model.events import (
     Tier,
 )
 from quorate.model.specs import DEFAULT_POOL, Malleable, Run, envelope_id
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, world
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, world
 
 OWNERS = 200
 REPEATS = 9

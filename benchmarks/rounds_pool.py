@@ -17,20 +17,20 @@ from time import process_time
 from typing import Final
 
 from benchmarks.figure import Effort, Figure
-from quorate.adapters.store_memory import MemoryStore
-from quorate.core.audit import audit
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.core.audit.commit_checks import check_touched
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import Violation, sweep
 from quorate.core.commands import Applied, Apply, Command
-from quorate.core.invariants import Violation, sweep
-from quorate.core.touched import check_touched
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Receipt
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.events import HoldExtended, LeaseStarted, RoundShared
 from quorate.model.specs import Discipline, Node, Owner, Pool, Quota, RoundsWork, Run
-from quorate.model.view import StateView
-from quorate.sim.engine import Simulation, Timeline, VirtualClock
-from quorate.sim.executor import SimExecutor, Truth
-from quorate.testing.world import ANYWHERE, NOW_MS, budget, envelope, node
+from quorate.model.state.state_view import StateView
+from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.simulation import Simulation, Timeline, VirtualClock
+from quorate.testing.builders import ANYWHERE, NOW_MS, budget, envelope, node
 
 FLAVORS: Final = {"a100": 4.0, "v100": 2.0, "k80": 0.5}
 OWNERS: Final = 10

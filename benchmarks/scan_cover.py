@@ -1,6 +1,6 @@
 """The plain way to find who may pay: look at every envelope there is each time.
 
-The baseline of ``cover``. What each payer has left is asked of the same ``Purse``, so the two
+The baseline of ``cover``. What each payer has left is asked of the same ``PayerList``, so the two
 differ in how payers are found and in nothing else.
 """
 
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quorate.core.cover import Covered
-from quorate.core.purse import CoverRequest, Demand, Purse
+from quorate.core.admission.cover import Covered
+from quorate.core.admission.payers import CoverRequest, Demand, PayerList
 from quorate.model.events import Tier
-from quorate.model.records import EnvelopeAccount
 from quorate.model.specs import Sharing
-from quorate.model.state import State
+from quorate.model.state.records import EnvelopeAccount
+from quorate.model.state.state import State
 
 _OWN, _SIBLING, _PARENT, _SPONSOR = range(4)
 
@@ -30,7 +30,7 @@ def scan_cover(state: State, request: CoverRequest, demands: Sequence[Demand]) -
     payers = tuple((entry[-1], tiers[entry[0]]) for entry in found)
     family = tuple(payer for payer in payers if payer[1] is not Tier.BORROWED)
     for phase in (family, payers):
-        legs = Purse(state, request, phase).greedy(demands)
+        legs = PayerList(state, request, phase).greedy(demands)
         if legs is not None:
             return Covered(tuple(legs))
     return None

@@ -7,8 +7,8 @@ that may be divided, so that the two are measured on the same work.
 from __future__ import annotations
 
 from quorate.model.events import Slots
-from quorate.model.island import lowest_slots
-from quorate.model.state import State
+from quorate.model.state.free_slots import lowest_slots
+from quorate.model.state.state import State
 
 ScanFleet = dict[str, list[tuple[str, int]]]
 """(node, free slots) of each domain."""

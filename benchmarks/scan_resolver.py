@@ -5,13 +5,13 @@ The baseline of ``resolver``. It has the same candidates in the same order, and 
 
 from __future__ import annotations
 
-from quorate.core.cuts import Candidate, Cutter
-from quorate.core.goals import Start
-from quorate.core.lottery import draw, dummy_seed
-from quorate.core.question import Question
-from quorate.core.survey import survey_domains
-from quorate.core.trial import Trial
-from quorate.model.state import State
+from quorate.core.preemption.candidates import Candidate, Cutter
+from quorate.core.preemption.conflict_scope import Question
+from quorate.core.preemption.cut_trial import Trial
+from quorate.core.preemption.goals import Start
+from quorate.core.preemption.lottery import draw, dummy_seed
+from quorate.core.preemption.scope_survey import survey_domains
+from quorate.model.state.state import State
 
 
 def scan_resolve(state: State, question: Question, now_ms: int) -> list[Candidate]:
@@ -26,7 +26,6 @@ def scan_resolve(state: State, question: Question, now_ms: int) -> list[Candidat
         scope.flavor,
         scope.domains,
         now_ms,
-        before_seq=None,
         has_executor=False,
     )
 

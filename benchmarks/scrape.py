@@ -10,15 +10,15 @@ from __future__ import annotations
 from benchmarks.figure import Baseline, Effort, Figure, cpu_s, median_of
 from benchmarks.worlds import FLAVOR, REGION_NAME, fleet
 from quorate.ledger.chain import Head
-from quorate.model.apply import apply_all
 from quorate.model.events import Event, RunRefused, RunSubmitted
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.selector import REGION
 from quorate.model.specs import Owner, Quota, Run
-from quorate.model.state import State
-from quorate.service.metrics import Metrics
-from quorate.service.tallies import Tallies
-from quorate.testing.world import NOW_MS, budget, envelope, world
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.service.metrics.registry import Metrics
+from quorate.service.metrics.tallies import Tallies
+from quorate.testing.builders import NOW_MS, budget, envelope, world
 
 REPEATS = 9
 LATER_MS = 60_000

@@ -23,7 +23,7 @@ from benchmarks.http_load import Load, Target, ask_once, closed_load, open_load
 from benchmarks.serving import Served, served
 from benchmarks.worlds import FAMILY_SIZE, FLAVOR, budgets, families, fleet, owner_name
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.core.commands import Applied, Apply, Submit
 from quorate.documents import API_VERSION, Documents, parse_tree
 from quorate.documents.render import render

@@ -14,17 +14,17 @@ from time import process_time
 
 from benchmarks.figure import Baseline, Effort, Figure
 from benchmarks.worlds import FLAVOR, REGION_NAME, fleet
+from quorate.core.admission.hard_quota import too_many_runs, waiting
 from quorate.core.commands import Command, Complete, Submit
 from quorate.core.decide import decide
-from quorate.core.due import next_due_ms
-from quorate.core.quota import too_many_runs, waiting
+from quorate.core.next_due import next_due_ms
 from quorate.model.amounts import HOUR_MS, SECOND_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import Event, LeaseStarted, RunRefused, RunSubmitted
 from quorate.model.selector import REGION
 from quorate.model.specs import OnQuota, Owner, Quota, Run
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, world
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, world
 
 WAITING_EACH = 10
 SMALL = 100

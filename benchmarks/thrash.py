@@ -16,15 +16,15 @@ from random import Random
 from msgspec.structs import replace
 
 from benchmarks.figure import Baseline, Effort, Figure
-from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Applied, Apply, Submit
 from quorate.ledger.chain import open_blocks
 from quorate.model.amounts import DAY_MS, HOUR_MS, SECOND_MS
 from quorate.model.events import EndReason, LeaseEnding
 from quorate.model.specs import Budget, Envelope, Malleable, Node, Owner, Pool, Run
-from quorate.sim.engine import Simulation, Timeline, VirtualClock
-from quorate.sim.executor import SimExecutor, Truth
-from quorate.testing.world import NOW_MS
+from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.simulation import Simulation, Timeline, VirtualClock
+from quorate.testing.builders import NOW_MS
 
 OWNERS = ("ant", "bee", "cat", "dog", "eel")
 WIDTHS = (4, 8, 8, 16, 16, 32, 64)
@@ -38,7 +38,7 @@ UNGUARDED = replace(
     notice_ms=SECOND_MS,
     runtime_min_ms=0,
     cool_down_ms=0,
-    disruption_gpu_ms_per_day=1 << 60,
+    disruption_rate_ppm=1_000_000,
 )
 
 

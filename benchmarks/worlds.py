@@ -5,7 +5,7 @@ from __future__ import annotations
 from quorate.model.amounts import HOUR_MS
 from quorate.model.selector import CLUSTER, REGION, Selector
 from quorate.model.specs import Budget, Cap, Envelope, Lending, Node, Owner
-from quorate.testing.world import NOW_MS
+from quorate.testing.builders import NOW_MS
 
 REGION_NAME = "eu"
 FLAVOR = "H100"

@@ -16,7 +16,7 @@ _SOAK_S = 6 * 3_600
 """How long one test of a soak may take; it is hung after that."""
 
 # A slow machine is not a bug, so no example has a deadline; each test has a time limit.
-settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100)
+settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=15)
 settings.register_profile(
     "soak",

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from msgspec import NODEFAULT, UNSET, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
-from quorate.operations.given_ledger import EventTold
+from quorate.operations.ledger.ledger_responses import EventTold
 from quorate.operations.operation import DRY_RUN, JSON_LINES, Effect, Operation
 from quorate.operations.table import OPERATIONS
 
@@ -50,7 +50,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from quorate.client.arguments import many, merged
-from quorate.client.events import Event
+from quorate.client.watched_events import Event
 """
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from quorate.cli.demo_service import ALLOW_ROOT
-from quorate.cli.demo_story import AS_ROOT
+from quorate.cli.demo.demo_service import ALLOW_ROOT
+from quorate.cli.demo.demo_story import AS_ROOT
 from tools.demo_picture import picture
 
 TRANSCRIPT: Final = Path("docs/demo.txt")

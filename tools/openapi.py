@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from quorate.service.openapi import openapi_bytes
+from quorate.service.http.openapi import openapi_bytes
 
 PAGE: Final = Path("docs/reference/openapi.json")
 

@@ -9,7 +9,7 @@ from typing import Final
 from quorate.operations.caller import ANYBODY, Role
 from quorate.operations.operation import Area, Operation
 from quorate.operations.table import OPERATIONS
-from quorate.service.grpc_schema import schema
+from quorate.service.grpc.grpc_schema import schema
 
 PAGE: Final = Path("docs/reference/operations.md")
 _TITLES: Final = {

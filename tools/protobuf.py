@@ -20,9 +20,9 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from grpc_tools import protoc  # type: ignore[import-untyped]
 from msgspec import Struct
 
-from quorate.service.grpc_protocol import DESCRIPTION
-from quorate.service.grpc_schema import PACKAGE, Choice, Many, Method, Schema, name_of, schema
-from quorate.service.grpc_shape import Field, Form, Label, fields_of, message_name
+from quorate.service.grpc.grpc_protocol import DESCRIPTION
+from quorate.service.grpc.grpc_schema import PACKAGE, Choice, Many, Method, Schema, name_of, schema
+from quorate.service.grpc.grpc_shape import Field, Form, Label, fields_of, message_name
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PROTO: Final = ROOT / "proto" / "quorate" / "v1" / "quorate.proto"

@@ -107,7 +107,7 @@ def check(row: list[Any], chain: list[Any], known: dict[str, Any]) -> None:
             chain[:] = link, 0, length
         case ["run-submitted/1", _, _, run]:
             known["run " + run["name"]] = [run["owner"], run.get("nonce", "")]
-        case ["lease-started/1", _, _, lease, run, *_]:
+        case ["lease-started/1" | "lease-started/2", _, _, lease, run, *_]:
             known["lease " + lease] = run
         case ["conflict-declared/1", _, _, name, *_, size, _, _, number, link, tokens]:
             _must(link == chain[0] and number == chain[1] + 1 <= chain[2], "it skips a link")

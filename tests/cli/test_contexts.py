@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from quorate.operations.asked import MORE
+from quorate.operations.common_requests import MORE
 from tests.cli.shell import Said, Shell, process
 from tests.client.scripted import Act, gives, page, refuses, serving
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from quorate.policy.throughputs_file import ThroughputTable, read_throughputs
+from quorate.policy.files.throughputs_file import ThroughputTable, read_throughputs
 from tests.cli.shell import EXAMPLES, Shell
 
 RATES = EXAMPLES / "rates.json"

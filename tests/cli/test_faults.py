@@ -132,7 +132,7 @@ def test_programs_get_the_outcome_as_json(shell: Shell) -> None:
     dry = shell("submit", "-f", EXAMPLES / "share.yaml", "--dry-run", "-o", "json").json
     assert (dry["dryRun"], dry["head"]) == (True, None)
     real = shell("submit", "-f", EXAMPLES / "share.yaml", "-o", "json").json
-    assert [event["tag"] for event in real["events"]] == ["run-submitted/1", "lease-started/1"]
+    assert [event["tag"] for event in real["events"]] == ["run-submitted/1", "lease-started/2"]
     assert real["head"]["sequence"] == real["events"][-1]["seq"]
     assert real["changes"] == [{"kind": "Run", "name": "share", "change": "submitted"}]
 

@@ -14,11 +14,12 @@ import click
 import pytest
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.cli.main import quorate
 from quorate.core.commands import IssueToken
 from quorate.loop.engine import Engine
 from tests.cli.shell import EXAMPLES, MovableClock, Shell, process
+from tests.oracles.effort import IS_SOAK
 
 pytestmark = pytest.mark.slow  # Every example is a process of its own.
 
@@ -75,6 +76,8 @@ def _examples(command: click.Command) -> Iterator[str]:
 
 
 LINES = list(dict.fromkeys(_examples(quorate)))
+TYPED = LINES if IS_SOAK else LINES[::5]
+"""Those that are typed into a shell: all of them in a soak."""
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +156,7 @@ def _arranged(prepared: Path, place: Path, line: str, capsys: pytest.CaptureFixt
     return place
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", TYPED)
 def test_an_example_works_as_it_stands(
     prepared: Path, tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

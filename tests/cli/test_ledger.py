@@ -13,7 +13,7 @@ import sys
 import msgspec
 import pytest
 
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.documents.times import time_text
 from quorate.ledger.chain import open_blocks, seal
 from quorate.ledger.fold import replay
@@ -41,11 +41,12 @@ def test_the_log_can_be_cut_to_a_run_a_start_and_a_length(busy: Shell) -> None:
     last = busy.ok("ledger", "log", "--limit", "2").splitlines()[1:]
     assert [row.split()[0] for row in last] == ["32", "33"]
     some = busy("ledger", "log", "--from", "27", "--limit", "2", "-o", "json").json
-    assert [(each["seq"], each["tag"]) for each in some] == [
+    assert [(each["seq"], each["tag"]) for each in some["items"]] == [
         (27, "run-submitted/1"),
-        (28, "lease-started/1"),
+        (28, "lease-started/2"),
     ]
-    assert set(some[0]["block"]) == {"height", "hash"}
+    assert some["next"] == 29
+    assert set(some["items"][0]["block"]) == {"height", "hash"}
 
 
 def test_a_sound_ledger_verifies_and_agrees_with_its_checkpoints(busy: Shell) -> None:
@@ -163,7 +164,7 @@ def test_replay_shows_the_state_of_any_instant(busy: Shell) -> None:
 
 def test_replay_says_where_in_the_ledger_it_stands(busy: Shell) -> None:
     said = busy("ledger", "replay", "--at", time_text(NOW_MS + HOUR_MS), "get", "runs")
-    head = busy("ledger", "log", "--from", "29", "--limit", "2", "-o", "json").json[-1]
+    head = busy("ledger", "log", "--from", "29", "--limit", "2", "-o", "json").json["items"][-1]
     block = head["block"]
     assert head["seq"] == 30
     at = time_text(NOW_MS + HOUR_MS)

@@ -125,11 +125,9 @@ def test_patch_changes_one_field_and_starts_what_waited(shell: Shell) -> None:
     changes = ("--set", "spec.resources.totalGPUs=24", "--set", "spec.locality=null")
     waits = shell.ok("submit", "--like", "train", "--name", "second", *changes)
     assert "run/second waits" in waits
+    assert "run/second has a tentative start" in waits
     out = shell.ok("patch", "budget", "rai", "--set", "spec.envelopes[west].concurrency=120")
-    assert out.startswith(
-        "budget/rai configured\nreservation/second@1 is kept: its run starts\n"
-        "run/second started on 24 H100 GPUs\n"
-    )
+    assert out.startswith("budget/rai configured\nrun/second started on 24 H100 GPUs\n")
     (envelope,) = (shell("get", "envelopes", "rai/west", "-o", "json").json["spec"],)
     assert envelope["concurrency"] == 120
 

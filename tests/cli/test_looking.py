@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quorate.adapters.keepers import run_folder, work_folder
+from quorate.adapters.executors.keepers import run_folder, work_folder
 from quorate.keeper.output import OutputWriter
 from quorate.keeper.wanted import OUTPUT
 from tests.cli.shell import EXAMPLES, Shell

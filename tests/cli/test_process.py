@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from tests.cli.shell import EXAMPLES, ROOT, Shell, finish, process, start
 
 pytestmark = pytest.mark.slow  # Most of it starts processes of its own.

@@ -43,7 +43,7 @@ POOL = """\
 apiVersion: quorate.dev/v1
 kind: Pool
 metadata: {name: default}
-spec: {disruptionGPUHoursPerDay: 0}
+spec: {disruptionRate: 0}
 """
 RUN = """\
 apiVersion: quorate.dev/v1
@@ -226,7 +226,13 @@ def test_a_parked_run_is_listed_with_its_tenant(parked: Shell) -> None:
     refusal = item["status"]["refusal"]
     assert (refusal["subject"], refusal["current"], refusal["limit"]) == ("red", 3, 3)
     assert refusal["since"] == "2027-01-15T08:00:00Z"
-    assert "it is tried when the quota of red has headroom\n" in parked.ok("plan", "r3")
+    assert item["status"]["plan"] == {
+        "state": "tentative",
+        "start": "2027-01-17T08:00:00Z",
+        "startsInMs": 48 * HOUR_MS,
+    }
+    planned = "run/r3 waits; it has a tentative start 2027-01-17T08:00:00Z (in 2d)\n"
+    assert parked.ok("plan", "r3").startswith(planned)
 
 
 def test_explain_of_a_parked_run_says_who_holds_the_quota(parked: Shell) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from quorate.adapters.store_sqlite import SqliteStore
-from quorate.answers.kind import Kind
-from quorate.answers.kinds import KINDS
-from quorate.answers.reasons import LIVE_MAX
-from quorate.cli.get import PHASES
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.cli.commands.get_command import PHASES
 from quorate.documents import API_VERSION
 from quorate.model.amounts import HOUR_MS
-from quorate.model.records import Phase
+from quorate.model.state.records import Phase
+from quorate.views.kinds.kind import Kind
+from quorate.views.kinds.kind_table import KINDS
+from quorate.views.runs.wait_reasons import LIVE_MAX
 from tests.cli.shell import EXAMPLES, Shell
 
 
@@ -103,7 +103,7 @@ def test_a_runs_description_has_its_timeline_with_sequences(busy: Shell) -> None
     out = busy.ok("describe", "run", "train")
     assert "Phase:          Running" in out
     assert " 27   " in out.partition("Timeline:")[2]
-    assert "lease-started/1" in out
+    assert "lease-started/2" in out
     waiting = busy.ok("describe", "run", "too-big")
     assert "Waits because:" in waiting
     assert "  this reason since " in waiting

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from quorate.answers.csv_text import to_csv
 from quorate.documents.times import time_text
 from quorate.model.amounts import DAY_MS, HOUR_MS
+from quorate.views.csv_text import to_csv
 from tests.cli.shell import EXAMPLES, NOW_MS, Shell
 
 # NOW_MS is 2027-01-15T08:00:00Z.

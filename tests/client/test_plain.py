@@ -19,10 +19,10 @@ from quorate.client.errors import (
     UnreachableError,
     UntrustedError,
 )
-from quorate.client.place import Place
-from quorate.client.plain import PlainDriver, driver_for
+from quorate.client.plain_http import PlainDriver, driver_for
 from quorate.client.retrying import Retrying
-from quorate.operations.asked import EndRun, ListThings, Nothing, SubmitRun
+from quorate.client.service_address import Place
+from quorate.operations.common_requests import EndRun, ListThings, Nothing, SubmitRun
 from tests.client.scripted import Stand, gives, hangs_up, refuses, serving
 
 QUICK = Retrying(tries=4, wait_s_min=0.001, wait_s_max=0.002)
@@ -161,7 +161,7 @@ def test_a_proxy_is_asked_by_httpx(environ: dict[str, str], kind: type) -> None:
 def test_who_asks_a_service_imports_nothing_that_decides() -> None:
     heavy = ("httpx", "ruamel", "quorate.core", "quorate.loop", "quorate.documents", "sqlite3")
     found = f"print(*({set(heavy)} & {{*sys.modules}}))"
-    code = f"import quorate.cli.get, quorate.cli.remote, sys; {found}"
+    code = f"import quorate.cli.commands.get_command, quorate.cli.remote, sys; {found}"
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
     )

@@ -20,10 +20,10 @@ from quorate.client.errors import (
     StaleVersionError,
     UnauthenticatedError,
 )
-from quorate.client.events import Event
 from quorate.client.retrying import Retrying
+from quorate.client.watched_events import Event
 from quorate.documents import Invalid, parse_documents, render
-from quorate.operations import given_service
+from quorate.operations.service import service_responses
 from tests.cli.shell import EXAMPLES
 from tests.client.running import Running, running
 
@@ -92,7 +92,7 @@ def test_refusals_are_the_errors_of_their_kind(client: Client, service: Running)
     with Client(service.url) as nobody, pytest.raises(UnauthenticatedError):
         nobody.list_runs()
     issued = client.issue_token("user", "ann", tenant="rai").token
-    assert isinstance(issued, given_service.Token)
+    assert isinstance(issued, service_responses.Token)
     assert isinstance(issued.secret, str)
     with Client(service.url, token=issued.secret) as ann:
         assert ann.whoami().user == "ann"
@@ -116,7 +116,8 @@ def test_an_export_is_every_block(client: Client) -> None:
     blocks = list(client.export_ledger())
     assert [block.height for block in blocks] == list(range(1, len(blocks) + 1))
     assert blocks[0].events[0].tag.startswith("ledger-opened")
-    assert len(client.list_events(first=1, limit=3)) == 3
+    page = client.list_events(first=1, limit=3)
+    assert ([event.seq for event in page.items], page.next) == ([1, 2, 3], 4)
 
 
 def test_events_are_watched_from_a_sequence_on(client: Client) -> None:

@@ -22,7 +22,7 @@ from quorate.client.errors import (
 )
 from quorate.client.wire import Reply, Request
 from quorate.documents import to_json
-from quorate.operations import asked, given
+from quorate.operations import common_requests, common_responses
 from quorate.operations.table import OPERATIONS
 
 THING = {"apiVersion": "quorate.dev/v1", "kind": "Run", "metadata": {"name": "a"}}
@@ -34,13 +34,13 @@ def _reply(tree: object, media: str = wire.JSON, status: int = 200, **headers: s
 
 
 def test_fields_of_the_path_are_quoted() -> None:
-    request = wire.request_of(OPERATIONS["get-run"], asked.GetThing(name="a/b c?d"))
+    request = wire.request_of(OPERATIONS["get-run"], common_requests.GetThing(name="a/b c?d"))
     assert (request.method, request.path) == ("GET", "/api/v1/runs/a%2Fb%20c%3Fd")
     assert request.body is None
 
 
 def test_fields_of_a_question_go_into_the_query_and_defaults_are_left_out() -> None:
-    question = asked.ListRuns(names=("a", "b"), newest=True, limit=3)
+    question = common_requests.ListRuns(names=("a", "b"), newest=True, limit=3)
     request = wire.request_of(OPERATIONS["list-runs"], question)
     assert sorted(request.query) == [
         ("limit", "3"),
@@ -51,7 +51,9 @@ def test_fields_of_a_question_go_into_the_query_and_defaults_are_left_out() -> N
 
 
 def test_fields_of_a_change_go_into_the_body_the_query_and_the_headers() -> None:
-    question = asked.UpdateTenant(id="physics", max_nodes=None, if_match="7", dry_run=True)
+    question = common_requests.UpdateTenant(
+        id="physics", max_nodes=None, if_match="7", dry_run=True
+    )
     request = wire.request_of(OPERATIONS["update-tenant"], question)
     assert request == Request(
         method="PUT",
@@ -63,23 +65,23 @@ def test_fields_of_a_change_go_into_the_body_the_query_and_the_headers() -> None
 
 
 def test_what_is_deleted_is_named_without_a_body() -> None:
-    question = asked.DeleteTenant(id="physics", reason="over")
+    question = common_requests.DeleteTenant(id="physics", reason="over")
     request = wire.request_of(OPERATIONS["delete-tenant"], question)
     assert (request.query, request.body) == ((("reason", "over"),), None)
 
 
 def test_a_header_cannot_be_smuggled_in() -> None:
-    question = asked.DeleteTenant(id="physics", if_match='7"\r\nX-Evil: 1')
+    question = common_requests.DeleteTenant(id="physics", if_match='7"\r\nX-Evil: 1')
     with pytest.raises(ValueError, match="if_match: must be printable ASCII"):
         wire.request_of(OPERATIONS["delete-tenant"], question)
 
 
 def test_an_answer_is_typed_by_what_it_is() -> None:
     one = wire.given_of(OPERATIONS["get-system"], _reply(THING))
-    assert isinstance(one, given.Thing)
+    assert isinstance(one, common_responses.Thing)
     listing = {"apiVersion": "v", "kind": "List", "items": [THING], "fromTheFuture": 1}
     many = wire.given_of(OPERATIONS["list-runs"], _reply(listing))
-    assert isinstance(many, given.Listing)
+    assert isinstance(many, common_responses.Listing)
     assert many.items == (one,)
 
 

@@ -320,10 +320,10 @@ DEVIATIONS: Final = {
         },
     ),
     "scenario/elastic-grow-and-shrink@16fc4f1": Deviation(
-        "all the steps that can be placed and paid come at once",
+        "all the steps that can be placed and paid come at once, when the run starts",
         {
             "trace": [
-                {"runs": {"default/train": {"message": "bound 96 GPUs"}}},
+                {"runs": {"default/train": {"message": "grew to 160 GPUs"}}},
                 {"runs": {"default/train": {"message": "grew to 160 GPUs"}}},
                 {},
                 {

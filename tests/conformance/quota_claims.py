@@ -6,9 +6,9 @@ from quorate.core.commands import Complete, Decision, Release, Submit, Wiped
 from quorate.loop.orders import orders_of
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import LeaseStarted, NodesClaimed, NodeWiped, Role
-from quorate.model.records import Phase
-from quorate.ports.executor import StartLease
-from quorate.testing.world import borrowing, run
+from quorate.model.state.records import Phase
+from quorate.ports.executor_port import StartLease
+from quorate.testing.builders import borrowing, run
 from tests.conformance.quota_world import GPUS_PER_NODE, OTHERS, Case, World
 
 CLAIM = "claimed"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Complete, RemoveOwner, Submit, UpdateOwner
 from quorate.ledger.fold import fold
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import OwnerApplied
-from quorate.model.records import Phase
 from quorate.model.refusal import RefusalCode, sentence
 from quorate.model.specs import Owner
-from quorate.testing.engines import HandClock
-from quorate.testing.world import borrowing, budget, envelope, lending, node, run
+from quorate.model.state.records import Phase
+from quorate.testing.builders import borrowing, budget, envelope, lending, node, run
+from quorate.testing.memory_engines import HandClock
 from tests.conformance.quota_world import OTHERS, Case, World, is_due, quota_of
 
 QUOTAS: Final = {

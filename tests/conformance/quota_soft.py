@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from quorate.core.accounting.usage_books import budget_uses
 from quorate.core.commands import MarkNode, Submit
-from quorate.core.score import ONE, deficit, effective
-from quorate.core.usage import budget_uses
+from quorate.core.tenancy.share_score import ONE, deficit, effective
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import NodeStatus
-from quorate.model.records import Phase
-from quorate.testing.world import run
+from quorate.model.state.records import Phase
+from quorate.testing.builders import run
 from tests.cli.shell import Shell
 from tests.conformance.quota_world import Case, World, part, parts, quota_of
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from quorate.core.accounting.usage_books import Usage, UsageBooks
 from quorate.core.commands import Apply, Complete, CreateOwner, Decision, Submit, Tick
-from quorate.core.queue import Scores
-from quorate.core.score import ONE, Terms
-from quorate.core.tenant_use import NO_USE, uses
-from quorate.core.usage import Usage, UsageBooks
+from quorate.core.tenancy.queue_order import Scores
+from quorate.core.tenancy.share_score import ONE, Terms
+from quorate.core.tenancy.tenant_use import NO_USE, uses
 from quorate.model.amounts import DAY_MS, HOUR_MS, PPM
-from quorate.model.records import Phase, RunRecord
 from quorate.model.specs import OnQuota, Owner, Pool, Quota
-from quorate.testing.world import run
+from quorate.model.state.records import Phase, RunRecord
+from quorate.testing.builders import run
 from tests.oracles.tenancies import Tenancy, money_of
 
 GPUS_PER_NODE: Final = 4

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from quorate.policy.allocation import Allocation, Method, breaches, job_rates
-from quorate.policy.finish_time_fairness import isolated_rates
-from quorate.policy.highest import highest
-from quorate.policy.max_min_fairness import FAIRNESS, proportional_rates
-from quorate.policy.min_total_duration import SPEED, reference_rates
+from quorate.policy.policies.finish_time_fairness import isolated_rates
+from quorate.policy.policies.max_min_fairness import FAIRNESS, proportional_rates
+from quorate.policy.policies.min_total_duration import SPEED, reference_rates
 from quorate.policy.problem import Floats, Pairs, Problem
+from quorate.policy.solvers.highest import highest
 from quorate.policy.table import POLICIES
 
 CASES: Final = Path(__file__).parents[3] / "shared" / "conformance" / "gavel"

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, breaches
-from quorate.policy.allocation_file import allocation_tree, read_allocation
+from quorate.policy.files.allocation_file import allocation_tree, read_allocation
+from quorate.policy.files.problem_file import read_problem
 from quorate.policy.measures import measures
-from quorate.policy.policy import Policy
+from quorate.policy.policy_type import Policy
 from quorate.policy.problem import Problem
-from quorate.policy.problem_file import read_problem
 from quorate.policy.table import POLICIES
 
 CASES: Final = Path(__file__).parents[3] / "shared" / "conformance" / "gavel"

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import pytest
 
-from quorate.policy.round_places import Server
-from quorate.policy.rounds import Row, Shares
+from quorate.policy.rounds.round_book import Row, Shares
+from quorate.policy.rounds.round_places import Server
 from quorate.sim.published import has_pairs, strict_orders, strict_rules
-from quorate.sim.rounds import Moment, Play, RoundJob, Setting
+from quorate.sim.round_simulation import Moment, Play, RoundJob, Setting
 
 DATA: Final = Path(__file__).parents[3] / "shared" / "data" / "gavel"
 TABLE: Final = DATA / "physical_cluster_throughputs.json"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from quorate.policy.allocation import Allocation, breaches
-from quorate.policy.strategy_proof import strategy_proof
+from quorate.policy.policies.strategy_proof import strategy_proof
 from tests.conformance.gavel_cases import CASES, problem_of, read
 
 pytestmark = pytest.mark.skipif(

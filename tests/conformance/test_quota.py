@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from quorate.core.commands import UpdateOwner
-from quorate.core.score import penalty
+from quorate.core.tenancy.share_score import penalty
 from quorate.model.refusal import sentence
 from quorate.model.specs import Quota
 from tests.cli.shell import Shell

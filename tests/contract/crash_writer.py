@@ -16,7 +16,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Block, Head, seal
 from quorate.model.events import Event, Outcome, RunEnded
 

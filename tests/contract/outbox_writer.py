@@ -12,8 +12,8 @@ import os
 import sys
 from pathlib import Path
 
-from quorate.adapters.outbox_sqlite import SqliteOutbox
-from quorate.ports.outbox import Parcel
+from quorate.adapters.stores.outbox_sqlite import SqliteOutbox
+from quorate.ports.outbox_port import Parcel
 
 SINK = "hook"
 LINES = ("ml", "bio", "ops")

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import GENESIS, Block, Verified, open_blocks, verify_blocks
 from tests.bounds import WAIT_S, started
 from tests.contract.crash_writer import events_of
+from tests.oracles.effort import sized
 
-KILLS = 20
+KILLS = sized(8, 20)
 TRIES_MAX = 200
 WRITER = Path(__file__).with_name("crash_writer.py")
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from quorate.adapters.outbox_sqlite import SqliteOutbox
+from quorate.adapters.stores.outbox_sqlite import SqliteOutbox
 from tests.bounds import WAIT_S, started
 from tests.contract.outbox_writer import LINES, SINK, parcels_of
+from tests.oracles.effort import sized
 
-KILLS = 25
+KILLS = sized(8, 25)
 WRITER = Path(__file__).with_name("outbox_writer.py")
 
 

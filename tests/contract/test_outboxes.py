@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.adapters.outbox_sqlite import SqliteOutbox
-from quorate.ports.outbox import Outbox, back_off_ms
-from quorate.testing.outbox import MemoryOutbox
+from quorate.adapters.stores.outbox_sqlite import SqliteOutbox
+from quorate.ports.outbox_port import Outbox, back_off_ms
+from quorate.testing.memory_outbox import MemoryOutbox
 from quorate.testing.outbox_contract import OutboxContract, check_back_off
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from quorate.adapters.store_memory import MemoryStore
-from quorate.adapters.store_sqlite import SqliteStore
-from quorate.ports.store import EventStore
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.ports.store_port import EventStore
 from quorate.testing.store_contract import StoreContract
 
 

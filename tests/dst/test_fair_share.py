@@ -12,11 +12,11 @@ from typing import Final
 
 import pytest
 
-from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.core.accounting.usage_books import UsageBooks
 from quorate.core.commands import Applied, Apply, Submit
-from quorate.core.queue import Scores
-from quorate.core.score import ONE
-from quorate.core.usage import UsageBooks
+from quorate.core.tenancy.queue_order import Scores
+from quorate.core.tenancy.share_score import ONE
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Engine
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
@@ -29,9 +29,9 @@ from quorate.model.events import (
     lease_gpus,
 )
 from quorate.model.specs import Owner, Pool, Quota, Run
-from quorate.sim.engine import Simulation, Timeline, VirtualClock
-from quorate.sim.executor import SimExecutor, Truth
-from quorate.testing.world import NOW_MS, budget, envelope, fleet
+from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.simulation import Simulation, Timeline, VirtualClock
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet
 
 NODES: Final = 4
 GPUS: Final = NODES * 8
@@ -136,7 +136,7 @@ class Feeder:
 def test_equal_targets_come_to_equal_shares_within_a_week_whatever_was_before() -> None:
     life = Life(
         _teams(500_000),
-        Pool(name="default", disruption_gpu_ms_per_day=0, reservation_depth=PROMISED),
+        Pool(name="default", disruption_rate_ppm=0, reservation_depth=PROMISED),
     )
     Feeder(life, "old", NOW_MS)
     begin_ms = NOW_MS + PAST_MS
@@ -172,7 +172,7 @@ def test_a_burst_goes_when_others_ask_and_nobody_falls_below_its_target(apart_ms
         name="default",
         notice_ms=5 * MINUTE_MS,
         runtime_min_ms=5 * MINUTE_MS,
-        disruption_gpu_ms_per_day=1 << 60,
+        disruption_rate_ppm=1_000_000,
     )
     life = Life(_teams(500_000, 2_000_000), pool)
     for _ in range(2 * NODES):
@@ -200,7 +200,7 @@ def test_what_is_still_stopping_is_not_counted_on_when_more_is_cut(apart_ms: int
         name="default",
         notice_ms=5 * MINUTE_MS,
         runtime_min_ms=5 * MINUTE_MS,
-        disruption_gpu_ms_per_day=1 << 60,
+        disruption_rate_ppm=1_000_000,
     )
     life = Life(owners, pool)
     for _ in range(2 * NODES):

@@ -1,7 +1,8 @@
-"""The simulation has teeth: bugs that are planted on purpose are found by the default seeds.
+"""The simulation has teeth: bugs that are planted on purpose are found within fifty seeds.
 
-Each is one line or two of a copy of the sources, changed; where a line is not there any more, the
-test says so. Which seed finds what is printed (``-s``).
+Each is one line or two of a copy of the sources, changed; where a line is not there any more, a
+test says so. Which seed finds what is printed (``-s``). A soak plants all of them, ``make test``
+the first few.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
+
+from tests.oracles.effort import sized
 
 ROOT: Final = Path(__file__).parents[2]
 SEEDS: Final = 50
@@ -46,79 +48,79 @@ class Bug:
 BUGS: Final = (
     Bug(
         "skip a cap",
-        "core/purse.py",
+        "core/admission/payers.py",
         "gpus = min(gpus, cap.spec.concurrency_max - used)",
         "gpus = min(gpus, cap.spec.concurrency_max - used + 1)",
     ),
     Bug(
         "forget a hold",
-        "model/apply_plans.py",
-        "    run.reservations_ever += 1\n    _hold_shares(state, event.payers, 1)\n",
-        "    run.reservations_ever += 1\n",
+        "model/state/apply_plans.py",
+        "        state.deferred.pop(event.run, None)\n    _hold_shares(state, event.payers, 1)\n",
+        "        state.deferred.pop(event.run, None)\n",
     ),
     Bug(
         "cut below the minimum",
-        "core/survey.py",
+        "core/preemption/scope_survey.py",
         "            if fact.bundle:\n",
         "            if fact.role is not _SPARE:\n",
     ),
     Bug(
-        "activate early",
-        "core/activate.py",
-        "    return record.planned_start_ms is not None and record.planned_start_ms <= now_ms\n",
-        "    return record.planned_start_ms is not None\n",
+        "start on room that is firm for others",
+        "core/planning/queue_walk.py",
+        "        return room_beside(view, self.profile, run, log.now_ms, self._until_ms(run))\n",
+        "        return view\n",
     ),
     Bug(
         "drop a spare's hold",
-        "model/apply_plans.py",
+        "model/state/apply_plans.py",
         "    hold_money(state, pledge.payer, pledge.tier, sign * pledge.hold_gpu_ms)\n",
         "",
     ),
     Bug(
         "leave an owner out of the lottery",
-        "core/cuts.py",
+        "core/preemption/candidates.py",
         "record.since_ms is None or not enters(record):",
         "record.since_ms is None or not enters(record) or record.spec.owner == 'ant':",
     ),
     Bug(
         "draw the first owner twice as often",
-        "core/lottery.py",
+        "core/preemption/lottery.py",
         "        owner = owners.pop(draws.below(len(owners)))\n",
         "        owner = owners.pop(draws.below(len(owners) + 1) % len(owners))\n",
     ),
     Bug(
         "start a lease twice",
-        "core/starts.py",
+        "core/lifecycle/starts.py",
         "    for number, draft in enumerate(drafts, start=leases_ever):\n",
         "    for number, draft in enumerate(drafts, start=leases_ever % 3):\n",
     ),
     Bug(
         "let the wrong line pay",
-        "core/purse.py",
+        "core/admission/payers.py",
         "account.gpus_active >= spec.concurrency or not matches(spec.selector, labels):",
         "account.gpus_active >= spec.concurrency:",
     ),
     Bug(
         "give slots away before they are free",
-        "core/stops.py",
-        "    if not scribe.has_executor or _is_fenced(scribe.view, lease):\n",
-        "    if not scribe.has_executor or lease.gpus == 1 or _is_fenced(scribe.view, lease):\n",
+        "core/lifecycle/stops.py",
+        "    if not log.has_executor or _is_fenced(log.view, lease):\n",
+        "    if not log.has_executor or lease.gpus == 1 or _is_fenced(log.view, lease):\n",
     ),
     Bug(
         "let a backfilled bundle stay",
-        "core/backfill.py",
-        "    stop_bundle(scribe, record.spec.name, bundle, EndReason.OVERSTAYED)\n",
-        "    del record, bundle\n",
+        "core/planning/overstay.py",
+        "            stop_bundle(log, run, bundle, EndReason.OVERSTAYED)\n",
+        "            del bundle\n",
     ),
     Bug(
         "let a later run delay a reservation",
-        "core/promises.py",
+        "core/profile/room_left.py",
         "    return max(0, room - max(0, least))\n",
         "    return max(0, room - 1 - max(0, least))\n",
     ),
     Bug(
         "carry a request out twice",
-        "core/requests.py",
+        "core/idempotency.py",
         "    if known is None or known.is_forgotten(now_ms):\n",
         "    if known is None or known.is_forgotten(now_ms + 23 * HOUR_MS):\n",
     ),
@@ -130,64 +132,127 @@ BUGS: Final = (
     ),
     Bug(
         "leave a removed tenant its tokens",
-        "core/tenants.py",
-        "    tokens = revoke_of_tenant(scribe, name)\n",
-        "    tokens = revoke_of_tenant(scribe, name) if name == 'owl' else ()\n",
+        "core/tenancy/tenant_commands.py",
+        "    tokens = revoke_of_tenant(log, name)\n",
+        "    tokens = revoke_of_tenant(log, name) if name == 'owl' else ()\n",
     ),
     Bug(
         "skip a node quota",
-        "core/quota.py",
+        "core/admission/hard_quota.py",
         "            if current + new > limit:\n",
         "            if current + new > limit + 1:\n",
     ),
     Bug(
         "forget to count a descendant",
-        "model/holdings.py",
+        "model/state/holdings.py",
         "                for name in lineage(self._owners, owner)\n",
         "                for name in lineage(self._owners, owner)[:1]\n",
     ),
     Bug(
         "take a node for clean that is not",
-        "core/claims.py",
+        "core/lifecycle/sensitive_claims.py",
         "                is_clean=is_clean,\n",
         "                is_clean=True,\n",
     ),
     Bug(
         "skip the size of the sensitive pool",
-        "core/claims.py",
+        "core/lifecycle/sensitive_claims.py",
         "current + nodes <= limit:",
         "current + nodes <= limit + 1:",
     ),
     Bug(
         "drain a claim",
-        "core/failure.py",
+        "core/lifecycle/failure.py",
         "            continue  # A claim is never cut: its nodes are empty when it is over.\n",
         "            pass\n",
     ),
     Bug(
         "wake nobody",
-        "core/quota.py",
-        "    owners = _relieved(view, scribe.events)\n",
-        "    owners = _relieved(view, scribe.events[:0])\n",
+        "core/admission/hard_quota.py",
+        "    owners = _relieved(view, log.events)\n",
+        "    owners = _relieved(view, log.events[:0])\n",
     ),
     Bug(
         "forget whose use has changed",
-        "model/apply.py",
+        "model/state/apply_event.py",
         "        state.use_changed(owner)\n",
         "        pass\n",
+    ),
+    # What the planner before this one did wrong, put back.
+    Bug(
+        "(a) stop an overstayer only for reservations that were there when it started",
+        "core/planning/overstay.py",
+        "    waiting_seq = view.runs[record.made.run].waiting_seq\n",
+        "    waiting_seq = record.seq\n",
+    ),
+    Bug(
+        "(c) cut what overstayed in front of no reservation that is there",
+        "core/preemption/candidates.py",
+        "                if started_seq > first_seq:\n",
+        "                if started_seq:\n",
+    ),
+    Bug(
+        "(d) move a due start on at the instant at which its room is to come free",
+        "core/planning/queue_walk.py",
+        "        if is_late and not promise.by_conflict and not waits_for_ends:\n",
+        "        if is_due and not promise.by_conflict:\n",
+    ),
+    Bug(
+        "(e) move a reservation into the time of a later one",
+        "core/planning/queue_walk.py",
+        "                aside.append((record, pin))\n",
+        "                self._move(record, pin, cause_of(self.profile, pin))\n",
+    ),
+    Bug(
+        "(f) promise the same room twice",
+        "core/planning/queue_walk.py",
+        "        self.profile.put(entry)\n        self._counted(entry)\n",
+        "        _ = is_firm or self.profile.put(entry)\n        self._counted(entry)\n",
+    ),
+    # What a review of the planner found, put back.
+    Bug(
+        "promise the same payer twice",
+        "core/profile/profile.py",
+        """found += (("envelope", key, self.payer(key), gpus) for key, gpus in paid.items())""",
+        """found += (("envelope", key, self.payer(key), 0) for key in paid)""",
+    ),
+    Bug(
+        "name a budget as the cause whatever the cause is",
+        "core/planning/move_causes.py",
+        "    return _first(found)\n",
+        """    return MoveCause(
+        MoveCode.BUDGET_CHANGED, tuple(("envelope", share.payer) for share in pin.shares)
+    )
+""",
+    ),
+    Bug(
+        "record a place in racks where it was counted",
+        "core/planning/start_search.py",
+        "before_ms) if real is None else real\n",
+        "before_ms) if real is None else found\n",
+    ),
+    Bug(
+        "count on stopping what has gone by then anyway",
+        "core/planning/queue_walk.py",
+        "        late = [each for each in self._late if ends_ms(each.leases[0]) > pin.start_ms]\n",
+        "        late = [each for each in self._late if ends_ms(each.leases[0])]\n",
     ),
 )
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3_000)
-def test_every_planted_bug_is_found_within_the_default_seeds(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        found = list(pool.map(lambda bug: _found(bug, tmp_path / bug.name), BUGS))
-    for bug, line in zip(BUGS, found, strict=True):
-        print(f"{bug.name}: {line}")  # noqa: T201 - shown with -s
-    missed = [bug.name for bug, line in zip(BUGS, found, strict=True) if not line]
-    assert not missed, f"not found in {SEEDS} seeds: {missed}"
+@pytest.mark.timeout(ONE_BUG_S + 60)
+@pytest.mark.parametrize("bug", BUGS[: sized(4, len(BUGS))], ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found_within_fifty_seeds(bug: Bug, tmp_path: Path) -> None:
+    found = _found(bug, tmp_path / bug.name)
+    print(f"{bug.name}: {found}")  # noqa: T201 - shown with -s
+    assert found, f"not found in {SEEDS} seeds"
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_what_a_bug_is_planted_in_is_there_once(bug: Bug) -> None:
+    text = (ROOT / "src" / "quorate" / bug.file).read_text("utf-8")
+    assert text.count(bug.right) == 1, f"{bug.file} has no longer just one {bug.right}"
 
 
 def _found(bug: Bug, folder: Path) -> str:
@@ -195,7 +260,6 @@ def _found(bug: Bug, folder: Path) -> str:
     shutil.copytree(ROOT / "src", folder, ignore=shutil.ignore_patterns("__pycache__"))
     path = folder / "quorate" / bug.file
     text = path.read_text("utf-8")
-    assert text.count(bug.right) == 1, f"{bug.name}: {bug.file} has no longer just one {bug.right}"
     path.write_text(text.replace(bug.right, bug.wrong), "utf-8")
     done = subprocess.run(
         [sys.executable, "-c", WATCH, str(SEEDS)],

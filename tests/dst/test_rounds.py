@@ -6,7 +6,6 @@ engine, the ledger and every invariant are those of production. The seeds are al
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -20,8 +19,9 @@ from quorate.model.refusal import RefusalCode
 from quorate.model.specs import FlavorRates, RoundsWork, Run, TypeRates
 from quorate.policy.table import POLICIES as PUBLISHED
 from quorate.sim.demand import Size
-from quorate.sim.executor import Truth
+from quorate.sim.sim_executor import Truth
 from quorate.testing.inspection import Happened, inspect_rounds
+from tests.oracles.effort import sized
 from tests.oracles.rounds import (
     PAIRING,
     POLICIES,
@@ -36,7 +36,7 @@ from tests.oracles.rounds import (
 )
 
 _SIZE: Final = Size(hours=8, runs=40, wishes=30)
-_SEEDS: Final = range(4) if os.environ.get("HYPOTHESIS_PROFILE") == "quick" else range(9)
+_SEEDS: Final = range(sized(3, 9))
 _EXPECTED: Final = {
     Happened("event", "round-shared/1"),
     Happened("event", "steps-counted/1"),
@@ -59,7 +59,7 @@ def test_a_pool_that_shares_in_rounds_stays_right_when_everything_goes_wrong() -
     assert happened.keys() >= _EXPECTED, _EXPECTED - happened.keys()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_runs_that_share_gpus_two_by_two_stay_right_when_everything_goes_wrong() -> None:
     happened: Counter[Happened] = Counter()
     for seed in _SEEDS:
@@ -88,7 +88,7 @@ FOUND: Final = {
 _FOUND_SIZE: Final = Size(hours=6, runs=60, wishes=30)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("name", FOUND)
 def test_what_was_found_once_stays_right(name: str) -> None:
     has_pairs = PUBLISHED[name].reads_pairs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 
 import pytest
 
@@ -19,6 +20,7 @@ _SEED = 7
 """A seed in which somebody is drawn."""
 
 
+@cache
 def _recorded() -> list[Deed]:
     inspection = Inspection(_SEED)
     inspection.run()
@@ -31,15 +33,17 @@ def _draws(deeds: Sequence[Deed]) -> bool:
     return any(isinstance(event, ConflictResolved) and event.draws for event in replay.events)
 
 
+@pytest.mark.soak
 def test_a_recorded_trial_is_replayed_without_a_fault() -> None:
     deeds = _recorded()
     assert failure_of(deeds) == ""
     assert _draws(deeds)
 
 
+@pytest.mark.soak
 def test_what_is_not_needed_is_left_out_and_the_rest_is_a_scenario() -> None:
     deeds = _recorded()
-    short = shrink(deeds, _draws, work_max=15_000)
+    short = shrink(deeds, _draws, work_max=8_000)
     assert _draws(short)
     assert len(short) < len(deeds) / 4
     answer = run("scenario", json.loads(json.dumps(scenario_of(short))))

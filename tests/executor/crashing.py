@@ -16,13 +16,13 @@ from typing import Final
 
 import uvloop
 
-from quorate.adapters.exec_local import LocalExecutor
-from quorate.adapters.keepers import Keepers
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.executors.exec_local import LocalExecutor
+from quorate.adapters.executors.keepers import Keepers
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Block, Head, open_block
 from quorate.loop.driver import EXECUTOR_ACTOR
 from quorate.model.events import LeaseEnded, LeaseEnding, LeaseStarted
-from quorate.ports.executor import LeaseGone, Order, Report, RunExited
+from quorate.ports.executor_port import LeaseGone, Order, Report, RunExited
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
 from tests.service.lives import die, supervise

@@ -13,15 +13,15 @@ from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 
-from quorate.adapters.exec_local import LocalExecutor
-from quorate.adapters.keepers import run_folder
-from quorate.adapters.logs_local import LocalLogs
+from quorate.adapters.executors.exec_local import LocalExecutor
+from quorate.adapters.executors.keepers import run_folder
+from quorate.adapters.executors.logs_local import LocalLogs
 from quorate.model.events import EndReason, LeaseStarted
 from quorate.model.specs import Processes, Run
-from quorate.ports.executor import EndLease, LeaseGone, Order, Report, RunExited, StopLease
+from quorate.ports.executor_port import EndLease, LeaseGone, Order, Report, RunExited, StopLease
 from quorate.runtime import FOLDER
-from quorate.testing import leases
-from quorate.testing import world as testing_world
+from quorate.testing import builders as testing_world
+from quorate.testing import lease_orders
 from tests.bounds import WAIT_S, Deadline, until
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class Room:
 
     def order(self, fact: LeaseStarted, *, grace_s: float = 5.0) -> Order:
         """Return the order that starts a lease."""
-        return leases.start_lease(self.runs[fact.run], fact, grace_ms=round(grace_s * 1_000))
+        return lease_orders.start_lease(self.runs[fact.run], fact, grace_ms=round(grace_s * 1_000))
 
     def launch(
         self,
@@ -98,7 +98,7 @@ class Room:
     ) -> str:
         """Start a run under one lease; return the lease."""
         self.run(name, *command, **more)
-        fact = leases.lease_started(f"{name}/0", slots or {"n1": [0]})
+        fact = lease_orders.lease_started(f"{name}/0", slots or {"n1": [0]})
         self.start(fact, grace_s=grace_s)
         return fact.lease
 

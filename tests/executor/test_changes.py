@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from quorate.adapters.exec_local import LocalExecutor
-from quorate.adapters.keepers import KEEPER_LOG, KEEPER_LOG_BYTES_MAX, LIVE
-from quorate.keeper.main import LOSSES_MAX, UNDISTURBED_MS
+from quorate.adapters.executors.exec_local import LocalExecutor
+from quorate.adapters.executors.keepers import KEEPER_LOG, KEEPER_LOG_BYTES_MAX, LIVE
+from quorate.keeper.keeper_main import LOSSES_MAX, UNDISTURBED_MS
 from quorate.keeper.wanted import HOME, OUTPUT, POKE_FIFO, STATUS_FILE, WANTED_FILE, read_status
 from quorate.model.events import EndReason, Role, StartReason
 from quorate.ports.errors import WorkFolderError
-from quorate.ports.executor import EndLease, FenceNode, LeaseGone, RunExited, StopLease
-from quorate.testing.leases import lease_started
+from quorate.ports.executor_port import EndLease, FenceNode, LeaseGone, RunExited, StopLease
+from quorate.testing.lease_orders import lease_started
 from tests.bounds import WAIT_S, started
 from tests.executor.room import PROCESSES, Room, environ, has_gone, is_alive, room, sweep
 

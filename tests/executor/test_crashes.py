@@ -15,18 +15,19 @@ import httpx
 import pytest
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.loop.engine import Engine
-from quorate.model.records import TERMINAL, Phase
+from quorate.model.state.records import TERMINAL, Phase
 from quorate.runtime import FOLDER
 from tests.bounds import Deadline, until
 from tests.executor.crashing import PLACES, Instant
 from tests.executor.room import environ, sweep
+from tests.oracles.effort import sized
 from tests.service.lives import crashing, deaths, end, prepared, verify
 from tests.service.program import reserved_port
 from tests.service.worlds import run_tree
 
-KILLS = 15
+KILLS = sized(5, 15)
 STEADY = 4
 AGAIN_S = 0.02
 WHOLE_S = 400.0

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from quorate.adapters.keepers import run_folder, work_folder
+from quorate.adapters.executors.keepers import run_folder, work_folder
 from tests.bounds import until
 from tests.executor.room import marked, sweep
 from tests.executor.test_training import documents

@@ -12,7 +12,7 @@ import pytest
 
 from quorate.keeper.output import SEGMENT_BYTES, SEGMENTS_MAX
 from quorate.keeper.wanted import HOME, OUTPUT
-from quorate.ports.executor import LeaseGone, RunExited
+from quorate.ports.executor_port import LeaseGone, RunExited
 from tests.executor.room import PYTHON, Room, is_alive
 
 FORKING = """

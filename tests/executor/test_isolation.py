@@ -21,9 +21,9 @@ import httpx
 import pytest
 
 from quorate import runtime
-from quorate.adapters.keepers import job_folder, run_folder
+from quorate.adapters.executors.keepers import job_folder, run_folder
+from quorate.adapters.executors.local_steps import last_step
 from quorate.adapters.key_file import key_path, lottery_path
-from quorate.adapters.local_steps import last_step
 from quorate.keeper import cgroups
 from quorate.runtime import FOLDER
 from tests.bounds import WAIT_S

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.model.events import LeaseStarted
-from quorate.ports.executor import LeaseGone, RunExited, StartLease
-from quorate.testing import leases
+from quorate.ports.executor_port import LeaseGone, RunExited, StartLease
+from quorate.testing import lease_orders
 from tests.executor.room import Room
 
 SLOTS = (1, 3)
@@ -18,7 +18,7 @@ UNTIL_TOLD = "echo up; while ! test -e done; do sleep 0.02; done; exit 3"
 def _pair(place: Room, first: str, second: str) -> StartLease:
     one = place.run("one", "sh", "-c", first, env=(("WHO", "one"),))
     two = place.run("two", "sh", "-c", second, env=(("WHO", "two"),))
-    fact: LeaseStarted = leases.lease_started("one/0", {"n1": SLOTS})
+    fact: LeaseStarted = lease_orders.lease_started("one/0", {"n1": SLOTS})
     order = StartLease(replace(fact, partner="two"), one, 5_000, two)
     place.executor.carry_out([order])
     return order
@@ -61,7 +61,7 @@ def test_one_that_exits_is_reported_and_the_lease_waits_for_the_other(
     place.end("one/0")
     place.until(lambda: not place.reports() and not place.keepers(late), "it is over")
     # The other goes on under a lease of its own.
-    place.start(leases.lease_started(f"{late}/1", {"n1": [0]}))
+    place.start(lease_orders.lease_started(f"{late}/1", {"n1": [0]}))
     place.until(lambda: place.lines(late).count("up") > len(SLOTS), "it is up again")
 
 

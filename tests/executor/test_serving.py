@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from quorate.adapters.exec_local import LocalExecutor
-from quorate.adapters.keepers import run_folder, work_folder
-from quorate.adapters.logs_local import LocalLogs
-from quorate.answers.exits import CommandError
+from quorate.adapters.executors.exec_local import LocalExecutor
+from quorate.adapters.executors.keepers import run_folder, work_folder
+from quorate.adapters.executors.logs_local import LocalLogs
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
+from quorate.views.exits import CommandError
 from tests.bounds import WAIT_S, until
 from tests.cli.shell import process
 from tests.executor.room import PYTHON, is_alive, marked, sweep

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from quorate.adapters.logs_local import LocalLogs
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.executors.logs_local import LocalLogs
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.cli.signing import file_signer
 from quorate.ledger.chain import open_blocks
 from quorate.model.events import (
@@ -61,7 +61,7 @@ def documents() -> list[dict[str, Any]]:
 
     labels = {"region": "r", "cluster": "c", "fabric.domain": "A"}
     window = {"start": "2020-01-01T00:00:00Z", "end": "2100-01-01T00:00:00Z"}
-    pool = {"reservationNotice": "1m", "minRuntime": "1m", "disruptionGPUHoursPerDay": 1_000}
+    pool = {"reservationNotice": "1m", "minRuntime": "1m", "disruptionRate": 1}
     found = [document("Pool", "default", pool)]
     for number in range(1, 5):
         spec = {"flavor": "H100", "gpus": 2}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from quorate.core.usage import Usage
+from quorate.core.accounting.usage_books import Usage
 from quorate.model.events import (
     Event,
     HoldExtended,

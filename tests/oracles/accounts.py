@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Command, Complete, Submit
-from quorate.core.queue import budget_used
-from quorate.core.score import ONE
+from quorate.core.tenancy.queue_order import budget_used
+from quorate.core.tenancy.share_score import ONE
 from quorate.ledger.chain import GENESIS, open_blocks
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
 from quorate.model.events import (
@@ -24,12 +24,12 @@ from quorate.model.events import (
     lease_gpus,
 )
 from quorate.model.specs import Owner, Quota
-from quorate.ports.accounting import Accounting
-from quorate.ports.outbox import Outbox
-from quorate.service.accounting_link import Ends, Link, Pace, record_news
-from quorate.service.waldur_links import LinkedOwner
-from quorate.testing.engines import HandClock, memory_engine
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from quorate.ports.accounting_port import Accounting
+from quorate.ports.outbox_port import Outbox
+from quorate.service.accounting.accounting_link import Ends, Link, Pace, record_news
+from quorate.service.accounting.waldur_links import LinkedOwner
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
+from quorate.testing.memory_engines import HandClock, memory_engine
 
 PACE = Pace(refresh_ms=MINUTE_MS, stale_ms=10 * MINUTE_MS, report_ms=15 * MINUTE_MS)
 PHYSICS = LinkedOwner(

@@ -16,10 +16,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from quorate.policy.allocation import Allocation, job_rates
-from quorate.policy.lp import Solution, solve
+from quorate.policy.allocation_space import added, program, space_of
 from quorate.policy.measures import isolated_shares
 from quorate.policy.problem import Floats, Pairs, Problem
-from quorate.policy.space import added, program, space_of
+from quorate.policy.solvers.lp import Solution, solve
 from quorate.policy.table import POLICIES
 from tests.oracles.filling import some_pairs
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from quorate.policy.lp import Program, Solution, solve
+from quorate.policy.allocation_space import Space, added, program, space_of
 from quorate.policy.problem import NO_ENTITY, Entity, EntityRule, Floats, Pairs, Problem
-from quorate.policy.space import Space, added, program, space_of
+from quorate.policy.solvers.lp import Program, Solution, solve
 
 CLOSE = 1e-7
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quorate.core.audit import audit
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Command, Decision
 from quorate.core.decide import decide
-from quorate.core.due import next_due_ms
-from quorate.core.invariants import sweep
-from quorate.model.apply import apply_all
+from quorate.core.next_due import next_due_ms
 from quorate.model.events import EndReason, Event, LeaseEnded, LeaseEnding, Role
-from quorate.model.records import Phase
 from quorate.model.specs import Budget, Node, Owner, Pool
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, opening
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, opening
 
 
 class Life:

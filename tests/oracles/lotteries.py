@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from quorate.core.lottery import chain_link, draw, seed_of, seed_parts, tokens_by_owner
+from quorate.core.preemption.lottery import chain_link, draw, seed_of, seed_parts, tokens_by_owner
 from quorate.ledger.chain import GENESIS, Block, seal
 from quorate.model.events import (
     ConflictCause,
@@ -32,7 +32,7 @@ from quorate.model.events import (
     Token,
 )
 from quorate.model.specs import EnvelopeId, Run
-from quorate.operations.history import export_lines
+from quorate.operations.ledger.ledger_history import export_lines
 
 SECRET: Final = bytes(range(100, 132))
 LENGTH: Final = 6

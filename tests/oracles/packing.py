@@ -1,8 +1,8 @@
 """Pack, done the dumb way: every division among domains is written out, in order.
 
 Shares nothing with the packer. A division is a list of heaps; a heap is some groups of one size in
-one domain, and says how much it takes from each lot there. A lot is a rack where racks matter and
-a node size where nodes are given whole; otherwise a domain is one lot.
+one domain, and says how much it takes from each node class there. A class is a rack where racks
+matter and a node size where nodes are given whole; otherwise a domain is one class.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class Ask:
     by_rack: bool = False
 
 
-Lot = tuple[str, int]
+NodeClass = tuple[str, int]
 """(rack or nothing, node size or 1)."""
 
 
 @dataclass(frozen=True)
 class Heap:
-    """``count`` groups of ``gpus`` each in ``domain``, taken with their spares from these lots."""
+    """``count`` groups of ``gpus`` each in ``domain``, taken with their spares from them."""
 
     bundle: int
     gpus: int
     count: int
     domain: str
-    takes: tuple[tuple[Lot, int], ...]
+    takes: tuple[tuple[NodeClass, int], ...]
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class _Item:
     divisible: bool
 
 
-Yard = dict[Lot, int]
-Yards = dict[str, Yard]
+DomainOffer = dict[NodeClass, int]
+Yards = dict[str, DomainOffer]
 
 
 def selects(selector: tuple[tuple[str, str], ...], labels: Mapping[str, str]) -> bool:
@@ -69,8 +69,8 @@ def selects(selector: tuple[tuple[str, str], ...], labels: Mapping[str, str]) ->
     return all(k in labels and v in ("*", labels[k]) for k, v in selector)
 
 
-def lot_of(machine: Machine, ask: Ask) -> Lot:
-    """Return the lot ``machine`` belongs to."""
+def lot_of(machine: Machine, ask: Ask) -> NodeClass:
+    """Return the node_class ``machine`` belongs to."""
     rack = (machine.rack or "") if ask.by_rack else ""
     return rack, machine.size if ask.whole_nodes else 1
 
@@ -91,21 +91,25 @@ def divisions(machines: list[Machine], ask: Ask) -> Iterator[tuple[Heap, ...]]:
     ``classic`` from the most free. Then domains are filled one after the other: those in use
     first, by what is left there, then the others, by what is free; ties by key.
     """
-    yards: Yards = {}
+    domain_offers: Yards = {}
     for machine in usable(machines, ask):
-        yard = yards.setdefault(machine.domain, {})
-        lot = lot_of(machine, ask)
-        yard[lot] = yard.get(lot, 0) + len(machine.free)
+        domain_offer = domain_offers.setdefault(machine.domain, {})
+        node_class = lot_of(machine, ask)
+        domain_offer[node_class] = domain_offer.get(node_class, 0) + len(machine.free)
     # Lots of a domain: most free first, then by rack, then the larger nodes.
-    for domain, yard in yards.items():
-        yards[domain] = dict(sorted(yard.items(), key=lambda e: (-e[1], e[0][0], -e[0][1])))
+    for domain, domain_offer in domain_offers.items():
+        domain_offers[domain] = dict(
+            sorted(domain_offer.items(), key=lambda e: (-e[1], e[0][0], -e[0][1]))
+        )
     items = _items(ask)
     if ask.tight or ask.one_domain:
         sign = 1 if ask.tight else -1
-        for domain in sorted(yards, key=lambda d: (sign * sum(yards[d].values()), d)):
-            yield from _in_one(items, ask, domain, yards[domain])
+        for domain in sorted(
+            domain_offers, key=lambda d: (sign * sum(domain_offers[d].values()), d)
+        ):
+            yield from _in_one(items, ask, domain, domain_offers[domain])
     if not ask.one_domain:
-        yield from _Filling(ask, items).place(0, yards, frozenset())
+        yield from _Filling(ask, items).place(0, domain_offers, frozenset())
 
 
 def _items(ask: Ask) -> list[_Item]:
@@ -121,14 +125,16 @@ def _items(ask: Ask) -> list[_Item]:
     return items
 
 
-def _in_one(items: list[_Item], ask: Ask, domain: str, yard: Yard) -> Iterator[tuple[Heap, ...]]:
+def _in_one(
+    items: list[_Item], ask: Ask, domain: str, domain_offer: DomainOffer
+) -> Iterator[tuple[Heap, ...]]:
     if not items:
         yield ()
         return
     item = items[0]
-    for takes in _ways(yard, item.gpus + ask.spares, item.count, ask):
+    for takes in _ways(domain_offer, item.gpus + ask.spares, item.count, ask):
         heap = Heap(item.bundle, item.gpus, item.count, domain, tuple(takes.items()))
-        for rest in _in_one(items[1:], ask, domain, _less(yard, takes)):
+        for rest in _in_one(items[1:], ask, domain, _less(domain_offer, takes)):
             yield (heap, *rest)
 
 
@@ -139,38 +145,44 @@ class _Filling:
         self.ask, self.items = ask, items
         self.hopeless: set[object] = set()
 
-    def place(self, at: int, yards: Yards, used: frozenset[str]) -> Iterator[tuple[Heap, ...]]:
+    def place(
+        self, at: int, domain_offers: Yards, used: frozenset[str]
+    ) -> Iterator[tuple[Heap, ...]]:
         if at == len(self.items):
             yield ()
             return
-        left = {domain: sum(yard.values()) for domain, yard in yards.items()}
+        left = {
+            domain: sum(domain_offer.values()) for domain, domain_offer in domain_offers.items()
+        }
         order = sorted(left, key=lambda d: (d not in used, -left[d], d))
         item = self.items[at]
-        yield from self._fill(at, item.gpus if item.divisible else item.count, order, yards, used)
+        yield from self._fill(
+            at, item.gpus if item.divisible else item.count, order, domain_offers, used
+        )
 
     def _fill(
-        self, at: int, rest: int, order: list[str], yards: Yards, used: frozenset[str]
+        self, at: int, rest: int, order: list[str], domain_offers: Yards, used: frozenset[str]
     ) -> Iterator[tuple[Heap, ...]]:
         if rest == 0:
-            yield from self.place(at + 1, yards, used)
+            yield from self.place(at + 1, domain_offers, used)
             return
         if not order:
             return
-        here = (at, rest, tuple(order), str(sorted(yards.items())), used)
+        here = (at, rest, tuple(order), str(sorted(domain_offers.items())), used)
         if here in self.hopeless:
             return
         found = False
         item, domain, spares = self.items[at], order[0], self.ask.spares
         for amount in range(rest, -1, -1):
             if amount == 0:
-                for others in self._fill(at, rest, order[1:], yards, used):
+                for others in self._fill(at, rest, order[1:], domain_offers, used):
                     found = True
                     yield others
                 continue
             size, count = (amount, 1) if item.divisible else (item.gpus, amount)
-            for takes in _ways(yards[domain], size + spares, count, self.ask):
+            for takes in _ways(domain_offers[domain], size + spares, count, self.ask):
                 heap = Heap(item.bundle, size, count, domain, tuple(takes.items()))
-                after = {**yards, domain: _less(yards[domain], takes)}
+                after = {**domain_offers, domain: _less(domain_offers[domain], takes)}
                 for others in self._fill(at, rest - amount, order[1:], after, used | {domain}):
                     found = True
                     yield (heap, *others)
@@ -178,45 +190,55 @@ class _Filling:
             self.hopeless.add(here)
 
 
-def _less(yard: Yard, takes: Mapping[Lot, int]) -> Yard:
-    return {lot: free - takes.get(lot, 0) for lot, free in yard.items()}
+def _less(domain_offer: DomainOffer, takes: Mapping[NodeClass, int]) -> DomainOffer:
+    return {
+        node_class: free - takes.get(node_class, 0) for node_class, free in domain_offer.items()
+    }
 
 
-def _ways(yard: Yard, gpus: int, count: int, ask: Ask) -> Iterator[dict[Lot, int]]:
-    """Yield the ways to take ``count`` times ``gpus`` from ``yard``, most from the first lot first.
+def _ways(
+    domain_offer: DomainOffer, gpus: int, count: int, ask: Ask
+) -> Iterator[dict[NodeClass, int]]:
+    """Yield the ways to take ``count`` times ``gpus`` from ``domain_offer``, the first class first.
 
     Where nodes are given whole, each group must be made of whole nodes by itself.
     """
     if not ask.whole_nodes:
-        yield from _split(list(yard.items()), gpus * count)
+        yield from _split(list(domain_offer.items()), gpus * count)
         return
-    seen: list[dict[Lot, int]] = []
-    for takes in _group_by_group(yard, gpus, count):
+    seen: list[dict[NodeClass, int]] = []
+    for takes in _group_by_group(domain_offer, gpus, count):
         if takes not in seen:
             seen.append(takes)
             yield takes
 
 
-def _group_by_group(yard: Yard, gpus: int, count: int) -> Iterator[dict[Lot, int]]:
+def _group_by_group(
+    domain_offer: DomainOffer, gpus: int, count: int
+) -> Iterator[dict[NodeClass, int]]:
     if count == 0:
         yield {}
         return
-    for first in _split(list(yard.items()), gpus):
-        for rest in _group_by_group(_less(yard, first), gpus, count - 1):
-            lots = {**first, **rest}
-            yield {lot: first.get(lot, 0) + rest.get(lot, 0) for lot in yard if lot in lots}
+    for first in _split(list(domain_offer.items()), gpus):
+        for rest in _group_by_group(_less(domain_offer, first), gpus, count - 1):
+            node_classes = {**first, **rest}
+            yield {
+                node_class: first.get(node_class, 0) + rest.get(node_class, 0)
+                for node_class in domain_offer
+                if node_class in node_classes
+            }
 
 
-def _split(lots: list[tuple[Lot, int]], gpus: int) -> Iterator[dict[Lot, int]]:
+def _split(node_classes: list[tuple[NodeClass, int]], gpus: int) -> Iterator[dict[NodeClass, int]]:
     if gpus == 0:
         yield {}
         return
-    if not lots:
+    if not node_classes:
         return
-    (lot, free), unit = lots[0], lots[0][0][1]
+    (node_class, free), unit = node_classes[0], node_classes[0][0][1]
     for here in range(min(gpus, free) // unit * unit, -1, -unit):
-        for rest in _split(lots[1:], gpus - here):
-            yield {lot: here, **rest} if here else rest
+        for rest in _split(node_classes[1:], gpus - here):
+            yield {node_class: here, **rest} if here else rest
 
 
 # --- Nodes --------------------------------------------------------------------------------------
@@ -240,7 +262,7 @@ def on_nodes(machines: list[Machine], ask: Ask, division: tuple[Heap, ...]) -> l
     """
     free = {m: set(m.free) for m in usable(machines, ask)}
     groups: list[Group] = []
-    rest: list[tuple[dict[Machine, set[int]], dict[Lot, int]]] = []
+    rest: list[tuple[dict[Machine, set[int]], dict[NodeClass, int]]] = []
     for heap in division:
         takes = dict(heap.takes)
         mine = _given_whole(free, ask, heap) if ask.whole_nodes else free
@@ -257,9 +279,9 @@ def on_nodes(machines: list[Machine], ask: Ask, division: tuple[Heap, ...]) -> l
 def _given_whole(free: dict[Machine, set[int]], ask: Ask, heap: Heap) -> dict[Machine, set[int]]:
     """Move the nodes that ``heap`` uses up out of ``free``."""
     mine: dict[Machine, set[int]] = {}
-    for lot, gpus in heap.takes:
-        nodes = [m for m in free if m.domain == heap.domain and lot_of(m, ask) == lot]
-        for machine in sorted(nodes, key=lambda m: m.name)[: gpus // lot[1]]:
+    for node_class, gpus in heap.takes:
+        nodes = [m for m in free if m.domain == heap.domain and lot_of(m, ask) == node_class]
+        for machine in sorted(nodes, key=lambda m: m.name)[: gpus // node_class[1]]:
             mine[machine] = free.pop(machine)
     return mine
 
@@ -268,18 +290,18 @@ def _take_lots(
     free: dict[Machine, set[int]],
     ask: Ask,
     domain: str,
-    takes: dict[Lot, int],
+    takes: dict[NodeClass, int],
     gpus: int,
     *,
     avoid: set[str],
 ) -> dict[str, set[int]]:
-    """Take ``gpus`` in ``domain``, lot by lot, out of what is left of ``takes``."""
+    """Take ``gpus`` in ``domain``, node_class by node_class, out of what is left of ``takes``."""
     slots: dict[str, set[int]] = {}
-    for lot, left in list(takes.items()):
+    for node_class, left in list(takes.items()):
         here = min(gpus, left)
-        takes[lot] -= here
+        takes[node_class] -= here
         gpus -= here
-        nodes = [m for m in free if m.domain == domain and lot_of(m, ask) == lot]
+        nodes = [m for m in free if m.domain == domain and lot_of(m, ask) == node_class]
         outside = [m for m in nodes if m.name not in avoid]
         room = min(here, sum(len(free[m]) for m in outside))
         for candidates, amount in ((outside, room), (nodes, here - room)):

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from quorate.model.job_types import JobType
-from quorate.policy.jobs_file import JobState
+from quorate.policy.files.jobs_file import JobState
+from quorate.policy.files.throughputs_file import Rates, ThroughputTable
 from quorate.policy.problem import Entity, EntityRule, Pairs, Problem
-from quorate.policy.throughputs_file import Rates, ThroughputTable
 
 NAMES: Final = st.text(
     st.characters(exclude_categories=("Cs", "Cc"), exclude_characters=","), min_size=1, max_size=8

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from quorate.core.admit import Admitted, admit
+from quorate.core.admission.admit import Admitted, admit
 from quorate.core.commands import Cancel, Submit
 from quorate.core.decide import decide
-from quorate.core.lottery import chain_link
+from quorate.core.preemption.lottery import chain_link
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import (
     EndReason,
     Event,
@@ -28,11 +27,12 @@ from quorate.model.events import (
     RunSubmitted,
     Slice,
 )
-from quorate.model.records import Phase, RunRecord
 from quorate.model.specs import Malleable, Pool, Run
-from quorate.model.state import State
-from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase, RunRecord
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run, world
+from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET
 from tests.oracles.choosing import Chooser
 
 Room = dict[str, int]
@@ -94,7 +94,19 @@ def reserve(state: State, spec: Run, domains: Sequence[str]) -> None:
 
 
 def choose_run(choose: Chooser, name: str) -> Run:
-    """Return a run: fixed or malleable, perhaps in groups, perhaps with spares."""
+    """Return a run: fixed or malleable, perhaps in groups, perhaps with spares.
+
+    One in five is fixed, wide and in small groups, so that it is in several domains.
+    """
+    if choose.number(0, 4) == 0:
+        return run(
+            name,
+            choose.number(5, 14),
+            choose.one_of(OWNERS),
+            group_gpus=choose.number(1, 2),
+            expected_duration_ms=1_000 * HOUR_MS,
+            nonce=name,
+        )
     least, step = choose.number(1, 4), choose.number(1, 2)
     steps = choose.number(0, 3) if choose.flip() else 0
     elastic = None
@@ -207,15 +219,19 @@ def newest(state: State) -> list[RunRecord]:
     return sorted(found, key=lambda r: (r.since_ms or 0, r.seq), reverse=True)
 
 
-def room_of(state: State, scope: set[str], leases: frozenset[str]) -> Room:
-    """Return what ``leases`` would leave free in ``scope``."""
+def room_of(state: State, leases: frozenset[str]) -> Room:
+    """Return what ``leases`` would leave free, wherever it is."""
     found: Room = {}
     for name in leases:
         for node, mask in state.leases[name].fact.slots:
             domain = state.nodes[node].spec.domain_key
-            if domain in scope:
-                found[domain] = found.get(domain, 0) + mask.bit_count()
+            found[domain] = found.get(domain, 0) + mask.bit_count()
     return found
+
+
+def is_in(state: State, scope: set[str], leases: frozenset[str]) -> bool:
+    """Return whether any of ``leases`` would leave something free in ``scope``."""
+    return not scope.isdisjoint(room_of(state, leases))
 
 
 def structural(state: State, scope: set[str]) -> Iterator[Piece]:
@@ -225,7 +241,7 @@ def structural(state: State, scope: set[str]) -> Iterator[Piece]:
         for name in reversed(list(record.leases)):
             fact = state.leases[name].fact
             one = frozenset([name])
-            if fact.role is Role.SPARE and room_of(state, scope, one):
+            if fact.role is Role.SPARE and is_in(state, scope, one):
                 spares.add(name)
                 yield Piece(record.spec.name, fact.bundle, one, is_spare=True)
     for record in newest(state):
@@ -236,7 +252,7 @@ def structural(state: State, scope: set[str]) -> Iterator[Piece]:
                 for name in record.leases
                 if state.leases[name].fact.bundle == bundle and name not in spares
             )
-            if room_of(state, scope, leases):
+            if is_in(state, scope, leases):
                 yield Piece(record.spec.name, bundle, leases)
 
 
@@ -253,7 +269,7 @@ def tokens(
             if state.leases[name].fact.bundle == 0
             and state.leases[name].fact.role is not Role.SPARE
         )
-        if enters(record) and room_of(state, scope, minimum):
+        if enters(record) and is_in(state, scope, minimum):
             found[record.spec.name] = left
     return found
 
@@ -283,15 +299,21 @@ class Plain:
     def short(self, pieces: Sequence[Piece], more: Sequence[frozenset[str]] = ()) -> int:
         """Return what is missing without ``pieces`` and ``more``."""
         leases = frozenset().union(*(piece.leases for piece in pieces), *more)
-        return least_short(self.state, self.scope, room_of(self.state, self.scope, leases))
+        return least_short(self.state, self.scope, room_of(self.state, leases))
 
     @property
     def gone(self) -> set[str]:
         """The leases that are cut."""
         return {name for piece in self.cut for name in piece.leases}
 
-    def draw(self, held: Mapping[str, frozenset[str]], order: Sequence[str]) -> list[str] | None:
-        """Return the victims when runs are drawn in ``order``; None when they are not enough."""
+    def draw(
+        self, held: Mapping[str, frozenset[str]], order: Sequence[str]
+    ) -> tuple[list[str], set[str]] | None:
+        """Return the victims when runs are drawn in ``order``, and the leases cut beside them.
+
+        None when they are not enough. What is cut of a victim stays cut, and so do the spares of a
+        step that does.
+        """
         drawn: list[str] = []
         for name in order:
             if not self.short(self.cut, [held[run_name] for run_name in drawn]):
@@ -303,7 +325,15 @@ class Plain:
             fewer = [other for other in drawn if other != name]
             if not self.short(self.cut, [held[other] for other in fewer]):
                 drawn = fewer
-        return drawn
+        cut, ended = list(self.cut), [held[name] for name in drawn]
+        for piece in reversed(self.cut):
+            fewer_cut = [other for other in cut if other != piece]
+            with_it = any(not p.is_spare for p in fewer_cut if _same(p, piece))
+            if piece.run in drawn or (piece.is_spare and with_it):
+                continue
+            if not self.short(fewer_cut, ended):
+                cut = fewer_cut
+        return drawn, {name for piece in cut for name in piece.leases}
 
 
 def _same(one: Piece, other: Piece) -> bool:

@@ -9,16 +9,15 @@ from typing import Final
 
 import numpy as np
 
-from quorate.adapters.store_memory import MemoryStore
-from quorate.core.audit import audit
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Applied, Apply, Command, Decision
-from quorate.core.invariants import sweep
 from quorate.ledger.chain import open_blocks
 from quorate.ledger.fold import fold
 from quorate.ledger.snapshot import restore, take
-from quorate.loop.round_problem import PoolPolicy
+from quorate.loop.rounds.round_problem import PoolPolicy
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply_rounds import received_ms
 from quorate.model.events import Event
 from quorate.model.selector import REGION
 from quorate.model.specs import (
@@ -32,12 +31,13 @@ from quorate.model.specs import (
     RoundsWork,
     Run,
 )
-from quorate.model.view import StateView
+from quorate.model.state.apply_rounds import received_ms
+from quorate.model.state.state_view import StateView
 from quorate.policy.allocation import ALONE, Allocation, Method, Unsolved, alone
 from quorate.policy.problem import Problem
 from quorate.sim.demand import START_MS
-from quorate.sim.engine import Simulation, Timeline, VirtualClock
-from quorate.sim.executor import SimExecutor, Truth
+from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.simulation import Simulation, Timeline, VirtualClock
 from quorate.testing.states import same
 
 POOL: Final = "shared"

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from quorate.core.commands import Apply, Command, Decision
-from quorate.core.queue import queue_order
+from quorate.core.tenancy.queue_order import queue_order
 from quorate.model.amounts import DAY_MS
-from quorate.model.records import Phase
 from quorate.model.refusal import sentence
 from quorate.model.specs import Budget, Owner, Pool, Quota, System
-from quorate.testing.world import NOW_MS, budget, envelope, fleet
+from quorate.model.state.records import Phase
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet
 from tests.oracles.lives import Life
 
 EVER_MS: Final = 4_000 * DAY_MS

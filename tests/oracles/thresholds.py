@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from quorate.model.amounts import DAY_MS
 from quorate.model.specs import Owner
-from quorate.model.view import StateView
+from quorate.model.state.state_view import StateView
 
 PERCENTS = (80, 100, 120)
 REARM_POINTS = 5

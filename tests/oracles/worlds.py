@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from quorate.model.amounts import HOUR_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import (
     EndReason,
     Event,
@@ -33,9 +32,10 @@ from quorate.model.specs import (
     Run,
     Sharing,
 )
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, envelope, node, opening
-from quorate.testing.world import budget as budget_of
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, envelope, node, opening
+from quorate.testing.builders import budget as budget_of
 from tests.oracles.choosing import Chooser, chooser
 from tests.oracles.packing import Ask, Machine
 from tests.oracles.paying import Bank, Use
@@ -277,12 +277,12 @@ def state_of(
     filler = budget_of("filler", "filler", envelope("all", 10_000))
     # Earlier leases are on nodes of their own, in a pool of their own, so that only money meets.
     apart = Pool(name="apart", selector=(("region", "apart"),))
-    desks = [
-        Node(name=f"desk{i}", flavor="H100", gpus=8, region="apart", cluster="c", domain="Z")
+    contexts = [
+        Node(name=f"context{i}", flavor="H100", gpus=8, region="apart", cluster="c", domain="Z")
         for i in range(len(used))
     ]
     events: list[Event] = opening(
-        nodes=[*fleet.nodes, *desks],
+        nodes=[*fleet.nodes, *contexts],
         owners=list(owners),
         budgets=[filler, *money],
         pools=[apart, *([] if pool is None else [pool])],
@@ -301,7 +301,7 @@ def _used(number: int, use: Use) -> list[Event]:
     """Return the events of a lease that left ``use`` behind."""
     name = f"earlier{number}"
     gpus = max(1, use.gpus)
-    slots = ((f"desk{number}", (1 << gpus) - 1),)
+    slots = ((f"context{number}", (1 << gpus) - 1),)
     tier = Tier.BORROWED if use.lent else Tier.SHARED
     events: list[Event] = [
         _submitted(name, "filler"),

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from quorate.core.admit import Admitted, admit
-from quorate.core.bind import bind
-from quorate.core.holds import hold_duration_ms
+from quorate.core.admission.admit import Admitted, admit
+from quorate.core.admission.bind import bind
+from quorate.core.admission.holds import hold_duration_ms
 from quorate.model.amounts import HOUR_MS
-from quorate.model.island import ordinals
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Budget, Malleable, Owner, Placement, Pool, Run
-from quorate.testing.world import NOW_MS
-from quorate.testing.world import run as run_of
+from quorate.model.state.free_slots import ordinals
+from quorate.testing.builders import NOW_MS
+from quorate.testing.builders import run as run_of
 from tests.oracles.admitting import Job, Start, starts
 from tests.oracles.choosing import chooser
 from tests.oracles.effort import examples

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from quorate.core.cover import Covered, payer_phases, plan_cover
-from quorate.core.purse import CoverRequest, Demand, Place, Purse
+from quorate.core.admission.cover import Covered, payer_phases, plan_cover
+from quorate.core.admission.payers import CoverRequest, Demand, PayerList, Place
 from quorate.model.amounts import HOUR_MS
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Budget, Cap, Lending, Owner
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, envelope
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, envelope
 from tests.oracles import paying
 from tests.oracles.choosing import chooser
 from tests.oracles.effort import examples
@@ -144,8 +144,8 @@ def _check(bill: Bill) -> None:
         return
     assert isinstance(answer, Covered), answer
     assert _cells(answer) == expected
-    purse = Purse(bill.state, bill.request, payer_phases(bill.state, bill.request)[-1])
-    event("greedy" if purse.greedy(bill.asked()) else "searched")
+    payer_list = PayerList(bill.state, bill.request, payer_phases(bill.state, bill.request)[-1])
+    event("greedy" if payer_list.greedy(bill.asked()) else "searched")
 
 
 @examples(10)

@@ -19,8 +19,8 @@ from quorate.documents import (
     to_json,
     to_yaml,
 )
-from quorate.documents.source import read_source
-from quorate.testing.specs import any_spec, names
+from quorate.documents.text_source import read_source
+from quorate.testing.spec_strategies import any_spec, names
 
 _WORDS = st.one_of(
     st.sampled_from(["apiVersion: quorate.dev/v1\n", "kind: Run\n", "spec:\n", "  - ", "{", "}"]),

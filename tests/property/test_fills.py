@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from quorate.core.audit.commit_checks import check_touched
 from quorate.core.commands import (
     Cancel,
     Command,
@@ -24,7 +25,6 @@ from quorate.core.commands import (
     Submit,
     Tick,
 )
-from quorate.core.touched import check_touched
 from quorate.ledger.fold import fold
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
@@ -36,10 +36,9 @@ from quorate.model.events import (
     PledgeClosed,
     SpareFilled,
 )
-from quorate.model.records import Phase
 from quorate.model.specs import Budget, Cap, Funding, Malleable, Owner, Pool, Replace, Run
-from quorate.testing.states import same
-from quorate.testing.world import (
+from quorate.model.state.records import Phase
+from quorate.testing.builders import (
     NOW_MS,
     borrowing,
     budget,
@@ -48,6 +47,7 @@ from quorate.testing.world import (
     node,
     run,
 )
+from quorate.testing.states import same
 from tests.oracles.lives import Life
 
 pytestmark = pytest.mark.slow

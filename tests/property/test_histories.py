@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
-from quorate.core.audit import audit
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.core.admission.payers import family_payers
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -25,16 +28,12 @@ from quorate.core.commands import (
     Tick,
 )
 from quorate.core.decide import decide
-from quorate.core.invariants import sweep
-from quorate.core.lottery import chain_link
-from quorate.core.purse import family_payers
+from quorate.core.preemption.lottery import chain_link
 from quorate.ledger.chain import GENESIS, Block, Head, seal
 from quorate.ledger.fold import fold, replay
-from quorate.ledger.snapshot import restore, take
+from quorate.ledger.snapshot import cut, restore, take
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import Event, LedgerOpened, LotteryCommitted
-from quorate.model.records import Phase
 from quorate.model.specs import (
     Budget,
     Cap,
@@ -50,9 +49,11 @@ from quorate.model.specs import (
     Run,
     System,
 )
-from quorate.model.state import State
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS
 from quorate.testing.states import same
-from quorate.testing.world import NOW_MS
 from tests.oracles.choosing import chooser
 from tests.oracles.effort import examples
 from tests.oracles.worlds import budgets, choose_funding, choose_selector
@@ -89,7 +90,7 @@ _pools = st.builds(
     notice_ms=st.sampled_from((MINUTE_MS, 15 * MINUTE_MS)),
     runtime_min_ms=st.sampled_from((None, 0)),
     cool_down_ms=st.sampled_from((None, 0)),
-    disruption_gpu_ms_per_day=st.sampled_from((None, 0, 1 << 50)),
+    disruption_rate_ppm=st.sampled_from((10_000, 0, 1_000_000)),
 )
 
 
@@ -321,18 +322,28 @@ class Histories(RuleBasedStateMachine):
         )
 
     def _try_elsewhere(self, command: Command, decision: Decision) -> None:
-        """Assert that an overlay, a restored snapshot and a fresh fold all end up the same."""
+        """Assert that all end up the same: an overlay, a snapshot, an archive, a fresh fold."""
         after = fold([*self.events, *decision.events])
         over = self.state.overlay()
         apply_all(over, decision.events)
         assert same(over, after) == []
         assert same(self.state, fold(self.events)) == []
-        restored = restore(take(self.state))
-        assert restored is not None
-        assert same(restored, self.state) == []
-        assert self._decide(restored, command) == decision
-        apply_all(restored, decision.events)
-        assert same(restored, after) == []
+        for restored in (restore(take(self.state)), self._archived()):
+            assert restored is not None
+            assert same(restored, self.state) == []
+            assert self._decide(restored, command) == decision
+            apply_all(restored, decision.events)
+            assert same(restored, after) == []
+
+    def _archived(self) -> State | None:
+        """Return the state with every run that is over in an archive, and none in memory."""
+        made, rows = cut(self.state), MemoryStore()
+        rows.save_snapshot(self.head, made.payload, made.rows())
+        self.state.runs.thaw()
+        found = restore(made.payload, rows)
+        if found is not None:
+            assert all(record.ended_ms is None for _, record in found.runs.kept())
+        return found
 
     def _seal(self, events: list[Event]) -> None:
         if events:
@@ -356,7 +367,7 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    examples(1),
+    examples(0.6),
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -18,7 +18,7 @@ from quorate.ledger.codec import (
 )
 from quorate.ledger.errors import CorruptLedgerError, UnknownEventError
 from quorate.model.events import Event
-from quorate.testing.events import events, histories
+from quorate.testing.event_strategies import events, histories
 
 
 @given(st.lists(events(), max_size=5))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.policy.allocation import Method, alone, breaches
-from quorate.policy.leftover import topped_up
+from quorate.policy.policies.leftover import topped_up
 from quorate.policy.problem import Problem
 from tests.oracles.filling import problems
 

@@ -13,10 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from quorate.answers.exits import CommandError
-from quorate.cli.importing import export_blocks
-from quorate.core.lottery import Draws, draw, dummy_seed, scope_text
-from quorate.core.lottery_audit import Lotteries
+from quorate.cli.ledger_import import export_blocks
+from quorate.core.audit.lottery_audit import Lotteries
+from quorate.core.preemption.lottery import Draws, draw, dummy_seed, scope_text
 from quorate.ledger.chain import open_blocks
 from quorate.model.events import (
     ConflictDeclared,
@@ -27,7 +26,8 @@ from quorate.model.events import (
     Event,
     Scope,
 )
-from quorate.operations.history import export_lines
+from quorate.operations.ledger.ledger_history import export_lines
+from quorate.views.exits import CommandError
 from tests.oracles.lotteries import (
     FLEET,
     LENGTH,

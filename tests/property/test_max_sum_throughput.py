@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.policy.allocation import Allocation, breaches, job_rates
-from quorate.policy.lp import Solution, solve
-from quorate.policy.max_sum_throughput import max_sum
+from quorate.policy.allocation_space import added, program, space_of
+from quorate.policy.policies.max_sum_throughput import max_sum
 from quorate.policy.problem import Floats, Problem
-from quorate.policy.space import added, program, space_of
+from quorate.policy.solvers.lp import Solution, solve
 from tests.oracles.effort import examples
 from tests.oracles.filling import problems
 

@@ -11,7 +11,7 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
-from quorate.model.meters import Meter, NodeMeter
+from quorate.model.state.meters import Meter, NodeMeter
 from tests.oracles.effort import examples
 
 BEGIN_MS = 1_700_000_000_000

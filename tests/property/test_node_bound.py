@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections import Counter
+from itertools import combinations, product
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.core.admission.hard_quota import Headroom
 from quorate.core.commands import Submit
-from quorate.core.quota import Headroom
+from quorate.core.profile.node_quota import gpus_for
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Owner, Quota
-from quorate.testing.world import node, run
+from quorate.testing.builders import node, run
 from tests.oracles.lives import Life
 from tests.oracles.tenancies import money_of
 
@@ -58,3 +60,19 @@ def test_no_choice_of_nodes_does_with_fewer_than_the_bound(
         current = view.holdings.nodes.get("physics", 0)
         assert (found is not None) == (current + fewest > 4)
         assert found is None or found.wanted == fewest
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
+def test_so_many_free_gpus_hold_a_request_on_few_nodes_however_they_are_spread(
+    sizes: list[int], data: st.DataObject
+) -> None:
+    nodes = data.draw(st.integers(1, len(sizes)))
+    gpus = data.draw(st.integers(1, sum(sorted(sizes)[-nodes:])))
+    spreads = list(product(*(range(size + 1) for size in sizes)))
+    held = {
+        free: all(sum(sorted(spread)[-nodes:]) >= gpus for spread in spreads if sum(spread) == free)
+        for free in range(sum(sizes) + 1)
+    }
+    enough = gpus_for(gpus, nodes, Counter(sizes))
+    assert held[enough]
+    assert not held[enough - 1]

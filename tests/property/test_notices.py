@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.answers.notice import KnownFew, KnownView, Notice, NoticeKind, names_in
-from quorate.answers.notices import notices_of
 from quorate.ledger.chain import open_blocks
-from quorate.model.apply import apply_all
 from quorate.model.events import (
     ConflictResolved,
     Event,
@@ -21,8 +18,11 @@ from quorate.model.events import (
     RunRequeued,
     StartReason,
 )
-from quorate.model.state import State
-from quorate.sim.trial import Trial
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.sim.seed_trial import Trial
+from quorate.views.notices.notice import KnownFew, KnownView, Notice, NoticeKind, names_in
+from quorate.views.notices.notice_feed import notices_of
 
 SEEDS = range(6)
 

@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from quorate.adapters.outbox_sqlite import SqliteOutbox
-from quorate.ports.outbox import Parcel, back_off_ms
-from quorate.testing.outbox import MemoryOutbox
+from quorate.adapters.stores.outbox_sqlite import SqliteOutbox
+from quorate.ports.outbox_port import Parcel, back_off_ms
+from quorate.testing.memory_outbox import MemoryOutbox
 from tests.oracles.effort import examples
 
 SINKS = ("hook", "waldur")

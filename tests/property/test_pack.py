@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from quorate.core.layout import PackRequest, pack_request
-from quorate.core.pack import PackPlan, pack_gang, residual
+from quorate.core.admission.layout import PackRequest, pack_request
+from quorate.core.admission.pack import PackPlan, pack_gang, residual
 from quorate.model.events import Slots
-from quorate.model.island import ordinals
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Malleable, Placement, Pool, Run
-from quorate.testing.world import run as run_of
+from quorate.model.state.free_slots import ordinals
+from quorate.testing.builders import run as run_of
 from tests.oracles.choosing import chooser
 from tests.oracles.effort import examples
 from tests.oracles.packing import Ask, Group, Machine, divisions, lot_of, on_nodes, usable

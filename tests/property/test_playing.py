@@ -21,16 +21,16 @@ from pathlib import Path
 import pytest
 
 from quorate.core.commands import Cancel, Command, Complete, Draw, Resolve, Submit
-from quorate.core.conflicts import asked_again
 from quorate.core.decide import decide
-from quorate.core.lottery import draw, seed_of, seed_parts, tokens_by_owner
-from quorate.core.question import Prepared, Question, for_reservation, prepare
+from quorate.core.preemption.conflict_scope import Prepared, Question, for_reservation, prepare
+from quorate.core.preemption.conflicts import asked_again
+from quorate.core.preemption.lottery import draw, seed_of, seed_parts, tokens_by_owner
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import ConflictCause, ConflictDeclared, Scope, Token
 from quorate.model.specs import Follow, Malleable, Pool, Run
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, run
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, run
 from tests.oracles.resolving import BEGAN_MS, RESERVED, WANTED, begin, link, reserve, start
 
 pytestmark = pytest.mark.slow
@@ -346,14 +346,12 @@ def _promised(sizes: Sequence[int], short: int, *, began_ms: int) -> Fate | None
     wanted = run(WANTED, short, "wanting", expected_duration_ms=HOUR_MS)
     for name, (owner, size) in {"ben0": ("ben", 4), "cy0": ("cy", 2)}.items():
         assert start(state, _spec(name, owner, (size, 0, 1), LONG_MS), NOW_MS)
-    # Whoever starts after the promise says that it will be gone in time, or it could not start.
-    at_ms, expected_ms = (NOW_MS, LONG_MS) if not began_ms else (made_ms + began_ms, MINUTE_MS)
-    if not began_ms:
-        _start_all(state, mine, at_ms, expected_ms)
+    at_ms = made_ms + began_ms if began_ms else NOW_MS
+    _start_all(state, mine, at_ms, LONG_MS)
+    # The promise comes last, or it would be met in the room that they take, and is dated back.
     _tick(state, made_ms)
     reserve(state, wanted, ["r/c/A"])
-    if began_ms:
-        _start_all(state, mine, at_ms, expected_ms)
+    _tick(state, max(made_ms, at_ms))
     assert world.short == short
     return fate_in(state, for_reservation(state, RESERVED))
 

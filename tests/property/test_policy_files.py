@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from quorate.model.amounts import GPUS_MAX
 from quorate.policy.allocation import Allocation
-from quorate.policy.allocation_file import (
+from quorate.policy.files.allocation_file import (
     LeaseTerms,
     read_allocation,
     read_lease,
     write_allocation,
     write_lease,
 )
-from quorate.policy.cluster_file import (
+from quorate.policy.files.cluster_file import (
     PUBLISHED_ORDER,
     Cluster,
     cluster_text,
@@ -31,13 +31,17 @@ from quorate.policy.cluster_file import (
     read_clusters,
     write_clusters,
 )
-from quorate.policy.faults import Faulty
-from quorate.policy.gandiva import gandiva
-from quorate.policy.jobs_file import JobState, read_jobs, write_jobs
+from quorate.policy.files.file_faults import Faulty
+from quorate.policy.files.jobs_file import JobState, read_jobs, write_jobs
+from quorate.policy.files.problem_file import read_problem, write_problem
+from quorate.policy.files.table_problem import problem_from_table
+from quorate.policy.files.throughputs_file import (
+    ThroughputTable,
+    read_throughputs,
+    write_throughputs,
+)
+from quorate.policy.policies.gandiva import gandiva
 from quorate.policy.problem import Problem
-from quorate.policy.problem_file import read_problem, write_problem
-from quorate.policy.table_problem import problem_from_table
-from quorate.policy.throughputs_file import ThroughputTable, read_throughputs, write_throughputs
 from tests.oracles.effort import examples
 from tests.oracles.rate_tables import job_states, problems, tables
 

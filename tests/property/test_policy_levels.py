@@ -9,16 +9,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from quorate.policy.allocation import Allocation, Method, breaches, job_rates
+from quorate.policy.class_demand import demand_of
 from quorate.policy.classes import members_of
-from quorate.policy.demand import demand_of
-from quorate.policy.finish_time_fairness import PROMPTNESS
-from quorate.policy.highest import Aim, highest
-from quorate.policy.levels import Levelled, Linear
-from quorate.policy.max_min_fairness import EQUALITY, FAIRNESS
-from quorate.policy.min_total_duration import SPEED
-from quorate.policy.plain import level_by_program
-from quorate.policy.prices import level_by_prices
+from quorate.policy.policies.finish_time_fairness import PROMPTNESS
+from quorate.policy.policies.max_min_fairness import EQUALITY, FAIRNESS
+from quorate.policy.policies.min_total_duration import SPEED
 from quorate.policy.problem import Problem
+from quorate.policy.solvers.highest import Aim, highest
+from quorate.policy.solvers.levels import Levelled, Linear
+from quorate.policy.solvers.plain_program import level_by_program
+from quorate.policy.solvers.prices import level_by_prices
 from quorate.policy.table import POLICIES
 from tests.oracles.demands import paired_problems, problems
 from tests.oracles.effort import examples

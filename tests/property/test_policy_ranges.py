@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.loop.round_problem import FLAVORS_APART, SECONDS_MAX, SECONDS_MIN
+from quorate.loop.rounds.round_problem import FLAVORS_APART, SECONDS_MAX, SECONDS_MIN
 from quorate.model.rounds_bounds import RATE_MAX, WEIGHT_MAX, WEIGHT_MIN
 from quorate.policy.allocation import Allocation, Unsolved, job_rates
 from quorate.policy.askable import answer
-from quorate.policy.filling import groups_of, paces
-from quorate.policy.policy import Policy
+from quorate.policy.policy_type import Policy
 from quorate.policy.problem import Entity, Floats, Pairs, Problem
+from quorate.policy.solvers.filling import groups_of, paces
 from quorate.policy.table import POLICIES
 from tests.oracles.effort import examples
 

@@ -21,17 +21,17 @@ from quorate.policy.allocation import (
     breaches,
     job_rates,
 )
-from quorate.policy.allox import ALLOX, allox
-from quorate.policy.assignment import assign
-from quorate.policy.chance import Chance
-from quorate.policy.cluster_file import Cluster
-from quorate.policy.equal_shares import EQUAL_SHARES, isolated, proportional
-from quorate.policy.fifo import FIFO, GAIN_MIN, fifo, fifo_packed, fifo_perf
-from quorate.policy.gandiva import GANDIVA, gandiva
-from quorate.policy.jobs_file import JobState, problem_of
+from quorate.policy.files.cluster_file import Cluster
+from quorate.policy.files.jobs_file import JobState, problem_of
 from quorate.policy.measures import measures
-from quorate.policy.policy import Policy
+from quorate.policy.policies.allox import ALLOX, allox
+from quorate.policy.policies.equal_shares import EQUAL_SHARES, isolated, proportional
+from quorate.policy.policies.fifo import FIFO, GAIN_MIN, fifo, fifo_packed, fifo_perf
+from quorate.policy.policies.gandiva import GANDIVA, gandiva
+from quorate.policy.policy_type import Policy
 from quorate.policy.problem import Problem
+from quorate.policy.solvers.assignment import assign
+from quorate.policy.solvers.chance import Chance
 from tests.oracles.effort import examples
 from tests.oracles.rate_tables import problems
 

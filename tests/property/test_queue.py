@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from quorate.core.admit import Admitted
-from quorate.core.beside import admit_beside
+from quorate.core.admission.admit import Admitted
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Apply, Command, Complete, Submit, Tick
 from quorate.core.decide import decide
-from quorate.core.follow import eligible_since_ms
-from quorate.core.invariants import sweep
-from quorate.core.queue import Scores, budget_used, queue_order
-from quorate.core.score import ONE
+from quorate.core.lifecycle.follow import eligible_since_ms
+from quorate.core.profile.reserved_refusal import admit_beside
+from quorate.core.tenancy.queue_order import Scores, budget_used, queue_order
+from quorate.core.tenancy.share_score import ONE
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply, apply_all
 from quorate.model.events import Event, LeaseStarted
-from quorate.model.records import Phase
 from quorate.model.specs import Owner, Pool, Quota, Run
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from quorate.model.state.apply_event import apply, apply_all
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from tests.oracles.effort import examples
 
 TEAMS = ("ant", "bee", "cat")
@@ -75,7 +75,7 @@ class World:
         self.state, self.now_ms, self.count = State(), NOW_MS, 0
         owners = [Owner(name=n, quota=q) for n, q in zip(TEAMS, teams, strict=True)]
         owners.append(Owner(name=BUSY))
-        pool = Pool(name="default", reservation_depth=depth, disruption_gpu_ms_per_day=0)
+        pool = Pool(name="default", reservation_depth=depth, disruption_rate_ppm=0)
         money = [budget(o.name, o.name, envelope("all", 100)) for o in owners]
         self.do(Apply((pool, *fleet({"A": 8, "B": 8}, gpus=4), *owners, *money)))
 

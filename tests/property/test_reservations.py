@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from quorate.core.audit import audit
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Command, Complete, Submit, Tick
 from quorate.core.decide import decide
-from quorate.core.due import next_due_ms
-from quorate.core.invariants import sweep
+from quorate.core.next_due import next_due_ms
 from quorate.ledger.fold import fold
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import (
     EndReason,
     Event,
@@ -27,8 +26,9 @@ from quorate.model.events import (
     ReservationMoved,
 )
 from quorate.model.specs import Funding, Malleable, Pool, Run
-from quorate.model.state import State
-from quorate.testing.world import (
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import (
     NOW_MS,
     borrowing,
     budget,
@@ -41,7 +41,9 @@ from quorate.testing.world import (
 )
 
 DOMAINS = ("A", "B", "C")
-NO_CONFLICTS = Pool(name="default", disruption_gpu_ms_per_day=0)
+NO_CONFLICTS = Pool(
+    name="default", disruption_rate_ppm=0, firm_horizon_ms=1_000 * HOUR_MS, reservation_depth=100
+)
 
 
 @dataclass(frozen=True)

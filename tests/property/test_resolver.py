@@ -5,14 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Draw
-from quorate.core.conflicts import declare_conflict
 from quorate.core.decide import decide
-from quorate.core.invariants import sweep
-from quorate.core.lottery import dummy_seed
-from quorate.core.question import Prepared, for_reservation, matured, prepare
-from quorate.core.scribe import Scribe
-from quorate.model.apply import apply_all
+from quorate.core.decision_log import DecisionLog
+from quorate.core.preemption.conflict_scope import Prepared, for_reservation, matured, prepare
+from quorate.core.preemption.conflicts import declare_conflict
+from quorate.core.preemption.lottery import dummy_seed
 from quorate.model.events import (
     ConflictDeclared,
     ConflictOutcome,
@@ -21,7 +20,8 @@ from quorate.model.events import (
     LeaseEnding,
 )
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.state import State
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
 from tests.oracles.choosing import chooser
 from tests.oracles.effort import examples
 from tests.oracles.resolving import (
@@ -70,8 +70,11 @@ def test_it_cuts_and_draws_what_the_dumb_one_does(state: State, number: int) -> 
     drawn = prepared.draw(dummy_seed(number))
     assert drawn is not None
     order = [run for _, run in drawn.draws]
-    victims = plain.draw(held, order)
+    expected = plain.draw(held, order)
+    assert expected is not None
+    victims, cut = expected
     assert victims == [victim.run for victim in drawn.victims]
+    assert {name for each in drawn.cuts for name in each.leases} == cut
     assert drawn.spared == set(order) - set(victims)
 
 
@@ -91,24 +94,29 @@ def _entrants_are_the_smallest(
 @given(state=worlds(), seen=st.sampled_from((False, True)))
 def test_what_is_settled_packs_and_no_victim_is_needless(state: State, *, seen: bool) -> None:
     after = state.overlay()
-    scribe = Scribe(after, now_ms=BEGAN_MS, actor="test", has_executor=seen)
-    declared = declare_conflict(scribe, for_reservation(after, RESERVED))
+    log = DecisionLog(after, now_ms=BEGAN_MS, actor="test", has_executor=seen)
+    declared = declare_conflict(log, for_reservation(after, RESERVED))
     if declared is None:
         assert packs(state, [])
         return
     if isinstance(declared, Refusal):
         assert declared.code is RefusalCode.NOT_RESOLVABLE
         return
-    apply_all(after, scribe.events)
+    apply_all(after, log.events)
     resolved = _settled(after, declared, has_executor=seen)
     assert resolved.outcome is ConflictOutcome.CLEARED
     cuts = {name: cut for cut in resolved.cuts for name in cut.leases}
     assert packs(state, list(cuts))
+    whole = {cut.run for cut in resolved.cuts if cut.step is not CutStep.SPARE and not cut.bundle}
     for cut in resolved.cuts:
-        if cut.step is CutStep.LOTTERY or not resolved.draws:
-            assert not packs(state, [name for name, other in cuts.items() if other is not cut])
         if cut.step is CutStep.SHRINK:
             assert cut.bundle > 0
+        if cut.step is not CutStep.LOTTERY and cut.run in whole:
+            continue  # It ends with the rest of its run.
+        left = [name for name, other in cuts.items() if other is not cut]
+        if cut.run in whole:
+            left = [name for name in left if cuts[name].run != cut.run]
+        assert not packs(state, left), cut
     if not seen:
         assert after.runs[WANTED].leases, "it starts in the very room that was made for it"
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.policy.allocation import Allocation, breaches
-from quorate.policy.allox import PUBLISHED_MAX, allox
-from quorate.policy.assignment import assign
+from quorate.policy.policies.allox import PUBLISHED_MAX, allox
 from quorate.policy.problem import Floats, Ints
-from quorate.policy.rooms import assign_rooms
+from quorate.policy.solvers.assignment import assign
+from quorate.policy.solvers.transport import assign_rooms
 from tests.oracles.effort import examples
 from tests.oracles.few_jobs import few_jobs
 

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from quorate.core.commands import Applied, Apply
 from quorate.core.decide import decide
-from quorate.loop.round_floor import Floor, floor_of
-from quorate.loop.round_funds import Funds
-from quorate.loop.round_pairs import pairs_of
+from quorate.loop.rounds.round_funds import Funds
+from quorate.loop.rounds.round_pairs import pairs_of
+from quorate.loop.rounds.round_snapshot import Floor, floor_of
 from quorate.model.amounts import MINUTE_MS, PPM
-from quorate.model.apply import apply, apply_all
 from quorate.model.events import StepCount, StepsCounted
 from quorate.model.specs import FlavorRates, RoundsWork, Run, TypeRates
-from quorate.model.state import State
+from quorate.model.state.apply_event import apply, apply_all
+from quorate.model.state.state import State
 from quorate.sim.demand import START_MS
 from tests.oracles.effort import examples
 from tests.oracles.rounds import FLAVORS, POOL, money, nodes, pool, run_of, team

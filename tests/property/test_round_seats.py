@@ -13,13 +13,13 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.core.admission.layout import cut
 from quorate.core.commands import Applied, Cancel, MarkNode
-from quorate.core.layout import cut
 from quorate.model.events import LeaseStarted, NodeStatus, RunRefused
-from quorate.model.records import RunRecord
 from quorate.model.selector import DOMAIN
 from quorate.model.specs import Node, OnQuota, Owner, Run
-from quorate.model.view import StateView
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
 from tests.oracles.effort import examples
 from tests.oracles.rounds import POOL, ROUND_MS, Room, money, pool, run_of, team, work
 

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.policy.round_choice import Candidate, candidates, choose
-from quorate.policy.round_places import Place, Server, place
-from quorate.policy.rounds import (
+from quorate.policy.rounds.round_book import (
     DEFAULT,
     STRICT,
     Book,
@@ -24,6 +22,8 @@ from quorate.policy.rounds import (
     joined,
     renewed,
 )
+from quorate.policy.rounds.round_places import Place, Server, place
+from quorate.policy.rounds.row_choice import Candidate, candidates, choose
 from tests.oracles.effort import examples
 
 FLAVORS = ("a", "b", "c")

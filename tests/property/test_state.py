@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.ledger.snapshot import restore, take
-from quorate.model.domain_index import DomainIndex
-from quorate.model.island import IslandKey, lowest_slots, ordinals
-from quorate.model.state import State
-from quorate.model.tables import Table
+from quorate.model.state.domain_index import DomainIndex
+from quorate.model.state.free_slots import IslandKey, lowest_slots, ordinals
+from quorate.model.state.state import State
+from quorate.model.state.tables import Table
+from quorate.testing.builders import world
 from quorate.testing.states import same
-from quorate.testing.world import world
 from tests.oracles.choosing import chooser
 from tests.oracles.worlds import (
     Fleet,

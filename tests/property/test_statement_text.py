@@ -7,14 +7,14 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.answers.month import Month
-from quorate.answers.statement_text import statement_text
-from quorate.answers.usage_forms import Period, UserReport
-from quorate.core.statement import Borrowing, Line, Statement, Used, add_up
-from quorate.core.usage import Usage, UserUsage
+from quorate.core.accounting.period_statement import Borrowing, Line, Statement, Used, add_up
+from quorate.core.accounting.usage_books import Usage, UserUsage
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import Tier
 from quorate.model.specs import EnvelopeId
+from quorate.views.money.statement_text import statement_text
+from quorate.views.money.usage_forms import Period, UserReport
+from quorate.views.month import Month
 
 OWNERS = ("core", "nlp", "rai")
 amounts = st.one_of(

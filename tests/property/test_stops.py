@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
+from quorate.core.audit.commit_checks import check_touched
 from quorate.core.commands import Confirm, Drain, Fail, MarkNode, Shrink, Tick
-from quorate.core.due import next_due_ms
-from quorate.core.touched import check_touched
+from quorate.core.next_due import next_due_ms
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import NodeStatus
 from tests.oracles.effort import examples
@@ -79,7 +79,7 @@ class Stops(Failures):
 
 
 _SETTINGS = settings(
-    examples(0.4),
+    examples(0.2),
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -10,10 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from quorate.policy.allocation import Allocation, breaches, job_rates
-from quorate.policy.lp import Solution, solve
+from quorate.policy.allocation_space import added, program, space_of
+from quorate.policy.policies.strategy_proof import strategy_proof
 from quorate.policy.problem import Problem
-from quorate.policy.space import added, program, space_of
-from quorate.policy.strategy_proof import strategy_proof
+from quorate.policy.solvers.lp import Solution, solve
 from tests.oracles.effort import examples
 from tests.oracles.filling import problems
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
-from quorate.core.audit import audit
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -26,9 +27,7 @@ from quorate.core.commands import (
     UpdateOwner,
 )
 from quorate.core.decide import decide
-from quorate.core.invariants import sweep
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import (
     Event,
     LeaseEnded,
@@ -50,8 +49,9 @@ from quorate.model.specs import (
     Run,
     Sharing,
 )
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from tests.oracles.effort import examples
 from tests.oracles.tenants import Tenants
 
@@ -82,7 +82,7 @@ class Tenancy(RuleBasedStateMachine):
 
     @initialize(placement=st.sampled_from(Placement), limited=limits, runs=limits)
     def begin(self, placement: Placement, limited: int | None, runs: int | None) -> None:
-        pool = Pool(name="default", placement=placement, disruption_gpu_ms_per_day=0)
+        pool = Pool(name="default", placement=placement, disruption_rate_ppm=0)
         family = (
             Owner(name="top", quota=Quota(nodes_max=limited)),
             Owner(name="left", parents=("top",), quota=Quota(concurrent_runs_max=runs)),
@@ -271,7 +271,7 @@ def _alike(waited: dict[str, Run], one: str, other: str) -> bool:
 
 TestTenancy = Tenancy.TestCase
 TestTenancy.settings = settings(
-    examples(0.6),
+    examples(0.3),
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -11,12 +11,10 @@ from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from quorate.core.scribe import Scribe
-from quorate.core.thresholds import settle_thresholds, threshold_due_ms
+from quorate.core.decision_log import DecisionLog
+from quorate.core.tenancy.thresholds import settle_thresholds, threshold_due_ms
 from quorate.ledger.snapshot import restore, take
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply, apply_all
-from quorate.model.crossings import next_crossings_ms
 from quorate.model.events import (
     Allowance,
     BudgetFellBack,
@@ -36,8 +34,10 @@ from quorate.model.events import (
     Tier,
 )
 from quorate.model.specs import EnvelopeId, Owner, Quota, System
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, node, opening, run
+from quorate.model.state.apply_event import apply, apply_all
+from quorate.model.state.crossings import next_crossings_ms
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, node, opening, run
 from tests.oracles.effort import examples
 from tests.oracles.thresholds import Told, crossed_by, due_ms
 
@@ -73,9 +73,9 @@ def quotas(draw: st.DrawFn) -> Quota:
 
 def crossings(state: State, now_ms: int) -> list[Event]:
     """Return what is told at ``now_ms``."""
-    scribe = Scribe(state, now_ms=now_ms, actor="test")
-    settle_thresholds(scribe)
-    return scribe.events
+    log = DecisionLog(state, now_ms=now_ms, actor="test")
+    settle_thresholds(log)
+    return log.events
 
 
 def in_short(events: list[Event]) -> list[Told]:

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.core.statement import Asked, make_statement
-from quorate.core.usage import UsageBooks
+from quorate.core.accounting.period_statement import Asked, make_statement
+from quorate.core.accounting.usage_books import UsageBooks
 from quorate.ledger.chain import open_blocks
 from quorate.ledger.fold import fold
 from quorate.model.events import (
@@ -34,8 +34,8 @@ from quorate.model.events import (
 )
 from quorate.model.specs import EnvelopeId, Owner
 from quorate.sim.demand import Size
-from quorate.sim.trial import Trial
-from quorate.testing.world import node, run
+from quorate.sim.seed_trial import Trial
+from quorate.testing.builders import node, run
 from tests.oracles.accounting import holds_of, paid_of, usage_of
 from tests.oracles.choosing import Chooser, chooser
 from tests.oracles.effort import examples

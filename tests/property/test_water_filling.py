@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.policy.allocation import Allocation, Method, breaches, job_rates
+from quorate.policy.allocation_space import program
 from quorate.policy.classes import members_of
-from quorate.policy.filling import groups_of
-from quorate.policy.lp import Solution, solve
+from quorate.policy.policies.water_filling import Filled, fill, water_filling
 from quorate.policy.problem import Entity, EntityRule, Floats, Problem
-from quorate.policy.space import program
-from quorate.policy.water_filling import Filled, fill, water_filling
+from quorate.policy.solvers.filling import groups_of
+from quorate.policy.solvers.lp import Solution, solve
 from tests.oracles.effort import examples
 from tests.oracles.filling import best_of, normalised, problems, slowly_filled
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import pytest
 
-from quorate.answers.exits import Exit
 from quorate.calc import run, unmet
+from quorate.cli.global_options import Settings
 from quorate.cli.main import main
-from quorate.cli.settings import Settings
+from quorate.views.exits import Exit
 
 FILES: Final = sorted(Path(__file__).parent.glob("*.json"))
 SECRETS: Final = tuple(f"secret {number}" for number in range(8))
@@ -103,7 +103,8 @@ def test_example_1_takes_the_core_of_a_malleable_run_whole_or_not_at_all() -> No
     for secret in SECRETS:
         answer = told(world, secret)
         j2 = answer["trace"][-2]["runs"]["j2"]
-        if victims(answer) == [["j2"]]:
+        # What was cut may have room made for itself after the cool-down: that is another conflict.
+        if victims(answer)[0] == ["j2"]:
             assert (j2["phase"], j2["openLeaseGPUs"]) == ("Pending", 0)
             assert j2["closedLeaseGPUs"] == {"RandomPreempt": 8, "Shrink": 16}
         else:
@@ -135,5 +136,5 @@ def test_the_command_ends_with_1_and_names_what_is_not_as_expected(
     assert main(["calc", "scenario", "-f", str(path)], Settings()) == Exit.REFUSED
     said = capsys.readouterr()
     assert json.loads(said.out)["ok"] is False
-    wanted = "steps[1].expect.runs.train.width.allocated: expected 160, found 96"
+    wanted = "steps[1].expect.runs.train.width.allocated: expected 160, found 128"
     assert wanted in said.err

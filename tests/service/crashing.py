@@ -6,9 +6,10 @@ Run as ``python -m tests.service.crashing LEDGER PORT INSTANT LIVES``: see ``tes
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,14 +19,16 @@ from typing import Final
 
 import uvloop
 
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.archive_file import ArchiveFile
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.ledger.archive import ArchivedRow
 from quorate.ledger.chain import Block, Head, open_block
 from quorate.loop.engine import Engine
 from quorate.model.events import RequestKept
-from quorate.service.auth import Doorkeeper
+from quorate.service.auth.authenticator import Authenticator
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
-from quorate.service.office import Office
+from quorate.service.ledger_thread import LedgerThread
 from tests.service.lives import die, supervise
 
 SNAPSHOT_EVENTS: Final = 25
@@ -49,7 +52,7 @@ PLACES: Final = {
     Instant.BEFORE: ("",),
     Instant.GROUP: ("INSERT INTO block", "UPDATE head", "COMMIT", IN_COMMIT),
     Instant.AFTER: ("",),
-    Instant.SNAPSHOT: ("INSERT OR REPLACE INTO snapshot", "COMMIT", IN_COMMIT),
+    Instant.SNAPSHOT: ("INSERT INTO run", "INSERT OR REPLACE INTO snapshot", "COMMIT", IN_COMMIT),
 }
 """The statements that it dies at, one after another; or while the last of them is carried out."""
 
@@ -62,6 +65,19 @@ class Doom:
     place: str
     passed: int
     in_commit_s: float
+
+
+class DoomedArchive(ArchiveFile):
+    """An archive whose writer's statements are watched."""
+
+    def __init__(self, ledger: Path, watched: Callable[[str], None]) -> None:
+        super().__init__(ledger, is_kept_open=True)
+        self._watched = watched
+
+    def _writing(self, *, is_new: bool) -> sqlite3.Connection:
+        db = super()._writing(is_new=is_new)
+        db.set_trace_callback(self._watched)
+        return db
 
 
 class DoomedStore(SqliteStore):
@@ -80,11 +96,21 @@ class DoomedStore(SqliteStore):
         if is_last:
             self._die(block.hash)
 
-    def save_snapshot(self, head: Head, payload: bytes) -> None:
+    def save_snapshot(
+        self,
+        head: Head,
+        payload: bytes,
+        ended: Iterable[ArchivedRow] = (),
+        *,
+        base_seq: int = 0,
+    ) -> None:
         """Keep ``payload``, unless it is its turn to die."""
-        if self._is_time(Instant.SNAPSHOT):
-            self._die_in_transaction(head.hash)
-        super().save_snapshot(head, payload)
+        # A snapshot that archives nothing inserts no row to die at.
+        rows = list(ended)
+        is_due = self.doom is not None and (rows or not self.doom.place.endswith("run"))
+        if is_due and self._is_time(Instant.SNAPSHOT):
+            self._archive = DoomedArchive(self.path, self._at_statements(head.hash))
+        super().save_snapshot(head, payload, rows, base_seq=base_seq)
 
     def _is_time(self, instant: Instant) -> bool:
         if self.doom is None or self.doom.instant is not instant:
@@ -94,6 +120,10 @@ class DoomedStore(SqliteStore):
 
     def _die_in_transaction(self, what: bytes) -> None:
         """Have the process die at a statement that follows."""
+        self._db.set_trace_callback(self._at_statements(what))
+
+    def _at_statements(self, what: bytes) -> Callable[[str], None]:
+        """Return what is called with each statement, and has the process die at its place."""
         assert self.doom is not None
         place, wait_s = self.doom.place, self.doom.in_commit_s
 
@@ -108,7 +138,7 @@ class DoomedStore(SqliteStore):
             elif place != IN_COMMIT and statement.startswith(place):
                 self._die(what)
 
-        self._db.set_trace_callback(traced)
+        return traced
 
     def _die(self, what: bytes) -> None:
         assert self.doom is not None
@@ -121,13 +151,15 @@ def _requests(block: Block) -> int:
     return sum(isinstance(event, RequestKept) for event in open_block(block, after=before))
 
 
-async def _many_snapshots(office: Office, doorkeeper: Doorkeeper) -> AsyncIterator[str]:
-    del doorkeeper
+async def _many_snapshots(
+    ledger_thread: LedgerThread, authenticator: Authenticator
+) -> AsyncIterator[str]:
+    del authenticator
 
     def set_up(engine: Engine) -> None:
         engine.snapshot_events = SNAPSHOT_EVENTS
 
-    await office.run(set_up)
+    await ledger_thread.run(set_up)
     yield "nowhere; snapshots are taken often"
 
 

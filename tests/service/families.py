@@ -12,24 +12,24 @@ from typing import Any, Final
 import grpc
 from google.protobuf.message import Message
 
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.cli.creation import create_ledger
 from quorate.core.commands import Apply, Command, IssueToken, Submit, Tick
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import TokenRole
 from quorate.model.specs import Owner
-from quorate.operations.tokens import Secret
-from quorate.service.auth import Doorkeeper
+from quorate.operations.service.token_handlers import Secret
+from quorate.service.auth.authenticator import Authenticator
 from quorate.service.config_values import Address
 from quorate.service.daemon import Extras
-from quorate.service.grpc_protocol import message_class
-from quorate.service.grpc_schema import name_of, schema
-from quorate.service.grpc_shape import message_name
-from quorate.service.grpc_surface import GrpcSettings, grpc_surface
-from quorate.service.office import Office
-from quorate.testing.engines import HandClock
-from quorate.testing.world import run
+from quorate.service.grpc.grpc_protocol import message_class
+from quorate.service.grpc.grpc_schema import name_of, schema
+from quorate.service.grpc.grpc_shape import message_name
+from quorate.service.grpc.grpc_surface import GrpcSettings, grpc_surface
+from quorate.service.ledger_thread import LedgerThread
+from quorate.testing.builders import run
+from quorate.testing.memory_engines import HandClock
 from tests.service.serving import Served, serving
 from tests.unit.operations.two_tenants import TwoTenants
 
@@ -133,8 +133,10 @@ def both_doors(made: Families, folder: Path) -> Iterator[Doors]:
     )
     surface = grpc_surface(settings)
 
-    async def telling(office: Office, doorkeeper: Doorkeeper) -> AsyncIterator[str]:
-        async for where in surface(office, doorkeeper):
+    async def telling(
+        ledger_thread: LedgerThread, authenticator: Authenticator
+    ) -> AsyncIterator[str]:
+        async for where in surface(ledger_thread, authenticator):
             told.append(where.removeprefix("grpc://"))
             yield where
 

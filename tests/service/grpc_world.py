@@ -16,19 +16,19 @@ import pytest
 from google.protobuf.message import Message
 from msgspec import Struct
 
-from quorate.answers.exits import CommandError, Exit
 from quorate.loop.engine import Engine
 from quorate.operations.answering import answer, check_role
 from quorate.operations.caller import Caller, Role
-from quorate.operations.desk import Desk
 from quorate.operations.operation import JSON_LINES, Operation
+from quorate.operations.request_context import RequestContext
 from quorate.service.config_values import Address
-from quorate.service.grpc_protocol import message_class
-from quorate.service.grpc_schema import Method, name_of, schema
-from quorate.service.grpc_server import GrpcLimits, GrpcServer, GrpcTls
-from quorate.service.grpc_shape import message_name
-from quorate.service.grpc_status import DETAILS
-from quorate.service.metrics import service_metrics
+from quorate.service.grpc.grpc_protocol import message_class
+from quorate.service.grpc.grpc_schema import Method, name_of, schema
+from quorate.service.grpc.grpc_server import GrpcLimits, GrpcServer, GrpcTls
+from quorate.service.grpc.grpc_shape import message_name
+from quorate.service.grpc.grpc_status import DETAILS
+from quorate.service.metrics.registry import service_metrics
+from quorate.views.exits import CommandError, Exit
 from tests.bounds import WAIT_S
 from tests.service.worlds import small_ledger
 
@@ -68,22 +68,22 @@ class Counter:
     async def ask(self, caller: Caller, operation: Operation, asked: Struct) -> Reply:
         """Return the answer, made here and now."""
         await asyncio.sleep(self.wait_s)
-        found = answer(Desk(self.engine, caller), operation, asked)
+        found = answer(RequestContext(self.engine, caller), operation, asked)
         return Reply(found.tree(), found.notes, found.etag)
 
     async def follow(
         self, caller: Caller, operation: Operation, asked: Struct
     ) -> AsyncIterator[Any]:
         """Yield a long answer line by line, or events as they are recorded."""
-        desk = Desk(self.engine, caller)
+        context = RequestContext(self.engine, caller)
         if operation.media == JSON_LINES:
-            found = answer(desk, operation, asked)
+            found = answer(context, operation, asked)
             assert found.stream is not None
             for line in found.stream():
                 yield msgspec.json.decode(line)
             return
         check_role(caller, operation)
-        follower = operation.handle()(desk, asked, operation)
+        follower = operation.handle()(context, asked, operation)
         while True:
             for shown in follower.read(limit=10):
                 yield shown.tree

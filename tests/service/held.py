@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 from time import sleep
 
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Block, Head
 from quorate.service.daemon import Extras
 from tests.service.serving import Served, new_ledger

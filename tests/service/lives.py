@@ -66,8 +66,13 @@ def _life(live: Callable[[Doom], None], doom: Doom) -> int:
 
 def die(folder: Path, *words: str) -> None:
     """Leave ``words`` of this death in ``folder``, and die of it."""
-    (folder / _LAST_WORDS).write_text("\t".join(words) + "\n", encoding="utf-8")
+    note_death(folder, *words)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def note_death(folder: Path, *words: str) -> None:
+    """Leave ``words`` of the death that is to come in ``folder``."""
+    (folder / _LAST_WORDS).write_text("\t".join(words) + "\n", encoding="utf-8")
 
 
 def deaths(folder: Path) -> list[list[str]]:

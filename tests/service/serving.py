@@ -18,6 +18,7 @@ from quorate.cli.signing import file_signer
 from quorate.service.config import configured
 from quorate.service.config_values import Address
 from quorate.service.daemon import Daemon, Extras
+from tests.service.program import TRUSTING_NOBODY
 
 START_S = 30.0
 LOCAL = {"executor": "local", "executor.allow_root": "true"}
@@ -82,6 +83,7 @@ class Served:
         """Return a client that shows ``token``."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         more.setdefault("timeout", 30)
+        more.setdefault("verify", TRUSTING_NOBODY)
         return httpx.Client(base_url=self.url, headers=headers, trust_env=False, **more)
 
     def connect(self, receive_bytes: int | None = None) -> socket.socket:

@@ -19,15 +19,15 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.answers.exits import CommandError
 from quorate.model.events import TokenIssued, TokenRole
-from quorate.model.records import TokenRecord
+from quorate.model.state.records import TokenRecord
 from quorate.operations.caller import Caller, Role
-from quorate.operations.tokens import Secret
-from quorate.service import oidc as oidc_module
-from quorate.service.auth import Doorkeeper
-from quorate.service.oidc import Oidc, OidcKeys, OidcTrust
-from quorate.testing.engines import HandClock
+from quorate.operations.service.token_handlers import Secret
+from quorate.service.auth import oidc as oidc_module
+from quorate.service.auth.authenticator import Authenticator
+from quorate.service.auth.oidc import Oidc, OidcKeys, OidcTrust
+from quorate.testing.memory_engines import HandClock
+from quorate.views.exits import CommandError
 from tests.bounds import WAIT_S
 from tests.service.conftest import Stage
 from tests.service.serving import new_ledger, serving
@@ -52,14 +52,14 @@ def record_of(secret: Secret, **more: Any) -> TokenRecord:
     return TokenRecord(TokenIssued(**(fields | more)))
 
 
-def caller_of(keeper: Doorkeeper, token: str) -> Caller:
+def caller_of(keeper: Authenticator, token: str) -> Caller:
     return asyncio.run(keeper.caller_of(f"Bearer {token}"))
 
 
 def test_an_access_token_says_who_asks() -> None:
     secret = Secret.draw()
     records = {secret.token: record_of(secret, scopes=("runs",))}
-    found = caller_of(Doorkeeper(records.get, HandClock()), secret.text)
+    found = caller_of(Authenticator(records.get, HandClock()), secret.text)
     assert found == Caller(
         actor="team/ann",
         role=Role.USER,
@@ -74,7 +74,7 @@ def test_an_access_token_says_who_asks() -> None:
 def test_who_is_of_no_tenant_is_recorded_by_name(role: TokenRole) -> None:
     secret = Secret.draw()
     records = {secret.token: record_of(secret, role=role, tenant="")}
-    assert caller_of(Doorkeeper(records.get, HandClock()), secret.text).actor == "ann"
+    assert caller_of(Authenticator(records.get, HandClock()), secret.text).actor == "ann"
 
 
 def test_nobody_of_a_tenant_is_recorded_as_somebody_else(stage: Stage) -> None:
@@ -89,7 +89,7 @@ def test_nobody_of_a_tenant_is_recorded_as_somebody_else(stage: Stage) -> None:
 
 def test_a_token_is_not_taken_from_the_instant_it_expires() -> None:
     secret, clock = Secret.draw(), HandClock(1_000)
-    keeper = Doorkeeper({secret.token: record_of(secret, expires_ms=1_001)}.get, clock)
+    keeper = Authenticator({secret.token: record_of(secret, expires_ms=1_001)}.get, clock)
     assert caller_of(keeper, secret.text).user == "ann"
     clock.ms = 1_001
     with pytest.raises(CommandError, match="expired"):
@@ -100,7 +100,7 @@ def test_whoever_does_not_know_the_secret_learns_nothing_of_a_token() -> None:
     secret, other = Secret.draw(), Secret.draw()
     revoked = record_of(secret)
     revoked.revoked_ms = 5
-    keeper = Doorkeeper({secret.token: revoked}.get, HandClock())
+    keeper = Authenticator({secret.token: revoked}.get, HandClock())
     said = set()
     for token in (f"qt_{secret.token}_{other.secret}", other.text):
         with pytest.raises(CommandError) as caught:

@@ -10,10 +10,10 @@ from time import monotonic, sleep
 
 import pytest
 
-from quorate.adapters.backup import copy_ledger
-from quorate.adapters.head_file import head_path, read_head
 from quorate.adapters.key_file import create_key, create_lottery_secret, key_path, lottery_path
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.head_file import head_path, read_head
+from quorate.adapters.stores.ledger_backup import copy_ledger
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Head, Verified, verify_blocks
 from quorate.ledger.checkpoint import verify_signature
 from quorate.ports.errors import CorruptLedgerError, KeyFileError, LedgerExistsError, StoreError

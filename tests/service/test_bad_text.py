@@ -11,11 +11,11 @@ from typing import Any, Final
 import grpc
 import pytest
 
-from quorate.answers.error_length import LINE_CHARS_MAX, LINES_CHARS_MAX
-from quorate.operations.asked import PAGE_MAX
+from quorate.operations.common_requests import PAGE_MAX
 from quorate.operations.operation import Effect
 from quorate.operations.table import OPERATIONS
-from quorate.service.decoding import has_body, shape_of
+from quorate.service.http.decoding import has_body, shape_of
+from quorate.views.error_length import LINE_CHARS_MAX, LINES_CHARS_MAX
 from tests.service.families import METHODS, Doors, Families, both_doors, families
 
 HALF: Final = '"\\ud800"'
@@ -151,7 +151,7 @@ def test_a_limit_of_null_does_not_lift_the_limit_of_a_page(made: Families, tmp_p
             listed = client.get("/api/v1/nodes", params=limit).json()
             assert (len(listed["items"]), "next" in listed) == (PAGE_MAX, True), limit
             events = client.get("/api/v1/ledger/events", params={"from": "1"} | limit).json()
-            assert len(events) == PAGE_MAX
+            assert (len(events["items"]), events["next"]) == (PAGE_MAX, PAGE_MAX + 1)
         assert len(doors.call("root", "list-nodes").items) == PAGE_MAX
 
 

@@ -15,8 +15,8 @@ from google.protobuf import struct_pb2
 
 from quorate.service.config_values import Address
 from quorate.service.daemon import Extras
-from quorate.service.grpc_protocol import message_class
-from quorate.service.grpc_surface import GrpcSettings, grpc_surface
+from quorate.service.grpc.grpc_protocol import message_class
+from quorate.service.grpc.grpc_surface import GrpcSettings, grpc_surface
 from quorate.testing.hostile import MIB, hostile_json
 from tests.service.serving import Served, new_ledger, serving
 

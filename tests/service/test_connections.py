@@ -15,9 +15,9 @@ from time import monotonic, sleep
 import httpx
 import pytest
 
-from quorate.service.accepting import IDLE_S_MIN, Connections
 from quorate.service.daemon import Extras
 from quorate.service.descriptors import RESERVE, connections_within
+from quorate.service.http.accepting import IDLE_S_MIN, Connections
 from tests.service.certificates import certificate
 from tests.service.serving import Served, new_ledger, serving
 

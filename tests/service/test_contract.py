@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import cycle
+from time import monotonic
 from typing import Any, Final
 from urllib.parse import quote
 
+import httpx
 import hypothesis.strategies as st
 import pytest
 import schemathesis
@@ -25,9 +30,11 @@ from schemathesis.specs.openapi.checks import (
 
 from quorate.operations.operation import Effect
 from quorate.operations.table import OPERATIONS
-from quorate.service.openapi import openapi_tree
+from quorate.service.http.openapi import openapi_tree
 from tests.service.questions import PREFIX, TENANT, Furnished
 from tests.service.serving import Served, new_ledger, serving
+
+_LOG = logging.getLogger(__name__)
 
 pytestmark = pytest.mark.slow  # A service is asked some thousand times.
 
@@ -43,6 +50,11 @@ IS_SOAK: Final = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 EXAMPLES_MAX: Final = 150 if IS_SOAK else 3
 WALKS_MAX: Final = 200 if IS_SOAK else 4
 STEPS_MAX: Final = 20 if IS_SOAK else 8
+SOAK_S: Final = float(os.environ.get("QUORATE_WALK_S", "1200"))
+"""How long the longest walks go on."""
+REVOKES: Final = OPERATIONS["revoke-token"].function_name
+SHORT_WALKS: Final = 10
+"""How many walks of one role there are, before the next one has its turn."""
 HOLDERS: Final = {
     "admin": "",
     "tenant-admin": TENANT,
@@ -99,6 +111,7 @@ class Contract:
     schema: Any
     operations: dict[str, APIOperation[Any, Any, Any, Any]]
     tokens: dict[str, str]
+    answered: Counter[int] = field(default_factory=Counter)
 
     def check(self, case: AnyCase, role: str) -> int:
         """Return the status of what ``case`` is answered, which has to be as the document says."""
@@ -108,6 +121,14 @@ class Contract:
         return answer.status_code
 
 
+def _issued(admin: httpx.Client, role: str) -> str:
+    """Return a new access token of ``role``."""
+    body = {"role": role, "user": f"fuzz-{role}", "tenant": HOLDERS[role]}
+    answer = admin.post(f"{PREFIX}/tokens", json=body)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["token"]["secret"])
+
+
 @pytest.fixture(scope="module")
 def contract(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contract]:
     """Return a service that all tests here share, whatever becomes of what is in it."""
@@ -115,10 +136,7 @@ def contract(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contract]:
     flags = {"limits.requests_per_s": "100000"}
     with serving(ledger, flags) as served, served.client(served.token) as admin:
         furnished = Furnished(admin)
-        tokens = {}
-        for role, tenant in HOLDERS.items():
-            body = {"role": role, "user": f"fuzz-{role}", "tenant": tenant}
-            tokens[role] = admin.post(f"{PREFIX}/tokens", json=body).json()["token"]["secret"]
+        tokens = {role: _issued(admin, role) for role in HOLDERS}
         tree = openapi_tree()
         for path in ("watch", "notices/watch"):
             del tree["paths"][f"{PREFIX}/{path}"]
@@ -159,10 +177,9 @@ def test_whatever_is_sent_is_answered_as_the_document_says(contract: Contract, n
     send()
 
 
-@pytest.mark.parametrize("role", HOLDERS)
-def test_what_an_answer_leads_to_is_answered_as_the_document_says(
-    contract: Contract, role: str
-) -> None:
+def _walk_of(contract: Contract, role: str) -> Any:
+    """Return a state machine that asks, as ``role``, for what answers lead to."""
+
     class Walk(contract.schema.as_state_machine()):  # type: ignore[misc]
         """Asks for what links lead to, with the names that answers have."""
 
@@ -170,8 +187,38 @@ def test_what_an_answer_leads_to_is_answered_as_the_document_says(
             del case
             return {"headers": {"Authorization": f"Bearer {contract.tokens[role]}"}}
 
+        def before_call(self, case: AnyCase) -> None:
+            # Or the first walk takes the tokens of all that follow away.
+            if case.operation.definition.raw["operationId"] == REVOKES:
+                case.path_parameters = dict.fromkeys(case.path_parameters or {}, "unknown")
+
         def validate_response(self, response: Any, case: AnyCase, **more: Any) -> None:
             del more
+            contract.answered[response.status_code] += 1
             case.validate_response(response, checks=CHECKS)
 
-    Walk.run(settings=tried(WALKS_MAX, stateful_step_count=STEPS_MAX))
+    return Walk
+
+
+@pytest.mark.parametrize("role", HOLDERS)
+def test_what_an_answer_leads_to_is_answered_as_the_document_says(
+    contract: Contract, role: str
+) -> None:
+    walk = _walk_of(contract, role)
+    walk.run(settings=tried(WALKS_MAX, stateful_step_count=STEPS_MAX))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK_S + 1_200)
+def test_long_walks_of_all_roles_end_in_no_server_error(contract: Contract) -> None:
+    """For ``QUORATE_WALK_S`` seconds: what one role has made, another one finds."""
+    end_s = monotonic() + SOAK_S
+    contract.answered.clear()
+    for role in cycle(HOLDERS):
+        if monotonic() >= end_s:
+            break
+        walk = _walk_of(contract, role)
+        walk.run(settings=tried(SHORT_WALKS, stateful_step_count=STEPS_MAX))
+    _LOG.info("answers by status: %s", sorted(contract.answered.items()))
+    assert contract.answered.total() > SOAK_S
+    assert max(contract.answered) < 500

@@ -11,19 +11,20 @@ from typing import Any
 import httpx
 import pytest
 
-from quorate.adapters.store_sqlite import SqliteStore
-from quorate.answers.timeline import entries
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import GENESIS
 from quorate.ledger.codec import event_to_json
 from quorate.service.reply import to_json
+from quorate.views.runs.event_text import entries
 from tests.bounds import Deadline
+from tests.oracles.effort import sized
 from tests.service.crashing import IN_COMMIT, PLACES, Instant
 from tests.service.lives import crashing, deaths, prepared, verify
 from tests.service.lives import end as end_all
 from tests.service.program import reserved_port
 from tests.service.worlds import run_tree
 
-KILLS = 12
+KILLS = sized(4, 12)
 SUBMITTERS = 6
 AGAIN_S = 0.02
 WHOLE_S = 400.0

@@ -13,8 +13,8 @@ from time import monotonic, sleep
 import httpx
 import pytest
 
-from quorate.adapters.space import NEEDED_BYTES, check_writable
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.disk_space import NEEDED_BYTES, check_writable
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Block, Head
 from quorate.ports.errors import StoreFullError
 from quorate.service.daemon import Extras

@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Struct
 
-from quorate.answers.exits import CommandError, Exit
-from quorate.operations import asked
-from quorate.operations import given as gave
+from quorate.operations import common_requests
+from quorate.operations import common_responses as gave
 from quorate.operations.table import OPERATIONS
-from quorate.service.grpc_codec import (
+from quorate.service.grpc.grpc_codec import (
     read_answer,
     read_request,
     read_struct,
     write_answer,
     write_struct,
 )
-from quorate.service.grpc_protocol import message_class
-from quorate.service.grpc_schema import Method, name_of, schema
+from quorate.service.grpc.grpc_protocol import message_class
+from quorate.service.grpc.grpc_schema import Method, name_of, schema
+from quorate.views.exits import CommandError, Exit
 from tests.oracles.effort import examples
 from tests.service.structs import structs, trees, values
 
@@ -60,10 +60,10 @@ def test_numbers_and_truths_keep_their_types(value: Any) -> None:
 
 
 def test_left_out_null_and_empty_are_three_things() -> None:
-    left_out = asked.UpdateTenant(id="t")
-    emptied = asked.UpdateTenant(id="t", max_nodes=None, parents=())
-    assert read_struct(write_struct(left_out), asked.UpdateTenant).max_nodes is UNSET
-    found = read_struct(write_struct(emptied), asked.UpdateTenant)
+    left_out = common_requests.UpdateTenant(id="t")
+    emptied = common_requests.UpdateTenant(id="t", max_nodes=None, parents=())
+    assert read_struct(write_struct(left_out), common_requests.UpdateTenant).max_nodes is UNSET
+    found = read_struct(write_struct(emptied), common_requests.UpdateTenant)
     assert (found.max_nodes, found.parents) == (None, ())
 
 

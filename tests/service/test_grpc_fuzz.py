@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quorate.answers.kinds import KIND_OF
 from quorate.core.commands import Applied
 from quorate.documents import render
 from quorate.loop.engine import Engine
 from quorate.operations.answering import answer
-from quorate.operations.asked import SubmitRun
-from quorate.operations.desk import Desk
+from quorate.operations.common_requests import SubmitRun
 from quorate.operations.operation import Effect, Operation
+from quorate.operations.request_context import RequestContext
 from quorate.operations.table import OPERATIONS
-from quorate.service.grpc_codec import write_struct
-from quorate.testing.specs import any_spec
+from quorate.service.grpc.grpc_codec import write_struct
+from quorate.testing.spec_strategies import any_spec
+from quorate.views.kinds.kind_table import KIND_OF
 from tests.service.grpc_world import CALLERS, METHODS, Served, serving
 from tests.service.structs import Drawn, structs, texts, trees, values
 from tests.service.worlds import run_tree, small_ledger
@@ -75,7 +75,7 @@ NAMES: Final = (
 def _world() -> tuple[dict[str, list[str]], list[dict[str, Any]]]:
     """Return the names of everything in the world that is served, by kind, and its documents."""
     engine = _begun(small_ledger())
-    moment = Desk(engine, CALLERS["admin"]).moment
+    moment = RequestContext(engine, CALLERS["admin"]).moment
     names = {name: list(kind.names(moment)) for name, kind in KIND_OF.items()}
     view = engine.view
     specs: list[Applied] = [view.system, *view.owners.values(), *view.budgets.values()]
@@ -86,7 +86,7 @@ def _world() -> tuple[dict[str, list[str]], list[dict[str, Any]]]:
 def _begun(engine: Engine) -> Engine:
     for name, gpus in (("r1", 4), ("r2", 64)):
         asked = SubmitRun(document=run_tree(name, gpus=gpus))
-        answer(Desk(engine, CALLERS["user"]), OPERATIONS["submit-run"], asked)
+        answer(RequestContext(engine, CALLERS["user"]), OPERATIONS["submit-run"], asked)
     return engine
 
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 import grpc
 import pytest
 
-from quorate.service.handled import Handled
-from quorate.service.logs import TextFormatter
+from quorate.service.request_log import Handled
+from quorate.service.service_log import TextFormatter
 from tests.service.grpc_world import METHODS, serving
 
 

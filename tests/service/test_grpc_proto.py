@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS
-from quorate.service.grpc_protocol import description
-from quorate.service.grpc_schema import PACKAGE, Schema, name_of, schema, schema_of
+from quorate.service.grpc.grpc_protocol import description
+from quorate.service.grpc.grpc_schema import PACKAGE, Schema, name_of, schema, schema_of
 from tools.protobuf import (
     NUMBERS,
     PROTO,

@@ -14,13 +14,13 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from quorate.answers.exits import CommandError
 from quorate.core.commands import Apply
 from quorate.model.specs import Owner, Quota
 from quorate.operations.table import OPERATIONS
 from quorate.service.config_values import Address
-from quorate.service.grpc_schema import PACKAGE, schema
-from quorate.service.grpc_server import GrpcLimits, GrpcServer
+from quorate.service.grpc.grpc_schema import PACKAGE, schema
+from quorate.service.grpc.grpc_server import GrpcLimits, GrpcServer
+from quorate.views.exits import CommandError
 from tests.bounds import WAIT_S
 from tests.service.grpc_world import (
     ADMIN,

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from quorate.answers.timeline import entries
 from quorate.ledger.codec import event_to_json
 from quorate.operations.caller import Caller
-from quorate.operations.given_ledger import EventTold
+from quorate.operations.ledger.ledger_responses import EventTold
 from quorate.operations.operation import Operation
-from quorate.service.grpc_codec import read_tree
-from quorate.service.grpc_server import GrpcLimits
+from quorate.service.grpc.grpc_codec import read_tree
+from quorate.service.grpc.grpc_server import GrpcLimits
+from quorate.views.runs.event_text import entries
 from tests.bounds import until
 from tests.service.grpc_world import (
     ADMIN,

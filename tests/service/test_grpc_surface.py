@@ -1,4 +1,4 @@
-"""gRPC as a part of the daemon: the office, real tokens, TLS, and how it stops."""
+"""gRPC as a part of the daemon: the ledger thread, real tokens, TLS, and how it stops."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from quorate.answers.exits import CommandError
-from quorate.operations.asked_service import IssueToken
 from quorate.operations.caller import Role
+from quorate.operations.service.service_requests import IssueToken
 from quorate.operations.table import OPERATIONS
-from quorate.service.auth import Doorkeeper
+from quorate.service.auth.authenticator import Authenticator
 from quorate.service.config_values import Address
-from quorate.service.grpc_protocol import message_class
-from quorate.service.grpc_schema import name_of
-from quorate.service.grpc_server import GrpcTls
-from quorate.service.grpc_shape import message_name
-from quorate.service.grpc_surface import GrpcSettings, grpc_surface, tls_of
-from quorate.service.office import Office
-from quorate.testing.engines import HandClock
+from quorate.service.grpc.grpc_protocol import message_class
+from quorate.service.grpc.grpc_schema import name_of
+from quorate.service.grpc.grpc_server import GrpcTls
+from quorate.service.grpc.grpc_shape import message_name
+from quorate.service.grpc.grpc_surface import GrpcSettings, grpc_surface, tls_of
+from quorate.service.ledger_thread import LedgerThread
+from quorate.testing.memory_engines import HandClock
+from quorate.views.exits import CommandError
 from tests.service.grpc_world import METHODS, document
 from tests.service.worlds import ADMIN, run_tree, small_ledger
 
@@ -45,7 +45,7 @@ class Client:
     """A channel to the surface, and tokens by role."""
 
     channel: grpc.aio.Channel
-    office: Office
+    ledger_thread: LedgerThread
     tokens: dict[str, str]
 
     def call(self, asked: str, role: str, **fields: Any) -> Any:
@@ -71,20 +71,20 @@ def settings(tls: GrpcTls | None = None, rate: int = RATE) -> GrpcSettings:
 async def surfaced(
     given: GrpcSettings, credentials: grpc.ChannelCredentials | None = None
 ) -> AsyncIterator[Client]:
-    """Serve a ledger by the office and gRPC, as the daemon does."""
+    """Serve a ledger by the ledger thread and gRPC, as the daemon does."""
     clock = HandClock()
-    office = Office(lambda: small_ledger(clock=clock))
-    await office.start()
-    doorkeeper = Doorkeeper(office.token, clock)
+    ledger_thread = LedgerThread(lambda: small_ledger(clock=clock))
+    await ledger_thread.start()
+    authenticator = Authenticator(ledger_thread.token, clock)
     tokens = {}
     for role, tenant in ((Role.ADMIN, ""), (Role.AUDITOR, ""), (Role.USER, "team")):
         asked = IssueToken(role=role, user=f"{role}-1", tenant=tenant)
-        reply = await office.ask(ADMIN, OPERATIONS["issue-token"], asked)
+        reply = await ledger_thread.ask(ADMIN, OPERATIONS["issue-token"], asked)
         tokens[role.value] = reply.tree["token"]["secret"]
     surface = asynccontextmanager(grpc_surface(given))
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(office.stop)
-        async with surface(office, doorkeeper) as where:
+        stack.push_async_callback(ledger_thread.stop)
+        async with surface(ledger_thread, authenticator) as where:
             target = where.removeprefix("grpc://")
             channel = (
                 grpc.aio.insecure_channel(target)
@@ -93,7 +93,7 @@ async def surfaced(
             )
             # The client goes after the server, and sees how that ends.
             stack.push_async_callback(channel.close, 10.0)
-            yield Client(channel, office, tokens)
+            yield Client(channel, ledger_thread, tokens)
 
 
 def run(do: Callable[[Client], Awaitable[None]], given: GrpcSettings | None = None) -> None:
@@ -170,7 +170,7 @@ def test_many_watch_and_each_sees_every_event_once_in_order() -> None:
         watches = [client.call("watch-events", "admin", first=1) for _ in range(20)]
         for number in range(10):
             await client.call("submit-run", "user", document=document(run_tree(f"r{number}")))
-        end = client.office.recorded_seq
+        end = client.ledger_thread.recorded_seq
 
         async def seen(watch: Any) -> list[int]:
             return [(await watch.read()).seq for _ in range(end)]
@@ -204,7 +204,7 @@ async def _read_on(watch: Any) -> grpc.StatusCode:
 def test_the_ledger_is_exported_as_it_is() -> None:
     async def do(client: Client) -> None:
         blocks = [block async for block in client.call("export-ledger", "auditor")]
-        head = await client.office.run(lambda engine: engine.head)
+        head = await client.ledger_thread.run(lambda engine: engine.head)
         assert [block.height for block in blocks] == list(range(1, head.height + 1))
         assert blocks[-1].hash == head.hash.hex()
         denied = client.call("export-ledger", "user")
@@ -219,9 +219,10 @@ def test_health_follows_the_ledger() -> None:
         states = health_pb2.HealthCheckResponse
         watch = stub.Watch(health_pb2.HealthCheckRequest())
         assert (await watch.read()).status == states.SERVING
-        await client.office.stop()
+        await client.ledger_thread.stop()
         assert (await watch.read()).status == states.NOT_SERVING
-        assert await _code(client.call("whoami", "user")) is grpc.StatusCode.UNAVAILABLE
+        submitted = client.call("submit-run", "user", document=document(run_tree("late")))
+        assert await _code(submitted) is grpc.StatusCode.UNAVAILABLE
 
     run(do)
 

@@ -11,23 +11,24 @@ from time import sleep
 
 import pytest
 
-from quorate.operations import asked
-from quorate.operations.answer import Answer
-from quorate.operations.desk import Desk
+from quorate.operations import common_requests
+from quorate.operations.answer_types import Answer
 from quorate.operations.operation import Operation
+from quorate.operations.request_context import RequestContext
 from quorate.operations.table import OPERATIONS
-from quorate.service.handled import Handled
-from quorate.service.office import Office
+from quorate.service.ledger_thread import LedgerThread
+from quorate.service.request_log import Handled
 from tests.bounds import until
 from tests.service.held import held_service
+from tests.service.stopping import stopped_readers
 from tests.service.worlds import ADMIN, small_ledger
 
 ASKED: list[str] = []
 
 
-def noted(desk: Desk, asked: object, operation: Operation) -> Answer:
+def noted(context: RequestContext, asked: object, operation: Operation) -> Answer:
     """Note that a question was answered."""
-    del desk, asked, operation
+    del context, asked, operation
     ASKED.append("answered")
     return Answer(tree=dict, lines=lambda _: [])
 
@@ -36,19 +37,20 @@ def test_a_question_that_nobody_waits_for_is_not_answered() -> None:
     operation = replace(OPERATIONS["list-runs"], handler=f"{__name__}:noted")
 
     async def scenario() -> None:
-        office = Office(small_ledger)
-        await office.start()
+        ledger_thread = LedgerThread(small_ledger)
+        await ledger_thread.start()
         let_go = Event()
-        busy = asyncio.create_task(office.run(lambda _: let_go.wait(20)))
+        busy = asyncio.create_task(ledger_thread.run(lambda _: let_go.wait(20)))
         asking = [
-            asyncio.create_task(office.ask(ADMIN, operation, asked.ListRuns())) for _ in range(2)
+            asyncio.create_task(ledger_thread.ask(ADMIN, operation, common_requests.ListRuns()))
+            for _ in range(2)
         ]
         await asyncio.sleep(0.05)
         asking[0].cancel()
         await asyncio.sleep(0)
         let_go.set()
         await asyncio.gather(busy, asking[1])
-        await office.stop()
+        await ledger_thread.stop()
 
     ASKED.clear()
     asyncio.run(scenario())
@@ -57,22 +59,22 @@ def test_a_question_that_nobody_waits_for_is_not_answered() -> None:
 
 def test_those_who_have_gone_do_not_count_as_waiting() -> None:
     async def scenario() -> None:
-        office = Office(small_ledger, waiting_max=2)
-        await office.start()
+        ledger_thread = LedgerThread(small_ledger, waiting_max=2)
+        await ledger_thread.start()
         let_go = Event()
-        busy = asyncio.create_task(office.run(lambda _: let_go.wait(20)))
+        busy = asyncio.create_task(ledger_thread.run(lambda _: let_go.wait(20)))
         await asyncio.sleep(0.05)
-        gone = [asyncio.create_task(office.run(lambda _: None)) for _ in range(2)]
+        gone = [asyncio.create_task(ledger_thread.run(lambda _: None)) for _ in range(2)]
         await asyncio.sleep(0)
         for each in gone:
             each.cancel()
         await asyncio.sleep(0)
-        height = asyncio.create_task(office.run(lambda engine: engine.head.height))
+        height = asyncio.create_task(ledger_thread.run(lambda engine: engine.head.height))
         await asyncio.sleep(0)
         let_go.set()
         assert await height == 2
         await busy
-        await office.stop()
+        await ledger_thread.stop()
 
     asyncio.run(scenario())
 
@@ -95,18 +97,28 @@ def test_a_read_ends_with_whoever_asked_and_a_write_does_not(
             first.sendall(held.submit("first"))
             assert held.entered.wait(10)
             waiting.sendall(held.submit("second"))
-            with held.served.connect() as reading:
-                reading.sendall(held.head("GET /api/v1/runs"))
-                sleep(0.2)
-                assert _ended(caplog, "list-runs") == []
-            # The ledger is still busy, and the reader has gone.
-            until(lambda: _ended(caplog, "list-runs") == [499], "the read is over")
+            with held.served.client(held.served.token) as client:
+                assert client.get("/api/v1/runs").status_code == 200  # The readers are there.
+            until(lambda: _ended(caplog, "list-runs") == [200], "that is logged")
+            caplog.clear()
+            with stopped_readers():
+                with held.served.connect() as reading:
+                    reading.sendall(held.head("GET /api/v1/runs"))
+                    sleep(0.2)
+                    assert _ended(caplog, "list-runs") == []
+                # Ledger and readers are still busy, and whoever asked has gone.
+                until(lambda: _ended(caplog, "list-runs") == [499], "the read is over")
             assert _ended(caplog, "submit-run") == []
         assert not held.let_go.is_set()
         held.let_go.set()
         with held.served.client(held.served.token) as client:
-            runs = client.get("/api/v1/runs").json()["items"]
-        assert [each["metadata"]["name"] for each in runs] == ["first", "second"]
+
+            def names() -> list[str]:
+                runs = client.get("/api/v1/runs").json()["items"]
+                return [each["metadata"]["name"] for each in runs]
+
+            # Nobody waited for an answer, so a read may come before the writes are done.
+            until(lambda: names() == ["first", "second"], "both runs are there")
 
 
 def test_a_scrape_ends_with_whoever_asked_for_it(

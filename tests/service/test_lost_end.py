@@ -14,7 +14,7 @@ from threading import Thread
 import httpx
 import pytest
 
-from quorate.adapters.head_file import head_path
+from quorate.adapters.stores.head_file import head_path
 from tests.bounds import WAIT_S, until
 from tests.service.lives import prepared
 from tests.service.program import CLI, client, program

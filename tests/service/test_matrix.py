@@ -14,16 +14,16 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.cli.creation import create_ledger
 from quorate.core.commands import IssueToken
 from quorate.loop.engine import Engine
 from quorate.model.events import TokenRole
 from quorate.operations.caller import CLAIM
 from quorate.operations.operation import Area, Effect
+from quorate.operations.service.token_handlers import Secret
 from quorate.operations.table import OPERATIONS
-from quorate.operations.tokens import Secret
-from quorate.testing.engines import HandClock
+from quorate.testing.memory_engines import HandClock
 from tests.service.questions import PREFIX, TENANT, USER, Furnished, Question, ask
 from tests.service.serving import Served, serving
 

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from quorate.answers.exits import CommandError
-from quorate.operations.asked_ledger import PLANNED_MAX, PlanRuns
+from quorate.operations.ledger.ledger_requests import PLANNED_MAX, PlanRuns
 from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS
-from quorate.service.decoding import UNKNOWN_MAX, asked_of
-from quorate.service.grpc_codec import read_request, write_struct
-from quorate.service.grpc_schema import schema
-from quorate.service.openapi import openapi_bytes
+from quorate.service.grpc.grpc_codec import read_request, write_struct
+from quorate.service.grpc.grpc_schema import schema
+from quorate.service.http.decoding import UNKNOWN_MAX, asked_of
+from quorate.service.http.openapi import openapi_bytes
+from quorate.views.exits import CommandError
 from tests.service.worlds import run_tree
 
 PLAN = OPERATIONS["plan-runs"]

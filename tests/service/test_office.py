@@ -10,23 +10,25 @@ from typing import Any
 
 import pytest
 
-from quorate.adapters.store_memory import MemoryStore
-from quorate.answers.exits import CommandError
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.core.commands import Submit
 from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
-from quorate.model.records import Phase
-from quorate.operations import asked
-from quorate.operations.answer import Order
-from quorate.operations.asked_service import IssueToken
+from quorate.model.specs import Run
+from quorate.model.state.records import Phase
+from quorate.operations import common_requests
+from quorate.operations.answer_types import Order
 from quorate.operations.caller import Caller, Role
-from quorate.operations.desk import Desk
 from quorate.operations.operation import Operation
+from quorate.operations.request_context import RequestContext
+from quorate.operations.service.service_requests import IssueToken
 from quorate.operations.table import OPERATIONS
 from quorate.ports.errors import LedgerEmptyError, StoreFullError
-from quorate.service.office import Office
+from quorate.service.ledger_thread import LedgerThread
 from quorate.service.reply import Form, to_json
-from quorate.service.room import SimulatedRoom
-from quorate.testing.engines import HandClock
+from quorate.service.simulated_room import SimulatedRoom
+from quorate.testing.memory_engines import HandClock
+from quorate.views.exits import CommandError
 from tests.service.worlds import ADMIN, ALICE, BOB, run_tree, small_ledger
 
 SUBMIT = OPERATIONS["submit-run"]
@@ -55,26 +57,26 @@ class SlowStore(MemoryStore):
 
 
 @asynccontextmanager
-async def opened(opening: Callable[[], Engine], **more: Any) -> AsyncIterator[Office]:
-    office = Office(opening, **more)
-    await office.start()
+async def opened(opening: Callable[[], Engine], **more: Any) -> AsyncIterator[LedgerThread]:
+    ledger_thread = LedgerThread(opening, **more)
+    await ledger_thread.start()
     try:
-        yield office
+        yield ledger_thread
     finally:
-        await office.stop()
+        await ledger_thread.stop()
 
 
-def submit(name: str, **more: Any) -> asked.SubmitRun:
-    return asked.SubmitRun(document=run_tree(name), **more)
+def submit(name: str, **more: Any) -> common_requests.SubmitRun:
+    return common_requests.SubmitRun(document=run_tree(name), **more)
 
 
 def test_an_answer_comes_when_its_block_is_there() -> None:
     async def scenario() -> None:
-        async with opened(small_ledger) as office:
-            reply = await office.ask(ALICE, SUBMIT, submit("r1"), Form.JSON)
-            head = await office.run(lambda engine: engine.head)
+        async with opened(small_ledger) as ledger_thread:
+            reply = await ledger_thread.ask(ALICE, SUBMIT, submit("r1"), Form.JSON)
+            head = await ledger_thread.run(lambda engine: engine.head)
             assert f'"sequence":{head.seq}'.encode() in reply.body
-            told = await office.ask(ALICE, GET_RUN, asked.GetThing(name="r1"))
+            told = await ledger_thread.ask(ALICE, GET_RUN, common_requests.GetThing(name="r1"))
             assert told.tree["metadata"]["name"] == "r1"
 
     asyncio.run(scenario())
@@ -84,13 +86,13 @@ def test_submits_that_wait_for_a_commit_share_the_next_block() -> None:
     store = SlowStore()
 
     async def scenario() -> None:
-        async with opened(lambda: small_ledger(store)) as office:
-            before = await office.run(lambda engine: engine.head.height)
+        async with opened(lambda: small_ledger(store)) as ledger_thread:
+            before = await ledger_thread.run(lambda engine: engine.head.height)
             store.is_slow = True
-            first = asyncio.create_task(office.ask(ALICE, SUBMIT, submit("r0")))
+            first = asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit("r0")))
             await asyncio.to_thread(store.entered.wait, 10)
             others = [
-                asyncio.create_task(office.ask(ALICE, SUBMIT, submit(f"r{number}")))
+                asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit(f"r{number}")))
                 for number in range(1, 41)
             ]
             await asyncio.sleep(0.05)
@@ -110,11 +112,11 @@ def test_beyond_the_queue_one_is_told_to_come_back() -> None:
     store = SlowStore()
 
     async def scenario() -> None:
-        async with opened(lambda: small_ledger(store), waiting_max=2) as office:
+        async with opened(lambda: small_ledger(store), waiting_max=2) as ledger_thread:
             store.is_slow = True
-            first = asyncio.create_task(office.ask(ADMIN, SUBMIT, submit("r0")))
+            first = asyncio.create_task(ledger_thread.ask(ADMIN, SUBMIT, submit("r0")))
             await asyncio.to_thread(store.entered.wait, 10)
-            rest = [asyncio.create_task(office.ask(ADMIN, SUBMIT, submit(n))) for n in "abc"]
+            rest = [asyncio.create_task(ledger_thread.ask(ADMIN, SUBMIT, submit(n))) for n in "abc"]
             await asyncio.sleep(0.05)
             assert [task.done() for task in rest] == [False, False, True]
             with pytest.raises(CommandError) as caught:
@@ -133,16 +135,18 @@ def test_one_tenant_cannot_take_all_places_of_the_queue() -> None:
     ]
 
     async def scenario() -> None:
-        async with opened(lambda: small_ledger(store), waiting_max=8) as office:
+        async with opened(lambda: small_ledger(store), waiting_max=8) as ledger_thread:
             store.is_slow = True
-            first = asyncio.create_task(office.ask(ADMIN, SUBMIT, submit("r0")))
+            first = asyncio.create_task(ledger_thread.ask(ADMIN, SUBMIT, submit("r0")))
             await asyncio.to_thread(store.entered.wait, 10)
             mine = [
-                asyncio.create_task(office.ask(user, SUBMIT, submit(f"{user.user}{number}")))
+                asyncio.create_task(ledger_thread.ask(user, SUBMIT, submit(f"{user.user}{number}")))
                 for user in users
                 for number in range(3)
             ]
-            theirs = asyncio.create_task(office.ask(BOB, GET_RUN, asked.GetThing(name="nope")))
+            theirs = asyncio.create_task(
+                ledger_thread.ask(BOB, GET_RUN, common_requests.GetThing(name="nope"))
+            )
             await asyncio.sleep(0.05)
             faults = [
                 error.fault
@@ -160,11 +164,11 @@ def test_one_tenant_cannot_take_all_places_of_the_queue() -> None:
 
 def test_a_refusal_is_only_for_who_caused_it() -> None:
     async def scenario() -> None:
-        async with opened(small_ledger) as office:
+        async with opened(small_ledger) as ledger_thread:
             found = await asyncio.gather(
-                office.ask(BOB, SUBMIT, submit("r1")),
-                office.ask(ALICE, SUBMIT, submit("r2")),
-                office.ask(ALICE, GET_RUN, asked.GetThing(name="nope")),
+                ledger_thread.ask(BOB, SUBMIT, submit("r1")),
+                ledger_thread.ask(ALICE, SUBMIT, submit("r2")),
+                ledger_thread.ask(ALICE, GET_RUN, common_requests.GetThing(name="nope")),
                 return_exceptions=True,
             )
             assert isinstance(found[0], CommandError)
@@ -176,9 +180,9 @@ def test_a_refusal_is_only_for_who_caused_it() -> None:
     asyncio.run(scenario())
 
 
-def broken(desk: Desk, asked: object, operation: Operation) -> Order:
+def broken(context: RequestContext, asked: object, operation: Operation) -> Order:
     """Fail by a bug."""
-    del desk, asked, operation
+    del context, asked, operation
     raise ZeroDivisionError
 
 
@@ -187,12 +191,12 @@ def test_a_bug_in_one_submit_does_not_fail_those_it_waited_with() -> None:
     bad = replace(SUBMIT, handler=f"{__name__}:broken")
 
     async def scenario() -> None:
-        async with opened(lambda: small_ledger(store)) as office:
+        async with opened(lambda: small_ledger(store)) as ledger_thread:
             store.is_slow = True
-            first = asyncio.create_task(office.ask(ALICE, SUBMIT, submit("r0")))
+            first = asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit("r0")))
             await asyncio.to_thread(store.entered.wait, 10)
             together = [
-                asyncio.create_task(office.ask(ALICE, operation, submit(f"r{number}")))
+                asyncio.create_task(ledger_thread.ask(ALICE, operation, submit(f"r{number}")))
                 for number, operation in enumerate((SUBMIT, bad, SUBMIT), start=1)
             ]
             await asyncio.sleep(0.05)
@@ -200,7 +204,7 @@ def test_a_bug_in_one_submit_does_not_fail_those_it_waited_with() -> None:
             await first
             found = await asyncio.gather(*together, return_exceptions=True)
             assert [isinstance(each, ZeroDivisionError) for each in found] == [False, True, False]
-            runs = await office.ask(ADMIN, LIST_RUNS, asked.ListRuns())
+            runs = await ledger_thread.ask(ADMIN, LIST_RUNS, common_requests.ListRuns())
             names = [each["metadata"]["name"] for each in runs.tree["items"]]
             assert names == ["r0", "r1", "r3"]
 
@@ -211,13 +215,13 @@ def test_a_store_that_fails_is_told_and_used_again_when_it_works() -> None:
     store = SlowStore()
 
     async def scenario() -> None:
-        async with opened(lambda: small_ledger(store)) as office:
+        async with opened(lambda: small_ledger(store)) as ledger_thread:
             store.is_full = True
             with pytest.raises(StoreFullError):
-                await office.ask(ALICE, SUBMIT, submit("r1"))
+                await ledger_thread.ask(ALICE, SUBMIT, submit("r1"))
             store.is_full = False
-            await office.ask(ALICE, SUBMIT, submit("r1"))
-            runs = await office.ask(ADMIN, LIST_RUNS, asked.ListRuns())
+            await ledger_thread.ask(ALICE, SUBMIT, submit("r1"))
+            runs = await ledger_thread.ask(ADMIN, LIST_RUNS, common_requests.ListRuns())
             assert [each["metadata"]["name"] for each in runs.tree["items"]] == ["r1"]
 
     asyncio.run(scenario())
@@ -228,11 +232,11 @@ def test_a_bug_in_one_answer_is_told_and_the_next_one_is_answered() -> None:
         raise ZeroDivisionError
 
     async def scenario() -> None:
-        async with opened(small_ledger) as office:
+        async with opened(small_ledger) as ledger_thread:
             with pytest.raises(ZeroDivisionError):
-                await office.run(broken)
-            assert office.trouble == ""
-            assert await office.run(lambda engine: engine.head.height) == 2
+                await ledger_thread.run(broken)
+            assert ledger_thread.trouble == ""
+            assert await ledger_thread.run(lambda engine: engine.head.height) == 2
 
     asyncio.run(scenario())
 
@@ -242,9 +246,9 @@ def test_what_opening_raises_is_raised_at_the_start() -> None:
         raise LedgerEmptyError
 
     async def scenario() -> None:
-        office = Office(opening)
+        ledger_thread = LedgerThread(opening)
         with pytest.raises(LedgerEmptyError):
-            await office.start()
+            await ledger_thread.start()
 
     asyncio.run(scenario())
 
@@ -253,21 +257,21 @@ def test_a_stop_answers_those_who_wait_and_takes_nobody_else() -> None:
     store = SlowStore()
 
     async def scenario() -> None:
-        office = Office(lambda: small_ledger(store))
-        await office.start()
+        ledger_thread = LedgerThread(lambda: small_ledger(store))
+        await ledger_thread.start()
         store.is_slow = True
-        first = asyncio.create_task(office.ask(ALICE, SUBMIT, submit("r0")))
+        first = asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit("r0")))
         await asyncio.to_thread(store.entered.wait, 10)
-        second = asyncio.create_task(office.ask(ALICE, SUBMIT, submit("r1")))
+        second = asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit("r1")))
         await asyncio.sleep(0.05)
-        stopping = asyncio.create_task(office.stop())
+        stopping = asyncio.create_task(ledger_thread.stop())
         await asyncio.sleep(0.05)
         with pytest.raises(CommandError, match="stopping"):
-            await office.ask(ALICE, SUBMIT, submit("r2"))
+            await ledger_thread.ask(ALICE, SUBMIT, submit("r2"))
         store.let_go.set()
         await asyncio.gather(first, second, stopping)
-        assert office.trouble
-        assert office.ended.is_set()
+        assert ledger_thread.trouble
+        assert ledger_thread.ended.is_set()
 
     asyncio.run(scenario())
 
@@ -280,10 +284,10 @@ def test_everything_is_done_on_the_thread_that_opened_the_ledger() -> None:
         return small_ledger()
 
     async def scenario() -> None:
-        async with opened(opening) as office:
-            office.listeners.append(lambda _: seen.add(current_thread().name))
-            await office.run(lambda _: seen.add(current_thread().name))
-            await office.ask(ALICE, SUBMIT, submit("r1"))
+        async with opened(opening) as ledger_thread:
+            ledger_thread.listeners.append(lambda _: seen.add(current_thread().name))
+            await ledger_thread.run(lambda _: seen.add(current_thread().name))
+            await ledger_thread.ask(ALICE, SUBMIT, submit("r1"))
 
     asyncio.run(scenario())
     assert seen == {"ledger"}
@@ -291,14 +295,14 @@ def test_everything_is_done_on_the_thread_that_opened_the_ledger() -> None:
 
 def test_those_who_follow_are_woken_when_something_is_recorded() -> None:
     async def scenario() -> None:
-        async with opened(small_ledger) as office:
-            seq = await office.run(lambda engine: engine.head.seq)
-            assert not await office.moved(seq, 0.05)
-            waiting = asyncio.create_task(office.moved(seq, 10))
+        async with opened(small_ledger) as ledger_thread:
+            seq = await ledger_thread.run(lambda engine: engine.head.seq)
+            assert not await ledger_thread.moved(seq, 0.05)
+            waiting = asyncio.create_task(ledger_thread.moved(seq, 10))
             await asyncio.sleep(0)
-            await office.ask(ALICE, SUBMIT, submit("r1"))
+            await ledger_thread.ask(ALICE, SUBMIT, submit("r1"))
             assert await waiting
-            assert await office.moved(seq, 0)
+            assert await ledger_thread.moved(seq, 0)
 
     asyncio.run(scenario())
 
@@ -307,9 +311,9 @@ def test_a_long_answer_is_made_in_parts() -> None:
     lines = [f"{number:0100d}\n" for number in range(2_000)]
 
     async def scenario() -> list[bytes]:
-        async with opened(small_ledger) as office:
+        async with opened(small_ledger) as ledger_thread:
             source: Iterator[str] = iter(lines)
-            return [part async for part in office.parts_of(source)]
+            return [part async for part in ledger_thread.parts_of(source)]
 
     parts = asyncio.run(scenario())
     assert len(parts) > 1
@@ -318,13 +322,13 @@ def test_a_long_answer_is_made_in_parts() -> None:
 
 def test_a_token_is_known_as_soon_as_it_is_issued() -> None:
     async def scenario() -> None:
-        async with opened(small_ledger) as office:
+        async with opened(small_ledger) as ledger_thread:
             wanted = IssueToken(role=Role.AUDITOR, user="eve")
-            reply = await office.ask(ADMIN, OPERATIONS["issue-token"], wanted)
-            record = office.token(reply.tree["token"]["id"])
+            reply = await ledger_thread.ask(ADMIN, OPERATIONS["issue-token"], wanted)
+            record = ledger_thread.token(reply.tree["token"]["id"])
             assert record is not None
             assert record.issued.user == "eve"
-            assert office.token("nope") is None
+            assert ledger_thread.token("nope") is None
 
     asyncio.run(scenario())
 
@@ -342,19 +346,43 @@ def test_simulated_work_ends_by_itself_after_as_long_as_was_declared() -> None:
         return engine.view.runs["r1"].phase
 
     async def scenario() -> None:
-        async with opened(opening, room=room) as office:
+        async with opened(opening, room=room) as ledger_thread:
             document = run_tree("r1", runtime={"expectedDuration": "10m"})
-            await office.ask(ALICE, SUBMIT, asked.SubmitRun(document=document))
-            assert await office.run(phase) is Phase.RUNNING
+            await ledger_thread.ask(ALICE, SUBMIT, common_requests.SubmitRun(document=document))
+            assert await ledger_thread.run(phase) is Phase.RUNNING
             clock.ms += 9 * 60_000
-            assert await office.run(phase) is Phase.RUNNING
+            assert await ledger_thread.run(phase) is Phase.RUNNING
             clock.ms += 60_000
             async with asyncio.timeout(10):
-                while await office.run(phase) is not Phase.COMPLETED:
-                    await office.moved(office.recorded_seq, 0.01)
+                while await ledger_thread.run(phase) is not Phase.COMPLETED:
+                    await ledger_thread.moved(ledger_thread.recorded_seq, 0.01)
 
     asyncio.run(scenario())
 
 
 def test_decimals_are_written_as_exact_numbers() -> None:
     assert to_json({"a": Decimal("0.10")}) == b'{"a":0.10}\n'
+
+
+def test_simulated_work_that_ends_while_a_commit_is_carried_out_is_looked_at_at_once() -> None:
+    clock = HandClock()
+    room = SimulatedRoom(clock)
+    engine = small_ledger(clock=clock)
+    engine.executor = room
+    run = Run(
+        name="r1",
+        owner="team",
+        flavors=("H100",),
+        gpus=1,
+        user="alice",
+        expected_duration_ms=60_000,
+    )
+    engine.execute(Submit(run), actor="t")
+    assert engine.view.runs["r1"].phase is Phase.RUNNING
+    clock.ms += 60_000
+    # As by a commit between the look at the reports and the next.
+    room.carry_out([])
+    assert room.reports()
+    due_ms = room.next_ms()
+    assert due_ms is not None
+    assert due_ms <= clock.ms

@@ -14,9 +14,9 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from quorate.service.auth.oidc import KEYS_MS_MAX, KEYS_MS_MIN
 from quorate.service.daemon import Extras
-from quorate.service.oidc import KEYS_MS_MAX, KEYS_MS_MIN
-from quorate.testing.engines import HandClock
+from quorate.testing.memory_engines import HandClock
 from tests.service.serving import Served, new_ledger, serving
 from tests.service.test_auth import AUDIENCE, ISSUER, Issuer
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from quorate.operations.table import OPERATIONS
-from quorate.service.openapi import openapi_bytes, openapi_tree
-from quorate.service.paths import places
+from quorate.service.http.openapi import openapi_bytes, openapi_tree
+from quorate.service.http.table_paths import places
 from tests.tidy.tree import ROOT
 
 TREE = json.loads(openapi_bytes())

@@ -5,40 +5,55 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import select
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from socket import socket
 from threading import Event, Thread
-from time import monotonic
+from time import monotonic, sleep
 
 import httpx
 import pytest
 
-from quorate.answers.exits import CommandError
-from quorate.operations.caller import Caller
-from quorate.service.admission import (
+from quorate.operations.caller import Caller, Role
+from quorate.service.auth.overload_limit import (
     ANSWER_S_MAX,
+    FORGET_S,
     INTERVAL_S,
+    INTERVALS,
+    LIMIT_FIRST,
     LIMIT_MAX,
     LIMIT_MIN,
-    SLOW_INTERVALS_MAX,
+    WAITING_MIN,
     Admission,
 )
+from quorate.service.auth.tenant_shares import OF_ONE_PART, OF_TENANT_PART
+from quorate.service.http.connection import Shedding
+from quorate.views.exits import CommandError, Exit
 from tests.bounds import WAIT_S, until
 from tests.service.held import Held, held_service
 from tests.service.serving import Served
 from tests.service.worlds import ADMIN, ALICE, run_tree
 
+CROWD = [
+    Caller(actor=f"t{n}/u", role=Role.USER, user="u", tenant=f"t{n}")
+    for n in range(8 * OF_ONE_PART)
+]
+"""Users of so many tenants that none is beyond its share."""
 
-def _let_in(admission: Admission, caller: Caller, most: int) -> int:
-    """Return how many requests of ``caller`` are let in at once, up to ``most``."""
+
+def _let_in(
+    admission: Admission, most: int, callers: Sequence[Caller] = CROWD, fault: str = "unavailable"
+) -> int:
+    """Return how many requests of ``callers`` are let in at once, up to ``most``."""
     with ExitStack() as stack:
         for count in range(most):
             try:
-                stack.enter_context(admission.taken(caller))
+                stack.enter_context(admission.taken(callers[count % len(callers)]))
             except CommandError as error:
-                assert error.fault == "unavailable"  # noqa: PT017 - how many, not whether
+                assert error.fault == fault  # noqa: PT017 - how many, not whether
                 return count
     return most
 
@@ -50,12 +65,14 @@ class Queue:
         self.now_s = 0.0
         self.admission = Admission(lambda: self.now_s)
         self._open: deque[ExitStack] = deque()
+        self._sent = 0
 
-    def fill(self, length: int, caller: Caller = ALICE) -> None:
+    def fill(self, length: int, callers: Sequence[Caller] = CROWD) -> None:
         """Have ``length`` requests under way; raises when one of them is turned away."""
         while len(self._open) < length:
             stack = ExitStack()
-            stack.enter_context(self.admission.taken(caller))
+            self._sent += 1
+            stack.enter_context(self.admission.taken(callers[self._sent % len(callers)]))
             self._open.append(stack)
 
     def answer(self, requests: int, per_s: float) -> None:
@@ -68,7 +85,7 @@ class Queue:
 
     def shrunk(self) -> int:
         """Return how many are under way once another one is let in, as time stands still."""
-        while self.admission.is_full:
+        while self.admission.trouble:
             self._open.popleft().close()
         return len(self._open)
 
@@ -87,7 +104,7 @@ def test_up_to_the_least_limit_nothing_is_turned_away_however_slow(per_s: float)
 
 def test_one_long_commit_turns_nothing_away() -> None:
     queue = Queue()
-    queue.fill(LIMIT_MAX)
+    queue.fill(LIMIT_FIRST)
     queue.answer(2_000, per_s=1_000)
     queue.now_s += 20.0
     queue.answer(4_000, per_s=1_000)
@@ -95,36 +112,160 @@ def test_one_long_commit_turns_nothing_away() -> None:
 
 def test_a_queue_that_lasts_is_held_at_what_is_answered_in_time() -> None:
     queue = Queue()
-    queue.fill(LIMIT_MAX)
+    queue.fill(LIMIT_FIRST)
     began_s = queue.now_s
     with pytest.raises(CommandError) as refused:
         queue.answer(2_000, per_s=100)
     assert refused.value.fault == "unavailable"
-    assert queue.now_s - began_s > ANSWER_S_MAX + SLOW_INTERVALS_MAX * INTERVAL_S - 1
+    assert queue.now_s - began_s >= INTERVALS * INTERVAL_S
     assert queue.shrunk() == pytest.approx(100 * ANSWER_S_MAX, rel=0.05)
     # Admins are let in at any time.
-    queue.fill(LIMIT_MAX // 2, ADMIN)
-    assert _let_in(queue.admission, ALICE, 1) == 0
+    queue.fill(LIMIT_FIRST // 2, [ADMIN])
+    assert _let_in(queue.admission, 1) == 0
 
 
 def test_the_limit_rises_while_answers_are_in_time_and_is_forgotten_with_the_queue() -> None:
     queue = Queue()
-    queue.fill(LIMIT_MAX)
+    queue.fill(LIMIT_FIRST)
     with pytest.raises(CommandError):
         queue.answer(2_000, per_s=100)
     before = queue.shrunk()
-    queue.answer(3_500, per_s=1_000)
-    assert before < before + _let_in(queue.admission, ALICE, LIMIT_MAX) < LIMIT_MAX
+    queue.answer(3_500, per_s=150)
+    assert before < before + _let_in(queue.admission, LIMIT_FIRST) < LIMIT_FIRST
     queue.end()
-    assert _let_in(queue.admission, ALICE, 2 * LIMIT_MAX) == LIMIT_MAX
+    assert _let_in(queue.admission, 2 * LIMIT_FIRST) < LIMIT_FIRST
+    queue.now_s += FORGET_S
+    assert _let_in(queue.admission, 2 * LIMIT_FIRST) == LIMIT_FIRST
+
+
+def test_more_are_let_in_while_many_are_answered_in_time() -> None:
+    queue = Queue()
+    queue.fill(LIMIT_FIRST)
+    queue.answer(10_000, per_s=2_000)
+    assert LIMIT_FIRST < LIMIT_FIRST + _let_in(queue.admission, LIMIT_MAX) <= LIMIT_MAX
+
+
+def test_of_what_is_let_in_one_tenant_has_half_and_one_caller_a_fourth() -> None:
+    queue = Queue()
+    users = [
+        Caller(actor=f"team/u{n}", role=Role.USER, user=f"u{n}", tenant="team")
+        for n in range(OF_ONE_PART)
+    ]
+    fault = "too-many-requests"
+    let_in = _let_in(queue.admission, LIMIT_FIRST, users, fault)
+    assert let_in == LIMIT_FIRST // OF_TENANT_PART
+    let_in = _let_in(queue.admission, LIMIT_FIRST, users[:1], fault)
+    assert let_in == LIMIT_FIRST // OF_ONE_PART
+    # It follows the limit, and what is open counts against the new one.
+    queue.fill(LIMIT_FIRST)
+    with pytest.raises(CommandError):
+        queue.answer(2_000, per_s=1)
+    queue.end()
+    assert _let_in(queue.admission, LIMIT_FIRST, users, fault) == LIMIT_MIN // OF_TENANT_PART
+
+
+def test_a_burst_of_one_tenant_leaves_places_to_another(tmp_path: Path) -> None:
+    with held_service(tmp_path) as held, ExitStack() as stack:
+        burst, other = _submits(held, ["team"]), _submits(held, ["other"])
+        held.hold.set()
+        connections = []
+        for number in range(LIMIT_FIRST + 2 * WAITING_MIN):
+            connection = stack.enter_context(held.served.connect())
+            connection.settimeout(WAIT_S)
+            connection.sendall(burst(number))
+            connections.append(connection)
+        assert held.entered.wait(WAIT_S)
+        of_tenant = LIMIT_FIRST // OF_TENANT_PART
+        turned_away = len(connections) - of_tenant
+        until(lambda: len(_answered(connections)) >= turned_away, "the rest is turned away")
+        late = stack.enter_context(held.served.connect())
+        late.settimeout(WAIT_S)
+        late.sendall(other(10**6))
+        held.let_go.set()
+        assert late.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        statuses = Counter(each.recv(65_536).split(b" ", 2)[1] for each in connections)
+        assert statuses == {b"200": of_tenant, b"429": turned_away}
+
+
+def _answered(connections: Sequence[socket]) -> list[int]:
+    """Return the descriptors of those on which an answer has come."""
+    polled = select.poll()
+    for each in connections:
+        polled.register(each, select.POLLIN)
+    return [descriptor for descriptor, _ in polled.poll(0)]
 
 
 def test_a_request_that_fails_is_counted_no_more() -> None:
     admission = Admission()
-    for _ in range(2 * LIMIT_MAX):
+    for _ in range(2 * LIMIT_FIRST):
         with pytest.raises(ZeroDivisionError), admission.taken(ALICE):
             raise ZeroDivisionError
     assert admission.trouble == ""
+
+
+def test_a_refusal_is_an_answer_and_a_request_that_is_cancelled_has_none() -> None:
+    limits = []
+    for error in (CommandError(Exit.REFUSED, "no"), asyncio.CancelledError()):
+        queue = Queue()
+        queue.fill(WAITING_MIN + 1)
+        for _ in range(2_100):
+            queue.now_s += 0.001
+            with suppress(type(error)), queue.admission.taken(ALICE):
+                raise error
+        limits.append(WAITING_MIN + 1 + _let_in(queue.admission, LIMIT_MAX))
+    assert limits == [pytest.approx(1_000 * ANSWER_S_MAX, rel=0.05), LIMIT_FIRST]
+
+
+@pytest.mark.parametrize(
+    ("request_line", "is_shed"),
+    [
+        ("POST /api/v1/runs", True),
+        ("POST /api/v1/runs?wide=true", True),
+        ("POST /api/v1/plan/more", True),
+        ("DELETE /api/v1/plan", True),
+        ("POST /api/v1/plan", False),
+        ("POST /api/v1/plan?wide=true", False),
+        ("POST /api/v1/calc/rounds", False),
+        ("POST /api/v1/ledger/verification", False),
+        ("GET /api/v1/runs", False),
+    ],
+)
+def test_reads_are_not_turned_away_unread_by_whatever_method(
+    request_line: str, *, is_shed: bool
+) -> None:
+    queue = Queue()
+    shedding = Shedding(queue.admission, lambda _: ALICE)
+    method, url = request_line.encode().split()
+    headers = [(b"authorization", b"Bearer q_id_secret"), (b"content-length", b"2")]
+    assert shedding.answer_to(method, url, headers) is None
+    queue.fill(LIMIT_FIRST)
+    answer = shedding.answer_to(method, url, headers)
+    assert (answer is not None and answer.startswith(b"HTTP/1.1 503 ")) is is_shed
+
+
+def test_bodies_that_are_sent_slowly_shut_out_no_writes(tmp_path: Path) -> None:
+    with held_service(tmp_path) as held, ExitStack() as stack:
+        submit = _submits(held)
+
+        def half_sent(count: int) -> None:
+            for number in range(count):
+                connection = stack.enter_context(held.served.connect())
+                connection.sendall(submit(number)[:-1])
+
+        half_sent(2 * WAITING_MIN)
+        user = stack.enter_context(held.served.client(_token_of(submit(1))))
+        end_s = monotonic() + (INTERVALS + 0.5) * INTERVAL_S
+        # Few writes are answered in this time, as there are few.
+        for number in range(1_000):
+            if monotonic() >= end_s:
+                break
+            body = {"document": run_tree(f"run-{number}")}
+            assert user.post("/api/v1/runs", json=body).status_code == 200
+            sleep(0.05)
+        half_sent(LIMIT_MIN)
+        body = {"document": run_tree("last")}
+        assert user.post("/api/v1/runs", json=body).status_code == 200
+        assert _is_ready(held)
 
 
 class Clients:
@@ -169,17 +310,21 @@ class Clients:
         writer.close()
 
 
-def _submits(held: Held) -> Callable[[int], bytes]:
-    """Return the submit of a run by its number, by two users of one tenant in turn."""
-    tokens = []
+def _submits(held: Held, tenants: Sequence[str] = ("team",)) -> Callable[[int], bytes]:
+    """Return the submit of a run by its number, by two users of each tenant in turn."""
+    holders = []
     with held.served.client(held.served.token) as admin:
-        for name in ("ann", "bea"):
-            body = {"role": "user", "user": name, "tenant": "team"}
-            tokens.append(admin.post("/api/v1/tokens", json=body).json()["token"]["secret"])
+        for tenant in tenants:
+            assert admin.post("/api/v1/tenants", json={"id": tenant}).status_code in (200, 409)
+            for name in ("ann", "bea"):
+                body = {"role": "user", "user": name, "tenant": tenant}
+                token = admin.post("/api/v1/tokens", json=body).json()["token"]["secret"]
+                holders.append((tenant, token))
 
     def submit(number: int) -> bytes:
-        document = json.dumps({"document": run_tree(f"run-{number}")}).encode()
-        return held.head("POST /api/v1/runs", document, tokens[number % 2])
+        tenant, token = holders[number % len(holders)]
+        document = json.dumps({"document": run_tree(f"run-{number}", tenant)}).encode()
+        return held.head("POST /api/v1/runs", document, token)
 
     return submit
 
@@ -202,7 +347,7 @@ def test_eight_clients_who_wait_for_their_answers_are_never_turned_away(
 @pytest.mark.slow
 def test_requests_beyond_what_is_answered_in_time_are_turned_away_unread(tmp_path: Path) -> None:
     with held_service(tmp_path) as held:
-        submit = _submits(held)
+        submit = _submits(held, ["team", "b", "c", "d"])
         clients = Clients(held.served, submit)
         held.slow_down(1.1 * ANSWER_S_MAX)
         with clients.asking(LIMIT_MIN + 80, seconds=120), ExitStack() as stack:
@@ -227,6 +372,10 @@ def test_requests_beyond_what_is_answered_in_time_are_turned_away_unread(tmp_pat
             answer = connection.recv(65_536)
             assert answer.startswith(b"HTTP/1.1 503 ")
             assert b"retry-after: 1" in answer
+            # A read is not for the ledger's thread.
+            with held.served.client(_token_of(submit(1))) as user:
+                assert user.get("/api/v1/whoami").status_code == 200
+                assert user.get("/api/v1/runs?limit=1").status_code == 200
             # The connection is kept, and an admin is let in.
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
@@ -234,7 +383,18 @@ def test_requests_beyond_what_is_answered_in_time_are_turned_away_unread(tmp_pat
             held.let_go.set()
             with held.served.client(held.served.token) as admin:
                 assert admin.get("/api/v1/whoami").status_code == 200
+                scraped = admin.get("/metrics").text
+                shed = re.search(r'quorate_requests_shed_total\{stage="unread"\} (\S+)', scraped)
+                assert shed is not None, scraped
+                assert float(shed[1]) >= 1
         until(lambda: _is_ready(held), "it is ready again")
+
+
+def _token_of(request: bytes) -> str:
+    """Return the access token that ``request`` shows."""
+    found = re.search(rb"Bearer (\S+)", request)
+    assert found is not None, request
+    return found[1].decode()
 
 
 def _is_ready(held: Held) -> bool:

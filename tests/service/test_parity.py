@@ -19,12 +19,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from quorate import AsyncClient, Client
+from quorate.cli.global_options import Settings
 from quorate.cli.main import main, quorate
-from quorate.cli.settings import Settings
 from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS
-from quorate.service.grpc_protocol import description
-from quorate.service.grpc_schema import schema
+from quorate.service.grpc.grpc_protocol import description
+from quorate.service.grpc.grpc_schema import schema
 from tests.cli.shell import EXAMPLES
 from tests.service.questions import TENANT, USER, Furnished
 from tests.service.serving import Served, new_ledger, serving

@@ -17,26 +17,23 @@ import httpx
 import pytest
 from msgspec import Struct
 
-from quorate.adapters.store_sqlite import SqliteStore
-from quorate.answers.veil import OTHERS
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.client.wire import request_of
 from quorate.loop.engine import Engine
-from quorate.model.view import StateView
-from quorate.operations import asked as ask
-from quorate.operations import (
-    asked_fleet,
-    asked_ledger,
-    asked_looking,
-    asked_money,
-    asked_notices,
-    asked_service,
-)
-from quorate.operations.asked import PAGE_MAX
+from quorate.model.state.state_view import StateView
+from quorate.operations import common_requests as ask
+from quorate.operations.common_requests import PAGE_MAX
+from quorate.operations.fleet import fleet_requests, looking_requests
+from quorate.operations.ledger import ledger_requests
+from quorate.operations.money import money_requests
+from quorate.operations.notices import notice_requests
+from quorate.operations.service import service_requests
 from quorate.operations.table import OPERATIONS
-from quorate.service.grpc_codec import write_struct
-from quorate.service.negotiation import MEDIA_OF
+from quorate.service.grpc.grpc_codec import write_struct
+from quorate.service.http.negotiation import MEDIA_OF
 from quorate.service.reply import Form
-from quorate.testing.engines import HandClock
+from quorate.testing.memory_engines import HandClock
+from quorate.views.redaction.redaction import OTHERS
 from tests.service.families import CALLERS, Doors, Families, both_doors, families
 from tests.service.worlds import run_tree
 
@@ -132,31 +129,31 @@ def questions(view: StateView, hidden: Hidden) -> Iterator[tuple[str, Struct]]:
             (name, ask.GetThing(name=run))
             for name in ("get-run", "describe-run", "get-reservation", "describe-reservation")
         )
-        yield "plan-run", asked_ledger.AboutRun(run=run)
-        yield "explain-run", asked_ledger.AboutRun(run=run)
-        yield "picture", asked_ledger.Picture(run=run)
-        yield "list-events", asked_ledger.ListEvents(run=run)
-        yield "run-logs", asked_looking.RunLogs(run=run)
+        yield "plan-run", ledger_requests.AboutRun(run=run)
+        yield "explain-run", ledger_requests.AboutRun(run=run)
+        yield "picture", ledger_requests.Picture(run=run)
+        yield "list-events", ledger_requests.ListEvents(run=run)
+        yield "run-logs", looking_requests.RunLogs(run=run)
         yield "cancel-run", ask.EndRun(run=run, dry_run=True)
         yield "complete-run", ask.EndRun(run=run, dry_run=True)
     for node in sorted(view.nodes):
         yield "describe-node", ask.GetThing(name=node)
-        yield "list-events", asked_ledger.ListEvents(about=f"node/{node}")
+        yield "list-events", ledger_requests.ListEvents(about=f"node/{node}")
     yield "describe-owner", ask.GetThing(name=hidden.owner)
     yield "describe-tenant", ask.GetThing(name=hidden.owner)
-    yield "list-events", asked_ledger.ListEvents(first=1, limit=PAGE_MAX)
-    yield "list-notices", asked_notices.ListNotices(first=1, limit=PAGE_MAX)
-    yield "list-tokens", asked_service.ListTokens()
+    yield "list-events", ledger_requests.ListEvents(first=1, limit=PAGE_MAX)
+    yield "list-notices", notice_requests.ListNotices(first=1, limit=PAGE_MAX)
+    yield "list-tokens", service_requests.ListTokens()
     yield "whoami", ask.Nothing()
     yield "show-lottery", ask.Nothing()
-    yield "verify-ledger", asked_ledger.VerifyLedger(deep=True)
-    yield "fleet-top", asked_looking.FleetTop()
-    yield "picture", asked_ledger.Picture()
-    yield "user-usage", asked_money.UserUsage()
-    yield "tenant-usage", asked_money.TenantUsage(id=hidden.owner)
-    yield "statement", asked_money.GetStatement()
+    yield "verify-ledger", ledger_requests.VerifyLedger(deep=True)
+    yield "fleet-top", looking_requests.FleetTop()
+    yield "picture", ledger_requests.Picture()
+    yield "user-usage", money_requests.UserUsage()
+    yield "tenant-usage", money_requests.TenantUsage(id=hidden.owner)
+    yield "statement", money_requests.GetStatement()
     document = run_tree("prying", hidden.owner, 32)
-    yield "plan-runs", asked_ledger.PlanRuns(documents=(document,))
+    yield "plan-runs", ledger_requests.PlanRuns(documents=(document,))
     yield "submit-run", ask.SubmitRun(document=document, dry_run=True)
 
 
@@ -250,20 +247,20 @@ def probes(name: str, owner: str) -> Iterator[tuple[str, Struct]]:
         for dry_run in (True, False):
             yield f"{verb}-run", ask.EndRun(run=name, dry_run=dry_run)
     yield "shrink-run", ask.ShrinkRun(run=name, gpus=1)
-    yield "release-claim", asked_fleet.ReleaseClaim(claim=name)
-    yield "plan-run", asked_ledger.AboutRun(run=name)
-    yield "explain-run", asked_ledger.AboutRun(run=name)
-    yield "picture", asked_ledger.Picture(run=name)
-    yield "list-events", asked_ledger.ListEvents(run=name)
-    yield "list-events", asked_ledger.ListEvents(about=f"claim/{name}")
-    yield "list-events", asked_ledger.ListEvents(about=f"reservation/{name}@1")
-    yield "run-logs", asked_looking.RunLogs(run=name)
+    yield "release-claim", fleet_requests.ReleaseClaim(claim=name)
+    yield "plan-run", ledger_requests.AboutRun(run=name)
+    yield "explain-run", ledger_requests.AboutRun(run=name)
+    yield "picture", ledger_requests.Picture(run=name)
+    yield "list-events", ledger_requests.ListEvents(run=name)
+    yield "list-events", ledger_requests.ListEvents(about=f"claim/{name}")
+    yield "list-events", ledger_requests.ListEvents(about=f"reservation/{name}@1")
+    yield "run-logs", looking_requests.RunLogs(run=name)
     yield "submit-run", ask.SubmitRun(like=name, name="prying", dry_run=True)
     follow = {"after": [name]}
     document = run_tree("prying", owner, 1, follow=follow)
     yield "submit-run", ask.SubmitRun(document=document, dry_run=True)
     yield "apply", ask.Apply(documents=(document,), dry_run=True)
-    yield "plan-runs", asked_ledger.PlanRuns(documents=(document,))
+    yield "plan-runs", ledger_requests.PlanRuns(documents=(document,))
 
 
 def of_owners(name: str, owner: str) -> Iterator[tuple[str, Struct]]:
@@ -272,12 +269,12 @@ def of_owners(name: str, owner: str) -> Iterator[tuple[str, Struct]]:
         yield f"describe-{kind}", ask.GetThing(name=name)
     yield "get-owner", ask.GetThing(name=name)
     yield "list-runs", ask.ListRuns(owner=name)
-    yield "list-notices", asked_notices.ListNotices(owner=name)
-    yield "list-tokens", asked_service.ListTokens(tenant=name)
-    yield "list-tokens", asked_service.ListTokens(user=name)
-    yield "tenant-usage", asked_money.TenantUsage(id=name)
-    yield "user-usage", asked_money.UserUsage(user=name)
-    yield "statement", asked_money.GetStatement(tenant=name)
+    yield "list-notices", notice_requests.ListNotices(owner=name)
+    yield "list-tokens", service_requests.ListTokens(tenant=name)
+    yield "list-tokens", service_requests.ListTokens(user=name)
+    yield "tenant-usage", money_requests.TenantUsage(id=name)
+    yield "user-usage", money_requests.UserUsage(user=name)
+    yield "statement", money_requests.GetStatement(tenant=name)
     yield "update-tenant", ask.UpdateTenant(id=name, max_nodes=1, dry_run=True)
     yield "submit-run", ask.SubmitRun(document=run_tree("prying", name, 1), dry_run=True)
     funding = {"allowBorrow": True, "sponsors": [name]}

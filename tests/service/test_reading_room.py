@@ -15,27 +15,29 @@ from time import monotonic
 import pytest
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.store_memory import MemoryStore
-from quorate.adapters.store_pages import PagedReader
-from quorate.answers.exits import CommandError
-from quorate.answers.timeline import ABOUT
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.adapters.stores.store_pages import PagedReader
 from quorate.core.commands import Apply
 from quorate.ledger.chain import Block
 from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
-from quorate.operations import asked, asked_ledger
-from quorate.operations.answer import Answer
+from quorate.operations import common_requests
+from quorate.operations.answer_place import takes_long
+from quorate.operations.answer_types import Answer
 from quorate.operations.caller import Caller, Role
-from quorate.operations.desk import Desk
-from quorate.operations.lengthy import takes_long
+from quorate.operations.ledger import ledger_requests
 from quorate.operations.operation import Effect, Operation
+from quorate.operations.request_context import RequestContext
 from quorate.operations.table import OPERATIONS
-from quorate.ports.store import EventStore
-from quorate.service.office import Office
+from quorate.ports.store_port import EventStore
+from quorate.service.ledger_thread import LedgerThread
 from quorate.service.opening import open_ledger
-from quorate.service.reading_room import LONG_OF_ONE_MAX, Reader, ReadingRoom, Shelf
+from quorate.service.readers.read_pool import LONG_OF_ONE_MAX, AnyReader, ReadPool
+from quorate.service.readers.state_reader import Reader, ReaderConfig
 from quorate.service.reply import Form
-from quorate.service.room import SimulatedRoom
+from quorate.service.simulated_room import SimulatedRoom
+from quorate.views.exits import CommandError
+from quorate.views.runs.event_text import ABOUT
 from tests.service.serving import Served, new_ledger, serving
 from tests.service.worlds import ADMIN, ALICE, run_tree, small_ledger
 
@@ -61,27 +63,27 @@ class HeldStore(MemoryStore):
 
 
 @asynccontextmanager
-async def held(store: HeldStore) -> AsyncIterator[Office]:
-    office = Office(lambda: small_ledger(store), reading=lambda: store)
-    await office.start()
+async def held(store: HeldStore) -> AsyncIterator[LedgerThread]:
+    ledger_thread = LedgerThread(lambda: small_ledger(store), reading=lambda: store)
+    await ledger_thread.start()
     try:
-        yield office
+        yield ledger_thread
     finally:
         store.let_go.set()
-        await office.stop()
+        await ledger_thread.stop()
 
 
 def test_submits_are_answered_while_a_long_question_is() -> None:
     async def scenario() -> None:
         store = HeldStore()
-        async with held(store) as office:
+        async with held(store) as ledger_thread:
             verifying = asyncio.create_task(
-                office.ask(ADMIN, VERIFY, asked_ledger.VerifyLedger(deep=True))
+                ledger_thread.ask(ADMIN, VERIFY, ledger_requests.VerifyLedger(deep=True))
             )
             assert await asyncio.to_thread(store.entered.wait, 10)
             for number in range(5):
                 document = run_tree(f"r{number}")
-                await office.ask(ALICE, SUBMIT, asked.SubmitRun(document=document))
+                await ledger_thread.ask(ALICE, SUBMIT, common_requests.SubmitRun(document=document))
             assert not verifying.done()
             store.let_go.set()
             found = await verifying
@@ -94,12 +96,12 @@ def test_a_long_question_sees_what_was_acknowledged_before_it() -> None:
     async def scenario() -> None:
         store = HeldStore()
         store.let_go.set()
-        async with held(store) as office:
+        async with held(store) as ledger_thread:
             for number in range(6):
                 name = f"r{number}"
                 document = run_tree(name)
-                await office.ask(ALICE, SUBMIT, asked.SubmitRun(document=document))
-                told = await office.ask(ALICE, DESCRIBE, asked.GetThing(name=name))
+                await ledger_thread.ask(ALICE, SUBMIT, common_requests.SubmitRun(document=document))
+                told = await ledger_thread.ask(ALICE, DESCRIBE, common_requests.GetThing(name=name))
                 assert told.tree["name"] == name
                 assert name in told.tree["sections"][0]
 
@@ -107,25 +109,29 @@ def test_a_long_question_sees_what_was_acknowledged_before_it() -> None:
 
 
 PLANS = (
-    (OPERATIONS["plan-run"], asked_ledger.AboutRun(run="r0")),
-    (OPERATIONS["explain-run"], asked_ledger.AboutRun(run="r0")),
-    (OPERATIONS["plan-runs"], asked_ledger.PlanRuns(documents=(run_tree("new"),))),
-    (OPERATIONS["picture"], asked_ledger.Picture(run="r0")),
+    (OPERATIONS["plan-run"], ledger_requests.AboutRun(run="r0")),
+    (OPERATIONS["explain-run"], ledger_requests.AboutRun(run="r0")),
+    (OPERATIONS["plan-runs"], ledger_requests.PlanRuns(documents=(run_tree("new"),))),
+    (OPERATIONS["picture"], ledger_requests.Picture(run="r0")),
 )
 
 
 @pytest.mark.parametrize(("operation", "wanted"), PLANS)
 @pytest.mark.parametrize("form", [Form.TREE, Form.TOLD])
 def test_submits_are_answered_while_a_plan_is_made(
-    operation: Operation, wanted: asked.Asked, form: Form
+    operation: Operation, wanted: common_requests.Asked, form: Form
 ) -> None:
     async def scenario() -> None:
         store = HeldStore()
-        async with held(store) as office:
-            await office.ask(ALICE, SUBMIT, asked.SubmitRun(document=run_tree("r0")))
-            planning = asyncio.create_task(office.ask(ALICE, operation, wanted, form))
+        async with held(store) as ledger_thread:
+            await ledger_thread.ask(
+                ALICE, SUBMIT, common_requests.SubmitRun(document=run_tree("r0"))
+            )
+            planning = asyncio.create_task(ledger_thread.ask(ALICE, operation, wanted, form))
             assert await asyncio.to_thread(store.entered.wait, 10)
-            await office.ask(ALICE, SUBMIT, asked.SubmitRun(document=run_tree("r1")))
+            await ledger_thread.ask(
+                ALICE, SUBMIT, common_requests.SubmitRun(document=run_tree("r1"))
+            )
             assert not planning.done()
             store.let_go.set()
             await planning
@@ -137,23 +143,23 @@ def test_a_plan_sees_what_was_acknowledged_before_it() -> None:
     async def scenario() -> None:
         store = HeldStore()
         store.let_go.set()
-        async with held(store) as office:
+        async with held(store) as ledger_thread:
             for number in range(6):
                 document = run_tree(f"r{number}")
-                await office.ask(ALICE, SUBMIT, asked.SubmitRun(document=document))
-                wanted = asked_ledger.AboutRun(run=f"r{number}")
-                told = await office.ask(ALICE, OPERATIONS["plan-run"], wanted)
+                await ledger_thread.ask(ALICE, SUBMIT, common_requests.SubmitRun(document=document))
+                wanted = ledger_requests.AboutRun(run=f"r{number}")
+                told = await ledger_thread.ask(ALICE, OPERATIONS["plan-run"], wanted)
                 assert told.tree["run"] == f"r{number}"
-                told = await office.ask(ALICE, OPERATIONS["explain-run"], wanted)
+                told = await ledger_thread.ask(ALICE, OPERATIONS["explain-run"], wanted)
                 assert told.tree["run"] == f"r{number}"
 
     asyncio.run(scenario())
 
 
-def told_executor(desk: Desk, asked: object, operation: Operation) -> Answer:
+def told_executor(context: RequestContext, asked: object, operation: Operation) -> Answer:
     """Answer whether plans count on an executor, and on which thread that is told."""
     del asked, operation
-    found = [desk.has_executor, current_thread().name.startswith("reader")]
+    found = [context.has_executor, current_thread().name.startswith("reader")]
     return Answer(tree=lambda: found, lines=lambda _: [])
 
 
@@ -167,13 +173,13 @@ def test_readers_plan_with_the_executor_that_the_ledger_has(*, has_executor: boo
         return engine
 
     async def scenario() -> None:
-        office = Office(opening, reading=lambda: store)
-        await office.start()
+        ledger_thread = LedgerThread(opening, reading=lambda: store)
+        await ledger_thread.start()
         try:
-            told = await office.ask(ALICE, operation, asked_ledger.AboutRun(run="any"))
+            told = await ledger_thread.ask(ALICE, operation, ledger_requests.AboutRun(run="any"))
             assert told.tree == [has_executor, True]
         finally:
-            await office.stop()
+            await ledger_thread.stop()
 
     store = MemoryStore()
     asyncio.run(scenario())
@@ -183,13 +189,13 @@ def test_who_may_not_see_a_run_is_not_told_of_it_by_a_reader_either() -> None:
     async def scenario() -> None:
         store = HeldStore()
         store.let_go.set()
-        async with held(store) as office:
+        async with held(store) as ledger_thread:
             with pytest.raises(CommandError) as caught:
-                await office.ask(ALICE, DESCRIBE, asked.GetThing(name="absent"))
+                await ledger_thread.ask(ALICE, DESCRIBE, common_requests.GetThing(name="absent"))
             assert caught.value.fault == "unknown-name"
-            past = asked.ListThings(at="2020-01-01T00:00:00Z")
+            past = common_requests.ListThings(at="2020-01-01T00:00:00Z")
             with pytest.raises(CommandError) as caught:
-                await office.ask(ALICE, OPERATIONS["list-nodes"], past)
+                await ledger_thread.ask(ALICE, OPERATIONS["list-nodes"], past)
             assert caught.value.fault == "forbidden"
 
     asyncio.run(scenario())
@@ -199,10 +205,13 @@ def _user(name: str) -> Caller:
     return Caller(actor=name, role=Role.USER, user=name, tenant=f"team-of-{name}")
 
 
+def a_reader() -> Reader:
+    return Reader(ReaderConfig(reading=MemoryStore, clock=SystemClock()))
+
+
 @asynccontextmanager
-async def opened_room(waiting_max: int) -> AsyncIterator[ReadingRoom]:
-    shelf = Shelf(reading=MemoryStore, clock=SystemClock())
-    room = ReadingRoom(shelf, readers=1, waiting_max=waiting_max)
+async def opened_room(waiting_max: int) -> AsyncIterator[ReadPool]:
+    room = ReadPool(a_reader, readers=1, waiting_max=waiting_max)
     room.open()
     try:
         yield room
@@ -210,8 +219,8 @@ async def opened_room(waiting_max: int) -> AsyncIterator[ReadingRoom]:
         room.close()
 
 
-def _held_by(event: Event) -> Callable[[Reader], str]:
-    def do(reader: Reader) -> str:
+def _held_by(event: Event) -> Callable[[AnyReader], str]:
+    def do(reader: AnyReader) -> str:
         del reader
         assert event.wait(20)
         return current_thread().name
@@ -235,6 +244,46 @@ def test_beyond_what_may_wait_one_is_told_to_come_back_and_who_goes_on_is_not() 
             let_go.set()
             found = await asyncio.gather(under_way, waiting, going_on)
             assert set(found) == {"reader-0"}
+
+    asyncio.run(scenario())
+
+
+def test_an_admin_is_answered_though_tenants_fill_all_places() -> None:
+    async def scenario() -> None:
+        let_go = Event()
+        async with opened_room(waiting_max=1) as room:
+            asking = []
+            for name in ("ann", "bob"):
+                asking.append(asyncio.create_task(room.ask(_user(name), _held_by(let_go))))
+                await asyncio.sleep(0.05)
+            with pytest.raises(CommandError) as caught:
+                await room.ask(_user("eve"), _held_by(let_go), is_long=False)
+            assert caught.value.fault == "unavailable"
+            admin = asyncio.create_task(room.ask(ADMIN, _held_by(let_go), is_long=False))
+            await asyncio.sleep(0)
+            let_go.set()
+            assert set(await asyncio.gather(*asking, admin)) == {"reader-0"}
+
+    asyncio.run(scenario())
+
+
+class UnstartedReader(Reader):
+    """A reader that cannot be started, as when the server of readers ends meanwhile."""
+
+    def follow(self) -> None:
+        raise EOFError("unexpected EOF")
+
+
+def test_questions_are_answered_though_readers_could_not_be_started_at_first() -> None:
+    async def scenario() -> None:
+        config = ReaderConfig(reading=MemoryStore, clock=SystemClock())
+        room = ReadPool(lambda: UnstartedReader(config), readers=1)
+        room.open()
+        try:
+            async with asyncio.timeout(10):
+                assert await room.ask(ADMIN, lambda _: "read") == "read"
+        finally:
+            room.close()
 
     asyncio.run(scenario())
 
@@ -263,14 +312,13 @@ def test_nobody_has_the_room_to_themselves() -> None:
 def test_what_looks_at_no_ledger_leaves_a_reader_free_and_is_one_at_a_time_for_each() -> None:
     async def scenario() -> None:
         let_go = Event()
-        shelf = Shelf(reading=MemoryStore, clock=SystemClock())
-        room = ReadingRoom(shelf, readers=3)
+        room = ReadPool(a_reader, readers=3)
         room.open()
         try:
             begun: list[str] = []
 
             def apart(whose: str) -> asyncio.Task[str]:
-                def do(reader: Reader) -> str:
+                def do(reader: AnyReader) -> str:
                     begun.append(whose)
                     return _held_by(let_go)(reader)
 
@@ -279,9 +327,10 @@ def test_what_looks_at_no_ledger_leaves_a_reader_free_and_is_one_at_a_time_for_e
             tasks = [apart("ann"), apart("ann"), apart("bob"), apart("eve")]
             await asyncio.sleep(0.1)
             assert sorted(begun) == ["ann", "bob"]
-            # The third reader is there for whoever asks about the ledger, and nobody else.
+            # The third reader is there for those who ask for a page of the state.
             async with asyncio.timeout(10):
-                assert await room.ask(_user("zoe"), lambda _: "read") == "read"
+                read = await room.ask(_user("zoe"), lambda _: "read", is_long=False)
+                assert read == "read"
             let_go.set()
             await asyncio.gather(*tasks)
             assert sorted(begun) == ["ann", "ann", "bob", "eve"]
@@ -295,8 +344,7 @@ def test_what_looks_at_no_ledger_leaves_a_reader_free_and_is_one_at_a_time_for_e
 def test_one_caller_never_has_all_readers() -> None:
     async def scenario() -> None:
         let_go = Event()
-        shelf = Shelf(reading=MemoryStore, clock=SystemClock())
-        room = ReadingRoom(shelf, readers=2)
+        room = ReadPool(a_reader, readers=3)
         room.open()
         try:
             mine = [asyncio.create_task(room.ask(_user("ann"), _held_by(let_go))) for _ in range(3)]
@@ -375,14 +423,14 @@ def test_a_reader_reads_on_from_the_state_it_has() -> None:
             heights.append(from_height)
             return store.blocks(from_height=from_height)
 
-    reader = Reader(Shelf(reading=Noted, clock=SystemClock()))
-    reader.desk(ADMIN, DESCRIBE)
+    reader = Reader(ReaderConfig(reading=Noted, clock=SystemClock()))
+    reader.context(ADMIN, DESCRIBE)
     engine.execute(Apply((Owner(name="late"),)), actor="test")
-    desk = reader.desk(ADMIN, DESCRIBE)
+    context = reader.context(ADMIN, DESCRIBE)
     assert heights == [1, engine.head.height]
-    assert "late" in desk.recorded.owners  # type: ignore[union-attr]
+    assert "late" in context.recorded.owners  # type: ignore[union-attr]
     reader.forget()
-    reader.desk(ADMIN, DESCRIBE)
+    reader.context(ADMIN, DESCRIBE)
     assert heights[-1] == 1
 
 
@@ -396,21 +444,23 @@ def test_what_is_long_changes_nothing_and_every_timeline_is() -> None:
 @pytest.mark.parametrize(
     ("name", "wanted", "is_long"),
     [
-        ("list-runs", asked.ListRuns(), False),
-        ("list-runs", asked.ListRuns(at="2026-01-01T00:00:00Z"), True),
-        ("get-run", asked.GetThing(name="r", at="2026-01-01T00:00:00Z"), True),
-        ("list-events", asked_ledger.ListEvents(limit=5), True),
-        ("list-events", asked_ledger.ListEvents(first=7, limit=5), False),
-        ("list-events", asked_ledger.ListEvents(first=7, run="r"), True),
-        ("submit-run", asked.SubmitRun(document={}), False),
-        ("plan-runs", asked_ledger.PlanRuns(documents=({},)), True),
-        ("picture", asked_ledger.Picture(), False),
-        ("picture", asked_ledger.Picture(run="r"), True),
-        ("watch-events", asked_ledger.WatchEvents(run="r"), False),
+        ("list-runs", common_requests.ListRuns(), False),
+        ("list-runs", common_requests.ListRuns(at="2026-01-01T00:00:00Z"), True),
+        ("get-run", common_requests.GetThing(name="r", at="2026-01-01T00:00:00Z"), True),
+        ("list-events", ledger_requests.ListEvents(), True),
+        ("list-events", ledger_requests.ListEvents(limit=5), False),
+        ("list-events", ledger_requests.ListEvents(limit=5, run="r"), True),
+        ("list-events", ledger_requests.ListEvents(first=7, limit=5), False),
+        ("list-events", ledger_requests.ListEvents(first=7, run="r"), False),
+        ("submit-run", common_requests.SubmitRun(document={}), False),
+        ("plan-runs", ledger_requests.PlanRuns(documents=({},)), True),
+        ("picture", ledger_requests.Picture(), False),
+        ("picture", ledger_requests.Picture(run="r"), True),
+        ("watch-events", ledger_requests.WatchEvents(run="r"), False),
     ],
 )
 def test_what_is_asked_decides_whether_it_takes_long(
-    name: str, wanted: asked.Asked, *, is_long: bool
+    name: str, wanted: common_requests.Asked, *, is_long: bool
 ) -> None:
     assert takes_long(OPERATIONS[name], wanted) is is_long
 
@@ -428,6 +478,7 @@ def test_a_paged_reader_ends_where_the_ledger_ended_when_it_was_made(tmp_path: P
         assert list(PagedReader(path).blocks()) == list(engine.store.blocks())
         engine.snapshot_events = 1
         engine.execute(Apply((Owner(name="c"),)), actor="test")
+        engine.wait_for_snapshot()
         assert reader.load_snapshot() is None
         kept = PagedReader(path).load_snapshot()
         assert kept is not None
@@ -484,9 +535,9 @@ def test_a_form_that_a_long_answer_does_not_have_is_refused() -> None:
     async def scenario() -> None:
         store = HeldStore()
         store.let_go.set()
-        async with held(store) as office:
+        async with held(store) as ledger_thread:
             with pytest.raises(CommandError) as caught:
-                await office.ask(ADMIN, VERIFY, asked_ledger.VerifyLedger(), Form.CSV)
+                await ledger_thread.ask(ADMIN, VERIFY, ledger_requests.VerifyLedger(), Form.CSV)
             assert caught.value.fault == "not-acceptable"
 
     asyncio.run(scenario())

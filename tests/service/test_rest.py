@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from quorate.operations.table import OPERATIONS
-from quorate.service.paths import places
+from quorate.service.http.table_paths import places
 from tests.service.conftest import Stage
 from tests.service.serving import new_ledger, serving
 from tests.service.worlds import run_tree

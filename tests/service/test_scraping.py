@@ -14,24 +14,24 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.ledger.chain import Block, Head
 from quorate.model.events import Outcome
-from quorate.operations import asked
+from quorate.operations import common_requests
 from quorate.operations.table import OPERATIONS
 from quorate.ports.errors import StoreError, StoreFullError
-from quorate.service.auth import Doorkeeper
+from quorate.service.auth.authenticator import Authenticator
 from quorate.service.config_values import Address
 from quorate.service.daemon import Extras
-from quorate.service.grpc_protocol import message_class
-from quorate.service.grpc_shape import message_name
-from quorate.service.grpc_surface import GrpcSettings, grpc_surface
-from quorate.service.guard import Guard, Limits
-from quorate.service.metric_table import METRICS, Kind
-from quorate.service.metrics import CONTENT_TYPE
-from quorate.service.office import Office
-from quorate.service.rest import SCRAPES_PER_S_MAX, Parts, application
-from quorate.service.watch import WatchHall
+from quorate.service.grpc.grpc_protocol import message_class
+from quorate.service.grpc.grpc_shape import message_name
+from quorate.service.grpc.grpc_surface import GrpcSettings, grpc_surface
+from quorate.service.http.event_stream import WatchRegistry
+from quorate.service.http.request_guard import Guard, Limits
+from quorate.service.http.rest import SCRAPES_PER_S_MAX, Parts, application
+from quorate.service.ledger_thread import LedgerThread
+from quorate.service.metrics.metric_table import METRICS, Kind
+from quorate.service.metrics.registry import CONTENT_TYPE
 from tests.bounds import until
 from tests.service.conftest import Stage, documents_of
 from tests.service.grpc_world import METHODS, document
@@ -191,19 +191,23 @@ class Failing(MemoryStore):
 def test_what_the_store_does_not_take_is_counted_and_nothing_else_is() -> None:
     async def scenario() -> Samples:
         store = Failing()
-        office = Office(lambda: small_ledger(store))
-        await office.start()
+        ledger_thread = LedgerThread(lambda: small_ledger(store))
+        await ledger_thread.start()
         operations = (OPERATIONS["submit-run"], OPERATIONS["cancel-run"])
         submit_run, cancel = operations
-        await office.ask(ALICE, submit_run, asked.SubmitRun(document=run_tree("r1")))
+        await ledger_thread.ask(
+            ALICE, submit_run, common_requests.SubmitRun(document=run_tree("r1"))
+        )
         store.is_full = True
         with pytest.raises(StoreFullError):
-            await office.ask(ALICE, submit_run, asked.SubmitRun(document=run_tree("r2")))
+            await ledger_thread.ask(
+                ALICE, submit_run, common_requests.SubmitRun(document=run_tree("r2"))
+            )
         with pytest.raises(StoreFullError):
-            await office.ask(ALICE, cancel, asked.EndRun(run="r1"))
+            await ledger_thread.ask(ALICE, cancel, common_requests.EndRun(run="r1"))
         store.is_full = False
-        text = office.metrics.render(())
-        await office.stop()
+        text = ledger_thread.metrics.render(())
+        await ledger_thread.stop()
         return Samples(text.decode())
 
     found = asyncio.run(scenario())
@@ -214,16 +218,20 @@ def test_what_the_store_does_not_take_is_counted_and_nothing_else_is() -> None:
 def test_events_that_could_not_be_read_back_are_counted_with_the_next_ones() -> None:
     async def scenario() -> Samples:
         store = Failing()
-        office = Office(lambda: small_ledger(store))
-        await office.start()
+        ledger_thread = LedgerThread(lambda: small_ledger(store))
+        await ledger_thread.start()
         submit_run = OPERATIONS["submit-run"]
         store.is_unreadable = True
-        await office.ask(ALICE, submit_run, asked.SubmitRun(document=run_tree("r1")))
-        assert Samples(office.metrics.render(()).decode()).value("runs_submitted_total") == 0
+        await ledger_thread.ask(
+            ALICE, submit_run, common_requests.SubmitRun(document=run_tree("r1"))
+        )
+        assert Samples(ledger_thread.metrics.render(()).decode()).value("runs_submitted_total") == 0
         store.is_unreadable = False
-        await office.ask(ALICE, submit_run, asked.SubmitRun(document=run_tree("r2")))
-        text = office.metrics.render(())
-        await office.stop()
+        await ledger_thread.ask(
+            ALICE, submit_run, common_requests.SubmitRun(document=run_tree("r2"))
+        )
+        text = ledger_thread.metrics.render(())
+        await ledger_thread.stop()
         return Samples(text.decode())
 
     assert asyncio.run(scenario()).value("runs_submitted_total") == 2
@@ -232,29 +240,31 @@ def test_events_that_could_not_be_read_back_are_counted_with_the_next_ones() -> 
 def test_a_ledger_that_cannot_be_read_is_told_as_not_ready() -> None:
     async def scenario() -> tuple[Samples, Samples]:
         store = Failing()
-        office = Office(lambda: small_ledger(store))
-        await office.start()
+        ledger_thread = LedgerThread(lambda: small_ledger(store))
+        await ledger_thread.start()
         parts = Parts(
-            office=office,
-            doorkeeper=Doorkeeper(office.token, SystemClock()),
+            ledger_thread=ledger_thread,
+            authenticator=Authenticator(ledger_thread.token, SystemClock()),
             requests_per_s_max=100,
             concurrent_max=100,
-            hall=WatchHall(office),
+            watchers=WatchRegistry(ledger_thread),
             has_public_metrics=True,
         )
         limits = Limits(
             body_bytes_max=1_000, header_bytes_max=1_000, concurrent_max=10, slow_s_max=10
         )
-        app = httpx.ASGITransport(app=Guard(application(parts), limits, office.metrics))
+        app = httpx.ASGITransport(app=Guard(application(parts), limits, ledger_thread.metrics))
         async with httpx.AsyncClient(transport=app, base_url="http://test") as client:
             sound = Samples((await client.get("/metrics")).text)
             store.is_full = store.is_unreadable = True
             submit_run = OPERATIONS["submit-run"]
             with pytest.raises(StoreError):
-                await office.ask(ALICE, submit_run, asked.SubmitRun(document=run_tree("r1")))
+                await ledger_thread.ask(
+                    ALICE, submit_run, common_requests.SubmitRun(document=run_tree("r1"))
+                )
             broken = Samples((await client.get("/metrics")).text)
         store.is_full = store.is_unreadable = False
-        await office.stop()
+        await ledger_thread.stop()
         return sound, broken
 
     sound, broken = asyncio.run(scenario())
@@ -266,13 +276,15 @@ def test_a_ledger_that_cannot_be_read_is_told_as_not_ready() -> None:
 
 def test_submits_that_share_a_block_are_one_commit() -> None:
     async def scenario() -> Samples:
-        office = Office(small_ledger)
-        await office.start()
-        wanted = [asked.SubmitRun(document=run_tree(f"r{number}")) for number in range(40)]
+        ledger_thread = LedgerThread(small_ledger)
+        await ledger_thread.start()
+        wanted = [
+            common_requests.SubmitRun(document=run_tree(f"r{number}")) for number in range(40)
+        ]
         operation = OPERATIONS["submit-run"]
-        await asyncio.gather(*(office.ask(ALICE, operation, each) for each in wanted))
-        text = office.metrics.render(())
-        await office.stop()
+        await asyncio.gather(*(ledger_thread.ask(ALICE, operation, each) for each in wanted))
+        text = ledger_thread.metrics.render(())
+        await ledger_thread.stop()
         return Samples(text.decode())
 
     found = asyncio.run(scenario())
@@ -288,8 +300,10 @@ def _telling(told: list[str]) -> Extras:
     )
     surface = grpc_surface(settings)
 
-    async def telling(office: Office, doorkeeper: Doorkeeper) -> AsyncIterator[str]:
-        async for where in surface(office, doorkeeper):
+    async def telling(
+        ledger_thread: LedgerThread, authenticator: Authenticator
+    ) -> AsyncIterator[str]:
+        async for where in surface(ledger_thread, authenticator):
             told.append(where.removeprefix("grpc://"))
             yield where
 

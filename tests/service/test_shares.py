@@ -10,10 +10,10 @@ from time import monotonic, sleep
 
 import pytest
 
-from quorate.answers.exits import CommandError
 from quorate.operations.caller import Caller, Role
-from quorate.service.shares import Share, Shares
-from quorate.service.watch import WATCHES_OF_ONE_MAX
+from quorate.service.auth.tenant_shares import Share, Shares
+from quorate.service.http.event_stream import WATCHES_OF_ONE_MAX
+from quorate.views.exits import CommandError
 from tests.service.held import held_service
 from tests.service.serving import Served, new_ledger, serving
 from tests.service.worlds import run_tree

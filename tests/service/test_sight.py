@@ -16,8 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from quorate import Client
-from quorate.adapters.store_sqlite import SqliteStore
-from quorate.answers.exits import CommandError, Exit
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.cli.creation import create_ledger
 from quorate.client.errors import RefusedError
 from quorate.core.commands import IssueToken
@@ -26,11 +25,12 @@ from quorate.loop.engine import Engine
 from quorate.model.events import TokenRole
 from quorate.operations.caller import CLAIM, Caller
 from quorate.operations.operation import DRY_RUN, Effect
+from quorate.operations.service.token_handlers import Secret
 from quorate.operations.table import OPERATIONS
-from quorate.operations.tokens import Secret
 from quorate.service.daemon import Extras
-from quorate.service.grpc_codec import write_struct
-from quorate.testing.engines import HandClock
+from quorate.service.grpc.grpc_codec import write_struct
+from quorate.testing.memory_engines import HandClock
+from quorate.views.exits import CommandError, Exit
 from tests.service.grpc_world import METHODS, Counter, Served
 from tests.service.serving import serving
 from tests.unit.operations.test_sight import ASKED, questions

@@ -12,14 +12,14 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from quorate.adapters.keepers import run_folder, work_folder
+from quorate.adapters.executors.keepers import run_folder, work_folder
 from quorate.keeper.output import OutputWriter
 from quorate.keeper.wanted import OUTPUT
 from quorate.operations.operation import Area, Effect, Operation
 from quorate.operations.table import OPERATIONS
 from quorate.service.daemon import Extras
-from quorate.service.openapi import openapi_tree
-from quorate.service.paths import names_of
+from quorate.service.http.openapi import openapi_tree
+from quorate.service.http.table_paths import names_of
 from tests.service.questions import PREFIX, TENANT, Furnished, Question, ask, document_of, request
 from tests.service.serving import Served, new_ledger, read_all, serving
 from tests.service.worlds import run_tree

@@ -17,16 +17,16 @@ from msgspec.structs import replace
 
 from quorate.adapters.clock_guard import STEP_MS_MAX, clock_path
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.cli.signing import file_signer
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Engine
 from quorate.model.amounts import DAY_MS, HOUR_MS
-from quorate.ports.clock import Steady
-from quorate.service.auth import Doorkeeper
+from quorate.ports.clock_port import Steady
+from quorate.service.auth.authenticator import Authenticator
 from quorate.service.daemon import Extras
-from quorate.service.logs import JsonFormatter, TextFormatter
-from quorate.service.office import Office
+from quorate.service.ledger_thread import LedgerThread
+from quorate.service.service_log import JsonFormatter, TextFormatter
 from quorate.service.violations import evidence_path
 from tests.service.conftest import documents_of
 from tests.service.serving import Served, new_ledger, serving
@@ -56,18 +56,20 @@ class Inside:
     """A way onto the ledger's thread of a service."""
 
     def __init__(self) -> None:
-        self._office: Office | None = None
+        self._ledger_thread: LedgerThread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def surface(self, office: Office, doorkeeper: Doorkeeper) -> AsyncIterator[str]:
-        del doorkeeper
-        self._office, self._loop = office, asyncio.get_running_loop()
+    async def surface(
+        self, ledger_thread: LedgerThread, authenticator: Authenticator
+    ) -> AsyncIterator[str]:
+        del authenticator
+        self._ledger_thread, self._loop = ledger_thread, asyncio.get_running_loop()
         yield "the inside, for a test"
 
     def run(self, do: Callable[[Engine], T]) -> T:
-        assert self._office is not None
+        assert self._ledger_thread is not None
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(self._office.run(do), self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(self._ledger_thread.run(do), self._loop).result(30)
 
 
 def extras(ledger: Path, clock: SteeredClock, inside: Inside | None = None) -> Extras:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quorate.answers.veil import OTHERS
-from quorate.operations.asked import PAGE_MAX
-from quorate.service.grpc_codec import write_answer
+from quorate.operations.common_requests import PAGE_MAX
+from quorate.service.grpc.grpc_codec import write_answer
+from quorate.views.redaction.redaction import OTHERS
 from tests.service.families import METHODS, WATCHERS, Doors, Families, both_doors, families
 
 SURFACES: Final = ("rest", "grpc")
@@ -30,14 +30,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Families:
 def listed(client: httpx.Client) -> list[dict[str, Any]]:
     """Return all events that the client's caller is given by the list."""
     found: list[dict[str, Any]] = []
+    first = 1
     for _ in range(100):
-        first = found[-1]["seq"] + 1 if found else 1
         answer = client.get("/api/v1/ledger/events", params={"from": first, "limit": PAGE_MAX})
         assert answer.status_code == 200, answer.text
         page = answer.json()
-        if not page:
+        found += page["items"]
+        if page["next"] == first:
             return [{key: event[key] for key in event if key != "block"} for event in found]
-        found += page
+        first = page["next"]
     raise AssertionError("the list has no end")
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from quorate.adapters.keepers import SERVICE_LOCK, work_folder
-from quorate.adapters.writer_lock import lock_path
+from quorate.adapters.executors.keepers import SERVICE_LOCK, work_folder
+from quorate.adapters.stores.writer_lock import lock_path
 from tests.bounds import WAIT_S, started
 from tests.service.program import program, reserved_port
 from tests.service.serving import new_ledger

@@ -17,6 +17,7 @@ from quorate.cli.signing import file_signer
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
 from tests.bounds import until
+from tests.oracles.effort import sized
 from tests.service.conftest import documents_of
 from tests.service.lives import prepared
 from tests.service.program import Program, program
@@ -25,7 +26,7 @@ from tests.service.receiver import SECRET, Got, receiving, secret_file
 from tests.service.serving import Served, new_ledger
 from tests.service.worlds import run_tree
 
-KILLS = 10
+KILLS = sized(3, 10)
 
 
 def configuration(folder: Path, **urls: str) -> Path:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply
 from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
 from quorate.operations.caller import Caller, Role
-from quorate.testing.engines import HandClock, memory_engine
-from quorate.testing.world import budget, envelope, fleet
+from quorate.testing.builders import budget, envelope, fleet
+from quorate.testing.memory_engines import HandClock, memory_engine
 
 ADMIN: Final = Caller(actor="root", role=Role.ADMIN, user="root")
 ALICE: Final = Caller(actor="alice", role=Role.USER, user="alice", tenant="team")

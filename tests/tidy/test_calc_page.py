@@ -15,39 +15,39 @@ from tests.tidy.tree import ROOT, code_words, fenced_blocks, table_rows
 
 PAGE = (ROOT / "docs/reference/calc.md").read_text(encoding="utf-8")
 READ = {
-    "World": ("reading", "_TOP"),
-    "Node": ("fleet", "_NODE"),
-    "Pack question": ("pack", "_PACK"),
-    "Cover question": ("cover", "_COVER"),
-    "Budget": ("funds", "_BUDGET"),
-    "Envelope": ("funds", "_ENVELOPE"),
-    "Lease": ("leases", "LEASE"),
-    "Run": ("runs", "RUN"),
-    "Bind question": ("bind", "_BIND"),
-    "Group": ("bind", "_GROUP"),
-    "Segment": ("bind", "_SEGMENT"),
-    "Validate question": ("validate", "_FIELDS"),
-    "Forecast question": ("forecast", "FORECAST"),
-    "Resolve question": ("resolve", "RESOLVE"),
-    "Step": ("script", "STEP"),
-    "Step with an op": ("script", "OP_STEP"),
+    "World": ("world_reader", "_TOP"),
+    "Node": ("world_fleet", "_NODE"),
+    "Pack question": ("calc_pack", "_PACK"),
+    "Cover question": ("calc_cover", "_COVER"),
+    "Budget": ("world_funds", "_BUDGET"),
+    "Envelope": ("world_funds", "_ENVELOPE"),
+    "Lease": ("world_leases", "LEASE"),
+    "Run": ("world_runs", "RUN"),
+    "Bind question": ("calc_bind", "_BIND"),
+    "Group": ("calc_bind", "_GROUP"),
+    "Segment": ("calc_bind", "_SEGMENT"),
+    "Validate question": ("calc_validate", "_FIELDS"),
+    "Forecast question": ("calc_forecast", "FORECAST"),
+    "Resolve question": ("calc_resolve", "RESOLVE"),
+    "Step": ("scenario_script", "STEP"),
+    "Step with an op": ("scenario_script", "OP_STEP"),
     "Recording": ("recording", "RECORDING"),
 }
 INSIDE = {
-    ("World", "owners"): ("funds", "_OWNER"),
-    ("Budget", "aggregateCaps"): ("funds", "_CAP"),
-    ("Envelope", "preActivation"): ("funds", "_EARLY"),
-    ("Envelope", "lending"): ("funds", "_LENDING"),
-    ("Run", "malleable"): ("runs", "_MALLEABLE"),
-    ("Run", "funding"): ("runs", "_FUNDING"),
-    ("Run", "follow"): ("runs", "_FOLLOW"),
+    ("World", "owners"): ("world_funds", "_OWNER"),
+    ("Budget", "aggregateCaps"): ("world_funds", "_CAP"),
+    ("Envelope", "preActivation"): ("world_funds", "_EARLY"),
+    ("Envelope", "lending"): ("world_funds", "_LENDING"),
+    ("Run", "malleable"): ("world_runs", "_MALLEABLE"),
+    ("Run", "funding"): ("world_runs", "_FUNDING"),
+    ("Run", "follow"): ("world_runs", "_FOLLOW"),
     ("Recording", "jobs"): ("recording", "JOB"),
     ("Recording", "resets"): ("recording", "RESET"),
     ("Recording", "rounds"): ("recording", "ROUND"),
     ("Step", "expect"): ("expecting", "OPERATORS"),
-    ("Step", "shrink"): ("script", "SHRINK"),
-    ("Step", "confirm"): ("script", "CONFIRM"),
-    ("Step", "resolve"): ("script", "RESOLVE"),
+    ("Step", "shrink"): ("scenario_script", "SHRINK"),
+    ("Step", "confirm"): ("scenario_script", "CONFIRM"),
+    ("Step", "resolve"): ("scenario_script", "RESOLVE"),
     ("Step", "updateOwner"): ("tenant_steps", "UPDATE"),
     ("Step", "removeOwner"): ("tenant_steps", "REMOVE"),
 }
@@ -55,7 +55,6 @@ INSIDE = {
 
 
 def _fields(module: str, name: str) -> list[str]:
-    # By name: the package has functions that are called like its modules.
     return sorted(getattr(import_module(f"quorate.calc.{module}"), name))
 
 

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from quorate.cli.main import quorate
 from quorate.service.config import configured
-from quorate.service.metric_table import LABELS, METRICS, Kind
+from quorate.service.metrics.metric_table import LABELS, METRICS, Kind
 from tests.tidy.tree import ROOT
 
 DEPLOY = ROOT / "deploy"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.service.metric_table import EVENTS, LABELS, METRICS, SERVING, STANDING, Metric
+from quorate.service.metrics.metric_table import EVENTS, LABELS, METRICS, SERVING, STANDING, Metric
 from tests.tidy.tree import ROOT, code_words, table_rows
 
 PAGE = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")

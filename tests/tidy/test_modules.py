@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from tests.tidy.tree import ROOT, SOURCE, project_files
 
 _SCRIPTS = SOURCE / "quorate" / "cli" / "demo_files"
 """What the demo copies and runs; nothing imports it."""
+MODULES_MAX = 30
+_SHARED_NAMES = {"__init__", "__main__", "errors", "table"}
 _MODULE_NAME = re.compile(r"quorate(?:\.\w+)+")
 
 
@@ -82,6 +85,25 @@ def test_every_package_has_an_init_file() -> None:
     """A folder without one imports here, and is left out by checks that walk packages."""
     folders = {path.parent for path in _modules().values()}
     assert sorted(str(folder) for folder in folders if not (folder / "__init__.py").is_file()) == []
+
+
+def test_no_folder_has_more_modules_than_one_can_survey() -> None:
+    folders = Counter(path.parent.relative_to(SOURCE) for path in _modules().values())
+    assert {str(folder): count for folder, count in folders.items() if count > MODULES_MAX} == {}
+
+
+def test_no_two_modules_have_the_same_name() -> None:
+    names = Counter(path.stem for path in _modules().values())
+    assert [name for name, count in names.items() if count > 1 and name not in _SHARED_NAMES] == []
+
+
+def test_every_package_says_what_lives_in_it() -> None:
+    silent = [
+        str(path)
+        for path in _modules().values()
+        if path.stem == "__init__" and not ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    ]
+    assert silent == []
 
 
 @pytest.mark.slow

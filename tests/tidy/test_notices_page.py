@@ -10,9 +10,9 @@ from dataclasses import fields
 
 import pytest
 
-from quorate.answers.notice import NoticeKind
-from quorate.service.webhook import _FIELDS, Seal, Webhook
-from quorate.service.webhook_post import Posted, Poster, Result
+from quorate.service.webhooks.webhook import _FIELDS, Seal, Webhook
+from quorate.service.webhooks.webhook_post import Posted, Poster, Result
+from quorate.views.notices.notice import NoticeKind
 from tests.bounds import WAIT_S, started, until
 from tests.service.program import reserved_port
 from tests.service.receiver import KEY, SECRET

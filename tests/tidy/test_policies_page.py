@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.policy import jobs_file, problem_file
+from quorate.policy.files import jobs_file, problem_file
 from quorate.policy.table import POLICIES
 from tests.tidy.tour import faults, play, steps_of
 from tests.tidy.tree import ROOT, code_words, fenced_blocks, table_rows

@@ -12,12 +12,12 @@ import pytest
 
 pytest.importorskip("waldur_api_client")
 
-from quorate.adapters.waldur import ANSWER_BYTES_MAX, WaldurAccounting
+from quorate.adapters.accounting.waldur_api import ANSWER_BYTES_MAX, WaldurAccounting
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import Allowance
-from quorate.ports.accounting import Amount, Consumption
+from quorate.ports.accounting_port import Amount, Consumption
 from quorate.ports.errors import AccountingDownError, AccountingError
-from quorate.testing.world import NOW_MS
+from quorate.testing.builders import NOW_MS
 from tests.waldur.server import (
     PHYSICS,
     TOKEN,

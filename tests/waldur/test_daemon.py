@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.head_file import head_path
-from quorate.adapters.outbox_sqlite import outbox_path
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.head_file import head_path
+from quorate.adapters.stores.outbox_sqlite import outbox_path
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.core.commands import Apply
 from quorate.ledger.chain import GENESIS, open_blocks
 from quorate.loop.engine import Engine
@@ -25,8 +25,8 @@ from quorate.model.amounts import DAY_MS
 from quorate.model.events import BudgetReported, OwnerApplied
 from quorate.model.events import Event as Fact
 from quorate.model.specs import Owner, Quota
-from quorate.service.consumption import HUNDREDTH_MS
-from quorate.testing.world import budget, envelope, fleet
+from quorate.service.accounting.consumption import HUNDREDTH_MS
+from quorate.testing.builders import budget, envelope, fleet
 from tests.bounds import WAIT_S, until
 from tests.oracles.accounts import CHEMISTRY, PHYSICS, truth
 from tests.service.program import Program
@@ -106,7 +106,14 @@ class Serve:
         program = self.program
         assert program is not None
         server = program.process
-        until(look, "it comes to that", 2 * WAIT_S, server=server, tell=lambda: program.err)
+        until(
+            look,
+            "it comes to that",
+            2 * WAIT_S,
+            server=server,
+            every_s=0.2,  # Looking may read the whole ledger.
+            tell=lambda: program.err,
+        )
 
     def clear(self) -> None:
         """End it, whatever state it is in."""

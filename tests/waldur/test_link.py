@@ -10,12 +10,12 @@ from uuid import UUID
 
 import pytest
 
-from quorate.adapters.outbox_sqlite import SqliteOutbox
-from quorate.adapters.waldur import WaldurAccounting
+from quorate.adapters.accounting.waldur_api import WaldurAccounting
+from quorate.adapters.stores.outbox_sqlite import SqliteOutbox
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import BudgetFellBack, BudgetReported
-from quorate.service.accounting_link import SINK, Pace
-from quorate.service.consumption import HUNDREDTH_MS
+from quorate.service.accounting.accounting_link import SINK, Pace
+from quorate.service.accounting.consumption import HUNDREDTH_MS
 from tests.oracles.accounts import LinkWorld
 from tests.waldur.server import (
     CHEMISTRY,

@@ -100,7 +100,9 @@ def _try_all(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.mutation", description=__doc__)
     parser.add_argument("--mutants", type=int, default=400, help="how many to draw (%(default)s)")
-    parser.add_argument("--only", metavar="MODULE", help="one module, such as core/pack.py")
+    parser.add_argument(
+        "--only", metavar="MODULE", help="one module, such as core/admission/pack.py"
+    )
     parser.add_argument("--seed", type=int, default=0, help="which sample to draw (%(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (%(default)s)")
     parser.add_argument(

@@ -22,7 +22,7 @@ from threading import Lock
 from typing import Final
 
 from quorate.documents.times import time_text
-from quorate.ports.clock import ClockStatus, Steady, SteadyClock
+from quorate.ports.clock_port import ClockStatus, Steady, SteadyClock
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from quorate.ports.clock import Steady
+from quorate.ports.clock_port import Steady
 
 _NS_PER_MS: Final = 1_000_000
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")

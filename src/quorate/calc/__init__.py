@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from quorate.calc.bind import bind
-from quorate.calc.cover import cover
-from quorate.calc.forecast import forecast
-from quorate.calc.pack import pack
-from quorate.calc.reading import CalcInputError
-from quorate.calc.resolve import resolve
-from quorate.calc.rounds import rounds
-from quorate.calc.scenario import scenario, unmet
-from quorate.calc.topology import topology
-from quorate.calc.validate import validate
+from quorate.calc.calc_bind import bind
+from quorate.calc.calc_cover import cover
+from quorate.calc.calc_forecast import forecast
+from quorate.calc.calc_pack import pack
+from quorate.calc.calc_resolve import resolve
+from quorate.calc.calc_rounds import rounds
+from quorate.calc.calc_scenario import scenario, unmet
+from quorate.calc.calc_topology import topology
+from quorate.calc.calc_validate import validate
+from quorate.calc.world_reader import CalcInputError
 
 __all__ = ["KINDS", "CalcInputError", "run", "unmet"]
 

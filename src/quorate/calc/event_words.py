@@ -6,9 +6,10 @@ from typing import assert_never
 
 from quorate.documents.times import time_text
 from quorate.model import events as e
+from quorate.model.cause_text import cause_text
+from quorate.model.closed_words import counted
 from quorate.model.events import Event, lease_gpus
 from quorate.model.refusal import sentence
-from quorate.model.words import counted
 
 
 def told(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
@@ -91,15 +92,20 @@ def told(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
             return _told_of_plans(event)
 
 
-def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
+def _told_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
     event: e.BackfillNoted
+    | e.LoanRecalled
+    | e.RecallWithdrawn
     | e.SpareFilled
     | e.PledgeClosed
     | e.ReservationMade
     | e.ReservationMoved
     | e.ReservationClosed
     | e.ConflictDeclared
-    | e.ConflictResolved,
+    | e.ConflictResolved
+    | e.ConflictDeferred
+    | e.ConflictAnnounced
+    | e.ConflictWithdrawn,
 ) -> str:
     match event:
         case e.BackfillNoted():
@@ -107,6 +113,13 @@ def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
                 f"run {event.run} is in front of reservation {event.reservation}, "
                 f"until {time_text(event.vacate_ms)}"
             )
+        case e.LoanRecalled():
+            return (
+                f"run {event.run}, bundle {event.bundle}, is recalled by {event.payer} for run "
+                f"{event.waiting_run}, due {time_text(event.due_ms)}"
+            )
+        case e.RecallWithdrawn():
+            return f"run {event.run}, bundle {event.bundle}, goes on: its recall is withdrawn"
         case e.SpareFilled():
             return f"run {event.filler} fills the spare {event.lease}"
         case e.PledgeClosed():
@@ -117,7 +130,8 @@ def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
         case e.ReservationMoved():
             start_ms = event.planned_start_ms
             when = "has no start" if start_ms is None else f"moved to {time_text(start_ms)}"
-            return f"reservation {event.reservation} {when} ({event.status}): {event.cause}"
+            why = cause_text(event.cause)
+            return f"reservation {event.reservation} {when} ({event.status}): {why}"
         case e.ReservationClosed():
             return f"reservation {event.reservation} is {event.outcome}"
         case e.ConflictDeclared():
@@ -128,5 +142,21 @@ def _told_of_plans(  # noqa: PLR0911 - one line per event, nothing else
         case e.ConflictResolved():
             cut = ", ".join(f"{each.run} ({each.step}, {each.gpus})" for each in event.cuts)
             return f"conflict {event.conflict} is {event.outcome}: cut {cut or 'nobody'}"
+        case e.ConflictDeferred():
+            return (
+                f"run {event.run} may call no conflict before {time_text(event.covered_ms)}: its "
+                "owner's disruption account does not cover it"
+            )
+        case e.ConflictAnnounced():
+            runs = ", ".join(each.run for each in event.runs)
+            return (
+                f"a conflict for reservation {event.reservation} is planned for "
+                f"{time_text(event.due_ms)} and may end {runs}"
+            )
+        case e.ConflictWithdrawn():
+            return (
+                f"the conflict for reservation {event.reservation} planned for "
+                f"{time_text(event.due_ms)} is called off"
+            )
         case _:
             assert_never(event)

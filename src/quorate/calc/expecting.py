@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.documents.problem import shown
-from quorate.documents.reader import At
+from quorate.documents.document_problem import shown
+from quorate.documents.field_reader import At
 
 AT_LEAST: Final = "atLeast"
 AT_MOST: Final = "atMost"

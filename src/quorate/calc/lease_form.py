@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from quorate.documents import Problem, values
-from quorate.documents.problem import ROOT, path_text
-from quorate.documents.reader import At, complete, fields_of, listed
+from quorate.documents.document_problem import ROOT, path_text
+from quorate.documents.field_reader import At, complete, fields_of, listed
 from quorate.documents.times import time_ms
 from quorate.model.events import Role
 

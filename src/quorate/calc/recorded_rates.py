@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from quorate.calc.reading import CalcInputError
 from quorate.calc.recording import Recording
-from quorate.documents.problem import path_text, quoted, shown
-from quorate.policy.rounds import Row
-from quorate.sim.rounds import Rates
+from quorate.calc.world_reader import CalcInputError
+from quorate.documents.document_problem import path_text, quoted, shown
+from quorate.policy.rounds.round_book import Row
+from quorate.sim.round_simulation import Rates
 
 ALONE: Final = "null"
 TABLE: Final = "throughputs"

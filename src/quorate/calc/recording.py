@@ -6,13 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from quorate.calc.reading import settle, without_nulls
+from quorate.calc.world_reader import settle, without_nulls
 from quorate.documents import values
-from quorate.documents.reader import At, Fields, Read, as_it_is, complete, fields_of, listed, mapped
-from quorate.policy.round_places import Server
-from quorate.policy.rounds import ROUND_S, STRICT, Row, Shares
+from quorate.documents.field_reader import (
+    At,
+    Fields,
+    Read,
+    as_it_is,
+    complete,
+    fields_of,
+    listed,
+    mapped,
+)
+from quorate.policy.rounds.round_book import ROUND_S, STRICT, Row, Shares
+from quorate.policy.rounds.round_places import Server
 from quorate.sim.published import has_pairs
-from quorate.sim.rounds import RoundJob
+from quorate.sim.round_simulation import RoundJob
 
 RECORDING: Final = frozenset(
     {

@@ -6,9 +6,9 @@ from typing import Final
 
 from quorate.core.commands import CreateOwner, RemoveOwner, UpdateOwner
 from quorate.documents import API_VERSION, Invalid, parse_tree, values
-from quorate.documents.owner import QUOTA_FIELDS, SNAKE_CASE
-from quorate.documents.problem import shown
-from quorate.documents.reader import At, complete, fields_of, listed
+from quorate.documents.document_problem import shown
+from quorate.documents.field_reader import At, complete, fields_of, listed
+from quorate.documents.owner_document import QUOTA_FIELDS, SNAKE_CASE
 from quorate.model.specs import Owner
 
 UPDATE: Final = frozenset({"name", "quota", "parents", "unset", "version"})

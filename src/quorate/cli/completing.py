@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from quorate.cli.settings import Settings
+    from quorate.cli.global_options import Settings
 
 NAMES_MAX: Final = 1_000
 TIMEOUT_S: Final = 1.0
@@ -44,7 +44,7 @@ def names_of_kind(
 def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete kinds of things."""
     del ctx, param
-    from quorate.answers.called import ALL
+    from quorate.views.kind_names import ALL
 
     return _items([kind.plural for kind in ALL], incomplete)
 
@@ -65,7 +65,7 @@ def context_names(
 
 
 def _settings(ctx: click.Context) -> Settings:
-    from quorate.cli.settings import Settings
+    from quorate.cli.global_options import Settings
 
     found = ctx.find_object(Settings)
     return Settings() if found is None else found
@@ -86,8 +86,8 @@ def _names(ctx: click.Context, kind: str) -> list[str]:
 
 def _asked(settings: Settings, word: str) -> list[str]:
     """Return the names of a kind that there are; raises whatever asking raises."""
-    from quorate.answers.called import TENANT, kind_named
-    from quorate.operations.asked import ListRuns, ListThings
+    from quorate.operations.common_requests import ListRuns, ListThings
+    from quorate.views.kind_names import TENANT, kind_named
 
     kind = TENANT if word == TENANT.name else kind_named(word)
     question: Any = ListThings(limit=NAMES_MAX)
@@ -98,7 +98,7 @@ def _asked(settings: Settings, word: str) -> list[str]:
     if target is None:
         return _names_in_file(settings, kind.name, name, question)
     from quorate.client.asker import Asker
-    from quorate.client.plain import driver_for
+    from quorate.client.plain_http import driver_for
     from quorate.client.retrying import Retrying
 
     with Asker(driver_for(target.place, timeout_s=TIMEOUT_S), Retrying(tries=1)) as client:
@@ -107,12 +107,12 @@ def _asked(settings: Settings, word: str) -> list[str]:
 
 
 def _names_in_file(settings: Settings, kind: str, operation: str, question: Any) -> list[str]:
-    from quorate.answers.kinds import KIND_OF
-    from quorate.cli.asking import desk_of
-    from quorate.operations.desk import Desk
-    from quorate.operations.listing import select
+    from quorate.cli.ask_and_print import desk_of
+    from quorate.operations.request_context import RequestContext
+    from quorate.operations.resources.listing import select
     from quorate.operations.table import OPERATIONS
+    from quorate.views.kinds.kind_table import KIND_OF
 
-    with desk_of(settings, OPERATIONS[operation], question) as desk:
-        assert isinstance(desk, Desk), operation
-        return select(desk, desk.moment, KIND_OF[kind], ())[-NAMES_MAX:]
+    with desk_of(settings, OPERATIONS[operation], question) as context:
+        assert isinstance(context, RequestContext), operation
+        return select(context, context.moment, KIND_OF[kind], ())[-NAMES_MAX:]

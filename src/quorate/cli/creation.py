@@ -15,12 +15,12 @@ from quorate.adapters.key_file import (
     load_lottery_secret,
     lottery_path,
 )
-from quorate.adapters.sqlite_file import remove_file
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.sqlite_file import remove_file
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import GENESIS
 from quorate.ledger.checkpoint import public_key_of
 from quorate.loop.engine import Engine
-from quorate.ports.clock import Clock
+from quorate.ports.clock_port import Clock
 from quorate.ports.errors import LedgerExistsError
 
 _ID_BYTES: Final = 8

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from quorate.cli.settings import FORMATS, F, Settings
+from quorate.cli.global_options import FORMATS, F, Settings
 
 CSV: Final = "csv"
 

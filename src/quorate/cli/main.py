@@ -15,80 +15,180 @@ from typing import Any, Final
 import click
 
 from quorate import __version__
-from quorate.answers.exits import CommandError, Exit
-from quorate.cli.settings import Settings, actor_option, ledger_options, output_option
+from quorate.cli.global_options import Settings, actor_option, ledger_options, output_option
+from quorate.views.exits import CommandError, Exit
 
 COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "demo": (
-        "quorate.cli.demo",
+        "quorate.cli.operator_commands.demo_command",
         "demo",
         "Show five scenes of the life of a fleet, with real processes.",
     ),
     "init": (
-        "quorate.cli.init",
+        "quorate.cli.operator_commands.init_command",
         "init",
         "Create a ledger, its signing key and its lottery's secret.",
     ),
-    "serve": ("quorate.cli.serve", "serve", "Serve a ledger to others, by REST and gRPC."),
-    "apply": ("quorate.cli.apply", "apply", "Make the ledger hold the documents of files."),
-    "submit": ("quorate.cli.submit", "submit", "Submit runs, and start them if possible."),
-    "sbatch": ("quorate.cli.sbatch", "sbatch", "Submit a script that was written for Slurm."),
-    "patch": ("quorate.cli.patch", "patch", "Change fields of what was applied."),
-    "get": ("quorate.cli.get", "get", "List what there is."),
-    "queue": ("quorate.cli.queue", "queue", "Show who waits, in order, and why."),
-    "top": ("quorate.cli.top", "top", "Show the fleet, and who has how much of it."),
-    "describe": ("quorate.cli.describe", "describe", "Show everything about one thing."),
-    "plan": ("quorate.cli.plan", "plan", "Say when a run starts, and what that rests on."),
-    "explain": ("quorate.cli.explain", "explain", "Say why a run waits and what would start it."),
-    "watch": ("quorate.cli.watch", "watch", "Follow a run, the reservations or a pool."),
-    "notices": ("quorate.cli.notices", "notices", "Show what concerns you, and be told of it."),
-    "logs": ("quorate.cli.logs", "logs", "Show what the work of a run has written."),
-    "complete": ("quorate.cli.finish", "complete", "Record that a run's work is done."),
-    "fail": ("quorate.cli.finish", "fail", "Record that a run's work has ended badly."),
-    "cancel": ("quorate.cli.finish", "cancel", "Stop a run, or withdraw it from the queue."),
-    "shrink": ("quorate.cli.shrink", "shrink", "Let a malleable run go on with fewer GPUs."),
+    "serve": (
+        "quorate.cli.operator_commands.serve_command",
+        "serve",
+        "Serve a ledger to others, by REST and gRPC.",
+    ),
+    "apply": (
+        "quorate.cli.commands.apply_command",
+        "apply",
+        "Make the ledger hold the documents of files.",
+    ),
+    "submit": (
+        "quorate.cli.commands.submit_command",
+        "submit",
+        "Submit runs, and start them if possible.",
+    ),
+    "sbatch": (
+        "quorate.cli.commands.sbatch_command",
+        "sbatch",
+        "Submit a script that was written for Slurm.",
+    ),
+    "patch": ("quorate.cli.commands.patch_command", "patch", "Change fields of what was applied."),
+    "get": ("quorate.cli.commands.get_command", "get", "List what there is."),
+    "queue": ("quorate.cli.commands.queue_command", "queue", "Show who waits, in order, and why."),
+    "top": (
+        "quorate.cli.commands.top_command",
+        "top",
+        "Show the fleet, and who has how much of it.",
+    ),
+    "describe": (
+        "quorate.cli.commands.describe_command",
+        "describe",
+        "Show everything about one thing.",
+    ),
+    "plan": (
+        "quorate.cli.commands.plan_command",
+        "plan",
+        "Say when a run starts, and what that rests on.",
+    ),
+    "explain": (
+        "quorate.cli.commands.explain_command",
+        "explain",
+        "Say why a run waits and what would start it.",
+    ),
+    "watch": (
+        "quorate.cli.commands.watch_command",
+        "watch",
+        "Follow a run, the reservations or a pool.",
+    ),
+    "notices": (
+        "quorate.cli.commands.notices_command",
+        "notices",
+        "Show what concerns you, and be told of it.",
+    ),
+    "logs": (
+        "quorate.cli.commands.logs_command",
+        "logs",
+        "Show what the work of a run has written.",
+    ),
+    "complete": (
+        "quorate.cli.commands.finish_command",
+        "complete",
+        "Record that a run's work is done.",
+    ),
+    "fail": (
+        "quorate.cli.commands.finish_command",
+        "fail",
+        "Record that a run's work has ended badly.",
+    ),
+    "cancel": (
+        "quorate.cli.commands.finish_command",
+        "cancel",
+        "Stop a run, or withdraw it from the queue.",
+    ),
+    "shrink": (
+        "quorate.cli.commands.shrink_command",
+        "shrink",
+        "Let a malleable run go on with fewer GPUs.",
+    ),
     "node": (
-        "quorate.cli.node",
+        "quorate.cli.operator_commands.node_command",
         "node",
         "Say that a node failed, is back, or is to be emptied; or what this machine is.",
     ),
     "claim": (
-        "quorate.cli.claim",
+        "quorate.cli.commands.claim_command",
         "claim",
         "Take whole nodes for one user and sensitive work, until a stated end.",
     ),
-    "release": ("quorate.cli.claim", "release", "Give the nodes of a claim back before its end."),
-    "resolve": ("quorate.cli.resolve", "resolve", "Make room in a scope, one notice from now."),
-    "admin": ("quorate.cli.admin", "admin", "Create, change and remove tenants."),
-    "token": ("quorate.cli.token", "token", "Issue, list and revoke access tokens."),
-    "whoami": ("quorate.cli.token", "whoami", "Say who you are to the service, or to the file."),
-    "waldur": ("quorate.cli.waldur", "waldur", "See how the link to Waldur stands."),
-    "tick": ("quorate.cli.finish", "tick", "Do what time has made due."),
-    "lottery": ("quorate.cli.lottery", "lottery", "Show the lottery, and draw it all again."),
+    "release": (
+        "quorate.cli.commands.claim_command",
+        "release",
+        "Give the nodes of a claim back before its end.",
+    ),
+    "resolve": (
+        "quorate.cli.commands.resolve_command",
+        "resolve",
+        "Make room in a scope, one notice from now.",
+    ),
+    "admin": (
+        "quorate.cli.operator_commands.admin_command",
+        "admin",
+        "Create, change and remove tenants.",
+    ),
+    "token": (
+        "quorate.cli.operator_commands.token_command",
+        "token",
+        "Issue, list and revoke access tokens.",
+    ),
+    "whoami": (
+        "quorate.cli.operator_commands.token_command",
+        "whoami",
+        "Say who you are to the service, or to the file.",
+    ),
+    "waldur": (
+        "quorate.cli.operator_commands.waldur_command",
+        "waldur",
+        "See how the link to Waldur stands.",
+    ),
+    "tick": ("quorate.cli.commands.finish_command", "tick", "Do what time has made due."),
+    "lottery": (
+        "quorate.cli.operator_commands.lottery_command",
+        "lottery",
+        "Show the lottery, and draw it all again.",
+    ),
     "ledger": (
-        "quorate.cli.ledger",
+        "quorate.cli.operator_commands.ledger_command",
         "ledger",
         "Read, verify, sign, back up, restore, export and import the ledger.",
     ),
-    "usage": ("quorate.cli.usage", "usage", "Show GPU-hours and node-hours used."),
+    "usage": ("quorate.cli.commands.usage_command", "usage", "Show GPU-hours and node-hours used."),
     "statement": (
-        "quorate.cli.statement",
+        "quorate.cli.commands.statement_command",
         "statement",
         "State what each envelope granted, spent, holds and lent.",
     ),
-    "calc": ("quorate.cli.calc", "calc", "Compute one decision on a world given as JSON."),
+    "calc": (
+        "quorate.cli.operator_commands.calc_command",
+        "calc",
+        "Compute one decision on a world given as JSON.",
+    ),
     "policy": (
-        "quorate.cli.policy",
+        "quorate.cli.operator_commands.policy_command",
         "policy",
         "Share GPUs of several flavors among jobs, by any policy.",
     ),
     "throughputs": (
-        "quorate.cli.throughputs",
+        "quorate.cli.operator_commands.throughputs_command",
         "throughputs",
         "Look at tables of how fast jobs are on each flavor.",
     ),
-    "context": ("quorate.cli.context", "context", "Choose which service commands ask."),
-    "completion": ("quorate.cli.completion", "completion", "Print a script that completes words."),
+    "context": (
+        "quorate.cli.operator_commands.context_command",
+        "context",
+        "Choose which service commands ask.",
+    ),
+    "completion": (
+        "quorate.cli.operator_commands.completion_command",
+        "completion",
+        "Print a script that completes words.",
+    ),
 }
 """Name -> module, attribute and the line that ``--help`` shows."""
 
@@ -183,7 +283,7 @@ def main(args: Sequence[str], settings: Settings | None = None) -> int:
     except (SystemExit, BrokenPipeError) as error:
         return _stopped(error)
     except Exception as error:
-        from quorate.answers.failures import exit_of, text_of
+        from quorate.views.failures import exit_of, text_of
 
         code = exit_of(error)
         if code is None:

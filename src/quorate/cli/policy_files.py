@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
-from quorate.answers.exits import CommandError, Exit
 from quorate.policy.parts import PARTS, install_text
+from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from quorate.policy.cluster_file import Cluster
-    from quorate.policy.faults import Faulty
-    from quorate.policy.policy import Policy
+    from quorate.policy.files.cluster_file import Cluster
+    from quorate.policy.files.file_faults import Faulty
+    from quorate.policy.files.throughputs_file import ThroughputTable
+    from quorate.policy.policy_type import Policy
     from quorate.policy.problem import Problem
-    from quorate.policy.throughputs_file import ThroughputTable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,7 +72,7 @@ def problem_of_options(
 
     Pairs of a table are many, and are made only where they are read.
     """
-    from quorate.policy.problem_file import read_problem
+    from quorate.policy.files.problem_file import read_problem
 
     if problem is not None:
         if throughputs or jobs or cluster:
@@ -87,9 +87,9 @@ def problem_of_options(
 
 
 def _made(throughputs: str | None, jobs: str, cluster: str, *, with_pairs: bool) -> Problem:
-    from quorate.policy.faults import Faulty
-    from quorate.policy.jobs_file import read_jobs
-    from quorate.policy.table_problem import problem_from_jobs, problem_from_table
+    from quorate.policy.files.file_faults import Faulty
+    from quorate.policy.files.jobs_file import read_jobs
+    from quorate.policy.files.table_problem import problem_from_jobs, problem_from_table
 
     there = _cluster(cluster)
     states = _read(jobs, read_jobs)
@@ -104,8 +104,8 @@ def _made(throughputs: str | None, jobs: str, cluster: str, *, with_pairs: bool)
 
 def _cluster(text: str) -> Cluster:
     """Return the cluster that ``text`` describes, or the one that a file of clusters has."""
-    from quorate.policy.cluster_file import read_cluster, read_clusters
-    from quorate.policy.faults import Faulty
+    from quorate.policy.files.cluster_file import read_cluster, read_clusters
+    from quorate.policy.files.file_faults import Faulty
 
     if not text.endswith(".json"):
         found = read_cluster(text)
@@ -123,14 +123,14 @@ def _cluster(text: str) -> Cluster:
 
 def table_in(file: str) -> ThroughputTable:
     """Return the table of rates that ``file`` holds; raises ``CommandError`` with every fault."""
-    from quorate.policy.throughputs_file import read_throughputs
+    from quorate.policy.files.throughputs_file import read_throughputs
 
     return _read(file, read_throughputs)
 
 
 def _read(file: str, read: Callable[[bytes], T | Faulty]) -> T:
     from quorate.cli.sources import STDIN, read_bytes
-    from quorate.policy.faults import Faulty
+    from quorate.policy.files.file_faults import Faulty
 
     found = read(read_bytes(file))
     if isinstance(found, Faulty):

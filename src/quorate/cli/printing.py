@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import click
 
-from quorate.answers.exits import CommandError, Exit
-from quorate.cli.settings import Settings
+from quorate.cli.global_options import Settings
+from quorate.views.exits import CommandError, Exit
 
 
 def print_tree(settings: Settings, tree: object) -> None:

@@ -10,20 +10,20 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quorate.answers.exits import CommandError, Exit
 from quorate.cli.csv_option import CSV
+from quorate.cli.global_options import Settings
 from quorate.cli.printing import print_tree, telling
 from quorate.cli.service_errors import telling_why
-from quorate.cli.settings import Settings
 from quorate.client.asker import Asker
 from quorate.client.contexts import Target
-from quorate.client.plain import driver_for
+from quorate.client.plain_http import driver_for
 from quorate.client.retrying import Retrying
-from quorate.operations.asked import MORE
+from quorate.operations.common_requests import MORE
 from quorate.operations.operation import JSON_LINES, Operation
+from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from quorate.operations.answer import Answer
+    from quorate.operations.answer_types import Answer
 
 TRIES_MAX: Final = 4
 """How often a person's request is sent: soon over, and long enough for a service to start anew."""
@@ -60,7 +60,7 @@ def ask_service(settings: Settings, target: Target, name: str, questions: Sequen
 
 def service_answer(client: Asker, operation: Operation, asked: Struct) -> Answer:
     """Return the answer of a service, asked for in whichever form it is read."""
-    from quorate.operations.answer import Answer
+    from quorate.operations.answer_types import Answer
 
     name = operation.name
     return Answer(
@@ -99,7 +99,7 @@ def _aside(notes: Sequence[str]) -> None:
 def _all_pages(client: Asker, name: str, asked: Struct) -> tuple[Any, Sequence[str]]:
     """Return an answer for programs; a list without a limit is asked for to its end."""
     tree, notes = client.noted(name, asked)
-    if getattr(asked, "limit", 0) is not None or not isinstance(tree, dict):
+    if getattr(asked, "limit", 0) is not None or not hasattr(asked, "cursor"):
         return tree, notes
     while "next" in tree:
         more, notes = client.noted(name, replace(asked, cursor=tree.pop("next")))

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from quorate.adapters.salvage import sound_head
-from quorate.adapters.sqlite_file import existing
-from quorate.answers.exits import CommandError, Exit
-from quorate.cli.importing import sound_part
-from quorate.cli.settings import Settings
+from quorate.adapters.stores.ledger_salvage import sound_head
+from quorate.adapters.stores.sqlite_file import existing
+from quorate.cli.global_options import Settings
+from quorate.cli.ledger_import import sound_part
 from quorate.ports.errors import CorruptLedgerError
+from quorate.views.exits import CommandError, Exit
 
 
 @contextmanager

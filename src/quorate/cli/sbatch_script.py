@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from quorate.answers.exits import CommandError, Exit
+from quorate.views.exits import CommandError, Exit
 
 SCRIPT_BYTES_MAX: Final = 4 * 1024 * 1024
 _MARK: Final = "#SBATCH"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quorate.answers.exits import CommandError, Exit
 from quorate.client.contexts import NoContextError, Target
 from quorate.client.errors import QuorateClientError, RefusedError, UnauthenticatedError
-from quorate.client.place import BadPlaceError
+from quorate.client.service_address import BadPlaceError
+from quorate.views.exits import CommandError, Exit
 
 
 def command_error(error: QuorateClientError, target: Target | None = None) -> CommandError:

@@ -16,17 +16,17 @@ from typing import Final
 import click
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.store_sqlite import SqliteStore
-from quorate.answers.exits import CommandError, Exit
-from quorate.answers.moment import Moment
-from quorate.cli.settings import Settings
-from quorate.core.scribe import Scribe
-from quorate.core.settle import settle_holds
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.cli.global_options import Settings
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.settle import settle_holds
+from quorate.model.closed_words import counted
 from quorate.model.events import RunRequeued
-from quorate.model.view import StateView
-from quorate.model.words import counted
-from quorate.ports.clock import Clock
+from quorate.model.state.state_view import StateView
+from quorate.ports.clock_port import Clock
 from quorate.ports.errors import LedgerNotFoundError
+from quorate.views.exits import CommandError, Exit
+from quorate.views.runs.instant import Moment
 
 NAMES_MAX: Final = 3
 """How many runs are named that keep a command from writing."""
@@ -89,7 +89,7 @@ def _check_kept(settings: Settings) -> None:
 
     Nobody here could see its processes go, and their GPUs would be given away.
     """
-    from quorate.adapters.keepers import kept_runs, work_folder
+    from quorate.adapters.executors.keepers import kept_runs, work_folder
 
     kept = kept_runs(work_folder(settings.ledger))
     if kept:
@@ -115,10 +115,10 @@ def _advised(settings: Settings) -> Iterator[None]:
 
 def as_of(view: StateView, now_ms: int, *, notify: bool = False) -> Moment:
     """Return the state at ``now_ms``: ``view`` with the holds settled that ran out by then."""
-    scribe = Scribe(view, now_ms=now_ms, actor="reader")
-    settle_holds(scribe)
-    settled = scribe.view
-    stopped = [event.run for event in scribe.events if isinstance(event, RunRequeued)]
+    log = DecisionLog(view, now_ms=now_ms, actor="reader")
+    settle_holds(log)
+    settled = log.view
+    stopped = [event.run for event in log.events if isinstance(event, RunRequeued)]
     if stopped and notify:
         click.echo(
             f"note: the money of {', '.join(stopped)} has ended, which is shown and not yet "

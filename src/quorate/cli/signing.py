@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from quorate.adapters.key_file import key_path, load_key
 from quorate.ledger.chain import Head
 from quorate.ledger.checkpoint import Checkpoint, public_key_of, sign_checkpoint
-from quorate.model.state import State
-from quorate.operations.desk import Signer
+from quorate.model.state.state import State
+from quorate.operations.request_context import Signer
 from quorate.ports.errors import KeyFileError
 
 
-def file_signer(ledger: Path) -> Signer:
-    """Return what signs with the key beside ``ledger``, which is read when something is signed."""
+@dataclass(frozen=True, slots=True)
+class FileSigner:
+    """Signs with the key beside ``ledger``, which is read when something is signed."""
 
-    def sign(state: State, head: Head, at_ms: int) -> Checkpoint:
-        """Raise ``KeyFileError`` when the key is not the one that the ledger names."""
-        private_key = load_key(key_path(ledger))
+    ledger: Path
+
+    def __call__(self, state: State, head: Head, at_ms: int) -> Checkpoint:
+        """Return the checkpoint; raises ``KeyFileError`` for a key the ledger does not name."""
+        private_key = load_key(key_path(self.ledger))
         if public_key_of(private_key).hex() != state.public_key:
             raise KeyFileError(
-                f"{key_path(ledger)} is not the key of this ledger, whose public key is "
+                f"{key_path(self.ledger)} is not the key of this ledger, whose public key is "
                 f"{state.public_key}; restore the right one"
             )
         return sign_checkpoint(
             ledger_id=state.ledger_id, head=head, at_ms=at_ms, private_key=private_key
         )
 
-    return sign
+
+def file_signer(ledger: Path) -> Signer:
+    """Return what signs with the key beside ``ledger``; reader processes are given it, too."""
+    return FileSigner(ledger)

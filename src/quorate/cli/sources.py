@@ -12,11 +12,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from quorate.answers.exits import CommandError, Exit
 from quorate.documents import Bare, Document, Invalid, lines_of, parse_documents, render
+from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from quorate.operations.asked_ledger import KeptCheckpoint
+    from quorate.operations.ledger.ledger_requests import KeptCheckpoint
 
 STDIN: Final = "-"
 BYTES_MAX: Final = 256 * 1024 * 1024
@@ -147,7 +147,7 @@ def read_checkpoints(files: Sequence[str]) -> tuple[KeptCheckpoint, ...]:
     import msgspec
 
     from quorate.ledger.checkpoint import read_checkpoint
-    from quorate.operations.asked_ledger import KeptCheckpoint
+    from quorate.operations.ledger.ledger_requests import KeptCheckpoint
     from quorate.ports.errors import CheckpointError
 
     found: list[KeptCheckpoint] = []

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import click
 
-from quorate.answers.exits import CommandError, Exit
-from quorate.cli.asking import tree_asked
-from quorate.cli.settings import Settings
+from quorate.cli.ask_and_print import tree_asked
+from quorate.cli.global_options import Settings
 from quorate.client.run_document import NoFlavorError, only_flavor
 from quorate.documents import Invalid, parse_tree
-from quorate.operations.asked import ListThings, Nothing
+from quorate.operations.common_requests import ListThings, Nothing
+from quorate.views.exits import CommandError, Exit
 
 _SECRET: Final = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL)S?$", re.IGNORECASE)
 """What a variable is called whose value had better not be read by others."""

@@ -11,20 +11,20 @@ from typing import Any, Final
 
 import click
 
-from quorate.answers.timeline import said
+from quorate.cli.global_options import Settings
 from quorate.cli.remote import check_typed
 from quorate.cli.service_errors import telling_why
-from quorate.cli.settings import Settings
-from quorate.cli.watching import Looking
-from quorate.client.asking import TERMINAL
+from quorate.cli.watch_file import Looking
 from quorate.client.async_client import AsyncClient
+from quorate.client.client_flows import TERMINAL
 from quorate.client.contexts import Target
-from quorate.client.events import Event
+from quorate.client.watched_events import Event
 from quorate.documents.times import time_text
 from quorate.ledger.codec import event_from_json
-from quorate.operations.asked_ledger import Picture
-from quorate.operations.watching import Watched
+from quorate.operations.ledger.ledger_requests import Picture
+from quorate.operations.ledger.watch_handlers import Watched
 from quorate.ports.errors import QuorateError
+from quorate.views.runs.event_text import said
 
 TRIES_MAX: Final = 20
 """How often in a row a cut connection is tried again: for some minutes."""

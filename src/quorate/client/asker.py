@@ -8,19 +8,19 @@ from typing import Self
 
 from msgspec import Struct
 
-from quorate.client.asking import Asking
+from quorate.client.client_flows import Asking
 from quorate.client.retrying import Retrying
-from quorate.client.walking import Walking
+from quorate.client.sync_runner import SyncRunner
 from quorate.client.wire import JSON, Told, Tree
-from quorate.operations.asked_notices import WatchNotices
-from quorate.operations.given_looking import LogLine
-from quorate.operations.given_notices import Notice
+from quorate.operations.fleet.looking_responses import LogLine
+from quorate.operations.notices.notice_requests import WatchNotices
+from quorate.operations.notices.notice_responses import Notice
 
 
 class Asker:
     """Asks by ``driver``, each request as often as ``retrying`` says."""
 
-    def __init__(self, driver: Walking, retrying: Retrying) -> None:
+    def __init__(self, driver: SyncRunner, retrying: Retrying) -> None:
         self._asking = Asking(retrying)
         self._driver = driver
 

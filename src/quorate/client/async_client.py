@@ -9,19 +9,19 @@ from typing import Any, Self, Unpack, overload
 
 from msgspec import Struct
 
-from quorate.client.asking import Asking, phase_of
 from quorate.client.async_methods import AsyncMethods
+from quorate.client.client_flows import Asking, phase_of
 from quorate.client.contexts import service_of
 from quorate.client.drivers import AsyncDriver
-from quorate.client.events import Event
-from quorate.client.place import Place
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import Said, work_of
-from quorate.client.walking import TIMEOUT_S
+from quorate.client.service_address import Place
+from quorate.client.sync_runner import TIMEOUT_S
+from quorate.client.watched_events import Event
 from quorate.client.wire import JSON, Told, Tree
-from quorate.operations import given
-from quorate.operations.given_ledger import Explanation, Forecast
-from quorate.operations.given_looking import LogLine
+from quorate.operations import common_responses
+from quorate.operations.fleet.looking_responses import LogLine
+from quorate.operations.ledger.ledger_responses import Explanation, Forecast
 
 
 class AsyncClient(AsyncMethods):
@@ -153,7 +153,9 @@ class AsyncClient(AsyncMethods):
 class AsyncRunHandle:
     """A run that was submitted. ``outcome`` is what came of that, None for one found later."""
 
-    def __init__(self, client: AsyncClient, name: str, outcome: given.Outcome | None) -> None:
+    def __init__(
+        self, client: AsyncClient, name: str, outcome: common_responses.Outcome | None
+    ) -> None:
         self._client = client
         self.name = name
         self.outcome = outcome
@@ -161,7 +163,7 @@ class AsyncRunHandle:
     def __repr__(self) -> str:
         return f"AsyncRunHandle({self.name!r})"
 
-    async def status(self) -> given.Found:
+    async def status(self) -> common_responses.Found:
         """Return the run as it is now, as a document."""
         return await self._client.get_run(self.name)
 
@@ -169,7 +171,7 @@ class AsyncRunHandle:
         """Return its phase: Pending, Running, Completed, Cancelled or Failed."""
         return phase_of(await self.status())
 
-    async def wait(self, timeout_s: float | None = None) -> given.Found:
+    async def wait(self, timeout_s: float | None = None) -> common_responses.Found:
         """Return the run once it is over, whatever became of it.
 
         Raises ``WaitedTooLongError`` after ``timeout_s``.
@@ -178,15 +180,21 @@ class AsyncRunHandle:
             self._client._asking.wait(self.name, timeout_s)  # noqa: SLF001
         )
 
-    async def explain(self) -> Explanation:
-        """Return why it waits, and which changes would start it now."""
-        return await self._client.explain_run(self.name)
+    async def explain(self, *, exact: bool = False) -> Explanation:
+        """Return why it waits, and which changes would start it now.
 
-    async def plan(self) -> Forecast:
-        """Return when it starts, and what that rests on."""
-        return await self._client.plan_run(self.name)
+        With ``exact`` also when it starts, if it is behind the runs that its pool plans.
+        """
+        return await self._client.explain_run(self.name, exact=exact)
 
-    async def cancel(self, note: str = "") -> given.Outcome:
+    async def plan(self, *, exact: bool = False) -> Forecast:
+        """Return when it starts, and what that rests on.
+
+        With ``exact`` also if it is behind the runs that its pool plans.
+        """
+        return await self._client.plan_run(self.name, exact=exact)
+
+    async def cancel(self, note: str = "") -> common_responses.Outcome:
         """Stop it, or withdraw it from the queue."""
         return await self._client.cancel_run(self.name, note=note)
 

@@ -9,24 +9,18 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from quorate.client.arguments import many, merged
-from quorate.client.events import Event
-from quorate.operations import (
-    asked,
-    asked_fleet,
-    asked_ledger,
-    asked_looking,
-    asked_money,
-    asked_notices,
-    asked_service,
-    caller,
-    given,
-    given_fleet,
-    given_ledger,
-    given_looking,
-    given_money,
-    given_notices,
-    given_service,
+from quorate.client.watched_events import Event
+from quorate.operations import caller, common_requests, common_responses
+from quorate.operations.fleet import (
+    fleet_requests,
+    fleet_responses,
+    looking_requests,
+    looking_responses,
 )
+from quorate.operations.ledger import ledger_requests, ledger_responses
+from quorate.operations.money import money_requests, money_responses
+from quorate.operations.notices import notice_requests, notice_responses
+from quorate.operations.service import service_requests, service_responses
 
 
 class AsyncMethods(ABC):
@@ -42,24 +36,24 @@ class AsyncMethods(ABC):
 
     async def accept_clock(
         self,
-    ) -> given_service.ClockState:
+    ) -> service_responses.ClockState:
         """Go by the service's clock as it is now, and decide again.
 
         ``POST /api/v1/clock``, for: admin.
         """
-        question = asked.Nothing()
-        found: given_service.ClockState = await self._ask("accept-clock", question)
+        question = common_requests.Nothing()
+        found: service_responses.ClockState = await self._ask("accept-clock", question)
         return found
 
     async def accounting_status(
         self,
-    ) -> given_service.AccountingStatus:
+    ) -> service_responses.AccountingStatus:
         """Show how links to an accounting system stand, and what waits to be told.
 
         ``GET /api/v1/accounting``, for: admin, auditor.
         """
-        question = asked.Nothing()
-        found: given_service.AccountingStatus = await self._ask("accounting-status", question)
+        question = common_requests.Nothing()
+        found: service_responses.AccountingStatus = await self._ask("accounting-status", question)
         return found
 
     async def apply(
@@ -68,7 +62,7 @@ class AsyncMethods(ABC):
         *,
         idempotency_key: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Make the ledger hold documents: all of them, or none.
 
         Documents as users write them, each a tree of apiVersion, kind, metadata and spec.
@@ -77,10 +71,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, unknown-name, already-exists, conflict, key-reused.
         """
-        question = asked.Apply(
+        question = common_requests.Apply(
             dry_run=dry_run, idempotency_key=idempotency_key, documents=many("documents", documents)
         )
-        found: given.Outcome = await self._ask("apply", question)
+        found: common_responses.Outcome = await self._ask("apply", question)
         return found
 
     async def calc(
@@ -96,7 +90,7 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid.
         """
-        question = asked_ledger.Calculate(kind=kind, world=world)
+        question = ledger_requests.Calculate(kind=kind, world=world)
         found: dict[str, Any] = await self._ask("calc", question)
         return found
 
@@ -106,7 +100,7 @@ class AsyncMethods(ABC):
         *,
         note: str = "",
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Stop a run, or withdraw it from the queue.
 
         The run, and why.
@@ -115,8 +109,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name, not-running.
         """
-        question = asked.EndRun(dry_run=dry_run, run=run, note=note)
-        found: given.Outcome = await self._ask("cancel-run", question)
+        question = common_requests.EndRun(dry_run=dry_run, run=run, note=note)
+        found: common_responses.Outcome = await self._ask("cancel-run", question)
         return found
 
     async def claim_nodes(
@@ -135,7 +129,7 @@ class AsyncMethods(ABC):
         one_domain: bool = False,
         checkpoint: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Take whole nodes for one user and sensitive work, until a stated end.
 
         So many whole ``nodes``, or ``gpus`` that make up whole ones, for a ``duration``: 8h, 2d.
@@ -147,7 +141,7 @@ class AsyncMethods(ABC):
         no-envelope, insufficient-funds, insufficient-capacity, no-single-domain, funds-elsewhere,
         reserved, max-nodes, sensitive-pool-size, key-reused.
         """
-        question = asked_fleet.ClaimNodes(
+        question = fleet_requests.ClaimNodes(
             dry_run=dry_run,
             idempotency_key=idempotency_key,
             flavor=flavor,
@@ -162,7 +156,7 @@ class AsyncMethods(ABC):
             one_domain=one_domain,
             checkpoint=checkpoint,
         )
-        found: given.Outcome = await self._ask("claim-nodes", question)
+        found: common_responses.Outcome = await self._ask("claim-nodes", question)
         return found
 
     async def complete_run(
@@ -171,7 +165,7 @@ class AsyncMethods(ABC):
         *,
         note: str = "",
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Record that a run's work is done.
 
         The run, and why.
@@ -180,8 +174,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name, not-running.
         """
-        question = asked.EndRun(dry_run=dry_run, run=run, note=note)
-        found: given.Outcome = await self._ask("complete-run", question)
+        question = common_requests.EndRun(dry_run=dry_run, run=run, note=note)
+        found: common_responses.Outcome = await self._ask("complete-run", question)
         return found
 
     async def cordon_node(
@@ -190,7 +184,7 @@ class AsyncMethods(ABC):
         *,
         note: str = "",
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Place nothing new on a node; what is on it goes on.
 
         The node, and why.
@@ -199,8 +193,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked_fleet.MarkNode(dry_run=dry_run, node=node, note=note)
-        found: given.Outcome = await self._ask("cordon-node", question)
+        question = fleet_requests.MarkNode(dry_run=dry_run, node=node, note=note)
+        found: common_responses.Outcome = await self._ask("cordon-node", question)
         return found
 
     async def create_tenant(
@@ -217,7 +211,7 @@ class AsyncMethods(ABC):
         parents: Sequence[str] | UnsetType = UNSET,
         reason: str = "",
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Create a tenant.
 
         A tenant called ``id``, with the limits that are given.
@@ -228,7 +222,7 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, unknown-name, already-exists.
         """
-        question = asked.CreateTenant(
+        question = common_requests.CreateTenant(
             dry_run=dry_run,
             id=id,
             reason=reason,
@@ -245,7 +239,7 @@ class AsyncMethods(ABC):
                 },
             ),
         )
-        found: given.Outcome = await self._ask("create-tenant", question)
+        found: common_responses.Outcome = await self._ask("create-tenant", question)
         return found
 
     async def delete_tenant(
@@ -255,7 +249,7 @@ class AsyncMethods(ABC):
         reason: str = "",
         if_match: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Remove a tenant that holds nothing.
 
         A tenant that holds nothing.
@@ -264,8 +258,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, unknown-name, conflict, stale-version.
         """
-        question = asked.DeleteTenant(dry_run=dry_run, id=id, reason=reason, if_match=if_match)
-        found: given.Outcome = await self._ask("delete-tenant", question)
+        question = common_requests.DeleteTenant(
+            dry_run=dry_run, id=id, reason=reason, if_match=if_match
+        )
+        found: common_responses.Outcome = await self._ask("delete-tenant", question)
         return found
 
     async def describe_budget(
@@ -273,7 +269,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one budget.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -282,8 +278,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-budget", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-budget", question)
         return found
 
     async def describe_cap(
@@ -291,7 +287,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one cap.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -300,8 +296,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-cap", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-cap", question)
         return found
 
     async def describe_charge(
@@ -309,7 +305,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one charge.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -318,8 +314,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-charge", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-charge", question)
         return found
 
     async def describe_claim(
@@ -327,7 +323,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one claim.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -336,8 +332,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-claim", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-claim", question)
         return found
 
     async def describe_domain(
@@ -345,7 +341,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one domain.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -354,8 +350,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-domain", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-domain", question)
         return found
 
     async def describe_envelope(
@@ -363,7 +359,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one envelope.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -372,8 +368,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-envelope", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-envelope", question)
         return found
 
     async def describe_lease(
@@ -381,7 +377,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one lease.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -390,8 +386,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-lease", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-lease", question)
         return found
 
     async def describe_node(
@@ -399,7 +395,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one node.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -408,8 +404,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-node", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-node", question)
         return found
 
     async def describe_owner(
@@ -417,7 +413,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one owner.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -426,8 +422,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-owner", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-owner", question)
         return found
 
     async def describe_pool(
@@ -435,7 +431,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one pool.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -444,8 +440,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-pool", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-pool", question)
         return found
 
     async def describe_reservation(
@@ -453,7 +449,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one reservation.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -462,8 +458,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-reservation", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-reservation", question)
         return found
 
     async def describe_resolveroutcome(
@@ -471,7 +467,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one resolveroutcome.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -481,8 +477,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-resolveroutcome", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-resolveroutcome", question)
         return found
 
     async def describe_run(
@@ -490,7 +486,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one run.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -499,15 +495,15 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-run", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-run", question)
         return found
 
     async def describe_system(
         self,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about the settings of the installation.
 
         The one System there is.
@@ -516,8 +512,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetSystem(at=at)
-        found: given.Description = await self._ask("describe-system", question)
+        question = common_requests.GetSystem(at=at)
+        found: common_responses.Description = await self._ask("describe-system", question)
         return found
 
     async def describe_tenant(
@@ -525,7 +521,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Description:
+    ) -> common_responses.Description:
         """Tell everything about one tenant.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -534,8 +530,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Description = await self._ask("describe-tenant", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Description = await self._ask("describe-tenant", question)
         return found
 
     async def drain_node(
@@ -544,7 +540,7 @@ class AsyncMethods(ABC):
         *,
         note: str = "",
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Cordon a node and stop what is on it.
 
         The node, and why.
@@ -553,35 +549,41 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked_fleet.MarkNode(dry_run=dry_run, node=node, note=note)
-        found: given.Outcome = await self._ask("drain-node", question)
+        question = fleet_requests.MarkNode(dry_run=dry_run, node=node, note=note)
+        found: common_responses.Outcome = await self._ask("drain-node", question)
         return found
 
     async def explain_run(
         self,
         run: str,
-    ) -> given_ledger.Explanation:
+        *,
+        exact: bool = False,
+    ) -> ledger_responses.Explanation:
         """Say what holds a run, and what would start it now.
 
-        A run that was submitted.
+        A run that was submitted. With ``exact`` its start is searched beyond the runs that the pool
+        plans: all that wait before it are planned for this answer, up to a bound, which the answer
+        states.
 
         ``GET /api/v1/runs/{run}/explanation``, for: admin, auditor, tenant-admin, user.
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked_ledger.AboutRun(run=run)
-        found: given_ledger.Explanation = await self._ask("explain-run", question)
+        question = ledger_requests.AboutRun(run=run, exact=exact)
+        found: ledger_responses.Explanation = await self._ask("explain-run", question)
         return found
 
     def export_ledger(
         self,
-    ) -> AsyncIterator[given_ledger.ExportedBlock]:
+    ) -> AsyncIterator[ledger_responses.ExportedBlock]:
         """Write the whole ledger as JSON lines, one for each block.
 
         ``GET /api/v1/ledger/export``, for: admin, auditor.
         """
-        question = asked.Nothing()
-        found: AsyncIterator[given_ledger.ExportedBlock] = self._stream("export-ledger", question)
+        question = common_requests.Nothing()
+        found: AsyncIterator[ledger_responses.ExportedBlock] = self._stream(
+            "export-ledger", question
+        )
         return found
 
     async def fail_node(
@@ -590,7 +592,7 @@ class AsyncMethods(ABC):
         *,
         note: str = "",
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Record that a node is lost with all that ran on it.
 
         The node, and why.
@@ -599,8 +601,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked_fleet.MarkNode(dry_run=dry_run, node=node, note=note)
-        found: given.Outcome = await self._ask("fail-node", question)
+        question = fleet_requests.MarkNode(dry_run=dry_run, node=node, note=note)
+        found: common_responses.Outcome = await self._ask("fail-node", question)
         return found
 
     async def fail_run(
@@ -609,7 +611,7 @@ class AsyncMethods(ABC):
         *,
         note: str = "",
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Record that a run's work has ended badly.
 
         The run, and why.
@@ -618,15 +620,15 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name, not-running.
         """
-        question = asked.EndRun(dry_run=dry_run, run=run, note=note)
-        found: given.Outcome = await self._ask("fail-run", question)
+        question = common_requests.EndRun(dry_run=dry_run, run=run, note=note)
+        found: common_responses.Outcome = await self._ask("fail-run", question)
         return found
 
     async def fleet_top(
         self,
         *,
         pool: str | None = None,
-    ) -> given_looking.Top:
+    ) -> looking_responses.Top:
         """Show the fleet by flavor and domain, and who has how much of it.
 
         Of one pool, or of all of them.
@@ -635,8 +637,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked_looking.FleetTop(pool=pool)
-        found: given_looking.Top = await self._ask("fleet-top", question)
+        question = looking_requests.FleetTop(pool=pool)
+        found: looking_responses.Top = await self._ask("fleet-top", question)
         return found
 
     async def get_budget(
@@ -644,7 +646,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one budget.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -653,8 +655,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-budget", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-budget", question)
         return found
 
     async def get_cap(
@@ -662,7 +664,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one cap.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -671,8 +673,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-cap", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-cap", question)
         return found
 
     async def get_charge(
@@ -680,7 +682,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one charge.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -689,8 +691,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-charge", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-charge", question)
         return found
 
     async def get_claim(
@@ -698,7 +700,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one claim.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -707,8 +709,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-claim", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-claim", question)
         return found
 
     async def get_domain(
@@ -716,7 +718,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one domain.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -725,8 +727,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-domain", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-domain", question)
         return found
 
     async def get_envelope(
@@ -734,7 +736,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one envelope.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -743,8 +745,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-envelope", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-envelope", question)
         return found
 
     async def get_lease(
@@ -752,7 +754,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one lease.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -761,8 +763,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-lease", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-lease", question)
         return found
 
     async def get_node(
@@ -770,7 +772,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one node.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -779,8 +781,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-node", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-node", question)
         return found
 
     async def get_owner(
@@ -788,7 +790,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one owner.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -797,8 +799,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-owner", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-owner", question)
         return found
 
     async def get_pool(
@@ -806,7 +808,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one pool.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -815,8 +817,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-pool", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-pool", question)
         return found
 
     async def get_reservation(
@@ -824,7 +826,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one reservation.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -833,8 +835,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-reservation", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-reservation", question)
         return found
 
     async def get_resolveroutcome(
@@ -842,7 +844,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one resolveroutcome.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -851,8 +853,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-resolveroutcome", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-resolveroutcome", question)
         return found
 
     async def get_run(
@@ -860,7 +862,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one run.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -869,15 +871,15 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-run", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-run", question)
         return found
 
     async def get_system(
         self,
         *,
         at: str | None = None,
-    ) -> given.Thing:
+    ) -> common_responses.Thing:
         """Show the settings of the installation.
 
         The one System there is.
@@ -886,8 +888,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetSystem(at=at)
-        found: given.Thing = await self._ask("get-system", question)
+        question = common_requests.GetSystem(at=at)
+        found: common_responses.Thing = await self._ask("get-system", question)
         return found
 
     async def get_tenant(
@@ -895,7 +897,7 @@ class AsyncMethods(ABC):
         name: str,
         *,
         at: str | None = None,
-    ) -> given.Found:
+    ) -> common_responses.Found:
         """Show one tenant.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
@@ -904,8 +906,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked.GetThing(name=name, at=at)
-        found: given.Found = await self._ask("get-tenant", question)
+        question = common_requests.GetThing(name=name, at=at)
+        found: common_responses.Found = await self._ask("get-tenant", question)
         return found
 
     async def issue_token(
@@ -918,7 +920,7 @@ class AsyncMethods(ABC):
         lifetime: str = "90d",
         note: str = "",
         dry_run: bool = False,
-    ) -> given_service.TokenOutcome:
+    ) -> service_responses.TokenOutcome:
         """Issue an access token; its secret is told this once.
 
         For ``user``, in ``role``, and in ``tenant`` where the role is of one. ``lifetime`` is a
@@ -929,7 +931,7 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, unknown-name.
         """
-        question = asked_service.IssueToken(
+        question = service_requests.IssueToken(
             dry_run=dry_run,
             role=caller.Role(role),
             user=user,
@@ -938,7 +940,7 @@ class AsyncMethods(ABC):
             lifetime=lifetime,
             note=note,
         )
-        found: given_service.TokenOutcome = await self._ask("issue-token", question)
+        found: service_responses.TokenOutcome = await self._ask("issue-token", question)
         return found
 
     async def list_budgets(
@@ -948,7 +950,7 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         cursor: str | None = None,
         at: str | None = None,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List budgets.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
@@ -958,8 +960,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListThings(names=many("names", names), limit=limit, cursor=cursor, at=at)
-        found: given.Listing = await self._ask("list-budgets", question)
+        question = common_requests.ListThings(
+            names=many("names", names), limit=limit, cursor=cursor, at=at
+        )
+        found: common_responses.Listing = await self._ask("list-budgets", question)
         return found
 
     async def list_caps(
@@ -969,7 +973,7 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         cursor: str | None = None,
         at: str | None = None,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List caps.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
@@ -979,8 +983,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListThings(names=many("names", names), limit=limit, cursor=cursor, at=at)
-        found: given.Listing = await self._ask("list-caps", question)
+        question = common_requests.ListThings(
+            names=many("names", names), limit=limit, cursor=cursor, at=at
+        )
+        found: common_responses.Listing = await self._ask("list-caps", question)
         return found
 
     async def list_charges(
@@ -990,7 +996,7 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         cursor: str | None = None,
         at: str | None = None,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List charges.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
@@ -1000,8 +1006,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListThings(names=many("names", names), limit=limit, cursor=cursor, at=at)
-        found: given.Listing = await self._ask("list-charges", question)
+        question = common_requests.ListThings(
+            names=many("names", names), limit=limit, cursor=cursor, at=at
+        )
+        found: common_responses.Listing = await self._ask("list-charges", question)
         return found
 
     async def list_claims(
@@ -1011,7 +1019,7 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         cursor: str | None = None,
         at: str | None = None,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List claims.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
@@ -1021,8 +1029,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListThings(names=many("names", names), limit=limit, cursor=cursor, at=at)
-        found: given.Listing = await self._ask("list-claims", question)
+        question = common_requests.ListThings(
+            names=many("names", names), limit=limit, cursor=cursor, at=at
+        )
+        found: common_responses.Listing = await self._ask("list-claims", question)
         return found
 
     async def list_domains(
@@ -1032,7 +1042,7 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         cursor: str | None = None,
         at: str | None = None,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List domains.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
@@ -1042,8 +1052,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListThings(names=many("names", names), limit=limit, cursor=cursor, at=at)
-        found: given.Listing = await self._ask("list-domains", question)
+        question = common_requests.ListThings(
+            names=many("names", names), limit=limit, cursor=cursor, at=at
+        )
+        found: common_responses.Listing = await self._ask("list-domains", question)
         return found
 
     async def list_envelopes(
@@ -1053,7 +1065,7 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         cursor: str | None = None,
         at: str | None = None,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List envelopes.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
@@ -1063,8 +1075,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListThings(names=many("names", names), limit=limit, cursor=cursor, at=at)
-        found: given.Listing = await self._ask("list-envelopes", question)
+        question = common_requests.ListThings(
+            names=many("names", names), limit=limit, cursor=cursor, at=at
+        )
+        found: common_responses.Listing = await self._ask("list-envelopes", question)
         return found
 
     async def list_events(
@@ -1074,19 +1088,19 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         run: str | None = None,
         about: str | None = None,
-    ) -> tuple[given_ledger.EventListed, ...]:
+    ) -> ledger_responses.Events:
         """List events: the first from a sequence on, else the last ones.
 
         ``limit`` at most: the first from the event ``from`` on, else the last ones. To read on, ask
-        from the sequence after the last one that was told. ``run`` and ``about`` (``KIND/NAME``: a
-        run, claim, node, reservation or resolveroutcome) choose among them.
+        from ``next`` of the answer, until that is beyond the ledger's end. ``run`` and ``about``
+        (``KIND/NAME``: a run, claim, node, reservation or resolveroutcome) choose among them.
 
         ``GET /api/v1/ledger/events``, for: admin, auditor, tenant-admin, user.
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked_ledger.ListEvents(first=first, limit=limit, run=run, about=about)
-        found: tuple[given_ledger.EventListed, ...] = await self._ask("list-events", question)
+        question = ledger_requests.ListEvents(first=first, limit=limit, run=run, about=about)
+        found: ledger_responses.Events = await self._ask("list-events", question)
         return found
 
     async def list_leases(
@@ -1096,7 +1110,7 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         cursor: str | None = None,
         at: str | None = None,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List leases.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
@@ -1106,8 +1120,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListThings(names=many("names", names), limit=limit, cursor=cursor, at=at)
-        found: given.Listing = await self._ask("list-leases", question)
+        question = common_requests.ListThings(
+            names=many("names", names), limit=limit, cursor=cursor, at=at
+        )
+        found: common_responses.Listing = await self._ask("list-leases", question)
         return found
 
     async def list_nodes(
@@ -1117,7 +1133,7 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         cursor: str | None = None,
         at: str | None = None,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List nodes.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
@@ -1127,8 +1143,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListThings(names=many("names", names), limit=limit, cursor=cursor, at=at)
-        found: given.Listing = await self._ask("list-nodes", question)
+        question = common_requests.ListThings(
+            names=many("names", names), limit=limit, cursor=cursor, at=at
+        )
+        found: common_responses.Listing = await self._ask("list-nodes", question)
         return found
 
     async def list_notices(
@@ -1138,7 +1156,7 @@ class AsyncMethods(ABC):
         kinds: Sequence[str] = (),
         owner: str | None = None,
         limit: int = 50,
-    ) -> given_notices.Notices:
+    ) -> notice_responses.Notices:
         """List what concerns you: starts, cuts, lotteries, losses, limits.
 
         The first ``limit`` from the event ``from`` on, else the last ones. To read on, ask from
@@ -1149,10 +1167,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked_notices.ListNotices(
+        question = notice_requests.ListNotices(
             first=first, kinds=many("kinds", kinds), owner=owner, limit=limit
         )
-        found: given_notices.Notices = await self._ask("list-notices", question)
+        found: notice_responses.Notices = await self._ask("list-notices", question)
         return found
 
     async def list_owners(
@@ -1162,7 +1180,7 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         cursor: str | None = None,
         at: str | None = None,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List owners.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
@@ -1172,8 +1190,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListThings(names=many("names", names), limit=limit, cursor=cursor, at=at)
-        found: given.Listing = await self._ask("list-owners", question)
+        question = common_requests.ListThings(
+            names=many("names", names), limit=limit, cursor=cursor, at=at
+        )
+        found: common_responses.Listing = await self._ask("list-owners", question)
         return found
 
     async def list_pools(
@@ -1183,7 +1203,7 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         cursor: str | None = None,
         at: str | None = None,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List pools.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
@@ -1193,8 +1213,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListThings(names=many("names", names), limit=limit, cursor=cursor, at=at)
-        found: given.Listing = await self._ask("list-pools", question)
+        question = common_requests.ListThings(
+            names=many("names", names), limit=limit, cursor=cursor, at=at
+        )
+        found: common_responses.Listing = await self._ask("list-pools", question)
         return found
 
     async def list_queue(
@@ -1207,7 +1229,7 @@ class AsyncMethods(ABC):
         owner: str | None = None,
         phase: str | None = None,
         newest: bool = False,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List who waits, in order.
 
         Of one owner, in one phase; with ``newest`` the last ones, where there are more.
@@ -1216,7 +1238,7 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListRuns(
+        question = common_requests.ListRuns(
             names=many("names", names),
             limit=limit,
             cursor=cursor,
@@ -1225,7 +1247,7 @@ class AsyncMethods(ABC):
             phase=phase,
             newest=newest,
         )
-        found: given.Listing = await self._ask("list-queue", question)
+        found: common_responses.Listing = await self._ask("list-queue", question)
         return found
 
     async def list_reservations(
@@ -1235,7 +1257,7 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         cursor: str | None = None,
         at: str | None = None,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List reservations.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
@@ -1245,8 +1267,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListThings(names=many("names", names), limit=limit, cursor=cursor, at=at)
-        found: given.Listing = await self._ask("list-reservations", question)
+        question = common_requests.ListThings(
+            names=many("names", names), limit=limit, cursor=cursor, at=at
+        )
+        found: common_responses.Listing = await self._ask("list-reservations", question)
         return found
 
     async def list_resolveroutcomes(
@@ -1256,7 +1280,7 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         cursor: str | None = None,
         at: str | None = None,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List resolveroutcomes.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
@@ -1266,8 +1290,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListThings(names=many("names", names), limit=limit, cursor=cursor, at=at)
-        found: given.Listing = await self._ask("list-resolveroutcomes", question)
+        question = common_requests.ListThings(
+            names=many("names", names), limit=limit, cursor=cursor, at=at
+        )
+        found: common_responses.Listing = await self._ask("list-resolveroutcomes", question)
         return found
 
     async def list_runs(
@@ -1280,7 +1306,7 @@ class AsyncMethods(ABC):
         owner: str | None = None,
         phase: str | None = None,
         newest: bool = False,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List runs.
 
         Of one owner, in one phase; with ``newest`` the last ones, where there are more.
@@ -1289,7 +1315,7 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListRuns(
+        question = common_requests.ListRuns(
             names=many("names", names),
             limit=limit,
             cursor=cursor,
@@ -1298,7 +1324,7 @@ class AsyncMethods(ABC):
             phase=phase,
             newest=newest,
         )
-        found: given.Listing = await self._ask("list-runs", question)
+        found: common_responses.Listing = await self._ask("list-runs", question)
         return found
 
     async def list_tenants(
@@ -1308,7 +1334,7 @@ class AsyncMethods(ABC):
         limit: int | None = None,
         cursor: str | None = None,
         at: str | None = None,
-    ) -> given.Listing:
+    ) -> common_responses.Listing:
         """List tenants.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
@@ -1318,8 +1344,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor, unknown-name.
         """
-        question = asked.ListThings(names=many("names", names), limit=limit, cursor=cursor, at=at)
-        found: given.Listing = await self._ask("list-tenants", question)
+        question = common_requests.ListThings(
+            names=many("names", names), limit=limit, cursor=cursor, at=at
+        )
+        found: common_responses.Listing = await self._ask("list-tenants", question)
         return found
 
     async def list_tokens(
@@ -1329,7 +1357,7 @@ class AsyncMethods(ABC):
         tenant: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
-    ) -> given_service.Tokens:
+    ) -> service_responses.Tokens:
         """List access tokens, without their secrets.
 
         Those of one tenant or user where one is given; a page of them.
@@ -1338,8 +1366,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: stale-cursor.
         """
-        question = asked_service.ListTokens(tenant=tenant, user=user, limit=limit, cursor=cursor)
-        found: given_service.Tokens = await self._ask("list-tokens", question)
+        question = service_requests.ListTokens(tenant=tenant, user=user, limit=limit, cursor=cursor)
+        found: service_responses.Tokens = await self._ask("list-tokens", question)
         return found
 
     async def mark_node_wiped(
@@ -1350,7 +1378,7 @@ class AsyncMethods(ABC):
         after: str | None = None,
         note: str = "",
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Record that a node is clean after a claim, or could not be wiped.
 
         A node that is clean, or with ``failed`` could not be wiped. With ``after`` only if that
@@ -1360,10 +1388,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name, conflict.
         """
-        question = asked_fleet.NodeWiped(
+        question = fleet_requests.NodeWiped(
             dry_run=dry_run, node=node, failed=failed, after=after, note=note
         )
-        found: given.Outcome = await self._ask("mark-node-wiped", question)
+        found: common_responses.Outcome = await self._ask("mark-node-wiped", question)
         return found
 
     async def patch_budget(
@@ -1373,7 +1401,7 @@ class AsyncMethods(ABC):
         *,
         if_match: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Change fields of one budget.
 
         Fields of the document called ``name`` to set: ``PATH=VALUE``.
@@ -1382,13 +1410,13 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, unknown-name, conflict, stale-version.
         """
-        question = asked.PatchDocument(
+        question = common_requests.PatchDocument(
             dry_run=dry_run,
             name=name,
             assignments=many("assignments", assignments),
             if_match=if_match,
         )
-        found: given.Outcome = await self._ask("patch-budget", question)
+        found: common_responses.Outcome = await self._ask("patch-budget", question)
         return found
 
     async def patch_node(
@@ -1398,7 +1426,7 @@ class AsyncMethods(ABC):
         *,
         if_match: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Change fields of one node.
 
         Fields of the document called ``name`` to set: ``PATH=VALUE``.
@@ -1407,13 +1435,13 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, unknown-name, conflict, stale-version.
         """
-        question = asked.PatchDocument(
+        question = common_requests.PatchDocument(
             dry_run=dry_run,
             name=name,
             assignments=many("assignments", assignments),
             if_match=if_match,
         )
-        found: given.Outcome = await self._ask("patch-node", question)
+        found: common_responses.Outcome = await self._ask("patch-node", question)
         return found
 
     async def patch_owner(
@@ -1423,7 +1451,7 @@ class AsyncMethods(ABC):
         *,
         if_match: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Change fields of one owner.
 
         Fields of the document called ``name`` to set: ``PATH=VALUE``.
@@ -1432,13 +1460,13 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, unknown-name, conflict, stale-version.
         """
-        question = asked.PatchDocument(
+        question = common_requests.PatchDocument(
             dry_run=dry_run,
             name=name,
             assignments=many("assignments", assignments),
             if_match=if_match,
         )
-        found: given.Outcome = await self._ask("patch-owner", question)
+        found: common_responses.Outcome = await self._ask("patch-owner", question)
         return found
 
     async def patch_pool(
@@ -1448,7 +1476,7 @@ class AsyncMethods(ABC):
         *,
         if_match: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Change fields of one pool.
 
         Fields of the document called ``name`` to set: ``PATH=VALUE``.
@@ -1457,13 +1485,13 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, unknown-name, conflict, stale-version.
         """
-        question = asked.PatchDocument(
+        question = common_requests.PatchDocument(
             dry_run=dry_run,
             name=name,
             assignments=many("assignments", assignments),
             if_match=if_match,
         )
-        found: given.Outcome = await self._ask("patch-pool", question)
+        found: common_responses.Outcome = await self._ask("patch-pool", question)
         return found
 
     async def patch_system(
@@ -1472,7 +1500,7 @@ class AsyncMethods(ABC):
         *,
         if_match: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Change settings of the installation.
 
         Fields of the System to set: ``PATH=VALUE``.
@@ -1481,10 +1509,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, stale-version.
         """
-        question = asked.PatchSystem(
+        question = common_requests.PatchSystem(
             dry_run=dry_run, assignments=many("assignments", assignments), if_match=if_match
         )
-        found: given.Outcome = await self._ask("patch-system", question)
+        found: common_responses.Outcome = await self._ask("patch-system", question)
         return found
 
     async def picture(
@@ -1493,7 +1521,7 @@ class AsyncMethods(ABC):
         run: str | None = None,
         pool: str | None = None,
         reservations: bool = False,
-    ) -> given_ledger.Picture:
+    ) -> ledger_responses.Picture:
         """Show how a run, the reservations or a pool stand now.
 
         One run; or what is promised, or everything, in one pool or in all of them.
@@ -1502,24 +1530,28 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked_ledger.Picture(run=run, pool=pool, reservations=reservations)
-        found: given_ledger.Picture = await self._ask("picture", question)
+        question = ledger_requests.Picture(run=run, pool=pool, reservations=reservations)
+        found: ledger_responses.Picture = await self._ask("picture", question)
         return found
 
     async def plan_run(
         self,
         run: str,
-    ) -> given_ledger.Forecast:
+        *,
+        exact: bool = False,
+    ) -> ledger_responses.Forecast:
         """Say when a run starts, and what that rests on.
 
-        A run that was submitted.
+        A run that was submitted. With ``exact`` its start is searched beyond the runs that the pool
+        plans: all that wait before it are planned for this answer, up to a bound, which the answer
+        states.
 
         ``GET /api/v1/runs/{run}/plan``, for: admin, auditor, tenant-admin, user.
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked_ledger.AboutRun(run=run)
-        found: given_ledger.Forecast = await self._ask("plan-run", question)
+        question = ledger_requests.AboutRun(run=run, exact=exact)
+        found: ledger_responses.Forecast = await self._ask("plan-run", question)
         return found
 
     async def plan_runs(
@@ -1527,19 +1559,23 @@ class AsyncMethods(ABC):
         documents: Sequence[Mapping[str, Any]],
         *,
         source: str = "FILE",
-    ) -> given_ledger.Forecast | tuple[given_ledger.Forecast, ...]:
+        exact: bool = False,
+    ) -> ledger_responses.Forecast | tuple[ledger_responses.Forecast, ...]:
         """Say when runs would start if they were submitted now.
 
         Run documents that are not submitted, in the order in which they would be. ``source`` is
-        what their file is called in the commands that are proposed.
+        what their file is called in the commands that are proposed. With ``exact``, which is for
+        one document, its start is searched beyond the runs that the pool plans.
 
         ``POST /api/v1/plan``, for: admin, auditor, tenant-admin, user.
 
         Raises ``RefusedError`` with: invalid, unknown-name, already-exists, max-nodes,
         max-concurrent-runs, sensitive-pool-size.
         """
-        question = asked_ledger.PlanRuns(documents=many("documents", documents), source=source)
-        found: given_ledger.Forecast | tuple[given_ledger.Forecast, ...] = await self._ask(
+        question = ledger_requests.PlanRuns(
+            documents=many("documents", documents), source=source, exact=exact
+        )
+        found: ledger_responses.Forecast | tuple[ledger_responses.Forecast, ...] = await self._ask(
             "plan-runs", question
         )
         return found
@@ -1551,7 +1587,7 @@ class AsyncMethods(ABC):
         *,
         if_match: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Create or replace one budget.
 
         The document called ``name``; with ``if_match`` only if it is still at that version.
@@ -1560,10 +1596,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, unknown-name, conflict, stale-version.
         """
-        question = asked.PutDocument(
+        question = common_requests.PutDocument(
             dry_run=dry_run, name=name, document=dict(document), if_match=if_match
         )
-        found: given.Outcome = await self._ask("put-budget", question)
+        found: common_responses.Outcome = await self._ask("put-budget", question)
         return found
 
     async def put_node(
@@ -1573,7 +1609,7 @@ class AsyncMethods(ABC):
         *,
         if_match: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Create or replace one node.
 
         The document called ``name``; with ``if_match`` only if it is still at that version.
@@ -1582,10 +1618,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, conflict, stale-version.
         """
-        question = asked.PutDocument(
+        question = common_requests.PutDocument(
             dry_run=dry_run, name=name, document=dict(document), if_match=if_match
         )
-        found: given.Outcome = await self._ask("put-node", question)
+        found: common_responses.Outcome = await self._ask("put-node", question)
         return found
 
     async def put_owner(
@@ -1595,7 +1631,7 @@ class AsyncMethods(ABC):
         *,
         if_match: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Create or replace one owner.
 
         The document called ``name``; with ``if_match`` only if it is still at that version.
@@ -1604,10 +1640,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, unknown-name, conflict, stale-version.
         """
-        question = asked.PutDocument(
+        question = common_requests.PutDocument(
             dry_run=dry_run, name=name, document=dict(document), if_match=if_match
         )
-        found: given.Outcome = await self._ask("put-owner", question)
+        found: common_responses.Outcome = await self._ask("put-owner", question)
         return found
 
     async def put_pool(
@@ -1617,7 +1653,7 @@ class AsyncMethods(ABC):
         *,
         if_match: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Create or replace one pool.
 
         The document called ``name``; with ``if_match`` only if it is still at that version.
@@ -1626,10 +1662,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, conflict, stale-version.
         """
-        question = asked.PutDocument(
+        question = common_requests.PutDocument(
             dry_run=dry_run, name=name, document=dict(document), if_match=if_match
         )
-        found: given.Outcome = await self._ask("put-pool", question)
+        found: common_responses.Outcome = await self._ask("put-pool", question)
         return found
 
     async def put_system(
@@ -1638,7 +1674,7 @@ class AsyncMethods(ABC):
         *,
         if_match: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Replace the settings of the installation.
 
         The System document; with ``if_match`` only if it is still at that version.
@@ -1647,8 +1683,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, stale-version.
         """
-        question = asked.PutSystem(dry_run=dry_run, document=dict(document), if_match=if_match)
-        found: given.Outcome = await self._ask("put-system", question)
+        question = common_requests.PutSystem(
+            dry_run=dry_run, document=dict(document), if_match=if_match
+        )
+        found: common_responses.Outcome = await self._ask("put-system", question)
         return found
 
     async def recover_node(
@@ -1657,7 +1695,7 @@ class AsyncMethods(ABC):
         *,
         note: str = "",
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Record that a failed node works again.
 
         The node, and why.
@@ -1666,8 +1704,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name, conflict.
         """
-        question = asked_fleet.MarkNode(dry_run=dry_run, node=node, note=note)
-        found: given.Outcome = await self._ask("recover-node", question)
+        question = fleet_requests.MarkNode(dry_run=dry_run, node=node, note=note)
+        found: common_responses.Outcome = await self._ask("recover-node", question)
         return found
 
     async def release_claim(
@@ -1676,7 +1714,7 @@ class AsyncMethods(ABC):
         *,
         note: str = "",
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Give the nodes of a claim back before its end.
 
         The claim, and why.
@@ -1685,8 +1723,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name, not-running, conflict.
         """
-        question = asked_fleet.ReleaseClaim(dry_run=dry_run, claim=claim, note=note)
-        found: given.Outcome = await self._ask("release-claim", question)
+        question = fleet_requests.ReleaseClaim(dry_run=dry_run, claim=claim, note=note)
+        found: common_responses.Outcome = await self._ask("release-claim", question)
         return found
 
     async def resolve(
@@ -1701,7 +1739,7 @@ class AsyncMethods(ABC):
         clusters: Sequence[str] = (),
         cap: str | None = None,
         dry_run: bool = False,
-    ) -> given_fleet.Resolution:
+    ) -> fleet_responses.Resolution:
         """Make room in a scope, one notice from now.
 
         How many GPUs are to be made free, beside those that are, and where; no domains means all. A
@@ -1713,7 +1751,7 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name, not-resolvable, key-reused.
         """
-        question = asked_fleet.Resolve(
+        question = fleet_requests.Resolve(
             dry_run=dry_run,
             idempotency_key=idempotency_key,
             deficit=deficit,
@@ -1724,7 +1762,7 @@ class AsyncMethods(ABC):
             clusters=many("clusters", clusters),
             cap=cap,
         )
-        found: given_fleet.Resolution = await self._ask("resolve", question)
+        found: fleet_responses.Resolution = await self._ask("resolve", question)
         return found
 
     async def revoke_token(
@@ -1733,7 +1771,7 @@ class AsyncMethods(ABC):
         *,
         note: str = "",
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Do not take an access token any more.
 
         The token, by its id, and why.
@@ -1742,8 +1780,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked_service.RevokeToken(dry_run=dry_run, token=token, note=note)
-        found: given.Outcome = await self._ask("revoke-token", question)
+        question = service_requests.RevokeToken(dry_run=dry_run, token=token, note=note)
+        found: common_responses.Outcome = await self._ask("revoke-token", question)
         return found
 
     async def run_logs(
@@ -1753,7 +1791,7 @@ class AsyncMethods(ABC):
         from_: int = 0,
         limit: int = 1000,
         tail: int | None = None,
-    ) -> given_looking.Logs:
+    ) -> looking_responses.Logs:
         """Show what the work of a run has written.
 
         The output of a run: ``limit`` lines at most, from line ``from`` on, counted from 0. With
@@ -1763,30 +1801,30 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name, no-logs.
         """
-        question = asked_looking.RunLogs(run=run, from_=from_, limit=limit, tail=tail)
-        found: given_looking.Logs = await self._ask("run-logs", question)
+        question = looking_requests.RunLogs(run=run, from_=from_, limit=limit, tail=tail)
+        found: looking_responses.Logs = await self._ask("run-logs", question)
         return found
 
     async def show_clock(
         self,
-    ) -> given_service.ClockState:
+    ) -> service_responses.ClockState:
         """Show how the service's clock stands, and whether it is believed.
 
         ``GET /api/v1/clock``, for: admin, auditor.
         """
-        question = asked.Nothing()
-        found: given_service.ClockState = await self._ask("show-clock", question)
+        question = common_requests.Nothing()
+        found: service_responses.ClockState = await self._ask("show-clock", question)
         return found
 
     async def show_lottery(
         self,
-    ) -> given_ledger.Lottery:
+    ) -> ledger_responses.Lottery:
         """Show the lottery's commitment, and how far its chain is revealed.
 
         ``GET /api/v1/lottery``, for: admin, auditor, tenant-admin, user.
         """
-        question = asked.Nothing()
-        found: given_ledger.Lottery = await self._ask("show-lottery", question)
+        question = common_requests.Nothing()
+        found: ledger_responses.Lottery = await self._ask("show-lottery", question)
         return found
 
     async def shrink_run(
@@ -1796,7 +1834,7 @@ class AsyncMethods(ABC):
         gpus: int | None = None,
         by: int | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Let a malleable run go on with fewer GPUs.
 
         The run, and on how many GPUs it is to go on, or by how many fewer.
@@ -1805,21 +1843,21 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name, not-running, conflict, unsupported.
         """
-        question = asked.ShrinkRun(dry_run=dry_run, run=run, gpus=gpus, by=by)
-        found: given.Outcome = await self._ask("shrink-run", question)
+        question = common_requests.ShrinkRun(dry_run=dry_run, run=run, gpus=gpus, by=by)
+        found: common_responses.Outcome = await self._ask("shrink-run", question)
         return found
 
     async def sign_checkpoint(
         self,
-    ) -> given_ledger.Checkpoint:
+    ) -> ledger_responses.Checkpoint:
         """Sign where the ledger ends.
 
         ``POST /api/v1/ledger/checkpoints``, for: admin.
 
         Raises ``RefusedError`` with: no-key, unsound.
         """
-        question = asked.Nothing()
-        found: given_ledger.Checkpoint = await self._ask("sign-checkpoint", question)
+        question = common_requests.Nothing()
+        found: ledger_responses.Checkpoint = await self._ask("sign-checkpoint", question)
         return found
 
     async def statement(
@@ -1829,7 +1867,7 @@ class AsyncMethods(ABC):
         budget: str | None = None,
         tenant: str | None = None,
         prices: Sequence[str] = (),
-    ) -> given_money.Statement:
+    ) -> money_responses.Statement:
         """State what each envelope granted, spent, holds and lent in a month.
 
         A ``month`` like 2026-11, or this one up to now; of one budget, of one tenant, or of all.
@@ -1839,10 +1877,10 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: usage, invalid, unknown-name.
         """
-        question = asked_money.GetStatement(
+        question = money_requests.GetStatement(
             month=month, budget=budget, tenant=tenant, prices=many("prices", prices)
         )
-        found: given_money.Statement = await self._ask("statement", question)
+        found: money_responses.Statement = await self._ask("statement", question)
         return found
 
     async def submit_run(
@@ -1854,7 +1892,7 @@ class AsyncMethods(ABC):
         name: str | None = None,
         assignments: Sequence[str] = (),
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Submit a run, and start it if possible.
 
         A Run document, or a copy of the run ``like`` called ``name``, with fields set.
@@ -1864,7 +1902,7 @@ class AsyncMethods(ABC):
         Raises ``RefusedError`` with: invalid, unknown-name, already-exists, max-nodes,
         max-concurrent-runs, sensitive-pool-size, key-reused.
         """
-        question = asked.SubmitRun(
+        question = common_requests.SubmitRun(
             dry_run=dry_run,
             idempotency_key=idempotency_key,
             document=None if document is None else dict(document),
@@ -1872,7 +1910,7 @@ class AsyncMethods(ABC):
             name=name,
             assignments=many("assignments", assignments),
         )
-        found: given.Outcome = await self._ask("submit-run", question)
+        found: common_responses.Outcome = await self._ask("submit-run", question)
         return found
 
     async def submit_runs(
@@ -1881,7 +1919,7 @@ class AsyncMethods(ABC):
         *,
         idempotency_key: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Submit runs together: all of them, or none.
 
         Run documents that are accepted together, or not at all.
@@ -1891,17 +1929,17 @@ class AsyncMethods(ABC):
         Raises ``RefusedError`` with: invalid, unknown-name, already-exists, max-nodes,
         max-concurrent-runs, sensitive-pool-size, key-reused.
         """
-        question = asked.SubmitRuns(
+        question = common_requests.SubmitRuns(
             dry_run=dry_run, idempotency_key=idempotency_key, documents=many("documents", documents)
         )
-        found: given.Outcome = await self._ask("submit-runs", question)
+        found: common_responses.Outcome = await self._ask("submit-runs", question)
         return found
 
     async def tenant_usage(
         self,
         id: str,
         days: int | None = None,
-    ) -> given_money.TenantUsage:
+    ) -> money_responses.TenantUsage:
         """Tell what a tenant's runs used, against its soft budgets.
 
         The tenant, and how many days back from now; else the System's budgetPeriodDays.
@@ -1910,23 +1948,23 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name.
         """
-        question = asked_money.TenantUsage(id=id, days=days)
-        found: given_money.TenantUsage = await self._ask("tenant-usage", question)
+        question = money_requests.TenantUsage(id=id, days=days)
+        found: money_responses.TenantUsage = await self._ask("tenant-usage", question)
         return found
 
     async def tick(
         self,
         *,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Do what time has made due.
 
         What time has made due.
 
         ``POST /api/v1/tick``, for: admin.
         """
-        question = asked_fleet.Tick(dry_run=dry_run)
-        found: given.Outcome = await self._ask("tick", question)
+        question = fleet_requests.Tick(dry_run=dry_run)
+        found: common_responses.Outcome = await self._ask("tick", question)
         return found
 
     async def uncordon_node(
@@ -1935,7 +1973,7 @@ class AsyncMethods(ABC):
         *,
         note: str = "",
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Let a cordoned node be given work again.
 
         The node, and why.
@@ -1944,8 +1982,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name, conflict.
         """
-        question = asked_fleet.MarkNode(dry_run=dry_run, node=node, note=note)
-        found: given.Outcome = await self._ask("uncordon-node", question)
+        question = fleet_requests.MarkNode(dry_run=dry_run, node=node, note=note)
+        found: common_responses.Outcome = await self._ask("uncordon-node", question)
         return found
 
     async def update_tenant(
@@ -1963,7 +2001,7 @@ class AsyncMethods(ABC):
         reason: str = "",
         if_match: str | None = None,
         dry_run: bool = False,
-    ) -> given.Outcome:
+    ) -> common_responses.Outcome:
         """Change the limits of a tenant that are given, and no others.
 
         Limits to set; null takes one away, and ``parents`` replaces all of them.
@@ -1974,7 +2012,7 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, unknown-name, conflict, stale-version.
         """
-        question = asked.UpdateTenant(
+        question = common_requests.UpdateTenant(
             dry_run=dry_run,
             id=id,
             reason=reason,
@@ -1992,14 +2030,14 @@ class AsyncMethods(ABC):
                 },
             ),
         )
-        found: given.Outcome = await self._ask("update-tenant", question)
+        found: common_responses.Outcome = await self._ask("update-tenant", question)
         return found
 
     async def user_usage(
         self,
         user: str | None = None,
         days: int | None = None,
-    ) -> given_money.UserUsages:
+    ) -> money_responses.UserUsages:
         """Tell what a user's runs used, for each tenant.
 
         The user, or whoever asks, and how many days back from now.
@@ -2008,8 +2046,8 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, unknown-name.
         """
-        question = asked_money.UserUsage(user=user, days=days)
-        found: given_money.UserUsages = await self._ask("user-usage", question)
+        question = money_requests.UserUsage(user=user, days=days)
+        found: money_responses.UserUsages = await self._ask("user-usage", question)
         return found
 
     async def verify_ledger(
@@ -2017,7 +2055,7 @@ class AsyncMethods(ABC):
         *,
         deep: bool = False,
         receipts: Sequence[str] = (),
-    ) -> given_ledger.Verification:
+    ) -> ledger_responses.Verification:
         """Check that the ledger is what was written.
 
         With ``deep`` every event and invariant; each ``receipt`` (``BLOCK:HASH``) is looked up.
@@ -2026,17 +2064,17 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unsound.
         """
-        question = asked_ledger.VerifyLedger(deep=deep, receipts=many("receipts", receipts))
-        found: given_ledger.Verification = await self._ask("verify-ledger", question)
+        question = ledger_requests.VerifyLedger(deep=deep, receipts=many("receipts", receipts))
+        found: ledger_responses.Verification = await self._ask("verify-ledger", question)
         return found
 
     async def verify_ledger_against(
         self,
-        checkpoints: Sequence[asked_ledger.KeptCheckpoint],
+        checkpoints: Sequence[ledger_requests.KeptCheckpoint],
         *,
         deep: bool = False,
         receipts: Sequence[str] = (),
-    ) -> given_ledger.Verification:
+    ) -> ledger_responses.Verification:
         """Check that the ledger is what checkpoints say that were kept elsewhere.
 
         With ``checkpoints`` that were kept elsewhere, each of which has to agree.
@@ -2045,25 +2083,25 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: invalid, unsound.
         """
-        question = asked_ledger.VerifyAgainst(
+        question = ledger_requests.VerifyAgainst(
             deep=deep,
             receipts=many("receipts", receipts),
             checkpoints=many("checkpoints", checkpoints),
         )
-        found: given_ledger.Verification = await self._ask("verify-ledger-against", question)
+        found: ledger_responses.Verification = await self._ask("verify-ledger-against", question)
         return found
 
     async def verify_lottery(
         self,
-    ) -> given_ledger.Redrawn:
+    ) -> ledger_responses.Redrawn:
         """Draw every lottery of the ledger again.
 
         ``GET /api/v1/lottery/verification``, for: admin, auditor, tenant-admin, user.
 
         Raises ``RefusedError`` with: unsound.
         """
-        question = asked.Nothing()
-        found: given_ledger.Redrawn = await self._ask("verify-lottery", question)
+        question = common_requests.Nothing()
+        found: ledger_responses.Redrawn = await self._ask("verify-lottery", question)
         return found
 
     def watch_events(
@@ -2082,7 +2120,7 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name, stale-cursor.
         """
-        question = asked_ledger.WatchEvents(
+        question = ledger_requests.WatchEvents(
             run=run, pool=pool, reservations=reservations, first=first
         )
         found: AsyncIterator[Event] = self._stream("watch-events", question)
@@ -2094,7 +2132,7 @@ class AsyncMethods(ABC):
         first: int | None = None,
         kinds: Sequence[str] = (),
         owner: str | None = None,
-    ) -> AsyncIterator[given_notices.Notice]:
+    ) -> AsyncIterator[notice_responses.Notice]:
         """Be told what concerns you as it is recorded, from a sequence on.
 
         From the event ``from`` on; without it what is recorded from now on. ``kind`` (several may
@@ -2104,17 +2142,19 @@ class AsyncMethods(ABC):
 
         Raises ``RefusedError`` with: unknown-name, stale-cursor.
         """
-        question = asked_notices.WatchNotices(first=first, kinds=many("kinds", kinds), owner=owner)
-        found: AsyncIterator[given_notices.Notice] = self._stream("watch-notices", question)
+        question = notice_requests.WatchNotices(
+            first=first, kinds=many("kinds", kinds), owner=owner
+        )
+        found: AsyncIterator[notice_responses.Notice] = self._stream("watch-notices", question)
         return found
 
     async def whoami(
         self,
-    ) -> given_service.Whoami:
+    ) -> service_responses.Whoami:
         """Say who you are to the service.
 
         ``GET /api/v1/whoami``, for: accounting, admin, auditor, tenant-admin, user.
         """
-        question = asked.Nothing()
-        found: given_service.Whoami = await self._ask("whoami", question)
+        question = common_requests.Nothing()
+        found: service_responses.Whoami = await self._ask("whoami", question)
         return found

@@ -9,17 +9,17 @@ from typing import Any, Unpack, overload
 from msgspec import Struct
 
 from quorate.client.asker import Asker
-from quorate.client.asking import phase_of
+from quorate.client.client_flows import phase_of
 from quorate.client.contexts import service_of
 from quorate.client.drivers import Driver
-from quorate.client.events import Event
 from quorate.client.methods import Methods
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import Said, work_of
-from quorate.client.walking import TIMEOUT_S
-from quorate.operations import given
-from quorate.operations.given_ledger import Explanation, Forecast
-from quorate.operations.given_looking import LogLine
+from quorate.client.sync_runner import TIMEOUT_S
+from quorate.client.watched_events import Event
+from quorate.operations import common_responses
+from quorate.operations.fleet.looking_responses import LogLine
+from quorate.operations.ledger.ledger_responses import Explanation, Forecast
 
 
 class Client(Asker, Methods):
@@ -101,7 +101,7 @@ class Client(Asker, Methods):
 class RunHandle:
     """A run that was submitted. ``outcome`` is what came of that, None for one found later."""
 
-    def __init__(self, client: Client, name: str, outcome: given.Outcome | None) -> None:
+    def __init__(self, client: Client, name: str, outcome: common_responses.Outcome | None) -> None:
         self._client = client
         self.name = name
         self.outcome = outcome
@@ -109,7 +109,7 @@ class RunHandle:
     def __repr__(self) -> str:
         return f"RunHandle({self.name!r})"
 
-    def status(self) -> given.Found:
+    def status(self) -> common_responses.Found:
         """Return the run as it is now, as a document."""
         return self._client.get_run(self.name)
 
@@ -117,7 +117,7 @@ class RunHandle:
         """Return its phase: Pending, Running, Completed, Cancelled or Failed."""
         return phase_of(self.status())
 
-    def wait(self, timeout_s: float | None = None) -> given.Found:
+    def wait(self, timeout_s: float | None = None) -> common_responses.Found:
         """Return the run once it is over, whatever became of it.
 
         Raises ``WaitedTooLongError`` after ``timeout_s``.
@@ -126,15 +126,21 @@ class RunHandle:
             self._client._asking.wait(self.name, timeout_s)  # noqa: SLF001
         )
 
-    def explain(self) -> Explanation:
-        """Return why it waits, and which changes would start it now."""
-        return self._client.explain_run(self.name)
+    def explain(self, *, exact: bool = False) -> Explanation:
+        """Return why it waits, and which changes would start it now.
 
-    def plan(self) -> Forecast:
-        """Return when it starts, and what that rests on."""
-        return self._client.plan_run(self.name)
+        With ``exact`` also when it starts, if it is behind the runs that its pool plans.
+        """
+        return self._client.explain_run(self.name, exact=exact)
 
-    def cancel(self, note: str = "") -> given.Outcome:
+    def plan(self, *, exact: bool = False) -> Forecast:
+        """Return when it starts, and what that rests on.
+
+        With ``exact`` also if it is behind the runs that its pool plans.
+        """
+        return self._client.plan_run(self.name, exact=exact)
+
+    def cancel(self, note: str = "") -> common_responses.Outcome:
         """Stop it, or withdraw it from the queue."""
         return self._client.cancel_run(self.name, note=note)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from quorate.client.errors import QuorateClientError
-from quorate.client.place import BadPlaceError, Place, checked_server, checked_token
+from quorate.client.service_address import BadPlaceError, Place, checked_server, checked_token
 
 FILE: Final = "file"
 """The name that means no service: the ledger's file."""

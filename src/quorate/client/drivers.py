@@ -10,16 +10,16 @@ from typing import Any, Final, TypeVar
 
 import httpx
 
-from quorate.client import faults
+from quorate.client import transport_errors
 from quorate.client.errors import QuorateClientError, UnreachableError
 from quorate.client.flows import Emit, Flow, Now, Open, Pause, Read, Send, Step
-from quorate.client.place import Place
-from quorate.client.walking import (
+from quorate.client.service_address import Place
+from quorate.client.sync_runner import (
     STREAM_SILENCE_S_MAX,
     TIMEOUT_S,
     Opened,
+    SyncRunner,
     Walk,
-    Walking,
     own_headers,
 )
 from quorate.client.wire import Reply, Request
@@ -28,7 +28,7 @@ T = TypeVar("T")
 CONNECTIONS_MAX: Final = 100
 
 
-class Driver(Walking):
+class Driver(SyncRunner):
     """Carries out flows, one step after another, on this thread."""
 
     def __init__(self, place: Place, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -131,20 +131,20 @@ def _fault_of(error: Exception, place: Place) -> UnreachableError | None:
     """Return what ``error`` means to whoever asked the service at ``place``."""
     if not isinstance(error, httpx.HTTPError):
         return None
-    untrusted = faults.untrusted(error, place.server)
+    untrusted = transport_errors.untrusted(error, place.server)
     if untrusted is not None:
         return untrusted
     is_late = isinstance(error, httpx.TimeoutException)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
-        return faults.unconnected(error, place.server, is_late=is_late)
+        return transport_errors.unconnected(error, place.server, is_late=is_late)
     if is_late:
         sent = error.request.extensions.get("timeout", {})
-        return faults.unanswered(place.server, sent.get("read") or TIMEOUT_S)
+        return transport_errors.unanswered(place.server, sent.get("read") or TIMEOUT_S)
     if isinstance(error, httpx.ProxyError):
         return UnreachableError(
             f"the proxy does not reach {place.server}: {error}; check the proxy"
         )
-    return faults.cut_off(error, place.server)
+    return transport_errors.cut_off(error, place.server)
 
 
 def _options(place: Place, timeout_s: float) -> dict[str, Any]:

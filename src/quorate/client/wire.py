@@ -29,9 +29,9 @@ from quorate.client.errors import (
     StaleVersionError,
     UnauthenticatedError,
 )
-from quorate.client.events import Event
+from quorate.client.watched_events import Event
 from quorate.model.amounts import fits_double
-from quorate.operations.given_ledger import EventTold
+from quorate.operations.ledger.ledger_responses import EventTold
 from quorate.operations.operation import ASIDE, DRY_RUN, NOTES, Operation
 
 Tree = Any

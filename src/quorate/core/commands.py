@@ -8,9 +8,9 @@ from enum import StrEnum
 from msgspec import Struct
 
 from quorate.model.events import Allowance, Event, NodeStatus, RoundGrant, RoundShare
-from quorate.model.records import RequestRecord
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Budget, Node, Owner, Pool, Run, System
+from quorate.model.state.records import RequestRecord
 
 Applied = System | Pool | Node | Owner | Budget | Run
 

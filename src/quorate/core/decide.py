@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from quorate.core.activate import look_ms, start_reserved
-from quorate.core.backfill import settle_backfills, stop_delaying
-from quorate.core.claims import drain_warnings, release, wiped
+from quorate.core.admission.hard_quota import refuses_ever_so
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -41,48 +39,37 @@ from quorate.core.commands import (
     UpdateOwner,
     Wiped,
 )
-from quorate.core.conflicts import resolve_by_hand, settle_conflict
+from quorate.core.decision_log import DecisionLog
 from quorate.core.declare import check_run, declare
-from quorate.core.elastic import grow_running, shrink_run
-from quorate.core.failure import drain_node, mark_node, settle_spares
-from quorate.core.follow import fail_followers
-from quorate.core.held_back import release_due_ms
-from quorate.core.lifecycle import complete_run, try_start, try_waiting
-from quorate.core.quota import refuses_ever_so
-from quorate.core.replan import replan
-from quorate.core.reports import fall_back, report_budget
-from quorate.core.requests import kept, repeated
-from quorate.core.reserve import reserve_waiting
-from quorate.core.round_place import place_granted
-from quorate.core.scribe import Scribe
-from quorate.core.settle import settle_holds
-from quorate.core.share_out import share_out
-from quorate.core.stops import confirm, is_shared, stop_run
-from quorate.core.tenants import change_owner
-from quorate.core.thresholds import settle_thresholds
-from quorate.core.tokens import issue_token, revoke_token
+from quorate.core.idempotency import kept, repeated
+from quorate.core.lifecycle.elastic import shrink_run
+from quorate.core.lifecycle.failure import drain_node, mark_node, settle_spares
+from quorate.core.lifecycle.follow import fail_followers
+from quorate.core.lifecycle.run_phases import complete_run, grant_claim
+from quorate.core.lifecycle.sensitive_claims import drain_warnings, release, wiped
+from quorate.core.lifecycle.settle import settle_holds
+from quorate.core.lifecycle.stops import confirm, is_shared, stop_run
+from quorate.core.planning.give_out import give_out, stirs, turned_away
+from quorate.core.preemption.announcements import announce_conflicts
+from quorate.core.preemption.conflicts import resolve_by_hand, settle_conflict
+from quorate.core.rounds.begin_round import share_out
+from quorate.core.tenancy.access_tokens import issue_token, revoke_token
+from quorate.core.tenancy.budget_reports import fall_back, report_budget
+from quorate.core.tenancy.tenant_commands import change_owner
+from quorate.core.tenancy.thresholds import settle_thresholds
 from quorate.model.events import (
     EndReason,
-    HoldExtended,
-    LeaseStarted,
     Outcome,
     RunRefused,
     RunSubmitted,
-    StepsCounted,
-    TokenIssued,
-    TokenRevoked,
 )
-from quorate.model.records import TERMINAL, Phase, RunRecord
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import OnQuota
-from quorate.model.view import StateView
+from quorate.model.state.records import TERMINAL, Phase, RunRecord
+from quorate.model.state.state_view import StateView
 
-_PASSES_MAX: Final = 16
-"""How often starts are tried again in one decision because another promise has moved."""
 _CHANGE_BUDGETS: Final = (Apply, CreateOwner, UpdateOwner, RemoveOwner, ReportBudget, FallBack)
 """What may make owners cross thresholds at once."""
-_STARTS_NOBODY: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
-"""What happens and lets nobody start."""
 
 
 def decide(
@@ -92,33 +79,34 @@ def decide(
 
     ``has_executor`` says that somebody runs the work, and confirms when a stop is done.
     """
-    scribe = Scribe(view, now_ms=now_ms, actor=actor, has_executor=has_executor)
+    log = DecisionLog(view, now_ms=now_ms, actor=actor, has_executor=has_executor)
     if not isinstance(command, Keyed):
-        return _decide(scribe, command)
-    before = repeated(view, command, scribe.now_ms)
+        return _decide(log, command)
+    before = repeated(view, command, log.now_ms)
     if before is not None:
         return before
-    return kept(command, _decide(scribe, command.command), scribe.now_ms, actor)
+    return kept(command, _decide(log, command.command), log.now_ms, actor)
 
 
-def _decide(scribe: Scribe, command: Submit | Immediate) -> Decision:
-    _settle(scribe)
-    settle_thresholds(scribe)
+def _decide(log: DecisionLog, command: Submit | Immediate) -> Decision:
+    _settle(log)
+    settle_thresholds(log)
     if isinstance(command, Submit):
-        return _submit(scribe, command)
-    decision = _carry_out(scribe, command)
+        return _submit(log, command)
+    decision = _carry_out(log, command)
     if decision.refusals:
         return Decision(refusals=decision.refusals, warnings=decision.warnings)
-    settle_spares(scribe)
-    fail_followers(scribe)
-    _give_out(scribe)
+    settle_spares(log)
+    fail_followers(log)
+    give_out(log)
+    announce_conflicts(log)
     if isinstance(command, _CHANGE_BUDGETS):
-        settle_thresholds(scribe)
+        settle_thresholds(log)
     if isinstance(command, Apply):
-        over = _not_granted(scribe.view, decision)
+        over = _not_granted(log.view, decision)
         if over:
             return Decision(refusals=over, warnings=decision.warnings)
-    return Decision(tuple(scribe.events), (), decision.changes, decision.warnings)
+    return Decision(tuple(log.events), (), decision.changes, decision.warnings)
 
 
 def _not_granted(view: StateView, decision: Decision) -> tuple[Refusal, ...]:
@@ -149,138 +137,76 @@ def _not_granted(view: StateView, decision: Decision) -> tuple[Refusal, ...]:
     )
 
 
-def _settle(scribe: Scribe) -> None:
+def _settle(log: DecisionLog) -> None:
     """Do what time has made due; a spare that is given up leaves money to those that run dry."""
     while True:
-        settle_holds(scribe)
-        settle_backfills(scribe)
-        if not settle_spares(scribe):
+        settle_holds(log)
+        if not settle_spares(log):
             break
-    fail_followers(scribe)
-
-
-def _give_out(scribe: Scribe) -> None:
-    """Start what waits and grow what runs, until that leaves nothing to start and nothing to say.
-
-    Promised starts come first, in their order. What starts may change why another still waits.
-    Starting makes no room, so this ends soon; what still waits then is promised a start, unless
-    nothing has happened since that was last looked at.
-    """
-    changed = _stirs(scribe)
-    if not changed and not any(
-        (at_ms := look_ms(scribe.view, record, has_executor=scribe.has_executor)) is not None
-        and at_ms <= scribe.now_ms
-        for record in scribe.view.reservations.values()
-    ):
-        grow_running(scribe)
-        return
-    for _ in range(_PASSES_MAX):
-        _start_all(scribe)
-        if not scribe.somebody_waits:
-            return
-        written = len(scribe.events)
-        # What has started may have left less for a promise than it had when this began.
-        settle_backfills(scribe)
-        stop_delaying(scribe)
-        settle_spares(scribe)
-        replan(scribe, changed=changed)
-        # A promise that was moved may hold less now, which is left to those that are slow to stop.
-        settle_holds(scribe)
-        if len(scribe.events) == written:
-            break  # Nobody has moved, so nobody has made room for another.
-    if changed or scribe.events:
-        written = len(scribe.events)
-        reserve_waiting(scribe)
-        if len(scribe.events) > written:
-            # What was promised just now may be why another waits, promised a start or not.
-            start_reserved(scribe)
-            try_waiting(scribe)
-
-
-def _stirs(scribe: Scribe) -> bool:
-    """Return whether anything happened that may let somebody start: a longer hold never does."""
-    if any(not isinstance(event, _STARTS_NOBODY) for event in scribe.events):
-        return True
-    view = scribe.view
-    let_go_ms = release_due_ms(view, scribe.began_ms)
-    let_go = let_go_ms is not None and let_go_ms <= scribe.now_ms
-    return let_go or view.window_opened(scribe.began_ms, scribe.now_ms)
-
-
-def _start_all(scribe: Scribe) -> None:
-    """Start and grow, until that leaves nothing to start."""
-    while True:
-        written = len(scribe.events)
-        start_reserved(scribe)
-        try_waiting(scribe)
-        grow_running(scribe)
-        started = any(isinstance(event, LeaseStarted) for event in scribe.events[written:])
-        place_granted(scribe)
-        if not started:
-            return
+    fail_followers(log)
 
 
 def _carry_out(  # noqa: C901, PLR0911 - one answer per command
-    scribe: Scribe,
+    log: DecisionLog,
     command: Immediate,
 ) -> Decision:
     """Write what ``command`` asks for; the decision returned has no events of its own."""
     match command:
         case Apply():
-            return declare(scribe, command)
+            return declare(log, command)
         case Complete() | Fail() | Cancel() | Shrink() | Release():
-            return _change_run(scribe, command)
+            return _change_run(log, command)
         case Confirm() | ConfirmAll():
-            return _confirm(scribe, command)
+            return _confirm(log, command)
         case MarkNode() | Drain() | Wiped():
-            if command.node not in scribe.view.nodes:
+            if command.node not in log.view.nodes:
                 return _refused(
                     RefusalCode.UNKNOWN_NAME,
                     f"there is no node {command.node!r}",
                     "list them: quorate get nodes",
                 )
-            return _change_node(scribe, command)
+            return _change_node(log, command)
         case CreateOwner() | UpdateOwner() | RemoveOwner():
-            return change_owner(scribe, command)
+            return change_owner(log, command)
         case IssueToken():
-            return issue_token(scribe, command)
+            return issue_token(log, command)
         case RevokeToken():
-            return revoke_token(scribe, command)
+            return revoke_token(log, command)
         case ReportBudget():
-            return report_budget(scribe, command)
+            return report_budget(log, command)
         case FallBack():
-            return fall_back(scribe, command)
+            return fall_back(log, command)
         case Resolve() | Draw() | ShareOut() | Tick():
-            return _resolve(scribe, command)
+            return _resolve(log, command)
         case _:
             assert_never(command)
 
 
-def _change_node(scribe: Scribe, command: MarkNode | Drain | Wiped) -> Decision:
+def _change_node(log: DecisionLog, command: MarkNode | Drain | Wiped) -> Decision:
     match command:
         case Drain():
-            drain_node(scribe, command.node, command.note)
-            return Decision(warnings=drain_warnings(scribe.view, command.node))
+            drain_node(log, command.node, command.note)
+            return Decision(warnings=drain_warnings(log.view, command.node))
         case MarkNode():
-            mark_node(scribe, command.node, command.status, command.note)
+            mark_node(log, command.node, command.status, command.note)
             return Decision()
         case Wiped():
             node, claim, note = command.node, command.claim, command.note
-            refusal = wiped(scribe, node, claim, note, is_clean=command.is_clean)
+            refusal = wiped(log, node, claim, note, is_clean=command.is_clean)
             return Decision() if refusal is None else Decision(refusals=(refusal,))
 
 
-def _confirm(scribe: Scribe, command: Confirm | ConfirmAll) -> Decision:
+def _confirm(log: DecisionLog, command: Confirm | ConfirmAll) -> Decision:
     if isinstance(command, ConfirmAll):
         for name in command.leases:
-            known = scribe.view.leases.get(name)
+            known = log.view.leases.get(name)
             if known is not None and known.ending is not None:
-                confirm(scribe, known)
+                confirm(log, known)
         return Decision()
-    lease = scribe.view.leases.get(command.lease)
+    lease = log.view.leases.get(command.lease)
     # A lease that has ended was confirmed before: a late or second message changes nothing.
     if lease is not None and lease.ending is not None:
-        confirm(scribe, lease)
+        confirm(log, lease)
     elif lease is not None:
         return _refused(
             RefusalCode.CONFLICT,
@@ -290,59 +216,70 @@ def _confirm(scribe: Scribe, command: Confirm | ConfirmAll) -> Decision:
     return Decision()
 
 
-def _submit(scribe: Scribe, command: Submit) -> Decision:  # noqa: C901 - how a run comes in
+def _submit(  # noqa: C901, PLR0911 - how a run comes in
+    log: DecisionLog, command: Submit
+) -> Decision:
     run = command.run
-    known = scribe.view.runs.get(run.name)
+    known = log.view.runs.get(run.name)
     if known is not None and known.spec == run:
         # The very same run is there already, as when a command is typed twice. Its key may be new,
         # and is recorded then: what has become possible until now must not be passed over.
-        if scribe.events or _stirs(scribe):
-            _give_out(scribe)
-        return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.UNCHANGED),))
-    refusals = check_run(scribe.view, run)
+        if log.events or stirs(log):
+            give_out(log)
+        return Decision(tuple(log.events), changes=(("Run", run.name, Change.UNCHANGED),))
+    refusals = check_run(log.view, run)
     if refusals:
         return Decision(refusals=tuple(refusals))
-    before_ms = scribe.began_ms
-    if scribe.events or scribe.view.window_opened(before_ms, scribe.now_ms):
+    if log.events or stirs(log):
         # What has ended or opened since may be what others wait for, and they waited longer.
-        _give_out(scribe)
-    view = scribe.view
-    submitted = RunSubmitted(at_ms=scribe.now_ms, actor=scribe.actor, run=run)
+        give_out(log)
+    view = log.view
+    submitted = RunSubmitted(at_ms=log.now_ms, actor=log.actor, run=run)
     if run.rounds is not None:
-        return _submit_to_rounds(scribe, submitted)
-    start = Scribe(view, now_ms=scribe.now_ms, actor=scribe.actor, has_executor=scribe.has_executor)
-    try_start(start, run, leases_ever=0, known=None)
-    first = start.events[0] if start.events else None
-    if isinstance(first, RunRefused) and run.sensitive:
-        return Decision(refusals=(first.refusal,))
-    if isinstance(first, RunRefused) and run.on_quota is OnQuota.REFUSE:
-        over = first.refusal.also if first.refusal.code is RefusalCode.WAITING_FOR_QUOTA else None
+        return _submit_to_rounds(log, submitted)
+    refusal = None if run.sensitive else turned_away(log, run)
+    if refusal is not None:
+        refused = RunRefused(at_ms=log.now_ms, actor=log.actor, run=run.name, refusal=refusal)
+        log.write(submitted)
+        log.write(refused)
+        return Decision(tuple(log.events), changes=(("Run", run.name, Change.SUBMITTED),))
+    trial = DecisionLog(view, now_ms=log.now_ms, actor=log.actor, has_executor=log.has_executor)
+    trial.write(submitted)
+    if run.sensitive:
+        grant_claim(trial, run)
+    else:
+        give_out(trial)
+    record = trial.view.runs[run.name]
+    if record.refusal is not None and run.sensitive:
+        return Decision(refusals=(record.refusal,))
+    if record.refusal is not None and run.on_quota is OnQuota.REFUSE:
+        held = record.refusal.code is RefusalCode.WAITING_FOR_QUOTA
+        over = record.refusal.also if held else None
         # What finds no room now would still be over its quota if it did.
         over = over or refuses_ever_so(view, run)
         if over is not None:
             return Decision(refusals=(over,))
-    for event in (submitted, *start.events):
-        scribe.write(event)
-    if isinstance(first, RunRefused):
-        reserve_waiting(scribe)
-    return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.SUBMITTED),))
+    for event in trial.events:
+        log.write(event)
+    announce_conflicts(log)
+    return Decision(tuple(log.events), changes=(("Run", run.name, Change.SUBMITTED),))
 
 
-def _submit_to_rounds(scribe: Scribe, submitted: RunSubmitted) -> Decision:
+def _submit_to_rounds(log: DecisionLog, submitted: RunSubmitted) -> Decision:
     """Accept a run that its pool's next round looks at; what is over a quota now is told so now."""
     run = submitted.run
-    over = refuses_ever_so(scribe.view, run) if run.on_quota is OnQuota.REFUSE else None
+    over = refuses_ever_so(log.view, run) if run.on_quota is OnQuota.REFUSE else None
     if over is not None:
         return Decision(refusals=(over,))
-    scribe.write(submitted)
-    return Decision(tuple(scribe.events), changes=(("Run", run.name, Change.SUBMITTED),))
+    log.write(submitted)
+    return Decision(tuple(log.events), changes=(("Run", run.name, Change.SUBMITTED),))
 
 
-def _change_run(scribe: Scribe, command: Complete | Fail | Cancel | Shrink | Release) -> Decision:
+def _change_run(log: DecisionLog, command: Complete | Fail | Cancel | Shrink | Release) -> Decision:
     """Write the end of a run or a claim, or its shrinking."""
     kind = "claim" if isinstance(command, Release) else "run"
     name = command.claim if isinstance(command, Release) else command.run
-    record = scribe.view.runs.get(name)
+    record = log.view.runs.get(name)
     if record is None:
         return _refused(
             RefusalCode.UNKNOWN_NAME, f"no {kind} {name!r}", f"list them: quorate get {kind}s"
@@ -351,15 +288,15 @@ def _change_run(scribe: Scribe, command: Complete | Fail | Cancel | Shrink | Rel
         return _when_over(record, command, kind)
     match command:
         case Cancel():
-            stop_run(scribe, record, EndReason.CANCELLED, Outcome.CANCELLED, note=command.note)
+            stop_run(log, record, EndReason.CANCELLED, Outcome.CANCELLED, note=command.note)
         case Shrink():
-            refusal = shrink_run(scribe, record, command.gpus)
+            refusal = shrink_run(log, record, command.gpus)
             return Decision() if refusal is None else Decision(refusals=(refusal,))
         case Release():
-            refusal = release(scribe, record, command.note)
+            refusal = release(log, record, command.note)
             return Decision() if refusal is None else Decision(refusals=(refusal,))
         case Complete() | Fail():
-            return _finished(scribe, record, command)
+            return _finished(log, record, command)
         case _:
             assert_never(command)
     return Decision()
@@ -384,7 +321,7 @@ def _when_over(
     return _refused(RefusalCode.NOT_RUNNING, f"{kind} {name!r} is already {record.phase}", "")
 
 
-def _finished(scribe: Scribe, record: RunRecord, command: Complete | Fail) -> Decision:
+def _finished(log: DecisionLog, record: RunRecord, command: Complete | Fail) -> Decision:
     if record.spec.sensitive:
         return _refused(
             RefusalCode.CONFLICT,
@@ -399,25 +336,25 @@ def _finished(scribe: Scribe, record: RunRecord, command: Complete | Fail) -> De
         )
     is_done = isinstance(command, Complete)
     outcome = Outcome.COMPLETED if is_done else Outcome.FAILED
-    has_gone = command.has_gone and not is_shared(scribe.view, record)
-    if scribe.has_executor and not has_gone:
+    has_gone = command.has_gone and not is_shared(log.view, record)
+    if log.has_executor and not has_gone:
         # Its processes, or those of who shares its GPUs, may be there: their slots are not free.
         reason = EndReason.END if is_done else EndReason.FAIL
-        stop_run(scribe, record, reason, outcome, note=command.note)
+        stop_run(log, record, reason, outcome, note=command.note)
     else:
-        complete_run(scribe, record, outcome, command.note)
+        complete_run(log, record, outcome, command.note)
     return Decision()
 
 
-def _resolve(scribe: Scribe, command: Resolve | Draw | ShareOut | Tick) -> Decision:
+def _resolve(log: DecisionLog, command: Resolve | Draw | ShareOut | Tick) -> Decision:
     """Declare or settle a conflict, or begin a round; time alone asks for nothing."""
     refusal: Refusal | None = None
     if isinstance(command, Resolve):
-        refusal = resolve_by_hand(scribe, command)
+        refusal = resolve_by_hand(log, command)
     elif isinstance(command, Draw):
-        refusal = settle_conflict(scribe, command)
+        refusal = settle_conflict(log, command)
     elif isinstance(command, ShareOut):
-        refusal = share_out(scribe, command)
+        refusal = share_out(log, command)
     return Decision() if refusal is None else Decision(refusals=(refusal,))
 
 

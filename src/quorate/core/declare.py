@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from quorate.core.claims import claim_faults
 from quorate.core.commands import Applied, Apply, Change, Decision
-from quorate.core.owner_checks import check_owners, cycle_through, share_warnings, unknown
-from quorate.core.round_checks import rounds_faults
-from quorate.core.scribe import Scribe
-from quorate.core.tighten import tighten
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.sensitive_claims import claim_faults
+from quorate.core.preemption.tightening import tighten
+from quorate.core.rounds.round_checks import rounds_faults
+from quorate.core.tenancy.owner_checks import check_owners, cycle_through, share_warnings, unknown
 from quorate.model.amounts import hours_text
+from quorate.model.closed_words import counted
 from quorate.model.events import (
     BudgetApplied,
     Event,
@@ -23,13 +24,13 @@ from quorate.model.events import (
     RunSubmitted,
     SystemApplied,
 )
-from quorate.model.records import EnvelopeAccount
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.selector import matches
 from quorate.model.specs import (
     DEFAULT_POOL,
     Budget,
     Discipline,
+    Envelope,
     Node,
     Owner,
     Pool,
@@ -37,15 +38,15 @@ from quorate.model.specs import (
     System,
     envelope_id,
 )
-from quorate.model.view import StateView
-from quorate.model.words import counted
+from quorate.model.state.records import EnvelopeAccount
+from quorate.model.state.state_view import StateView
 
 _ORDER: dict[type, int] = {System: 0, Pool: 1, Node: 2, Owner: 3, Budget: 4, Run: 5}
 
 
-def declare(scribe: Scribe, command: Apply) -> Decision:
+def declare(log: DecisionLog, command: Apply) -> Decision:
     """Write what ``command`` declares, or return every reason why it cannot be."""
-    view = scribe.view
+    view = log.view
     specs = sorted(command.specs, key=lambda spec: _ORDER[type(spec)])
     specs = _upstreams_first(specs)
     refusals = [
@@ -63,25 +64,25 @@ def declare(scribe: Scribe, command: Apply) -> Decision:
     changes: list[tuple[str, str, Change]] = []
     for spec in specs:
         if isinstance(spec, Run):
-            found = _declare_run(scribe, spec, changes)
+            found = _declare_run(log, spec, changes)
             refusals += found
             continue
-        event, old = _event_of(scribe, view, spec)
+        event, old = _event_of(log, view, spec)
         name = "system" if isinstance(spec, System) else spec.name
         if old == spec:
             changes.append((type(spec).__name__, name, Change.UNCHANGED))
             continue
-        scribe.write(event)
+        log.write(event)
         change = Change.CREATED if old is None else Change.CONFIGURED
         changes.append((type(spec).__name__, name, change))
     for spec in specs:
         if isinstance(spec, Budget):
-            refusals += tighten(scribe, spec)
+            refusals += tighten(log, spec)
     if refusals:
         return Decision(refusals=tuple(refusals))
     warnings = (
-        *_promises(scribe.view, specs),
-        *share_warnings(scribe.view, _owners_of(specs)),
+        *_promises(log.view, specs),
+        *share_warnings(log.view, _owners_of(specs)),
     )
     return Decision(changes=tuple(changes), warnings=warnings)
 
@@ -90,9 +91,9 @@ def _owners_of(specs: Sequence[Applied]) -> dict[str, Owner]:
     return {spec.name: spec for spec in specs if isinstance(spec, Owner)}
 
 
-def _event_of(scribe: Scribe, view: StateView, spec: Applied) -> tuple[Event, Applied | None]:
+def _event_of(log: DecisionLog, view: StateView, spec: Applied) -> tuple[Event, Applied | None]:
     """Return the event that records ``spec`` and what it replaces."""
-    at_ms, actor = scribe.now_ms, scribe.actor
+    at_ms, actor = log.now_ms, log.actor
     match spec:
         case System():
             return SystemApplied(at_ms=at_ms, actor=actor, system=spec), view.system
@@ -110,15 +111,17 @@ def _event_of(scribe: Scribe, view: StateView, spec: Applied) -> tuple[Event, Ap
             raise AssertionError(spec)
 
 
-def _declare_run(scribe: Scribe, run: Run, changes: list[tuple[str, str, Change]]) -> list[Refusal]:
+def _declare_run(
+    log: DecisionLog, run: Run, changes: list[tuple[str, str, Change]]
+) -> list[Refusal]:
     """Accept ``run`` unless the very same one is there already; it is tried with those who wait."""
-    known = scribe.view.runs.get(run.name)
+    known = log.view.runs.get(run.name)
     if known is not None and known.spec == run:
         changes.append(("Run", run.name, Change.UNCHANGED))
         return []
-    refusals = check_run(scribe.view, run)
+    refusals = check_run(log.view, run)
     if not refusals:
-        scribe.write(RunSubmitted(at_ms=scribe.now_ms, actor=scribe.actor, run=run))
+        log.write(RunSubmitted(at_ms=log.now_ms, actor=log.actor, run=run))
         changes.append(("Run", run.name, Change.SUBMITTED))
     return refusals
 
@@ -344,13 +347,23 @@ def _check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator
             tried = account.copy()
             tried.spec = kept
             yield from _overdrawn(view, where, tried)
+            yield from _terms_worse(where, account, kept)
     yield from _caps_overdrawn(view, path, budget)
+
+
+def _terms_worse(where: str, account: EnvelopeAccount, kept: Envelope) -> Iterator[Refusal]:
+    """Yield that borrowers would be told of a shorter notice, or of any, after they started."""
+    lent = account.lent_gpus_active
+    had, has = account.spec.lending.recall_notice_ms, kept.lending.recall_notice_ms
+    if lent and has is not None and (had is None or has < had):
+        what = "recall cannot be added" if had is None else "its notice cannot be shortened"
+        yield _in_use(f"{where}.lending.recall.notice", lent, what)
 
 
 def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterator[Refusal]:
     """Yield each limit of ``account`` that is below what it has spent or promised to spend.
 
-    How many GPUs it may pay at once can be lowered: ``core/tighten.py`` does the rest.
+    How many GPUs it may pay at once can be lowered: ``preemption/tightening.py`` does the rest.
     """
     spec = account.spec
     if account.committed_gpu_ms > spec.gpu_ms_granted:

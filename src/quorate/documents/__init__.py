@@ -8,6 +8,7 @@ here and not by a codec: a codec stops at the first error, people want all of th
 from __future__ import annotations
 
 from quorate.documents.bare import Bare
+from quorate.documents.document_problem import Problem
 from quorate.documents.emit import to_json, to_yaml
 from quorate.documents.head import API_VERSION
 from quorate.documents.parse import (
@@ -21,7 +22,6 @@ from quorate.documents.parse import (
     parse_documents,
     parse_tree,
 )
-from quorate.documents.problem import Problem
 from quorate.documents.render import kind_of, render
 
 __all__ = [

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from quorate.documents.field_reader import Fault
 from quorate.documents.head import API_VERSION, RUN
-from quorate.documents.reader import Fault
 
 HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 GENERATED: Final = "run-"

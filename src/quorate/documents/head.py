@@ -7,8 +7,8 @@ from typing import Final
 from msgspec import Struct
 
 from quorate.documents import values
-from quorate.documents.problem import shown
-from quorate.documents.reader import At, Fields, as_it_is, fields_of
+from quorate.documents.document_problem import shown
+from quorate.documents.field_reader import At, Fields, as_it_is, fields_of
 
 API_VERSION: Final = "quorate.dev/v1"
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from quorate.documents.document_problem import Path, path_text
 from quorate.documents.json_text import read_json
-from quorate.documents.problem import Path, path_text
-from quorate.documents.tree import DEPTH_MAX, FLATTEN, HALF, TOO_DEEP, WHOLE, Unreadable
+from quorate.documents.located_tree import DEPTH_MAX, FLATTEN, HALF, TOO_DEEP, WHOLE, Unreadable
 
 VALUES_FREE: Final = 5_000
 """How many values and containers any text may hold."""

@@ -15,8 +15,8 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Final
 
-from quorate.documents.problem import Path, quoted
-from quorate.documents.tree import (
+from quorate.documents.document_problem import Path, quoted
+from quorate.documents.located_tree import (
     DEPTH_MAX,
     FLATTEN,
     HALF,

@@ -13,7 +13,9 @@ from typing import Final
 from msgspec import Struct
 
 from quorate.documents.bare import HEAD, Bare, has_head, with_head, without_head
-from quorate.documents.budget import read_budget
+from quorate.documents.budget_document import read_budget
+from quorate.documents.document_problem import ROOT, Path, Problem, path_text, quoted, shown
+from quorate.documents.field_reader import At, Fault, Fields, as_it_is, fields_of, nearest
 from quorate.documents.head import (
     BUDGET,
     NODE,
@@ -27,15 +29,13 @@ from quorate.documents.head import (
     read_api_version,
     read_head,
 )
-from quorate.documents.node import read_node
-from quorate.documents.owner import read_owner
-from quorate.documents.pool import read_pool, read_system
-from quorate.documents.problem import ROOT, Path, Problem, path_text, quoted, shown
-from quorate.documents.reader import At, Fault, Fields, as_it_is, fields_of, nearest
-from quorate.documents.reservation import check_reservation
-from quorate.documents.run import read_run
-from quorate.documents.source import read_source
-from quorate.documents.tree import Position, SourceDocument, Unreadable, place_of
+from quorate.documents.located_tree import Position, SourceDocument, Unreadable, place_of
+from quorate.documents.node_document import read_node
+from quorate.documents.owner_document import read_owner
+from quorate.documents.pool_document import read_pool, read_system
+from quorate.documents.reservation_document import check_reservation
+from quorate.documents.run_document_reader import read_run
+from quorate.documents.text_source import read_source
 from quorate.documents.values import is_name
 from quorate.model.specs import Budget, Node, Owner, Pool, Run, System
 

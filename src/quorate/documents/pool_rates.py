@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from quorate.documents import values
-from quorate.documents.problem import shown
+from quorate.documents.document_problem import shown
+from quorate.documents.field_reader import At, mapped
 from quorate.documents.rates import rate
-from quorate.documents.reader import At, mapped
 from quorate.model.amounts import PPM
 from quorate.model.job_types import ALONE_KEY, JobType, parse_type
 from quorate.model.specs import FlavorRates, TypeRates

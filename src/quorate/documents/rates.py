@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from quorate.documents import values
-from quorate.documents.problem import shown
-from quorate.documents.reader import At
+from quorate.documents.document_problem import shown
+from quorate.documents.field_reader import At
 from quorate.model.rounds_bounds import RATE_MAX, RATE_MIN, WEIGHT_MAX, WEIGHT_MIN
 
 

@@ -183,6 +183,7 @@ def _lending(lending: Lending) -> Tree:
         to=list(lending.to),
         maxConcurrency=lending.concurrency_max,
         maxGPUHours=_hours(lending.gpu_ms_max),
+        recall=_set(notice=_duration(lending.recall_notice_ms)),
     )
 
 
@@ -209,10 +210,13 @@ def _pool(pool: Pool) -> Tree:
         minRuntime=_duration(pool.runtime_min_ms),
         coolDown=_duration(pool.cool_down_ms),
         maxGrace=_duration(pool.grace_max_ms, unset.grace_max_ms),
-        disruptionGPUHoursPerDay=_hours(pool.disruption_gpu_ms_per_day),
+        disruptionRate=None
+        if pool.conflict_rate_ppm == unset.disruption_rate_ppm
+        else fraction(pool.conflict_rate_ppm),
         maxCollateral=_unless(pool.collateral_max, unset.collateral_max),
         defaultExpectedDuration=_duration(pool.expected_duration_ms, unset.expected_duration_ms),
         reservationDepth=_unless(pool.reservation_depth, unset.reservation_depth),
+        firmHorizon=_duration(pool.firm_horizon_ms, unset.firm_horizon_ms),
         throughputs={each.flavor: _type_rates(each) for each in pool.throughputs},
     )
 

@@ -6,9 +6,8 @@ import re
 from typing import Final
 
 from quorate.documents import values
-from quorate.documents.problem import quoted, shown
-from quorate.documents.rates import rate, weight
-from quorate.documents.reader import (
+from quorate.documents.document_problem import quoted, shown
+from quorate.documents.field_reader import (
     At,
     Fields,
     Read,
@@ -18,6 +17,7 @@ from quorate.documents.reader import (
     mapped,
     refuse_repeats,
 )
+from quorate.documents.rates import rate, weight
 from quorate.documents.times import any_duration
 from quorate.model.amounts import DURATION_MS_MAX, SECOND_MS
 from quorate.model.rounds_bounds import TOTAL_STEPS_MAX

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from quorate.documents.problem import Path, path_text, shown
-from quorate.documents.reader import At
+from quorate.documents.document_problem import Path, path_text, shown
+from quorate.documents.field_reader import At
 
 T = TypeVar("T")
 Words = Mapping[Path, Path]

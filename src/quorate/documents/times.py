@@ -11,8 +11,8 @@ from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Final
 
-from quorate.documents.problem import shown
-from quorate.documents.reader import At, Read
+from quorate.documents.document_problem import shown
+from quorate.documents.field_reader import At, Read
 from quorate.model.amounts import (
     DAY_MS,
     DURATION_MS_MAX,

@@ -12,8 +12,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from quorate.documents.problem import quoted, shown
-from quorate.documents.reader import At, Read, complete, listed, nearest, refuse_repeats
+from quorate.documents.document_problem import quoted, shown
+from quorate.documents.field_reader import At, Read, complete, listed, nearest, refuse_repeats
 from quorate.documents.written import divided, wide_number
 from quorate.model.amounts import GPUS_MAX, HOUR_MS, TIME_MS_MAX
 

@@ -27,9 +27,9 @@ from ruamel.yaml.events import (
     ScalarEvent,
 )
 
+from quorate.documents.document_problem import Path, quoted
 from quorate.documents.json_text import exact_decimal
-from quorate.documents.problem import Path, quoted
-from quorate.documents.tree import (
+from quorate.documents.located_tree import (
     DEPTH_MAX,
     FLATTEN,
     HALF,

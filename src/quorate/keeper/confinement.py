@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from quorate.keeper import cgroups
-from quorate.keeper.accounts import Account, AccountError, account
 from quorate.keeper.start_errors import CODE_NOT_STARTED, StartError
+from quorate.keeper.system_users import Account, AccountError, account
 from quorate.keeper.wanted import HOME, JOB_FOLDER, Isolation
 from quorate.runtime import NOTICE, NOTICE_FILE
 

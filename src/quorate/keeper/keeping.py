@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from quorate.keeper.keeper_main import Keeper, notify
 from quorate.keeper.locks import locked
-from quorate.keeper.main import Keeper, notify
 from quorate.keeper.wanted import LOCK_FILE
 
 

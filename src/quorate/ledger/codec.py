@@ -18,13 +18,73 @@ from msgspec.msgpack import Decoder, Encoder
 
 from quorate.ledger.errors import CorruptLedgerError, UnknownEventError
 from quorate.model.amounts import GPUS_PER_NODE_MAX
-from quorate.model.events import Event, Fact, Slots, tag_of
+from quorate.model.events import (
+    Event,
+    Fact,
+    LeaseStarted,
+    MoveCause,
+    MoveCode,
+    ReservationMoved,
+    ReservationStatus,
+    Role,
+    Share,
+    Slice,
+    Slots,
+    StartReason,
+    Tier,
+    tag_of,
+)
+from quorate.model.specs import EnvelopeId
 
 Upcasters = Mapping[type[Fact], Callable[[Any], Fact]]
 """From an old shape to the function that makes the next newer, or the current, event of it."""
 
-UPCASTERS: Final[Upcasters] = {}
-"""The old shapes; none yet."""
+
+class _LeaseStarted1(Fact, frozen=True, tag="lease-started/1"):
+    """A lease before it was noted whether it started out of order."""
+
+    lease: str
+    run: str
+    partner: str | None
+    comp_path: str
+    bundle: int
+    role: Role
+    slots: Slots
+    payer: EnvelopeId
+    tier: Tier
+    hold_gpu_ms: int
+    start_ms: int
+    reason: StartReason
+
+
+class _ReservationMoved1(Fact, frozen=True, tag="reservation-moved/1"):
+    """A move whose cause is a sentence."""
+
+    reservation: str
+    status: ReservationStatus
+    slice: Slice
+    payers: tuple[Share, ...]
+    planned_start_ms: int | None
+    natural_start_ms: int | None
+    by_conflict: bool
+    cause: str
+
+
+def _lease_started_2(old: _LeaseStarted1) -> LeaseStarted:
+    return LeaseStarted(**msgspec.structs.asdict(old))
+
+
+def _reservation_moved_2(old: _ReservationMoved1) -> ReservationMoved:
+    fields = msgspec.structs.asdict(old)
+    fields["cause"] = MoveCause(MoveCode.AS_RECORDED, (), old.cause)
+    return ReservationMoved(**fields)
+
+
+UPCASTERS: Final[Upcasters] = {
+    _LeaseStarted1: _lease_started_2,
+    _ReservationMoved1: _reservation_moved_2,
+}
+"""The old shapes, and how the current ones are made of them."""
 
 # What msgspec raises on bytes that are not what was asked for: a bad string is a UnicodeDecodeError
 # and bytes that nest without end are a RecursionError, not a DecodeError.

@@ -71,3 +71,18 @@ class UnknownEventError(NewerLedgerError):
 
 class CheckpointError(QuorateError):
     """A text is not a checkpoint."""
+
+
+class ArchiveError(QuorateError):
+    """The archive of ended runs cannot be read; the ledger, which it is derived from, is untouched.
+
+    ``place`` is the file, where there is one.
+    """
+
+    def __init__(self, what: str, place: str = "") -> None:
+        where = place or "LEDGER.archive"
+        super().__init__(
+            f"{what}; the ledger is not affected: stop what has it open for writing, remove "
+            f"{where}, and start again, which derives it from the ledger"
+        )
+        self.what = what

@@ -12,9 +12,9 @@ from typing import Final
 
 from quorate.ledger.chain import GENESIS, Block, Head, open_blocks
 from quorate.ledger.errors import CorruptLedgerError
-from quorate.model.apply import apply_all
 from quorate.model.events import Event
-from quorate.model.state import State
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
 
 LONG_EVENTS: Final = 10_000
 """From so many events on, a state that was read is kept out of the cycle collector's sight."""

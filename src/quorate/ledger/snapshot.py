@@ -3,36 +3,67 @@
 A snapshot is a cache and never the truth: it names the head it was taken at, it is dropped when
 its format is not this one, and ``restore(take(state))`` equals the state that events fold to.
 Indexes are not stored; they are rebuilt from the tables.
+
+What is kept in a store is a ``Cut``: the state without the runs that are over, and those as rows of
+the archive (``archive.py``). So a snapshot grows with what is live. A cut is made on the thread
+that owns the state, and turned into bytes on any other.
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.msgpack import Decoder, Encoder
 
+from quorate.ledger.archive import (
+    ArchivedRow,
+    ArchiveRows,
+    PackedRun,
+    RunArchive,
+    pack_run,
+    unpack_run,
+)
+from quorate.ledger.errors import ArchiveError
 from quorate.ledger.fold import collector_paused
-from quorate.model.apply import rebuild_families
 from quorate.model.events import (
     ConflictDeclared,
+    ConflictDeferred,
     ConflictResolved,
     LeaseEnding,
     LeaseStarted,
+    LoanRecalled,
+    MoveCause,
     NodeStatus,
     ReservationMade,
     ReservationStatus,
     Role,
-    RunStopping,
     Share,
     Slice,
-    Tier,
 )
-from quorate.model.island import all_slots
-from quorate.model.meters import Meter, NodeMeter, Told
-from quorate.model.records import (
+from quorate.model.specs import (
+    Budget,
+    Cap,
+    CapId,
+    Envelope,
+    EnvelopeId,
+    Node,
+    Owner,
+    Pool,
+    System,
+)
+from quorate.model.state.apply_event import rebuild_families
+from quorate.model.state.durations import DurationHistory
+from quorate.model.state.free_slots import all_slots
+from quorate.model.state.meters import Meter, NodeMeter, Told
+from quorate.model.state.records import (
+    AnnouncedConflict,
     CapAccount,
     ConflictRecord,
     EnvelopeAccount,
@@ -49,22 +80,9 @@ from quorate.model.records import (
     TokenRecord,
     UnwipedNode,
 )
-from quorate.model.refusal import Refusal
-from quorate.model.specs import (
-    Budget,
-    Cap,
-    CapId,
-    Envelope,
-    EnvelopeId,
-    Node,
-    Owner,
-    Pool,
-    Run,
-    System,
-)
-from quorate.model.state import State
+from quorate.model.state.state import State
 
-SNAPSHOT_FORMAT: Final = 8
+SNAPSHOT_FORMAT: Final = 11
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -93,30 +111,6 @@ class _Cap(Struct, array_like=True, gc=False):
     committed_gpu_ms: int
 
 
-class _Run(Struct, array_like=True, gc=False):
-    spec: Run
-    seq: int
-    submitted_ms: int
-    phase: Phase
-    refusal: Refusal | None
-    refused_since_ms: int
-    leases_ever: int
-    charges: tuple[tuple[EnvelopeId, Tier, int], ...]
-    started_ms: int | None
-    ended_ms: int | None
-    note: str
-    stopping: RunStopping | None
-    gpus_desired: int | None
-    since_ms: int | None
-    reservation: str | None
-    reservations_ever: int
-    backfills: tuple[tuple[int, int, str], ...]
-    cut_ms: int | None
-    cut_by: str
-    via_conflict: str
-    steps_cut_by: str
-
-
 class _Reservation(Struct, array_like=True, gc=False):
     made: ReservationMade
     seq: int
@@ -126,7 +120,7 @@ class _Reservation(Struct, array_like=True, gc=False):
     planned_start_ms: int | None
     natural_start_ms: int | None
     by_conflict: bool
-    cause: str
+    cause: MoveCause | None
     conflict: str
     attempts: int
 
@@ -170,16 +164,21 @@ class _Snapshot(Struct, array_like=True):
     budgets: list[Budget]
     envelopes: list[_Envelope]
     caps: list[_Cap]
-    runs: list[_Run]
+    runs: list[PackedRun]
+    archived: int
     leases: list[_Lease]
     lottery: Lottery
     reservations: list[_Reservation]
     conflicts: list[_Conflict]
     pledges: list[PledgeRecord]
-    losses: dict[str, tuple[tuple[int, int], ...]]
+    disruption: list[tuple[str, str, int, int]]
+    deferred: dict[str, ConflictDeferred]
+    announced: dict[str, AnnouncedConflict]
     barred: dict[str, int]
+    recalls: list[LoanRecalled]
     meters: list[_Meter]
     node_meters: list[_NodeMeter]
+    durations: dict[str, bytes]
     thresholds: dict[str, int]
     reports: dict[str, ReportRecord]
     requests: dict[str, RequestRecord]
@@ -195,16 +194,101 @@ class _Format(Struct, array_like=True):
 _ENCODER: Final = Encoder()
 _FORMAT: Final = Decoder(_Format)
 _SNAPSHOT: Final = Decoder(_Snapshot)
+_ARRAY: Final = struct.Struct(">BI")
+"""How an array (0xDD) or a map (0xDF) of any length begins in MessagePack."""
+_LONG_FIELD: Final = 256
+"""From so many entries on, a field is encoded an entry at a time."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A state at one instant, apart from its owner: nothing in it changes when the state does.
+
+    ``runs`` are those in memory, of which the archive has those called ``returned`` and
+    ``archived_before`` others. ``base_seq`` is the snapshot that it was written with; 0 where there
+    is none. The runs of the state stay frozen until it has ``archived`` them, or is thawed. All but
+    making one may be done on another thread, and takes longer.
+    """
+
+    packed: _Snapshot
+    runs: Sequence[RunRecord]
+    returned: frozenset[str]
+    archived_before: int
+    base_seq: int
+
+    @property
+    def seq(self) -> int:
+        """The sequence of the last event of the state."""
+        return self.packed.seq
+
+    @cached_property
+    def over(self) -> list[RunRecord]:
+        """The runs that are over, and are archived by this cut."""
+        returned = self.returned
+        return [r for r in self.runs if r.ended_ms is not None and r.spec.name not in returned]
+
+    @cached_property
+    def archived(self) -> int:
+        """How many runs are archived once this is kept."""
+        return self.archived_before + len(self.over)
+
+    @cached_property
+    def payload(self) -> bytes:
+        """The state without the archived runs, as bytes.
+
+        Made an entry at a time, so that other threads run meanwhile: one call that encodes all of
+        it would hold them up for as long as it takes.
+        """
+        returned = self.returned
+        here = [r for r in self.runs if r.ended_ms is None or r.spec.name in returned]
+        packed = msgspec.structs.replace(
+            self.packed, runs=list(map(pack_run, here)), archived=self.archived
+        )
+        fields = msgspec.structs.astuple(packed)
+        return b"".join([_ARRAY.pack(0xDD, len(fields)), *map(_encoded, fields)])
+
+    def rows(self) -> Iterator[ArchivedRow]:
+        """Yield the rows that are added to the archive, in the order of submission."""
+        return map(ArchivedRow.of, self.over)
+
+
+def cut(state: State) -> Cut:
+    """Return what is kept of ``state``: a snapshot, and the runs that are over and not archived."""
+    runs = state.runs
+    archive = runs.archive
+    return Cut(
+        _packed(state, (), 0),
+        runs.freeze(),
+        frozenset(runs.returned),
+        0 if archive is None else archive.count(),
+        archive.upto_seq if isinstance(archive, RunArchive) else 0,
+    )
+
+
+def _encoded(field: Any) -> bytes:
+    """Return ``field`` as bytes; a long one an entry at a time."""
+    if not isinstance(field, list | dict) or len(field) < _LONG_FIELD:
+        return _ENCODER.encode(field)
+    encode = _ENCODER.encode
+    if isinstance(field, list):
+        return b"".join([_ARRAY.pack(0xDD, len(field)), *map(encode, field)])
+    pairs = (part for pair in field.items() for part in pair)
+    return b"".join([_ARRAY.pack(0xDF, len(field)), *map(encode, pairs)])
 
 
 def take(state: State) -> bytes:
-    """Return ``state`` as bytes."""
-    return _ENCODER.encode(_packed(state))
+    """Return ``state`` as bytes, all that is in memory."""
+    archive = state.runs.archive
+    here = [record for _, record in state.runs.kept()]
+    return _ENCODER.encode(_packed(state, here, 0 if archive is None else archive.count()))
 
 
 def fingerprint(state: State) -> bytes:
-    """Return a hash of all that ``state`` holds, whatever order its tables were filled in."""
-    packed = _packed(state)
+    """Return a hash of all that ``state`` holds, whatever order its tables were filled in.
+
+    Archived runs are part of it: where a run is kept is not.
+    """
+    packed = _packed(state, state.runs.in_order(), 0)
     for table in (packed.pools, packed.nodes, packed.budgets):
         table.sort(key=lambda spec: spec.name)
     packed.owners.sort(key=lambda entry: entry[0].name)
@@ -219,13 +303,23 @@ def fingerprint(state: State) -> bytes:
     packed.pledges.sort(key=lambda entry: entry.pledge)
     packed.meters.sort(key=lambda entry: (entry.owner, entry.flavor))
     packed.node_meters.sort(key=lambda entry: entry.owner)
-    packed.requests = dict(sorted(packed.requests.items()))
-    packed.tokens = dict(sorted(packed.tokens.items()))
-    packed.in_rounds = dict(sorted(packed.in_rounds.items()))
+    packed.disruption.sort()
+    for counted in packed.node_meters:
+        counted.uses = dict(sorted(counted.uses.items()))
+    packed.announced = {name: _sorted_odds(known) for name, known in packed.announced.items()}
+    packed.in_rounds = {name: _by_flavor(known) for name, known in packed.in_rounds.items()}
+    for name in packed.__struct_fields__:
+        field = getattr(packed, name)
+        if isinstance(field, dict):
+            setattr(packed, name, dict(sorted(field.items())))
     return sha256(_ENCODER.encode(packed)).digest()
 
 
-def _packed(state: State) -> _Snapshot:
+def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot:
+    """Return ``state`` with ``runs`` in place of its own; it shares nothing that changes.
+
+    Every table is in its own order: a decision may name things in it.
+    """
     state.refresh()
     return _Snapshot(
         SNAPSHOT_FORMAT,
@@ -236,13 +330,14 @@ def _packed(state: State) -> _Snapshot:
         state.system,
         list(state.pools.values()),
         [record.spec for record in state.nodes.values()],
-        dict(sorted(state.node_status.items())),
-        dict(sorted(state.unwiped.items())),
+        dict(state.node_status.items()),
+        {name: node.copy() for name, node in state.unwiped.items()},
         [(owner, state.owner_versions[name]) for name, owner in state.owners.items()],
         list(state.budgets.values()),
         [_pack_envelope(account) for account in state.envelopes.values()],
         [_pack_cap(account) for account in state.caps.values()],
-        [_pack_run(record) for record in state.runs.values()],
+        [pack_run(record) for record in runs],
+        archived,
         [
             _Lease(lease.fact, lease.hold_gpu_ms, lease.grace_ms, lease.ending)
             for lease in state.leases.values()
@@ -251,36 +346,54 @@ def _packed(state: State) -> _Snapshot:
         [_pack_reservation(record) for record in state.reservations.values()],
         [_Conflict(record.declared, record.resolved) for record in state.conflicts.values()],
         list(state.pledges.values()),
-        dict(sorted(state.losses.items())),
-        dict(sorted(state.barred.items())),
+        [(*key, *account) for key, account in state.disruption.items()],
+        dict(state.deferred.items()),
+        # Never changed, but replaced.
+        dict(state.announced.items()),
+        dict(state.barred.items()),
+        list(state.recalls.values()),
         [_Meter(*key, meter.told()) for key, meter in state.meters.items()],
         [
-            _NodeMeter(owner, nodes.meter.told(), dict(sorted(nodes.uses.items())))
+            _NodeMeter(owner, nodes.meter.told(), dict(nodes.uses.items()))
             for owner, nodes in state.node_meters.items()
         ],
-        dict(sorted(state.thresholds.items())),
-        dict(sorted(state.reports.items())),
-        # In their order: the oldest requests are looked for in front.
+        {owner: history.recent for owner, history in state.durations.items()},
+        dict(state.thresholds.items()),
+        dict(state.reports.items()),
         dict(state.requests.items()),
-        dict(state.tokens.items()),
-        {name: _by_flavor(known) for name, known in state.in_rounds.items()},
-        dict(sorted(state.rounds.items())),
+        {name: known.copy() for name, known in state.tokens.items()},
+        {name: known.copy() for name, known in state.in_rounds.items()},
+        {pool: known.copy() for pool, known in state.rounds.items()},
     )
 
 
-def restore(payload: bytes) -> State | None:
-    """Return the state that ``payload`` holds, or None when it is not a snapshot of this format."""
+def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
+    """Return the state that ``payload`` holds, or None when it is not a snapshot of this format.
+
+    ``rows`` has the runs that were archived up to then; without it a snapshot that leaves runs to
+    an archive is none.
+    """
     with collector_paused():
         try:
             if _FORMAT.decode(payload).format != SNAPSHOT_FORMAT:
                 return None
-            return _restore(_SNAPSHOT.decode(payload))
-        except (msgspec.DecodeError, KeyError, IndexError, ValueError, AssertionError):
+            found = _SNAPSHOT.decode(payload)
+            if found.archived and rows is None:
+                return None
+            return _restore(found, rows)
+        except (
+            msgspec.DecodeError,
+            ArchiveError,
+            KeyError,
+            IndexError,
+            ValueError,
+            AssertionError,
+        ):
             # Whatever is wrong with a cache, the ledger itself has the answer.
             return None
 
 
-def _restore(found: _Snapshot) -> State:
+def _restore(found: _Snapshot, rows: ArchiveRows | None) -> State:
     state = State()
     state.seq, state.at_ms = found.seq, found.at_ms
     state.ledger_id, state.public_key, state.system = (
@@ -308,6 +421,8 @@ def _restore(found: _Snapshot) -> State:
     for name, unwiped in found.unwiped.items():
         state.set_apart(name, unwiped)
     _restore_plans(state, found)
+    if rows is not None and found.archived:
+        state.runs.attach(RunArchive(rows, upto_seq=found.seq, size=found.archived))
     return state
 
 
@@ -322,8 +437,14 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
         if conflict.resolved is None:
             state.open_conflicts[name] = None
     state.pledges.update((pledge.pledge, pledge) for pledge in found.pledges)
-    state.losses.update(found.losses)
+    for owner, pool, lacked, at_ms in found.disruption:
+        state.disruption[owner, pool] = (lacked, at_ms)
+    state.deferred.update(found.deferred)
+    state.announced.update(found.announced)
     state.barred.update(found.barred)
+    state.recalls.update(((known.run, known.bundle), known) for known in found.recalls)
+    for owner, recent in found.durations.items():
+        state.durations[owner] = DurationHistory(recent)
     state.thresholds.update(found.thresholds)
     state.reports.update(found.reports)
     state.requests.update(found.requests)
@@ -384,6 +505,11 @@ def _pack_reservation(record: ReservationRecord) -> _Reservation:
     )
 
 
+def _sorted_odds(known: AnnouncedConflict) -> AnnouncedConflict:
+    """Return ``known`` with its runs in their order, whichever were announced first."""
+    return AnnouncedConflict(known.due_ms, known.scope, dict(sorted(known.runs.items())))
+
+
 def _by_flavor(known: RoundsRun) -> RoundsRun:
     """Return ``known`` with its flavors in their order, whichever it had first."""
     return RoundsRun(
@@ -398,58 +524,9 @@ def _by_flavor(known: RoundsRun) -> RoundsRun:
     )
 
 
-def _pack_run(record: RunRecord) -> _Run:
-    return _Run(
-        record.spec,
-        record.seq,
-        record.submitted_ms,
-        record.phase,
-        record.refusal,
-        record.refused_since_ms,
-        record.leases_ever,
-        tuple((payer, tier, gpu_ms) for (payer, tier), gpu_ms in record.charges.items()),
-        record.started_ms,
-        record.ended_ms,
-        record.note,
-        record.stopping,
-        record.gpus_desired,
-        record.since_ms,
-        record.reservation,
-        record.reservations_ever,
-        record.backfills,
-        record.cut_ms,
-        record.cut_by,
-        record.via_conflict,
-        record.steps_cut_by,
-    )
-
-
-def _restore_run(state: State, run: _Run) -> None:
+def _restore_run(state: State, run: PackedRun) -> None:
     name = run.spec.name
-    record = state.runs[name] = RunRecord(
-        run.spec,
-        run.seq,
-        run.submitted_ms,
-        run.phase,
-        run.refusal,
-        run.refused_since_ms,
-        {},
-        run.leases_ever,
-        {(payer, tier): gpu_ms for payer, tier, gpu_ms in run.charges},
-        run.started_ms,
-        run.ended_ms,
-        run.note,
-        run.stopping,
-        run.gpus_desired,
-        run.since_ms,
-        run.reservation,
-        run.reservations_ever,
-        run.backfills,
-        run.cut_ms,
-        run.cut_by,
-        run.via_conflict,
-        run.steps_cut_by,
-    )
+    record = state.runs[name] = unpack_run(run)
     if run.backfills:
         state.backfilled[name] = None
     if run.spec.rounds is not None:

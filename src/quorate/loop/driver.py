@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from quorate.core.commands import Tick
-from quorate.core.due import next_due_ms
+from quorate.core.next_due import next_due_ms
 from quorate.loop.engine import Engine
 from quorate.loop.orders import commands_of
 

@@ -18,24 +18,24 @@ that declared them is durable: nobody can have known the link before who entered
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
+from quorate.core.admission.run_shape import Violation
+from quorate.core.audit.commit_checks import check_touched
 from quorate.core.commands import Change, Command, Decision, Draw
 from quorate.core.decide import decide
-from quorate.core.lottery import CHAIN_LENGTH
-from quorate.core.shape import Violation
-from quorate.core.share_out import rounds_due
-from quorate.core.touched import check_touched
-from quorate.ledger.chain import GENESIS, Head, open_block, seal
+from quorate.core.preemption.lottery import CHAIN_LENGTH
+from quorate.core.rounds.begin_round import rounds_due
+from quorate.ledger.chain import GENESIS, Block, Head, open_block, seal
 from quorate.ledger.fold import collector_paused, replay
-from quorate.ledger.snapshot import restore, take
+from quorate.ledger.snapshot import restore
 from quorate.loop.orders import orders_of, standing_orders
 from quorate.loop.preimages import Preimages
 from quorate.loop.resolver_log import log_conflicts
-from quorate.loop.round_waits import RoundWaits
-from quorate.model.apply import apply_all
+from quorate.loop.rounds.round_waits import RoundWaits
+from quorate.loop.snapshots import CLOSE_S_MAX, Snapshots
 from quorate.model.events import (
     ConflictDeclared,
     Event,
@@ -43,23 +43,24 @@ from quorate.model.events import (
     LotteryCommitted,
     RequestKept,
 )
-from quorate.model.records import RequestRecord
 from quorate.model.refusal import sentence
-from quorate.model.state import State
-from quorate.model.view import StateView
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import RequestRecord
+from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
 from quorate.policy.parts import install_text, missing_part
-from quorate.ports.clock import Clock
+from quorate.ports.clock_port import Clock
 from quorate.ports.errors import (
     DecidingStoppedError,
     LedgerEmptyError,
     QuorateError,
     StaleHeadError,
 )
-from quorate.ports.executor import Executor
-from quorate.ports.store import EventStore
+from quorate.ports.executor_port import Executor
+from quorate.ports.store_port import EventStore
 
 if TYPE_CHECKING:
-    from quorate.loop.round_problem import PoolPolicy
+    from quorate.loop.rounds.round_problem import PoolPolicy
 
 _LOG = logging.getLogger(__name__)
 
@@ -122,6 +123,7 @@ class Engine:
         self._state = state
         self._head = head
         self._snapshot_seq = snapshot_seq
+        self._snapshots = Snapshots(store)
         self._is_sure = True
         self.snapshot_events = SNAPSHOT_EVENTS
         self.policies: Mapping[str, PoolPolicy] | None = None
@@ -138,20 +140,21 @@ class Engine:
         *,
         executor: Executor | None = None,
         lottery_secret: bytes | None = None,
+        snapshot_events: int = SNAPSHOT_EVENTS,
     ) -> Self:
         """Return the engine of a ledger, read from its last snapshot and the log after it.
 
-        ``executor`` is told every open lease and every stop that is under way. Without the secret
-        that the ledger was made with, conflicts that need a draw stay open. Raises
-        ``CorruptLedgerError`` when the log does not verify, ``LedgerEmptyError`` when it was
-        created and never begun.
+        It keeps a snapshot when ``snapshot_events`` have come since the last one. ``executor`` is
+        told every open lease and every stop that is under way. Without the secret that the ledger
+        was made with, conflicts that need a draw stay open. Raises ``CorruptLedgerError`` when the
+        log does not verify, ``LedgerEmptyError`` when it was created and never begun.
         """
-        state, head, snapshot_seq = _load(store)
+        state, head, snapshot_seq = _load(store, snapshot_events)
         if head == GENESIS:
             raise LedgerEmptyError
         if executor is not None:
             executor.resume(standing_orders(state))
-        return cls(
+        engine = cls(
             store,
             clock,
             state,
@@ -160,6 +163,8 @@ class Engine:
             snapshot_seq=snapshot_seq,
             lottery_secret=lottery_secret,
         )
+        engine.snapshot_events = snapshot_events
+        return engine
 
     @classmethod
     def create(  # noqa: PLR0913 - what a ledger begins with
@@ -343,7 +348,7 @@ class Engine:
                 waits.failed(pool, now_ms)
             return
         # Policies need numpy, which nobody is to wait for who has no such pool.
-        from quorate.loop.rounds import share_out  # noqa: PLC0415 - slow import
+        from quorate.loop.rounds.round_loop import share_out  # noqa: PLC0415 - slow import
 
         for pool in due:
             runs = [name for name, known in self.view.in_rounds.items() if known.pool == pool]
@@ -420,7 +425,9 @@ class Engine:
         If that fails too the engine stays unsure, and every use of it tries again first.
         """
         if not self._is_sure:
-            self._state, self._head, _ = _load(self._store)
+            # Or what is being archived would be read neither from memory nor from the archive.
+            self.wait_for_snapshot()
+            self._state, self._head, _ = _load(self._store, self.snapshot_events)
             self._is_sure = True
             if self.executor is not None:
                 # What was committed after all may not have been told to it.
@@ -440,9 +447,26 @@ class Engine:
             has_executor=self.executor is not None,
         )
 
-    def close(self) -> None:
-        """Let go of the store."""
+    def close(self, within_s: float = CLOSE_S_MAX) -> None:
+        """Let go of the store; a snapshot that is being written is waited for that long.
+
+        After that it is given up: the store changes nothing once it is closed.
+        """
+        if not self._snapshots.wait(within_s):
+            _LOG.warning(
+                "the snapshot that is being written is given up after %g s; the next start reads "
+                "more of the log",
+                within_s,
+            )
         self._store.close()
+
+    def wait_for_snapshot(self, within_s: float | None = None) -> None:
+        """Wait for a snapshot that is being written, if there is one."""
+        self._snapshots.wait(within_s)
+
+    def write_snapshots_beside(self) -> None:
+        """Have snapshots written on a thread of their own from now on."""
+        self._snapshots.is_beside = True
 
     def _commit(self, events: Sequence[Event]) -> None:
         apply_all(self._state, events)
@@ -454,23 +478,40 @@ class Engine:
         self._head = block.head
 
     def _maybe_snapshot(self) -> None:
-        if self._state.seq - self._snapshot_seq < self.snapshot_events:
+        snapshots = self._snapshots
+        # One that ends only now is settled after the next commit.
+        if not snapshots.settle() or self._state.seq - self._snapshot_seq < self.snapshot_events:
             return
         self._snapshot_seq = self._state.seq
-        try:
-            self._store.save_snapshot(self._head, take(self._state))
-        except QuorateError as error:
-            # The commands are committed; without a snapshot the next start only takes longer.
-            _LOG.warning("no snapshot at sequence %d: %s", self._head.seq, error)
+        snapshots.begin(self._state, self._head)
 
 
-def _load(store: EventStore) -> tuple[State, Head, int]:
-    """Return the state and head of the ledger in ``store``, and where its snapshot was taken."""
+def _load(store: EventStore, snapshot_events: int) -> tuple[State, Head, int]:
+    """Return the state and head of the ledger in ``store``, and where its snapshot was taken.
+
+    A long log is read in parts, with a snapshot after each where the store can keep one, so that
+    the runs that ended on the way need not all be in memory.
+    """
+    state, head = State(), GENESIS
     kept = store.load_snapshot()
     if kept is not None:
-        head, payload = kept
-        state = restore(payload)
-        if state is not None and state.seq == head.seq:
-            after = store.blocks(from_height=head.height + 1)
-            return *replay(after, state=state, after=head), head.seq
-    return *replay(store.blocks()), 0
+        restored = restore(kept[1], store)
+        if restored is not None and restored.seq == kept[0].seq:
+            state, head = restored, kept[0]
+    snapshots, snapshot_seq, can_keep = Snapshots(store), head.seq, True
+    blocks = store.blocks(from_height=head.height + 1)
+    while True:
+        part = _part(blocks, snapshot_events) if can_keep else blocks
+        state, head = replay(part, state=state, after=head)
+        if not can_keep or head.seq - snapshot_seq < snapshot_events:
+            return state, head, snapshot_seq
+        can_keep = snapshots.keep_on_the_way(state, head)
+        snapshot_seq = head.seq if can_keep else snapshot_seq
+
+
+def _part(blocks: Iterator[Block], count: int) -> Iterator[Block]:
+    """Yield the next blocks, with ``count`` events or a few more."""
+    events = 0
+    while events < count and (block := next(blocks, None)) is not None:
+        events += block.count
+        yield block

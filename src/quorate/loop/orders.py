@@ -14,8 +14,8 @@ from quorate.model.events import (
     NodeMarked,
     NodeStatus,
 )
-from quorate.model.view import StateView
-from quorate.ports.executor import (
+from quorate.model.state.state_view import StateView
+from quorate.ports.executor_port import (
     EndLease,
     FenceNode,
     LeaseGone,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from quorate.core.lottery import LINK_BYTES, chain_before
+from quorate.core.preemption.lottery import LINK_BYTES, chain_back
 
 STRETCH: Final = 1_000
 """How many links lie between two that are remembered."""
@@ -31,15 +31,12 @@ class Preimages:
         if not self._known:
             self._remember()
         at = min(self.length, -(-number // STRETCH) * STRETCH)
-        link = self._known[at]
-        for _ in range(at - number):
-            link = chain_before(link)
-        return link
+        return chain_back(self._known[at], at - number)
 
     def _remember(self) -> None:
-        link = self.secret
-        for number in range(self.length, -1, -1):
-            if number % STRETCH == 0 or number == self.length:
-                self._known[number] = link
-            if number:
-                link = chain_before(link)
+        number, link = self.length, self.secret
+        self._known[number] = link
+        while number:
+            count = number % STRETCH or STRETCH
+            number, link = number - count, chain_back(link, count)
+            self._known[number] = link

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from quorate.model.events import ConflictDeclared, ConflictResolved, Event
-from quorate.model.view import StateView
+from quorate.model.state.state_view import StateView
 
 _LOG = logging.getLogger(__name__)
 

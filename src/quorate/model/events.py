@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from quorate.model.closed_words import Word
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Budget, EnvelopeId, Node, Owner, Pool, Run, System
-from quorate.model.words import Word
 
 Slots = tuple[tuple[str, int], ...]
 """(node, bit mask of slot ordinals) pairs, in placement order; each node once."""
@@ -63,6 +63,7 @@ class EndReason(Word):
     WINDOW_CLOSED = "WindowClosed"
     HANDOVER = "Handover"
     ROUND_END = "RoundEnd"
+    RECALLED = "Recalled"
 
 
 class Outcome(Word):
@@ -196,6 +197,14 @@ class DrawnToken(Part, frozen=True):
     owner: str
     run: str
     spared: bool
+
+
+class RunOdds(Part, frozen=True):
+    """A run that a planned conflict may end: in how many of a million draws, as it stands."""
+
+    owner: str
+    run: str
+    ppm: int
 
 
 class Allowance(Part, frozen=True):
@@ -384,11 +393,13 @@ class RunRefused(Fact, frozen=True, tag="run-refused/1"):
     refusal: Refusal
 
 
-class LeaseStarted(Fact, frozen=True, tag="lease-started/1"):
+class LeaseStarted(Fact, frozen=True, tag="lease-started/2"):
     """Slots were given to a run and a payer was charged from ``start_ms``.
 
     ``partner`` is the second run of a space-shared pair. ``bundle`` numbers the part of the run
     that lives or dies together: 0 is a fixed run or a malleable run's minimum, n its n-th step.
+    ``backfill`` says that it started out of order: a run that has a start before it waits on. Past
+    its own word it may be stopped for a firm start of a run that was waiting then.
     """
 
     lease: str
@@ -403,6 +414,7 @@ class LeaseStarted(Fact, frozen=True, tag="lease-started/1"):
     hold_gpu_ms: int
     start_ms: int
     reason: StartReason
+    backfill: bool = False
 
 
 class HoldExtended(Fact, frozen=True, tag="hold-extended/1"):
@@ -465,12 +477,36 @@ class RunEnded(Fact, frozen=True, tag="run-ended/1"):
 
 
 class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
-    """A bundle started on room that a reservation needs at ``vacate_ms``: it must be gone then."""
+    """A bundle started out of order. Ledgers before ``lease-started/2`` have it; none is written.
+
+    ``vacate_ms`` and ``reservation`` are what it was then said to stand in front of.
+    """
 
     run: str
     bundle: int
     vacate_ms: int
     reservation: str
+
+
+class LoanRecalled(Fact, frozen=True, tag="loan-recalled/1"):
+    """A bundle that borrows from ``payer`` has to be gone, or be paid by others, at ``due_ms``.
+
+    The lender's own run ``waiting_run`` waits for nothing but what it lent. Until then the bundle
+    goes on as before; its leases end as ``Recalled``.
+    """
+
+    run: str
+    bundle: int
+    payer: EnvelopeId
+    waiting_run: str
+    due_ms: int
+
+
+class RecallWithdrawn(Fact, frozen=True, tag="recall-withdrawn/1"):
+    """A bundle that was recalled goes on: it has payers, and no firm start needs its room."""
+
+    run: str
+    bundle: int
 
 
 class SpareFilled(Fact, frozen=True, tag="spare-filled/1"):
@@ -508,7 +544,43 @@ class ReservationMade(Fact, frozen=True, tag="reservation-made/1"):
     by_conflict: bool
 
 
-class ReservationMoved(Fact, frozen=True, tag="reservation-moved/1"):
+class MoveCode(Word):
+    """Why a firm start was moved: nothing else moves one."""
+
+    LEASE_OVERRAN = "LeaseOverran"
+    """Leases that are no backfill to it have taken longer than declared."""
+    EXECUTOR_LATE = "ExecutorLate"
+    """Leases that were told to stop have not been confirmed as gone in time."""
+    NODE_LOST = "NodeLost"
+    NODE_DRAINED = "NodeDrained"
+    NODES_CHANGED = "NodesChanged"
+    """Nodes were removed, shrunk, relabelled, claimed or set apart."""
+    BUDGET_CHANGED = "BudgetChanged"
+    """An envelope that was to pay was changed, retired or is closed at that time."""
+    CAP_CHANGED = "CapChanged"
+    QUOTA_CHANGED = "QuotaChanged"
+    POOL_CHANGED = "PoolChanged"
+    CONFLICT_CLEARING = "ConflictClearing"
+    """A conflict made room for it, and what was cut is still going."""
+    CONFLICT_CALLED_OFF = "ConflictCalledOff"
+    """It was to start by a conflict, and may not call it, or that would not make room any more."""
+    LOANS_RECALLED = "LoansRecalled"
+    """It starts sooner: what its owner lent was recalled for it."""
+    FOUND_AGAIN = "FoundAgain"
+    """It had no start, and has one again."""
+    AS_RECORDED = "AsRecorded"
+    """A ledger before ``reservation-moved/2`` gives the cause as a text: ``note``."""
+
+
+class MoveCause(Struct, frozen=True, array_like=True, gc=False):
+    """Why a firm start was moved, with the objects of it: (kind, name), such as ("node", "n1")."""
+
+    code: MoveCode
+    objects: tuple[tuple[str, str], ...] = ()
+    note: str = ""
+
+
+class ReservationMoved(Fact, frozen=True, tag="reservation-moved/2"):
     """A reservation has another start, or none (``planned_start_ms`` None); ``cause`` says why."""
 
     reservation: str
@@ -518,7 +590,7 @@ class ReservationMoved(Fact, frozen=True, tag="reservation-moved/1"):
     planned_start_ms: int | None
     natural_start_ms: int | None
     by_conflict: bool
-    cause: str
+    cause: MoveCause
 
 
 class ReservationClosed(Fact, frozen=True, tag="reservation-closed/1"):
@@ -565,6 +637,42 @@ class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
     cuts: tuple[Cut, ...]
     draws: tuple[DrawnToken, ...]
     lost_gpu_ms: int
+
+
+class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
+    """A waiting run is not started by a conflict yet: its owner's account in ``pool`` is too low.
+
+    It had ``has_gpu_ms`` (below 0 where earlier conflicts cost more than it had) when the conflict
+    might have cost ``costs_gpu_ms``, and covers that at ``covered_ms``.
+    """
+
+    run: str
+    pool: str
+    has_gpu_ms: int
+    costs_gpu_ms: int
+    covered_ms: int
+
+
+class ConflictAnnounced(Fact, frozen=True, tag="conflict-announced/1"):
+    """Room is planned to be made in ``scope`` at ``due_ms``, for ``reservation``.
+
+    ``runs`` are those whose owners hear of it now: all that may be drawn when it is first planned
+    or its instant or scope has changed, else those of owners whose odds have.
+    """
+
+    reservation: str
+    due_ms: int
+    scope: Scope
+    runs: tuple[RunOdds, ...]
+
+
+class ConflictWithdrawn(Fact, frozen=True, tag="conflict-withdrawn/1"):
+    """A conflict that was announced is called off; ``runs`` are those it could have ended."""
+
+    reservation: str
+    due_ms: int
+    scope: Scope
+    runs: tuple[str, ...]
 
 
 class RequestKept(Fact, frozen=True, tag="request-kept/1"):
@@ -657,6 +765,8 @@ Event = (
     | RunRequeued
     | RunEnded
     | BackfillNoted
+    | LoanRecalled
+    | RecallWithdrawn
     | SpareFilled
     | PledgeClosed
     | ReservationMade
@@ -664,6 +774,9 @@ Event = (
     | ReservationClosed
     | ConflictDeclared
     | ConflictResolved
+    | ConflictDeferred
+    | ConflictAnnounced
+    | ConflictWithdrawn
     | RequestKept
     | TokenIssued
     | TokenRevoked

@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 from msgspec import Struct
 
-from quorate.model.words import Word, counted
+from quorate.model.closed_words import Word, counted
 
 
 class RefusalCode(Word):

@@ -12,9 +12,9 @@ from typing import NewType
 
 from msgspec import Struct
 
-from quorate.model.amounts import GRACE_DEFAULT_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from quorate.model.amounts import GRACE_DEFAULT_MS, HOUR_MS, MINUTE_MS, PPM, SECOND_MS
+from quorate.model.closed_words import Word
 from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION, Selector
-from quorate.model.words import Word
 
 EnvelopeId = NewType("EnvelopeId", str)
 """``budget/envelope``."""
@@ -93,12 +93,17 @@ class Sharing(Word):
 
 
 class Lending(Spec, frozen=True, kw_only=True):
-    """To whom outside the family an envelope may be lent, and how much of it."""
+    """To whom outside the family an envelope may be lent, how much of it, and on which terms.
+
+    With ``recall_notice_ms`` the lender may have its loans back with that notice when a run of its
+    own waits for nothing else; with None a loan runs to its end.
+    """
 
     allow: bool = False
     to: tuple[str, ...] = ()
     concurrency_max: int | None = None
     gpu_ms_max: int | None = None
+    recall_notice_ms: int | None = None
 
     def admits(self, borrower: str) -> bool:
         """Return whether ``borrower`` is on the list; an empty list admits everybody."""
@@ -189,7 +194,11 @@ class FlavorRates(Spec, frozen=True, kw_only=True):
 
 
 class Pool(Spec, frozen=True, kw_only=True):
-    """A set of nodes under one discipline. Durations left unset follow ``notice_ms``."""
+    """A set of nodes under one discipline. Durations left unset follow ``notice_ms``.
+
+    ``disruption_gpu_ms_per_day`` is of ledgers that are older than ``disruption_rate_ppm``, and no
+    document sets it: 0 forbade conflicts and still does, and anything else counts no more.
+    """
 
     name: str
     selector: Selector = ()
@@ -205,8 +214,15 @@ class Pool(Spec, frozen=True, kw_only=True):
     disruption_gpu_ms_per_day: int | None = None
     collateral_max: int = 4
     expected_duration_ms: int = HOUR_MS
-    reservation_depth: int = 100
+    reservation_depth: int = 20
     throughputs: tuple[FlavorRates, ...] = ()
+    firm_horizon_ms: int = HOUR_MS
+    disruption_rate_ppm: int = PPM // 100
+
+    @property
+    def conflict_rate_ppm(self) -> int:
+        """Which part of its GPUs fills its owners' disruption accounts; 0 forbids conflicts."""
+        return 0 if self.disruption_gpu_ms_per_day == 0 else self.disruption_rate_ppm
 
     @property
     def least_runtime_ms(self) -> int:

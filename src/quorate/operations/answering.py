@@ -6,40 +6,42 @@ from dataclasses import replace
 
 from msgspec import Struct
 
-from quorate.answers.exits import CommandError, Exit
-from quorate.operations.answer import Answer, Order
+from quorate.operations.answer_types import Answer, Order
 from quorate.operations.caller import Caller
-from quorate.operations.carrying import carry_out
-from quorate.operations.desk import AnyDesk, Desk
-from quorate.operations.keys import keyed
+from quorate.operations.execute import carry_out
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.permission import FORBIDDEN, check_command
+from quorate.operations.request_context import AnyDesk, CallerContext, RequestContext
+from quorate.operations.request_keys import keyed
+from quorate.views.exits import CommandError, Exit
 
 
-def answer(desk: AnyDesk, operation: Operation, asked: Struct) -> Answer:
+def answer(context: AnyDesk | CallerContext, operation: Operation, asked: Struct) -> Answer:
     """Return the answer to what was ``asked``; raises ``CommandError`` when it is refused.
 
     What is watched is not answered but followed: ``following.py``.
     """
-    found = ordered(desk, operation, asked)
+    found = ordered(context, operation, asked)
     if isinstance(found, Order):
-        assert isinstance(desk, Desk), operation
-        return carry_out(desk, found, dry_run=getattr(asked, DRY_RUN))
+        assert isinstance(context, RequestContext), operation
+        return carry_out(context, found, dry_run=getattr(asked, DRY_RUN))
     return found
 
 
-def ordered(desk: AnyDesk, operation: Operation, asked: Struct) -> Answer | Order:
+def ordered(
+    context: AnyDesk | CallerContext, operation: Operation, asked: Struct
+) -> Answer | Order:
     """Return the answer to what was ``asked``, or the order that answers it once carried out.
 
     Raises ``CommandError`` when the caller may not ask for it. The order has its idempotency key.
     """
     assert operation.effect is not Effect.STREAM, operation
-    check_role(desk.caller, operation)
-    found = operation.handle()(desk, asked, operation)
+    check_role(context.caller, operation)
+    found = operation.handle()(context, asked, operation)
     if isinstance(found, Order):
-        assert isinstance(desk, Desk), operation
-        check_command(desk.recorded, desk.caller, found.command)
-        return replace(found, command=keyed(desk.caller, operation, asked, found.command))
+        assert isinstance(context, RequestContext), operation
+        check_command(context.recorded, context.caller, found.command)
+        return replace(found, command=keyed(context.caller, operation, asked, found.command))
     assert isinstance(found, Answer), operation
     return found
 

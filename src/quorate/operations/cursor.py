@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from quorate.answers.exits import CommandError, Exit
-from quorate.model.view import StateView
-from quorate.operations.desk import Desk
-from quorate.operations.recent import Page, Recent
+from quorate.model.state.state_view import StateView
+from quorate.operations.recent_blocks import Page, Recent
+from quorate.operations.request_context import RequestContext
+from quorate.views.exits import CommandError, Exit
 
 
 class Shown(NamedTuple):
@@ -61,12 +61,12 @@ class Cursor:
         return page
 
 
-def cursor_at(desk: Desk, first: int | None) -> Cursor:
+def cursor_at(context: RequestContext, first: int | None) -> Cursor:
     """Return the place before event ``first``, or the end of the ledger.
 
     Raises ``CommandError`` when the ledger has not come as far.
     """
-    end = desk.engine.head.seq
+    end = context.engine.head.seq
     if first is not None and first > end + 1:
         raise CommandError(
             Exit.REFUSED,
@@ -74,6 +74,6 @@ def cursor_at(desk: Desk, first: int | None) -> Cursor:
             f"ask from {end + 1} at most, or without it for what is recorded from now on",
             fault="stale-cursor",
         )
-    recent = Recent(desk.store) if desk.recent is None else desk.recent
-    engine = desk.engine
+    recent = Recent(context.store) if context.recent is None else context.recent
+    engine = context.engine
     return Cursor(recent, lambda: engine.view, end if first is None else first - 1)

@@ -6,10 +6,10 @@ import json
 from hashlib import sha256
 from typing import Final
 
-from quorate.answers.exits import CommandError, Exit
 from quorate.core.commands import Applied
 from quorate.documents import render
-from quorate.model.view import StateView
+from quorate.model.state.state_view import StateView
+from quorate.views.exits import CommandError, Exit
 
 _HEX: Final = 32
 ANY: Final = "*"

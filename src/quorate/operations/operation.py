@@ -74,9 +74,11 @@ class Operation:
     ``rpc`` its name in gRPC where that is another. ``media`` is what an answer of REST is; where it
     is more than one document, ``gives`` is the shape of each. ``of_blocks`` is answered from the
     blocks alone, so that a ledger whose state cannot be read is answered for, too. What ``is_long``
-    takes as long as the ledger or the queue is, or as what is sent makes it, and changes nothing.
+    takes as long as the ledger or the queue is, or as what is sent makes it, and changes nothing;
+    ``of_queue`` says that the length of the ledger does not matter.
     What ``is_apart`` is worked out from what is sent alone. What ``is_for_any_scope`` may be asked
-    with a token for any area: what is asked for decides.
+    with a token for any area: what is asked for decides. What is ``of_caller`` rests on the caller
+    and the tenants alone. What is ``of_service`` needs what only the program has that serves.
     """
 
     name: str
@@ -98,6 +100,9 @@ class Operation:
     of_blocks: bool = False
     is_long: bool = False
     is_apart: bool = False
+    of_queue: bool = False
+    of_caller: bool = False
+    of_service: bool = False
     is_for_any_scope: bool = False
 
     @property

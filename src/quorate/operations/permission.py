@@ -14,10 +14,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from quorate.answers.exits import CommandError, Exit
-from quorate.answers.failures import refused
-from quorate.answers.tenant_fields import QUOTA_FIELDS
-from quorate.answers.veil import Veil
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -31,13 +27,17 @@ from quorate.core.commands import (
     Submit,
     UpdateOwner,
 )
-from quorate.core.owner_checks import unknown
+from quorate.core.tenancy.owner_checks import unknown
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Budget, Cap, Envelope, Node, Owner, Pool, Quota, Run, System
-from quorate.model.view import StateView
+from quorate.model.state.state_view import StateView
 from quorate.operations.caller import CLAIM, Caller, Role
 from quorate.operations.operation import Area
 from quorate.operations.visibility import knows_token, seen_by, sees_owner
+from quorate.views.exits import CommandError, Exit
+from quorate.views.failures import refused
+from quorate.views.kinds.tenant_fields import QUOTA_FIELDS
+from quorate.views.redaction.redaction import Redaction
 
 FORBIDDEN: Final = "forbidden"
 _LIMITS: Final = (
@@ -172,7 +172,7 @@ def _check_named(view: StateView, caller: Caller, runs: Sequence[Run]) -> None:
 
     In the words for what is not there, and for that, too: nobody can find out.
     """
-    sight, new = Veil(view, seen_by(view, caller)), {run.name for run in runs}
+    sight, new = Redaction(view, seen_by(view, caller)), {run.name for run in runs}
     missing = [
         unknown(f"Run/{run.name}: spec.follow.after", "run", name)
         for run in runs

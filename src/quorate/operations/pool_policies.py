@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from quorate.answers.exits import CommandError, Exit
 from quorate.core.commands import Applied
 from quorate.model.specs import Discipline, Pool
-from quorate.model.view import StateView
+from quorate.model.state.state_view import StateView
 from quorate.policy.parts import install_text, missing_part
+from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from quorate.policy.policy import Policy
+    from quorate.policy.policy_type import Policy
 
 
 def check_policies(view: StateView, specs: Iterable[Applied]) -> None:

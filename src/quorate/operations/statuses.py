@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.answers.error_length import in_bounds
-from quorate.answers.exits import CommandError, Exit
-from quorate.answers.failures import exit_of, text_of
 from quorate.model.refusal import RefusalCode
+from quorate.views.error_length import in_bounds
+from quorate.views.exits import CommandError, Exit
+from quorate.views.failures import exit_of, text_of
 
 FORBIDDEN: Final = "forbidden"
 UNAUTHENTICATED: Final = "unauthenticated"

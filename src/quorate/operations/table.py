@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from quorate.operations import asked, given
+from quorate.operations import common_requests, common_responses
 from quorate.operations.caller import ADMINS, QUOTA_SETTERS, SUBMITTERS
+from quorate.operations.fleet.fleet_rows import FLEET
+from quorate.operations.fleet.looking_rows import LOOKING
+from quorate.operations.ledger.ledger_rows import LEDGER
+from quorate.operations.money.money_rows import MONEY
+from quorate.operations.notices.notice_rows import NOTICES
 from quorate.operations.operation import Area, Effect, Operation, Repeat
-from quorate.operations.table_fleet import FLEET
-from quorate.operations.table_ledger import LEDGER
-from quorate.operations.table_looking import LOOKING
-from quorate.operations.table_money import MONEY
-from quorate.operations.table_notices import NOTICES
-from quorate.operations.table_service import SERVICE
-from quorate.operations.table_things import THINGS
+from quorate.operations.resources.resource_rows import THINGS
+from quorate.operations.service.service_rows import SERVICE
 
 RUNS: Final = (
     Operation(
         name="submit-run",
         area=Area.RUNS,
         summary="Submit a run, and start it if possible.",
-        takes=asked.SubmitRun,
-        gives=given.Outcome,
+        takes=common_requests.SubmitRun,
+        gives=common_responses.Outcome,
         roles=SUBMITTERS,
         method="POST",
         path="/runs",
-        handler="quorate.operations.runs:submit_run",
+        handler="quorate.operations.resources.run_handlers:submit_run",
         effect=Effect.WRITE,
         repeat=Repeat.KEYED,
         refusals=(
@@ -46,12 +46,12 @@ RUNS: Final = (
         name="submit-runs",
         area=Area.RUNS,
         summary="Submit runs together: all of them, or none.",
-        takes=asked.SubmitRuns,
-        gives=given.Outcome,
+        takes=common_requests.SubmitRuns,
+        gives=common_responses.Outcome,
         roles=SUBMITTERS,
         method="POST",
         path="/runs/batch",
-        handler="quorate.operations.runs:submit_runs",
+        handler="quorate.operations.resources.run_handlers:submit_runs",
         effect=Effect.WRITE,
         repeat=Repeat.KEYED,
         refusals=(
@@ -70,12 +70,12 @@ RUNS: Final = (
             name=f"{verb}-run",
             area=Area.RUNS,
             summary=summary,
-            takes=asked.EndRun,
-            gives=given.Outcome,
+            takes=common_requests.EndRun,
+            gives=common_responses.Outcome,
             roles=SUBMITTERS,
             method="POST",
             path=f"/runs/{{run}}/{verb}",
-            handler="quorate.operations.runs:end_run",
+            handler="quorate.operations.resources.run_handlers:end_run",
             effect=Effect.WRITE,
             repeat=Repeat.SAME,
             refusals=("unknown-name", "not-running"),
@@ -92,12 +92,12 @@ RUNS: Final = (
         name="shrink-run",
         area=Area.RUNS,
         summary="Let a malleable run go on with fewer GPUs.",
-        takes=asked.ShrinkRun,
-        gives=given.Outcome,
+        takes=common_requests.ShrinkRun,
+        gives=common_responses.Outcome,
         roles=SUBMITTERS,
         method="POST",
         path="/runs/{run}/shrink",
-        handler="quorate.operations.runs:shrink_run",
+        handler="quorate.operations.resources.run_handlers:shrink_run",
         effect=Effect.WRITE,
         repeat=Repeat.SAME,
         refusals=("unknown-name", "not-running", "conflict", "unsupported"),
@@ -107,12 +107,12 @@ RUNS: Final = (
         name="apply",
         area=Area.SERVICE,
         summary="Make the ledger hold documents: all of them, or none.",
-        takes=asked.Apply,
-        gives=given.Outcome,
+        takes=common_requests.Apply,
+        gives=common_responses.Outcome,
         roles=SUBMITTERS,
         method="POST",
         path="/apply",
-        handler="quorate.operations.applying:apply_documents",
+        handler="quorate.operations.resources.applying:apply_documents",
         effect=Effect.WRITE,
         repeat=Repeat.KEYED,
         refusals=("invalid", "unknown-name", "already-exists", "conflict", "key-reused"),
@@ -125,12 +125,12 @@ TENANTS: Final = (
         name="create-tenant",
         area=Area.TENANTS,
         summary="Create a tenant.",
-        takes=asked.CreateTenant,
-        gives=given.Outcome,
+        takes=common_requests.CreateTenant,
+        gives=common_responses.Outcome,
         roles=ADMINS,
         method="POST",
         path="/tenants",
-        handler="quorate.operations.tenants:create_tenant",
+        handler="quorate.operations.resources.tenant_handlers:create_tenant",
         effect=Effect.WRITE,
         repeat=Repeat.SAME,
         refusals=("invalid", "unknown-name", "already-exists"),
@@ -140,12 +140,12 @@ TENANTS: Final = (
         name="update-tenant",
         area=Area.TENANTS,
         summary="Change the limits of a tenant that are given, and no others.",
-        takes=asked.UpdateTenant,
-        gives=given.Outcome,
+        takes=common_requests.UpdateTenant,
+        gives=common_responses.Outcome,
         roles=QUOTA_SETTERS,
         method="PUT",
         path="/tenants/{id}",
-        handler="quorate.operations.tenants:update_tenant",
+        handler="quorate.operations.resources.tenant_handlers:update_tenant",
         effect=Effect.WRITE,
         repeat=Repeat.SAME,
         refusals=("invalid", "unknown-name", "conflict", "stale-version"),
@@ -155,12 +155,12 @@ TENANTS: Final = (
         name="delete-tenant",
         area=Area.TENANTS,
         summary="Remove a tenant that holds nothing.",
-        takes=asked.DeleteTenant,
-        gives=given.Outcome,
+        takes=common_requests.DeleteTenant,
+        gives=common_responses.Outcome,
         roles=ADMINS,
         method="DELETE",
         path="/tenants/{id}",
-        handler="quorate.operations.tenants:delete_tenant",
+        handler="quorate.operations.resources.tenant_handlers:delete_tenant",
         effect=Effect.WRITE,
         repeat=Repeat.SAME,
         refusals=("invalid", "unknown-name", "conflict", "stale-version"),

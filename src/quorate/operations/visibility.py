@@ -5,14 +5,36 @@ A tenant sees itself and what is below it. Admins and auditors see everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from quorate.answers.kind import Kind
-from quorate.model.records import TokenRecord
 from quorate.model.specs import CapId, EnvelopeId
-from quorate.model.view import StateView
+from quorate.model.state.records import TokenRecord
+from quorate.model.state.state_view import StateView
 from quorate.operations.caller import Caller, Role
+from quorate.views.kinds.kind import Kind
+from quorate.views.kinds.kinds_plans import reservation_run
+
+
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """The tenants, those below each, and those linked to an accounting system; never changed."""
+
+    names: frozenset[str] = frozenset()
+    children: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    linked: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, view: StateView) -> Tenants:
+        """Return the tenants of ``view``, copied."""
+        return cls(frozenset(view.owners), dict(view.children), frozenset(view.reports))
+
+    def seen_by(self, caller: Caller) -> frozenset[str]:
+        """Return the tenants whose things ``caller`` sees."""
+        if caller.oversees:
+            return self.names
+        return _seen(caller, self.names, self.children, self.linked)
 
 
 def tenants_of(view: StateView, caller: Caller) -> frozenset[str]:
@@ -20,15 +42,24 @@ def tenants_of(view: StateView, caller: Caller) -> frozenset[str]:
 
     An accounting system sees those that are linked to one, and none below them.
     """
+    return _seen(caller, view.owners, view.children, view.reports)
+
+
+def _seen(
+    caller: Caller,
+    names: Container[str],
+    children: Mapping[str, tuple[str, ...]],
+    linked: Iterable[str],
+) -> frozenset[str]:
     if caller.role is Role.ACCOUNTING:
-        return frozenset(view.reports)
+        return frozenset(linked)
     found: set[str] = set()
-    todo = [caller.tenant] if caller.tenant in view.owners else []
+    todo = [caller.tenant] if caller.tenant in names else []
     while todo:
         name = todo.pop()
         if name not in found:
             found.add(name)
-            todo.extend(view.children.get(name, ()))
+            todo.extend(children.get(name, ()))
     return frozenset(found)
 
 
@@ -56,10 +87,6 @@ def _run_owner(view: StateView, name: str) -> str:
     return view.runs[name].spec.owner
 
 
-def _reservation_owner(view: StateView, name: str) -> str:
-    return _run_owner(view, view.reservations[name].made.run)
-
-
 def _lease_owner(view: StateView, name: str) -> str:
     return _run_owner(view, view.leases[name].fact.run)
 
@@ -76,7 +103,7 @@ OWNERS: Final[dict[str, Callable[[StateView, str], str]]] = {
     "cap": _cap_owner,
     "run": _run_owner,
     "queue": _run_owner,
-    "reservation": _reservation_owner,
+    "reservation": lambda view, name: _run_owner(view, reservation_run(name)),
     "lease": _lease_owner,
     "claim": _run_owner,
     "charge": lambda view, name: _run_owner(view, name.partition("/")[0]),

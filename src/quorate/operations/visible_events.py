@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from quorate.answers.timeline import run_of
-from quorate.answers.veil import Veil
 from quorate.core.commands import Decision
 from quorate.model.events import (
     BudgetApplied,
     BudgetFellBack,
     BudgetReported,
+    ConflictAnnounced,
     ConflictDeclared,
     ConflictResolved,
+    ConflictWithdrawn,
     Event,
     LedgerOpened,
+    LoanRecalled,
     LotteryCommitted,
     NodeApplied,
     NodeMarked,
@@ -31,9 +32,11 @@ from quorate.model.events import (
     SystemApplied,
     ThresholdCrossed,
 )
-from quorate.model.view import StateView
+from quorate.model.state.state_view import StateView
 from quorate.operations.caller import Caller
 from quorate.operations.visibility import seen_by, tenants_of
+from quorate.views.redaction.redaction import Redaction
+from quorate.views.runs.event_text import run_of
 
 _EVERYBODYS: Final = (
     LedgerOpened,
@@ -48,13 +51,15 @@ _EVERYBODYS: Final = (
 
 
 class Sight:
-    """What one caller sees, as of the state ``view``."""
+    """What one caller sees, as of the state ``view``; for as long as one answer is made."""
 
     def __init__(self, view: StateView, caller: Caller) -> None:
         self._view = view
         self._sees_all = caller.oversees
         self._mine = tenants_of(view, caller)
-        self.veil = Veil(view, seen_by(view, caller))
+        # Of runs that events were about; None where there is no such run. A run keeps its owner.
+        self._owners: dict[str, str | None] = {}
+        self.redaction = Redaction(view, seen_by(view, caller))
 
     def sees(self, event: Event) -> bool:
         """Return whether the caller may see ``event``."""
@@ -64,7 +69,7 @@ class Sight:
 
     def told(self, event: Event) -> Event:
         """Return ``event``, which the caller sees, without the names of what it does not."""
-        return self.veil.event(event)
+        return self.redaction.event(event)
 
     def warnings(self, decision: Decision) -> tuple[str, ...]:
         """Return the warnings of ``decision`` that the caller may see: all or none.
@@ -85,18 +90,32 @@ class Sight:
                 return {event.owner.name}
             case OwnerRemoved() | ThresholdCrossed() | BudgetReported() | BudgetFellBack():
                 return {event.owner}
+            case ConflictAnnounced():
+                return {odds.owner for odds in event.runs}
             case BudgetApplied():
                 return {event.budget.owner}
             case RunSubmitted():
+                # What follows of it is looked up nowhere, however long ago it was archived.
+                self._owners[event.run.name] = event.run.owner
                 return {event.run.owner}
             case _:
-                records = (self._view.runs.get(name) for name in _runs_of(event))
-                return {record.spec.owner for record in records if record is not None}
+                owners = map(self._owner_of, _runs_of(event))
+                return {owner for owner in owners if owner is not None}
+
+    def _owner_of(self, name: str) -> str | None:
+        if name not in self._owners:
+            record = self._view.runs.get(name)
+            self._owners[name] = None if record is None else record.spec.owner
+        return self._owners[name]
 
 
 def _runs_of(event: Event) -> set[str]:
-    """Return the runs that ``event`` is about; of a spare that is filled, both."""
+    """Return the runs that ``event`` is about; of a spare that is filled or a loan, both."""
     match event:
+        case ConflictWithdrawn():
+            return set(event.runs)
+        case LoanRecalled():
+            return {event.run, event.waiting_run}
         case SpareFilled():
             return {event.lease.partition("/")[0], event.filler}
         case PledgeClosed():

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, breaches
-from quorate.policy.policy import Solve
+from quorate.policy.policy_type import Solve
 from quorate.policy.problem import Problem
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from quorate.policy.faults import At
+from quorate.policy.files.file_faults import At
 from quorate.policy.problem import Problem
 
 PAIR_MARK: Final = ","

@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from quorate.policy.allox import ALLOX
-from quorate.policy.equal_shares import EQUAL_SHARES
-from quorate.policy.fifo import FIFO
-from quorate.policy.finish_time_fairness import FINISH_TIME
-from quorate.policy.gandiva import GANDIVA
-from quorate.policy.max_min_fairness import MAX_MIN
-from quorate.policy.max_sum_throughput import MAX_SUM
-from quorate.policy.min_total_duration import MIN_TOTAL_DURATION
-from quorate.policy.policy import Policy
-from quorate.policy.strategy_proof import STRATEGY_PROOF
-from quorate.policy.water_filling import WATER_FILLING
+from quorate.policy.policies.allox import ALLOX
+from quorate.policy.policies.equal_shares import EQUAL_SHARES
+from quorate.policy.policies.fifo import FIFO
+from quorate.policy.policies.finish_time_fairness import FINISH_TIME
+from quorate.policy.policies.gandiva import GANDIVA
+from quorate.policy.policies.max_min_fairness import MAX_MIN
+from quorate.policy.policies.max_sum_throughput import MAX_SUM
+from quorate.policy.policies.min_total_duration import MIN_TOTAL_DURATION
+from quorate.policy.policies.strategy_proof import STRATEGY_PROOF
+from quorate.policy.policies.water_filling import WATER_FILLING
+from quorate.policy.policy_type import Policy
 
 _FAMILIES: Final[tuple[tuple[Policy, ...], ...]] = (
     MAX_MIN,

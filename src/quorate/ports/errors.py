@@ -5,6 +5,7 @@
     ├── NewerLedgerError        whole, but only a newer Quorate reads it  (ledger/errors.py)
     │   └── UnknownEventError   an event's tag is not in this version     (ledger/errors.py)
     ├── CheckpointError         a text is not a checkpoint                (ledger/errors.py)
+    ├── ArchiveError            archived runs cannot be read              (ledger/errors.py)
     ├── KeyFileError            the signing key cannot be used
     ├── WorkFolderError         the folder of local work cannot be used
     ├── GpusUnknownError        the GPUs of this machine cannot be told
@@ -35,6 +36,7 @@ from pathlib import Path
 
 from quorate.ledger.chain import Head
 from quorate.ledger.errors import (
+    ArchiveError,
     CheckpointError,
     CorruptLedgerError,
     NewerLedgerError,
@@ -45,6 +47,7 @@ from quorate.ledger.errors import (
 __all__ = [
     "AccountingDownError",
     "AccountingError",
+    "ArchiveError",
     "CheckpointError",
     "CorruptLedgerError",
     "DecidingStoppedError",

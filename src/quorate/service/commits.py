@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import Final
 
-from quorate.answers.exits import CommandError
 from quorate.loop.engine import Engine
 from quorate.ports.errors import QuorateError, StoreError
-from quorate.service.metrics import Metrics
+from quorate.service.metrics.registry import Metrics
+from quorate.views.exits import CommandError
 
 _LOG = logging.getLogger(__name__)
 

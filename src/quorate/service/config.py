@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from quorate.adapters.run_as import RunAs
-from quorate.answers.exits import CommandError, Exit
 from quorate.operations.caller import Role
+from quorate.service.accounting.waldur_links import LINKS_KEY, LinkedOwner, links_of
+from quorate.service.auth.oidc import Oidc
 from quorate.service.config_values import Address, WrongSettingError
-from quorate.service.oidc import Oidc
-from quorate.service.settings import SETTINGS
-from quorate.service.waldur_links import LINKS_KEY, LinkedOwner, links_of
-from quorate.service.webhook import Webhook, webhooks_of
+from quorate.service.setting_table import SETTINGS
+from quorate.service.webhooks.webhook import Webhook, webhooks_of
+from quorate.views.exits import CommandError, Exit
 
 FILE_BYTES_MAX: Final = 1024 * 1024
 _ROLES_KEY: Final = "oidc.roles"

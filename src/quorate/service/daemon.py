@@ -10,6 +10,7 @@ import asyncio
 import logging
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -21,42 +22,45 @@ import uvicorn
 
 from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.exec_local import LocalExecutor
-from quorate.adapters.keepers import kept_runs, work_folder
-from quorate.adapters.local_isolation import JobUsers
-from quorate.adapters.logs_local import LocalLogs
+from quorate.adapters.disk_space import check_writable
+from quorate.adapters.executors.exec_local import LocalExecutor
+from quorate.adapters.executors.keepers import kept_runs, work_folder
+from quorate.adapters.executors.local_isolation import JobUsers
+from quorate.adapters.executors.logs_local import LocalLogs
 from quorate.adapters.run_as import RunAs
-from quorate.adapters.space import check_writable
-from quorate.adapters.store_pages import PagedReader
-from quorate.adapters.store_sqlite import SqliteStore
-from quorate.answers.exits import CommandError, Exit
+from quorate.adapters.stores.store_pages import PagedReader
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.loop.engine import Engine
-from quorate.operations.desk import Signer
-from quorate.ports.clock import Clock, SteadyClock
-from quorate.service.accepting import Acceptor, Connections
-from quorate.service.accounting_link import record_news
-from quorate.service.auth import Doorkeeper
-from quorate.service.body_reader import BodyReader
+from quorate.operations.caller import Caller
+from quorate.operations.request_context import Signer
+from quorate.ports.clock_port import Clock, SteadyClock
+from quorate.service.accounting.accounting_link import record_news
+from quorate.service.auth.authenticator import Authenticator, holder_of
+from quorate.service.auth.oidc import OidcTrust
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
-from quorate.service.connection import GuardedProtocol, Shedding
 from quorate.service.descriptors import connections_within
-from quorate.service.guard import Guard, Limits
+from quorate.service.http.accepting import Acceptor, Connections
+from quorate.service.http.body_reader import BodyReader
+from quorate.service.http.connection import GuardedProtocol, Shedding
+from quorate.service.http.event_stream import WatchRegistry
+from quorate.service.http.listening import BACKLOG, bind, check_tls
+from quorate.service.http.request_guard import Guard, Limits
+from quorate.service.http.rest import Parts, application
 from quorate.service.job_users import check_job_users, warn_of_root
-from quorate.service.listening import BACKLOG, bind, check_tls
-from quorate.service.metrics import service_metrics
-from quorate.service.office import Office
-from quorate.service.oidc import OidcTrust
+from quorate.service.ledger_thread import LedgerThread
+from quorate.service.metrics.registry import service_metrics
 from quorate.service.opening import OpenStore, first_token, open_ledger
-from quorate.service.rest import Parts, application
-from quorate.service.room import SimulatedRoom
+from quorate.service.simulated_room import SimulatedRoom
 from quorate.service.violations import guarded
-from quorate.service.watch import WatchHall
-from quorate.service.webhooks import sealed, webhooks_served
+from quorate.service.webhooks.webhook_threads import sealed, webhooks_served
+from quorate.views.exits import CommandError, Exit
 
 _LOG = logging.getLogger(__name__)
 
 KEEP_ALIVE_S: Final = 75
+SWITCH_S: Final = 0.001
+"""How long the event loop waits for the interpreter while the ledger's thread decides."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -71,7 +75,7 @@ class Extras:
     signer: Signer | None = None
     open_store: OpenStore = SqliteStore.open
     clock: Clock = field(default_factory=SystemClock)
-    surfaces: Sequence[Callable[[Office, Doorkeeper], AsyncIterator[str]]] = field(
+    surfaces: Sequence[Callable[[LedgerThread, Authenticator], AsyncIterator[str]]] = field(
         default_factory=tuple
     )
 
@@ -140,6 +144,7 @@ class Daemon:
     async def run(self, tell: Callable[[Address, str | None], None]) -> None:
         """Serve until told to stop; ``tell`` is given the address and the first token, if any."""
         configuration = self._configuration
+        sys.setswitchinterval(SWITCH_S)
         check_tls(configuration)
         check_job_users(configuration)
         warn_of_root(configuration)
@@ -150,7 +155,7 @@ class Daemon:
         guard, clock = self._guard, self._clock
         room = self._room()
         belong_to = room.belong_to if isinstance(room, LocalExecutor) else lambda _: None
-        office = Office(
+        ledger_thread = LedgerThread(
             lambda: guarded(
                 open_ledger(path, room, self._extras.open_store, clock, belong_to), path, guard
             ),
@@ -161,6 +166,7 @@ class Daemon:
             clock=clock,
             clock_guard=guard,
             reading=lambda: PagedReader(path),
+            ledger=path,
             logs=_logs(configuration),
             check_writable=lambda: check_writable(path),
             bodies=BodyReader(
@@ -171,29 +177,29 @@ class Daemon:
         async with AsyncExitStack() as stack:
             stack.callback(listening.close)
             if isinstance(room, LocalExecutor):
-                room.listen(office.nudge)
+                room.listen(ledger_thread.nudge)
                 stack.callback(room.close)
-            await office.start()
-            stack.push_async_callback(office.stop)
-            token = await office.run(_first_token)
-            await stack.enter_async_context(webhooks_served(hooks, office, path, clock))
-            hall = WatchHall(office)
+            await ledger_thread.start()
+            stack.push_async_callback(ledger_thread.stop)
+            token = await ledger_thread.run(_first_token)
+            await stack.enter_async_context(webhooks_served(hooks, ledger_thread, path, clock))
+            watchers = WatchRegistry(ledger_thread)
             oidc = None if configuration.oidc is None else OidcTrust(configuration.oidc, clock)
-            doorkeeper = Doorkeeper(office.token, clock, oidc)
-            if not configuration.waldur_links and not office.trouble:
+            authenticator = Authenticator(ledger_thread.token, clock, oidc)
+            if not configuration.waldur_links and not ledger_thread.trouble:
                 # Nobody will say that what was once told is too old.
-                await office.run(lambda engine: record_news(engine, (), {}))
-            self._server = self._http(office, doorkeeper, hall)
+                await ledger_thread.run(lambda engine: record_news(engine, (), {}))
+            self._server = self._http(ledger_thread, authenticator, watchers)
             for surface in self._extras.surfaces:
                 where = await stack.enter_async_context(
-                    asynccontextmanager(surface)(office, doorkeeper)
+                    asynccontextmanager(surface)(ledger_thread, authenticator)
                 )
                 _LOG.info("beside REST: %s", where)
             host, port = listening.getsockname()[:2]
             self.address = Address(host=host, port=port)
             _LOG.info("serving %s at %s", configuration.ledger, self.address)
             tell(self.address, token)
-            await self._serve(self._server, listening, office)
+            await self._serve(self._server, listening, ledger_thread)
         _LOG.info("stopped; the ledger is closed")
 
     def _room(self) -> SimulatedRoom | LocalExecutor | None:
@@ -205,9 +211,11 @@ class Daemon:
             return LocalExecutor(_work_folder(configuration), _job_users(configuration))
         return None
 
-    async def _serve(self, server: _Server, listening: socket.socket, office: Office) -> None:
+    async def _serve(
+        self, server: _Server, listening: socket.socket, ledger_thread: LedgerThread
+    ) -> None:
         """Answer until told to stop; raises ``CommandError`` when the ledger's thread has ended."""
-        ending = asyncio.ensure_future(office.ended.wait())
+        ending = asyncio.ensure_future(ledger_thread.ended.wait())
         ending.add_done_callback(lambda _: self.stop())
         try:
             await server.serve(sockets=[listening])
@@ -219,14 +227,16 @@ class Daemon:
                 Exit.UNUSABLE, "the ledger's thread has ended by a bug; the log has more"
             )
 
-    def _http(self, office: Office, doorkeeper: Doorkeeper, hall: WatchHall) -> _Server:
+    def _http(
+        self, ledger_thread: LedgerThread, authenticator: Authenticator, watchers: WatchRegistry
+    ) -> _Server:
         configuration = self._configuration
         parts = Parts(
-            office=office,
-            doorkeeper=doorkeeper,
+            ledger_thread=ledger_thread,
+            authenticator=authenticator,
             requests_per_s_max=configuration.requests_per_s_max,
             concurrent_max=configuration.concurrent_max,
-            hall=hall,
+            watchers=watchers,
             has_public_metrics=configuration.metrics_public,
         )
         limits = Limits(
@@ -236,8 +246,8 @@ class Daemon:
             slow_s_max=configuration.slow_s_max,
         )
         config = uvicorn.Config(
-            Guard(application(parts), limits, office.metrics),
-            http=_protocol(configuration, office),
+            Guard(application(parts), limits, ledger_thread.metrics),
+            http=_protocol(configuration, ledger_thread),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -252,8 +262,8 @@ class Daemon:
         )
         surfaces = 1 + len(self._extras.surfaces)
         connections = connections_within(configuration.connections_max, surfaces)
-        office.connections = Connections(connections)
-        return _Server(config, hall, office.connections, configuration.slow_s_max)
+        ledger_thread.connections = Connections(connections)
+        return _Server(config, watchers, ledger_thread.connections, configuration.slow_s_max)
 
 
 class _Server(uvicorn.Server):
@@ -262,12 +272,12 @@ class _Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
-        hall: WatchHall,
+        watchers: WatchRegistry,
         connections: Connections,
         handshake_s_max: float,
     ) -> None:
         super().__init__(config)
-        self._hall = hall
+        self._watchers = watchers
         self._connections = connections
         self._handshake_s_max = handshake_s_max
 
@@ -313,16 +323,16 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more connections, and let those under way end."""
         _LOG.info("stopping: taking nothing more, and ending what is under way")
-        self._hall.close()
+        self._watchers.close()
         await super().shutdown(sockets)
 
 
-def _protocol(configuration: Configuration, office: Office) -> type[GuardedProtocol]:
+def _protocol(configuration: Configuration, ledger_thread: LedgerThread) -> type[GuardedProtocol]:
     """Return the protocol with the limits that are configured."""
 
-    def role_of(token: str) -> str:
-        record = office.token(token)
-        return "" if record is None else record.issued.role.value
+    def holder(token: str) -> Caller | None:
+        record = ledger_thread.token(token)
+        return None if record is None else holder_of(record)
 
     return type(
         "ConfiguredProtocol",
@@ -330,6 +340,6 @@ def _protocol(configuration: Configuration, office: Office) -> type[GuardedProto
         {
             "header_bytes_max": configuration.header_bytes_max,
             "slow_s_max": configuration.slow_s_max,
-            "shedding": Shedding(office.admission, role_of),
+            "shedding": Shedding(ledger_thread.admission, holder),
         },
     )

@@ -6,7 +6,7 @@ import logging
 import resource
 from typing import Final
 
-from quorate.answers.exits import CommandError, Exit
+from quorate.views.exits import CommandError, Exit
 
 _LOG = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from quorate.adapters.local_isolation import faults_of
+from quorate.adapters.executors.local_isolation import faults_of
 from quorate.adapters.run_as import RunAs
-from quorate.answers.exits import CommandError, Exit
 from quorate.service.config import Configuration
+from quorate.views.exits import CommandError, Exit
 
 _LOG = logging.getLogger(__name__)
 

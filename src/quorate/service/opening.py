@@ -9,23 +9,23 @@ from typing import Final, Protocol
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.key_file import load_lottery_secret, lottery_path
-from quorate.adapters.salvage import sound_head
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.ledger_salvage import sound_head
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.adapters.takeover import TAKEOVER_S
-from quorate.answers.exits import CommandError, Exit
 from quorate.core.commands import IssueToken
 from quorate.ledger.chain import GENESIS, Broken, open_block, verify_blocks
 from quorate.ledger.errors import RESTORE
 from quorate.loop.engine import Engine
 from quorate.model.events import LedgerOpened, TokenRole
 from quorate.model.specs import Discipline
-from quorate.operations.tokens import Secret
+from quorate.operations.service.token_handlers import Secret
 from quorate.policy.parts import install_text, missing_part
-from quorate.ports.clock import Clock
+from quorate.ports.clock_port import Clock
 from quorate.ports.errors import CorruptLedgerError
-from quorate.ports.executor import Executor
-from quorate.ports.store import EventStore
-from quorate.service.secrets import secret_troubles
+from quorate.ports.executor_port import Executor
+from quorate.ports.store_port import EventStore
+from quorate.service.secret_checks import secret_troubles
+from quorate.views.exits import CommandError, Exit
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ def _opened(
         lottery = lottery_path(path)
         secret = load_lottery_secret(lottery) if lottery.exists() else None
         engine = Engine.open(store, clock, executor=executor, lottery_secret=secret)
+        engine.write_snapshots_beside()
         _check_parts(path, engine)
         for line in secret_troubles(path, engine.view):
             _LOG.warning("%s", line)

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from quorate.answers.exits import CommandError, Exit
-from quorate.operations.answer import Answer
+from quorate.operations.answer_types import Answer
 from quorate.operations.operation import Operation
+from quorate.views.exits import CommandError, Exit
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
@@ -31,8 +31,8 @@ class Form(StrEnum):
 class Reply:
     """An answer in one form: its ``tree``, its ``lines``, or else a ``body``.
 
-    ``lines`` are to be read on the ledger's thread only, or in the reading room where the answer
-    ``is_long``: ``Office.parts_of`` does.
+    ``lines`` are to be read on the ledger's thread only, or in the read pool where the answer
+    ``is_long``: ``LedgerThread.parts_of`` does.
     """
 
     body: bytes = b""

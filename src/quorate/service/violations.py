@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quorate.adapters.clock_guard import ClockGuard
-from quorate.core.shape import Violation
+from quorate.core.admission.run_shape import Violation
 from quorate.documents.times import time_text
 from quorate.ledger.chain import Head
 from quorate.ledger.codec import event_to_json

@@ -1,6 +1,6 @@
 """What arrives in a random world, and what people ask for: runs, what they really do, and wishes.
 
-All of it is plain data drawn from one stream of chance; ``sim/world.py`` draws where it happens.
+All of it is plain data drawn from one stream of chance; ``random_world.py`` draws where it happens.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from quorate.model.specs import (
     System,
     UpstreamFailure,
 )
-from quorate.sim.executor import Truth
+from quorate.sim.sim_executor import Truth
 
 START_MS: Final = 1_700_000_000_000
 """When simulated life begins."""

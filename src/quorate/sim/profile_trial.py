@@ -10,9 +10,9 @@ import numpy as np
 
 from quorate.model.job_types import JobType
 from quorate.policy.estimate import Match
-from quorate.policy.estimate_table import families
-from quorate.policy.faults import At, Faulty
-from quorate.policy.throughputs_file import ThroughputTable
+from quorate.policy.files.estimate_table import families
+from quorate.policy.files.file_faults import At, Faulty
+from quorate.policy.files.throughputs_file import ThroughputTable
 from quorate.sim.job_stream import TEMPLATES
 from quorate.sim.profiling import Profiler, reference_columns
 

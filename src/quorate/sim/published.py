@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from quorate.policy.rounds import STRICT, Rules
+from quorate.policy.rounds.round_book import STRICT, Rules
 
 FLAVORS_FIRST: Final = ("v100", "p100", "k80")
 """The flavors it knows, in the order in which they choose. Others follow by name here; the

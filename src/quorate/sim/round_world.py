@@ -27,8 +27,8 @@ from quorate.model.specs import (
     TypeRates,
 )
 from quorate.sim.demand import Arrival, Size, one_in
-from quorate.sim.executor import Truth
-from quorate.sim.world import World, draw_world
+from quorate.sim.random_world import World, draw_world
+from quorate.sim.sim_executor import Truth
 
 POOL: Final = "side"
 """The pool that shares in rounds; in other worlds it binds."""

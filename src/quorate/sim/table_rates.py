@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from quorate.model.job_types import JobType
+from quorate.policy.files.throughputs_file import ThroughputTable
 from quorate.policy.problem import Floats
-from quorate.policy.rounds import Row
-from quorate.policy.throughputs_file import ThroughputTable
+from quorate.policy.rounds.round_book import Row
 from quorate.sim.job_stream import Template
 from quorate.sim.profile_trial import published_first
-from quorate.sim.rounds import Rates
+from quorate.sim.round_simulation import Rates
 
 
 def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:

@@ -16,27 +16,27 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from quorate.core.audit import audit
-from quorate.core.beside import admit_beside
+from quorate.core.audit.commit_checks import check_touched
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import Violation, sweep
 from quorate.core.commands import Command, Keyed, Tick
 from quorate.core.decide import decide
-from quorate.core.due import next_due_ms
-from quorate.core.invariants import Violation, sweep
-from quorate.core.touched import check_touched
+from quorate.core.next_due import next_due_ms
+from quorate.core.profile.reserved_refusal import admit_beside
 from quorate.ledger.chain import GENESIS, Head, open_blocks
 from quorate.ledger.fold import fold
 from quorate.ledger.snapshot import restore, take
 from quorate.loop.engine import Engine, Receipt
-from quorate.loop.round_problem import PoolPolicy
+from quorate.loop.rounds.round_problem import PoolPolicy
 from quorate.model.events import Event, LeaseEnded, LeaseStarted, RunRefused, tag_of
 from quorate.model.refusal import Refusal
-from quorate.model.view import StateView
+from quorate.model.state.state_view import StateView
 from quorate.sim.demand import Size
-from quorate.sim.engine import LOTTERY_LENGTH, LOTTERY_SECRET
-from quorate.sim.faults import RESCUE_AFTER_MS
+from quorate.sim.fault_plan import RESCUE_AFTER_MS
+from quorate.sim.random_world import draw_world
 from quorate.sim.round_world import draw_round_world
-from quorate.sim.trial import Draw, Trial
-from quorate.sim.world import draw_world
+from quorate.sim.seed_trial import Draw, Trial
+from quorate.sim.simulation import LOTTERY_LENGTH, LOTTERY_SECRET
 from quorate.testing.promise_books import PromiseBooks
 from quorate.testing.request_books import RequestBooks
 from quorate.testing.shrinking import Deed, unsettled
@@ -162,8 +162,8 @@ class Inspection:
         now_ms = max(view.at_ms, self.trial.timeline.clock.now_ms())
         self.deeds.append(Deed(now_ms, None))
         _expect_none(sweep(view))
-        self._books.shaken()
-        self._read_on(view)
+        self._read_on(view)  # What was committed, and not answered, was decided all the same.
+        self._books.shaken(now_ms)
         if self._answered:
             last = self._answered[max(self._answered)]
             block = next(self.trial.store.blocks(from_height=last.height), None)

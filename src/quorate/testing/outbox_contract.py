@@ -1,4 +1,4 @@
-"""The contract of ``ports/outbox.py`` as tests. A new outbox subclasses ``OutboxContract``.
+"""The contract of ``ports/outbox_port.py`` as tests. A new outbox subclasses ``OutboxContract``.
 
     class TestMyOutbox(OutboxContract):
         def make_outbox(self) -> Outbox: ...
@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from quorate.ports.outbox import (
+from quorate.ports.outbox_port import (
     BACK_OFF_MS_MAX,
     BACK_OFF_MS_MIN,
     KEYS_KEPT_EVENTS,

@@ -8,16 +8,15 @@ block of its own; whoever may be drawn has entered; and what was cleared for a r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
-from quorate.core.expected import is_overdue
-from quorate.core.holds import expected_ms
-from quorate.core.limits import Limit, payers_of
-from quorate.core.lottery import chain_link, seed_of, seed_parts
-from quorate.core.lottery_audit import Lotteries
-from quorate.core.soft import why_no_conflict
+from quorate.core.admission.holds import expected_ms
+from quorate.core.audit.lottery_audit import Lotteries
+from quorate.core.preemption.lottery import chain_link, seed_of, seed_parts
+from quorate.core.preemption.money_limits import Limit, payers_of
+from quorate.core.profile.lease_ends import is_overdue
 from quorate.model.amounts import PPM
 from quorate.model.events import (
     BudgetApplied,
@@ -26,10 +25,10 @@ from quorate.model.events import (
     ConflictResolved,
     CutStep,
     Event,
-    HoldExtended,
     LeaseEnded,
-    LeaseEnding,
     LeaseStarted,
+    LoanRecalled,
+    MoveCode,
     NodeApplied,
     NodeMarked,
     OwnerApplied,
@@ -39,38 +38,43 @@ from quorate.model.events import (
     ReservationMoved,
     ReservationOutcome,
     Role,
+    RunSubmitted,
+    Share,
     Slice,
-    StartReason,
 )
-from quorate.model.records import Lease, Phase, RunRecord
-from quorate.model.specs import EnvelopeId
-from quorate.model.view import StateView
-from quorate.testing.in_front import stand_in_front
+from quorate.model.state.records import Lease, Phase, RunRecord
+from quorate.model.state.state_view import StateView
+from quorate.testing.changes import Changes
+from quorate.testing.firm_oracle import (
+    Place,
+    PutBack,
+    is_counted,
+    lacking,
+    overstaying,
+    places_of,
+    stoppable,
+)
 
 _DRAW: Final = b"quorate-lottery-draw/1\0"
-_NO_HEADROOM: Final = "no conflict: its owner's hard quota is what it waits for"
-_TOO_DEAR: Final = "GPU-hours to conflicts within a day, and this would cost"
-EXCUSED: Final = -1
-"""In place of how often things had been shaken: something has happened to this promise alone."""
+OBJECTS_MAX: Final = 16
+"""How many objects of a cause are named at most."""
+_CALLED_OFF: Final = (MoveCode.CONFLICT_CALLED_OFF, MoveCode.CONFLICT_CLEARING)
 _CHANGES: Final = (NodeMarked, NodeApplied, PoolApplied, BudgetApplied, OwnerApplied)
 
 
 @dataclass(slots=True)
 class _Promise:
-    """A reservation: when and where it is to start, and how often things had been shaken by then.
-
-    One that counts on a conflict is surer of its room than of its time: what is cut takes its
-    grace, and others may move, start, give up or have room made meanwhile (``moves``).
-    """
+    """A firm start as it was last recorded, and whether a decision was made when it was due."""
 
     made: ReservationMade
-    number: int
     planned_ms: int | None
-    excuses: int
     by_conflict: bool
-    moves: int
     place: Slice
-    payers: frozenset[EnvelopeId]
+    payers: tuple[Share, ...]
+    recorded: int
+    """The number of the event that wrote it."""
+    missed_ms: int | None = None
+    """When something is decided again, where nothing was when it was due: it starts then."""
 
 
 @dataclass(slots=True)
@@ -93,50 +97,64 @@ class PromiseBooks:
         self._length = length
         self._lotteries = Lotteries()
         self._promises: dict[str, _Promise] = {}
-        self._made = 0
-        self._excuses = 0
         self._changes = 0
-        self._moves = 0
+        self._changed = Changes()
+        self._events = 0
+        self._began: frozenset[str] = frozenset()
+        self._recalled: set[str] = set()
+        self._beside: list[Place] = []
+        self._activated: dict[str, Place] = {}
+        self._ended: frozenset[str] = frozenset()
+        self._marked: dict[str, tuple[tuple[int, int], ...]] = {}
+        self._waiting: dict[str, int] = {}
+        self.moved_later = 0
+        """How often a firm start moved later."""
+        self.shared_slack = 0
+        """How often one did though a younger lease shares the slack that an older one overran."""
         self._declared: dict[str, tuple[ConflictDeclared, int]] = {}
         self._cleared: dict[str, _Cleared] = {}
         self._made_room: dict[str, str] = {}
-        self._looked_ms = 0
+        self._looked_ms = self._entered_ms = 0
 
-    def shaken(self) -> None:
-        """Note that the program was down: what was due meanwhile is late."""
-        self._excuses += 1
+    def shaken(self, now_ms: int) -> None:
+        """Note that the program was down until ``now_ms``: what was due meanwhile did not start.
+
+        Nor since the last block: what was decided after that is lost. Nothing else is excused:
+        what was due before was decided about, and what is due later is met as if it had been up.
+        """
         self._changes += 1
+        self._looked_ms = min(self._looked_ms, self._entered_ms)
+        self.looked(now_ms)
 
     def looked(self, now_ms: int) -> None:
-        """Note that something is decided at ``now_ms``: what was due before, nobody looked at."""
-        planned = (promise.planned_ms for promise in self._promises.values())
-        if any(at_ms is not None and self._looked_ms <= at_ms < now_ms - 1 for at_ms in planned):
-            self.shaken()
+        """Note that something is decided at ``now_ms``; what was due before was not looked at."""
+        for promise in self._promises.values():
+            planned_ms = promise.planned_ms
+            if planned_ms is not None and self._looked_ms <= planned_ms < now_ms - 1:
+                promise.missed_ms = now_ms
         self._looked_ms = now_ms
 
     def enter(self, height: int, events: Sequence[Event], view: StateView) -> Iterator[str]:
         """Write a block down, and yield what is wrong with it."""
-        self._excuse(events, view)
-        moved: set[str] = set()
+        self._look_around(events, view)
         for event in events:
+            self._events += 1
+            self._changed.enter(self._events, event)
+            self._began -= {event.lease} if isinstance(event, LeaseStarted) else set()
             for violation in self._lotteries.enter(event):
                 yield str(violation)
             match event:
                 case ReservationMade():
-                    self._made += 1
                     self._promises[event.reservation] = _Promise(
                         event,
-                        self._made,
                         event.planned_start_ms,
-                        self._excuses,
                         event.by_conflict,
-                        self._moves,
                         event.slice,
-                        frozenset(share.payer for share in event.payers),
+                        event.payers,
+                        self._events,
                     )
                 case ReservationMoved():
-                    yield from self._move(event, moved, view)
-                    moved.add(event.reservation)
+                    yield from self._move(event, view)
                 case ReservationClosed():
                     yield from self._close(event)
                 case ConflictDeclared():
@@ -144,92 +162,178 @@ class PromiseBooks:
                     yield from _left_out(event, view)
                 case ConflictResolved():
                     yield from self._resolve(event, height)
-                case LeaseEnded():
-                    # Its owner may be back within its share, and no other of its runs in a burst.
-                    self._moves += _has_target(view, event)
                 case _:
                     pass
         yield from self._unused(view)
+        if not all(map(_plans_nothing, events)):
+            yield from self._feasible(view)
+        self._forget_missed(view.at_ms)
+        self._entered_ms = view.at_ms
+        self._marked = {name: view.runs[name].backfills for name in view.backfilled}
+        self._waiting = {
+            name: view.runs[record.made.run].waiting_seq
+            for name, record in view.reservations.items()
+        }
 
     # --- Promises ---
 
-    def _excuse(self, events: Sequence[Event], view: StateView) -> None:
-        """Note what has changed, is late, or takes longer than was said."""
-        if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
-            self.shaken()
-        elif any(isinstance(e, HoldExtended) or _outlasts(e, view) for e in events) or (
-            _has_overdue(view)
-        ):
-            self._excuses += 1
-        for event in events:
-            if isinstance(event, LeaseStarted) and event.reason is StartReason.HANDOVER:
-                self._hand_over(event.payer)
-
-    def _hand_over(self, payer: EnvelopeId) -> None:
-        """Note that work goes on at the cost of ``payer``, which may miss it where it promised it.
-
-        It is asked for what it has promised last, and only where the work would end otherwise.
-        """
+    def _forget_missed(self, at_ms: int) -> None:
+        """Excuse nothing any more that was decided about since it was missed."""
         for promise in self._promises.values():
-            if payer in promise.payers:
-                promise.excuses = EXCUSED
+            if promise.missed_ms is not None and promise.missed_ms <= at_ms:
+                promise.missed_ms = None
 
-    def _move(self, event: ReservationMoved, moved: set[str], view: StateView) -> Iterator[str]:
+    def _look_around(self, events: Sequence[Event], view: StateView) -> None:
+        """Note what begins in a block, and which firm places stay beside those that move in it."""
+        if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
+            self._changes += 1
+        self._began = frozenset(e.lease for e in events if isinstance(e, LeaseStarted))
+        self._ended = frozenset(e.lease for e in events if isinstance(e, LeaseEnded))
+        self._recalled = {e.waiting_run for e in events if isinstance(e, LoanRecalled)}
+        moving = {
+            e.reservation for e in events if isinstance(e, ReservationMoved | ReservationClosed)
+        }
+        self._activated = {
+            promise.made.run: self._place(promise, promise.planned_ms, view)
+            for e in events
+            if isinstance(e, ReservationClosed)
+            and e.outcome is ReservationOutcome.ACTIVATED
+            and (promise := self._promises.get(e.reservation)) is not None
+            and promise.planned_ms is not None
+        }
+        self._beside = [
+            self._place(promise, promise.planned_ms, view)
+            for name, promise in self._promises.items()
+            if name not in moving and promise.planned_ms is not None and not promise.by_conflict
+        ]
+
+    def _move(self, event: ReservationMoved, view: StateView) -> Iterator[str]:
         promise = self._promises[event.reservation]
         planned_ms, start_ms = promise.planned_ms, event.planned_start_ms
-        if not event.cause:
-            yield f"{event.reservation} moves to {start_ms} and nobody says why"
         is_later = planned_ms is not None and (start_ms is None or start_ms > planned_ms)
-        was_due = planned_ms is not None and planned_ms <= event.at_ms
-        if is_later and event.cause.startswith("reservation "):
-            yield from self._pushed(event, promise, moved)
-        elif is_later and event.cause.startswith("conflict "):
-            name = event.cause.split()[1]
+        code = event.cause.code
+        if code is MoveCode.CONFLICT_CLEARING:
+            (name,) = (name for _, name in event.cause.objects)
             if self._made_room.get(event.reservation) != name:
                 yield f"{event.reservation} waits for conflict {name}, which made no room for it"
-        elif is_later and self._is_firm(promise) and not _is_refused(event, promise, view):
-            yield (
-                f"{event.reservation} moves from {planned_ms} to {start_ms} though nothing is "
-                f"late, lost or changed: {event.cause}"
-            )
-        if is_later:
-            if not _is_over_quota(event):  # It could not start there either.
-                yield from stand_in_front(event, view, promise.place if was_due else None)
-            # Others were planned around it.
-            self._excuses += 1
-        self._moves += 1
-        promise.planned_ms, promise.excuses = start_ms, self._excuses
-        promise.by_conflict, promise.moves = event.by_conflict, self._moves
-        promise.place = event.slice
-        promise.payers = frozenset(share.payer for share in event.payers)
+        elif code is MoveCode.LOANS_RECALLED:
+            if promise.made.run not in self._recalled:
+                yield f"{event.reservation} moves for loans, and none was recalled for it"
+        elif is_later and not promise.by_conflict:
+            yield from self._moved_later(event, promise, view)
+        elif planned_ms is not None and start_ms is not None and start_ms < planned_ms:
+            yield f"{event.reservation} moves from {planned_ms} to {start_ms}, which is sooner"
+        promise.planned_ms, promise.by_conflict = start_ms, event.by_conflict
+        promise.place, promise.payers = event.slice, event.payers
+        promise.recorded = self._events
 
-    def _is_firm(self, promise: _Promise) -> bool:
-        """Return whether nothing has happened since that would excuse a promise that is broken."""
-        has_moved = promise.by_conflict and promise.moves != self._moves
-        return promise.excuses == self._excuses and not has_moved
+    def _moved_later(
+        self, event: ReservationMoved, promise: _Promise, view: StateView
+    ) -> Iterator[str]:
+        """Yield that a firm start moved later though its place would stand, or for no cause.
 
-    def _pushed(self, event: ReservationMoved, promise: _Promise, moved: set[str]) -> Iterator[str]:
-        """Yield a push by a reservation that did not move before, or was made later."""
-        other = event.cause.split()[1].rstrip(",")
-        known = self._promises.get(other)
-        if other not in moved or known is None or known.number > promise.number:
-            yield f"{event.reservation} moves because {other} has, which it has not"
+        Its recorded place must stand once what the cause names is put back, unless something else
+        is missing there too that is late, lost or changed: then that counts as put back as well.
+        """
+        self.moved_later += 1
+        what = f"{event.reservation} moves from {promise.planned_ms} to {event.planned_start_ms}"
+        if event.cause.code in (*_CALLED_OFF, MoveCode.AS_RECORDED, MoveCode.FOUND_AGAIN):
+            yield f"{what} for {event.cause}, which is no cause for one that counts on no conflict"
+            return
+        planned_ms = promise.planned_ms
+        assert planned_ms is not None, promise
+        place = self._place(promise, planned_ms, view)
+        if place.run not in view.pending:
+            return
+        # What began since was not there yet; what was firm of it had its recorded place, and so
+        # has what began before, in this block, and late.
+        late = {name for name in view.leases if view.leases[name].fact.run in self._activated}
+        began = self._began | late
+        beside = [*self._beside, *self._activated.values()]
+        # What is due and has not started ends as much later.
+        delayed = [_delayed(other, view.at_ms) for other in beside]
+        is_counted_on = is_counted(view, place) and promise.missed_ms is None
+        if is_counted_on and not lacking(view, place, delayed, PutBack(began)):
+            yield f"{what} for {event.cause} though its place stands"
+        back = self._put_back(event, promise, view)
+        is_real = back != PutBack() or self._is_behind(event, view)
+        if not is_real and promise.missed_ms is None:
+            yield f"{what} for {event.cause}, and nothing of that has changed"
+        left = lacking(view, place, beside, replace(back, leases=back.leases | began))
+        if left and promise.missed_ms is None:
+            yield f"{what} for {event.cause}, and without that it lacks {left}"
+
+    def _is_behind(self, event: ReservationMoved, view: StateView) -> bool:
+        """Return whether a start moves behind one that is late, or a lease that just ended was."""
+        runs = {name for kind, name in event.cause.objects if kind == "run"}
+        due = [place for place in (*self._beside, *self._activated.values()) if place.run in runs]
+        leases = {name for kind, name in event.cause.objects if kind == "lease"}
+        is_late = any(place.start_ms < view.at_ms for place in self._activated.values())
+        return any(place.start_ms < view.at_ms for place in due) or (
+            is_late and bool(leases & self._ended)
+        )
+
+    def _put_back(self, event: ReservationMoved, promise: _Promise, view: StateView) -> PutBack:
+        """Return what the cause of a move names, as put back: of that only what is so.
+
+        Leases that are late, and what has changed since the start was recorded. As many are named
+        as fit; where those are all that fit, others that are late are no less a cause.
+        """
+        objects = event.cause.objects
+        leases = {name for kind, name in objects if kind == "lease"}
+        if len(objects) >= OBJECTS_MAX:
+            leases |= set(view.leases)
+        named = {("node", name) for kind, name in objects if kind == "node"}
+        named |= {each for each in objects if each[0] in ("domain", "envelope", "cap", "owner")}
+        run = view.runs[promise.made.run].spec
+        real = {
+            each
+            for each in named
+            if self._changed.is_since(promise.recorded, each, run.owner, view)
+        }
+        return PutBack(
+            frozenset(name for name in leases if _was_late(view, name)),
+            frozenset(name for kind, name in real if kind == "node"),
+            frozenset(each for each in real if each[0] != "node"),
+        )
+
+    @staticmethod
+    def _place(promise: _Promise, planned_ms: int, view: StateView) -> Place:
+        """Return the recorded place of a firm start."""
+        run = view.runs[promise.made.run].spec
+        end_ms = planned_ms + expected_ms(run, view.pools[run.pool])
+        return Place(run.name, planned_ms, end_ms, promise.place, promise.payers)
 
     def _close(self, event: ReservationClosed) -> Iterator[str]:
         promise = self._promises.pop(event.reservation)
         self._cleared.pop(event.reservation, None)
-        # Without it a conflict may cut others, and cost more than the pool bears.
-        self._moves += 1
         if event.outcome is not ReservationOutcome.ACTIVATED:
             return
         planned_ms = promise.planned_ms
         # What ends at the very instant of a start is waited for, so it may be one tick later.
         is_late = planned_ms is not None and event.at_ms > planned_ms + 1
-        if is_late and self._is_firm(promise):
-            yield (
-                f"{event.reservation} starts at {event.at_ms}, promised for {planned_ms}, though "
-                "nothing was late, lost or changed"
+        if is_late and not promise.by_conflict and promise.missed_ms is None:
+            yield f"{event.reservation} starts at {event.at_ms}, firm for {planned_ms}"
+
+    def _feasible(self, view: StateView) -> Iterator[str]:
+        """Yield firm places that cannot all be kept, and what overstays in front of them.
+
+        Together with what runs, and with all others: but for leases that may be stopped for them,
+        which is done one grace before. One that nothing decided about when it was due is looked at
+        with the next decision.
+        """
+        places = places_of(view)
+        for place in places:
+            promise = view.runs[place.run].reservation or ""
+            if self._promises[promise].missed_ms is not None:
+                continue
+            yield from (
+                f"{lease} stands in front of {promise}"
+                for lease in overstaying(view, place, places)
             )
+            left = lacking(view, place, places, PutBack(stoppable(view, place)))
+            if left:
+                yield f"{promise} cannot be kept: {left[:3]}"
 
     def _unused(self, view: StateView) -> Iterator[str]:
         """Yield reservations whose room is there, as nothing else has changed, and that wait."""
@@ -248,6 +352,7 @@ class PromiseBooks:
         declared, declared_height = self._declared[event.conflict]
         if any(cut.step is CutStep.SHRINK and cut.bundle == 0 for cut in event.cuts):
             yield f"conflict {event.conflict} cuts a run below its minimum"
+        yield from self._not_overstaying(declared, event)
         if event.draws:
             if height <= declared_height:
                 yield f"conflict {event.conflict} is drawn in the block that declares it"
@@ -258,11 +363,35 @@ class PromiseBooks:
             drawn = [(each.owner, each.run) for each in event.draws]
             if drawn != _redrawn(declared, event.seed)[: len(drawn)]:
                 yield f"conflict {event.conflict} draws {drawn}, which its seed does not"
-        self._moves += 1
         if event.outcome is ConflictOutcome.CLEARED and declared.reservation in self._promises:
             leases = tuple(lease for cut in event.cuts for lease in cut.leases)
             self._made_room[declared.reservation] = event.conflict
             self._cleared[declared.reservation] = _Cleared(event.conflict, leases, self._changes)
+
+    def _not_overstaying(
+        self, declared: ConflictDeclared, event: ConflictResolved
+    ) -> Iterator[str]:
+        """Yield what is cut without a lottery, as overstaying, and started in its turn.
+
+        As it was before the block: in front of the run that the conflict is for, or of any with a
+        firm start where it is for none.
+        """
+        own = self._waiting.get(declared.reservation)
+        waiting = self._waiting.values() if own is None else (own,)
+        for cut in event.cuts:
+            if cut.step is CutStep.BACKFILL and not any(
+                started_seq >= waiting_seq
+                for bundle, started_seq in self._marked.get(cut.run, ())
+                if bundle in (0, cut.bundle)
+                for waiting_seq in waiting
+            ):
+                yield f"conflict {event.conflict} cuts {cut.run}, which overstays in front of none"
+
+
+def _delayed(place: Place, now_ms: int) -> Place:
+    """Return a place as it is taken from ``now_ms`` on, if it was due before."""
+    late_ms = max(0, now_ms - place.start_ms)
+    return replace(place, start_ms=place.start_ms + late_ms, end_ms=place.end_ms + late_ms)
 
 
 def _redrawn(declared: ConflictDeclared, seed: str) -> list[tuple[str, str]]:
@@ -297,43 +426,22 @@ def _is_late(view: StateView) -> bool:
     )
 
 
-def _outlasts(event: Event, view: StateView) -> bool:
-    """Return whether a stop may take longer than its run would have been expected to.
-
-    Plans count on a run that is about to end. One that is told to stop just before that, as its
-    window closes or somebody cancels it, works no more, and has its grace to go all the same.
-    """
-    if not isinstance(event, LeaseEnding) or event.lease not in view.leases:
+def _was_late(view: StateView, name: str) -> bool:
+    """Return whether a lease is past its declared end, or past the time that it had to stop."""
+    lease = view.leases.get(name)
+    if lease is None:
         return False
-    record = view.runs[view.leases[event.lease].fact.run]
-    assert record.since_ms is not None, record
-    said_ms = record.since_ms + expected_ms(record.spec, view.pools[record.spec.pool])
-    return event.deadline_ms > said_ms
-
-
-def _has_overdue(view: StateView) -> bool:
-    """Return whether some run takes longer than it said."""
-    names = {lease.fact.run for lease in view.leases.values()}
-    return any(is_overdue(view, view.runs[name], view.at_ms) for name in names)
-
-
-def _is_over_quota(event: ReservationMoved) -> bool:
-    """Return whether a hard quota keeps a reservation from starting: it promises no headroom."""
-    cause = event.cause
-    return cause.startswith("waiting for quota headroom") or cause.endswith(_NO_HEADROOM)
-
-
-def _is_refused(event: ReservationMoved, promise: _Promise, view: StateView) -> bool:
-    """Return whether quotas keep a reservation from starting, or its conflict from being called.
-
-    What a conflict would cost, and what its owner has by then, is known only then.
-    """
-    if _is_over_quota(event) or not promise.by_conflict:
-        return _is_over_quota(event)
-    run = view.runs.get(promise.made.run)
-    if run is not None and why_no_conflict(view, run, event.at_ms, promise.place.flavor):
+    if lease.ending is not None and lease.ending.deadline_ms < view.at_ms:
         return True
-    return _TOO_DEAR in event.cause
+    return is_overdue(view, view.runs[lease.fact.run], view.at_ms)
+
+
+def _plans_nothing(event: Event) -> bool:
+    """Return whether ``event`` leaves the plan to the next decision, though time has passed.
+
+    What is submitted to a pool that shares in rounds waits for the next round.
+    """
+    return isinstance(event, RunSubmitted) and event.run.rounds is not None
 
 
 def _left_out(declared: ConflictDeclared, view: StateView) -> Iterator[str]:
@@ -366,12 +474,6 @@ def _is_sure(lease: Lease, record: RunRecord, view: StateView) -> bool:
         and fact.run not in view.backfilled
         and not any(node in view.node_status for node, _ in fact.slots)
     )
-
-
-def _has_target(view: StateView, ended: LeaseEnded) -> bool:
-    """Return whether the owner of what has ended has a share that it may be beyond."""
-    owner = view.owners.get(view.runs[ended.lease.rpartition("/")[0]].spec.owner)
-    return owner is not None and owner.quota.fair_share_target_ppm is not None
 
 
 def _may_be_burst(record: RunRecord, view: StateView) -> bool:

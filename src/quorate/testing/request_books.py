@@ -12,8 +12,8 @@ from quorate.core.commands import Change, Decision
 from quorate.ledger.chain import Head
 from quorate.loop.engine import Engine, Receipt
 from quorate.model.events import Event, RequestKept, RunSubmitted
-from quorate.model.records import REQUESTS_KEPT_MS
-from quorate.model.view import StateView
+from quorate.model.state.records import REQUESTS_KEPT_MS
+from quorate.model.state.state_view import StateView
 
 
 class RequestBooks:

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from quorate.adapters.store_memory import MemoryStore
-from quorate.core.audit import audit
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.core.audit.commit_checks import check_touched
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -38,18 +40,17 @@ from quorate.core.commands import (
     Wiped,
 )
 from quorate.core.decide import decide
-from quorate.core.invariants import sweep
-from quorate.core.touched import check_touched
-from quorate.documents.owner import QUOTA_FIELDS
+from quorate.documents.owner_document import QUOTA_FIELDS
 from quorate.documents.render import render
 from quorate.documents.times import time_text
 from quorate.ledger.chain import GENESIS, Head, open_blocks
 from quorate.loop.engine import Engine
-from quorate.model.events import Event, HoldExtended, NodeStatus
+from quorate.model.events import Event, HoldExtended, NodeStatus, ReservationMade, RunRefused
 from quorate.model.specs import Owner, Quota
-from quorate.model.view import StateView
-from quorate.ports.executor import Order, Report
-from quorate.sim.engine import LOTTERY_LENGTH, LOTTERY_SECRET, VirtualClock
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state_view import StateView
+from quorate.ports.executor_port import Order, Report
+from quorate.sim.simulation import LOTTERY_LENGTH, LOTTERY_SECRET, VirtualClock
 from quorate.testing.promise_books import PromiseBooks
 
 _ACTOR: Final = "scenario"
@@ -127,7 +128,7 @@ class Replay:
         self._engine = Engine.open(
             self._store, self._clock, executor=_Patient(), lottery_secret=LOTTERY_SECRET
         )
-        self._books.shaken()
+        self._books.shaken(self._engine.now_ms())
 
     def _ask(self, command: Command) -> None:
         self._books.looked(self._engine.now_ms())
@@ -151,8 +152,21 @@ class Replay:
 def unsettled(view: StateView, again: Decision) -> list[Event]:
     """Return what a second tick would do that the first should have done.
 
-    The hold of what was told to stop is looked at whenever anything is decided, and never due.
+    The hold of what was told to stop is looked at whenever anything is decided, and never due. What
+    the first made firm may be another reason to wait for a run before it in the queue, and what it
+    started sooner than promised leaves the promised place to one: the second may tell and promise
+    that, start nothing, and leave nothing to a third.
     """
+    left = _undone(view, again)
+    if not left or not all(isinstance(event, RunRefused | ReservationMade) for event in left):
+        return left
+    after = view.overlay()
+    apply_all(after, again.events)
+    third = decide(after, Tick(), now_ms=after.at_ms, actor="again", has_executor=True)
+    return _undone(after, third)
+
+
+def _undone(view: StateView, again: Decision) -> list[Event]:
     return [
         event
         for event in again.events

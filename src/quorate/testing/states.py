@@ -12,25 +12,27 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from quorate.model.domain_index import DomainIndex
-from quorate.model.records import RunRecord
-from quorate.model.state import State
+from quorate.model.state.domain_index import DomainIndex
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state import State
 
 # Marks that say how far an index has been brought up to date; asking for the index does that.
-_MARKS: Final = frozenset(
-    {"_ends_shared", "_stale", "_pending_free", "_pending_nodes", "leases_indexed"}
-)
+_MARKS: Final = frozenset({"_stale", "_pending_free", "_pending_nodes", "leases_indexed"})
 _SPECIAL: Final = frozenset(
     {
         "_below",
         "_crossings",
         "_holdings",
+        "_line_ranks",
         "_soft",
+        "_waiting",
+        "ask_cache",
         "ends_cache",
         "family_cache",
         "_holds_due",
         "_holds_ending",
         "_openings",
+        "room_index",
     }
 )
 _INDEXES: Final = frozenset(

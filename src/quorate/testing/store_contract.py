@@ -1,4 +1,4 @@
-"""The contract of ``ports/store.py`` as tests. A new store subclasses ``StoreContract`` and passes.
+"""The contract of ``ports/store_port.py`` as tests: a new store subclasses ``StoreContract``.
 
     class TestMyStore(StoreContract):
         def make_store(self) -> EventStore: ...
@@ -12,8 +12,10 @@ Run with pytest. Crashes are the adapter's own tests: they need its process.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
+from quorate.ledger.archive import ArchivedRow, RowQuery
 from quorate.ledger.chain import (
     GENESIS,
     Block,
@@ -24,10 +26,11 @@ from quorate.ledger.chain import (
     verify_blocks,
 )
 from quorate.model.events import Event, Outcome, RunEnded
-from quorate.ports.errors import StaleHeadError
-from quorate.ports.store import EventStore
+from quorate.ports.errors import StaleHeadError, StoreError
+from quorate.ports.store_port import EventStore
 
 LARGE_BLOCK_EVENTS = 20_000
+_FAILED, _CLAIM = 3, 4
 
 
 def some_events(count: int, *, at_ms: int = 0) -> list[Event]:
@@ -46,6 +49,32 @@ def fill(store: EventStore, *, blocks: int, events_per_block: int = 3) -> list[B
         store.append(block, expected=head)
         added.append(block)
     return added
+
+
+def some_rows(count: int) -> list[ArchivedRow]:
+    """Return ``count`` different rows of archived runs, the third failed and the fourth a claim."""
+    return [
+        ArchivedRow(
+            number,
+            f"run-{number}",
+            "ab"[(number - 1) % 2],
+            "Failed" if number == _FAILED else "Completed",
+            number == _CLAIM,
+            b"payload" * number,
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+def row_query(upto_seq: int) -> RowQuery:
+    """Return the question for every archived run."""
+    return RowQuery(upto_seq, 0, None, None, None, None, is_newest_first=False, limit=100)
+
+
+def _found(store: EventStore, query: RowQuery) -> list[str]:
+    names = store.archived_names(query)
+    assert names == [(row.seq, row.name) for row in store.archived_rows(query)]
+    return [name for _, name in names]
 
 
 def refuses(store: EventStore, block: Block, *, expected: Head) -> StaleHeadError | None:
@@ -223,6 +252,72 @@ class StoreContract(ABC):
         store.save_snapshot(block.head, b"state")
         with self.reopen(store) as again:
             assert again.load_snapshot() in (None, (block.head, b"state"))
+
+    def test_archived_runs_are_found_by_name_owner_phase_and_kind(self) -> None:
+        with self.make_store() as store:
+            (block,) = fill(store, blocks=1)
+            rows = some_rows(4)
+            store.save_snapshot(block.head, b"state", rows)
+            upto = block.head.seq
+            assert store.archived_run("run-3", upto) == rows[2]
+            assert store.archived_run("run-9", upto) is None
+            assert store.archived_rows(row_query(upto)) == rows
+            assert _found(store, row_query(upto)._replace(owner="b")) == ["run-2", "run-4"]
+            assert _found(store, row_query(upto)._replace(phase="Failed")) == ["run-3"]
+            assert _found(store, row_query(upto)._replace(is_claim=True)) == ["run-4"]
+            assert _found(store, row_query(upto)._replace(after_seq=2)) == ["run-3", "run-4"]
+            newest = row_query(upto)._replace(is_newest_first=True, before_seq=4, limit=2)
+            assert _found(store, newest) == ["run-3", "run-2"]
+            assert store.archived_count("b", upto) == len(["run-2", "run-4"])
+
+    def test_a_later_snapshot_adds_to_the_archive_and_hides_nothing_of_it(self) -> None:
+        with self.make_store() as store:
+            one, two = (block.head for block in fill(store, blocks=2))
+            rows = some_rows(3)
+            store.save_snapshot(one, b"one", rows[:2])
+            store.save_snapshot(two, b"two", rows[2:], base_seq=one.seq)
+            assert store.archived_rows(row_query(two.seq)) == rows
+            # A reader that began at the first has the third run in memory.
+            assert store.archived_rows(row_query(one.seq)) == rows[:2]
+            assert store.archived_run("run-3", one.seq) is None
+            assert store.archived_count("a", one.seq) == 1
+
+    def test_an_archive_is_not_added_to_a_snapshot_that_is_not_kept(self) -> None:
+        with self.make_store() as store:
+            one, two = (block.head for block in fill(store, blocks=2))
+            rows = some_rows(3)
+            store.save_snapshot(one, b"one", rows[:1])
+            try:
+                store.save_snapshot(two, b"two", rows[1:], base_seq=one.seq + 1)
+            except StoreError:
+                pass
+            else:
+                raise AssertionError("added to another snapshot")
+            assert store.load_snapshot() == (one, b"one")
+            assert store.archived_rows(row_query(two.seq)) == rows[:1]
+
+    def test_a_snapshot_without_a_base_replaces_the_archive(self) -> None:
+        with self.make_store() as store:
+            one, two = (block.head for block in fill(store, blocks=2))
+            rows = some_rows(3)
+            store.save_snapshot(one, b"one", rows)
+            assert store.archived_run("run-1", one.seq) == rows[0]
+            store.save_snapshot(two, b"two", rows[1:])
+            assert store.archived_rows(row_query(two.seq)) == rows[1:]
+            assert store.archived_run("run-1", two.seq) is None
+
+    def test_a_snapshot_may_be_saved_on_another_thread(self) -> None:
+        with self.make_store() as store:
+            one, two = (block.head for block in fill(store, blocks=2))
+            rows = some_rows(3)
+            store.save_snapshot(one, b"one", rows[:1])
+            assert store.archived_run("run-1", one.seq) == rows[0]
+            with ThreadPoolExecutor(1) as other:
+                save = other.submit(store.save_snapshot, two, b"two", rows[1:], base_seq=one.seq)
+                fill(store, blocks=3)
+                save.result()
+            assert store.load_snapshot() == (two, b"two")
+            assert store.archived_rows(row_query(two.seq)) == rows
 
     def test_closing_twice_is_allowed(self) -> None:
         store = self.make_store()

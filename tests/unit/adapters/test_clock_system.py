@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.ports.clock import Clock
+from quorate.ports.clock_port import Clock
 
 
 def test_clock_tells_unix_milliseconds() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.head_file import SLOT_BYTES, HeadFile, head_path, read_head
 from quorate.adapters.key_file import create_key, key_path
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.head_file import SLOT_BYTES, HeadFile, head_path, read_head
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.cli.creation import create_ledger
 from quorate.ledger.chain import GENESIS, Head
 from quorate.ledger.checkpoint import Checkpoint, unsigned_checkpoint, verify_signature

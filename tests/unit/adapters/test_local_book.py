@@ -8,13 +8,13 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.adapters.local_book import Book
+from quorate.adapters.executors.local_book import Book
 from quorate.keeper.wanted import Wanted
 from quorate.model.events import EndReason, Role, StartReason
 from quorate.model.specs import Run
-from quorate.ports.executor import EndLease, FenceNode, Order, StartLease, StopLease, WipeNode
-from quorate.testing.leases import lease_started, start_lease
-from quorate.testing.world import run
+from quorate.ports.executor_port import EndLease, FenceNode, Order, StartLease, StopLease, WipeNode
+from quorate.testing.builders import run
+from quorate.testing.lease_orders import lease_started, start_lease
 
 ROOT = Path("/srv/jobs")
 SPEC = run("r", 1, command=("train",), nonce="n")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from quorate.adapters.outbox_sqlite import LAYOUT, SqliteOutbox, outbox_path
+from quorate.adapters.stores.outbox_sqlite import LAYOUT, SqliteOutbox, outbox_path
 from quorate.ports.errors import OutboxError, StoreError
-from quorate.ports.outbox import Parcel
+from quorate.ports.outbox_port import Parcel
 
 
 def test_it_lies_beside_the_ledger_whatever_link_leads_there(tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_a_full_disk_takes_nothing_in_and_the_outbox_goes_on_when_there_is_room(
     code = """
 import resource, signal, sys
 from pathlib import Path
-from quorate.adapters.outbox_sqlite import SqliteOutbox
+from quorate.adapters.stores.outbox_sqlite import SqliteOutbox
 from quorate.ports.errors import StoreError
-from quorate.ports.outbox import Parcel
+from quorate.ports.outbox_port import Parcel
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 outbox = SqliteOutbox.open(Path(sys.argv[1]))
 outbox.take_in("s", [Parcel("a", "ml", b"x", 1)], 1)

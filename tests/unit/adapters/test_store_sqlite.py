@@ -20,10 +20,11 @@ from pathlib import Path
 
 import pytest
 
-from quorate.adapters.salvage import sound_head
-from quorate.adapters.sqlite_file import APPLICATION_ID, LAYOUT
-from quorate.adapters.store_sqlite import SqliteStore
-from quorate.adapters.writer_lock import WriterLock, lock_path
+from quorate.adapters.stores.archive_file import archive_path
+from quorate.adapters.stores.ledger_salvage import sound_head
+from quorate.adapters.stores.sqlite_file import APPLICATION_ID, LAYOUT
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.adapters.stores.writer_lock import WriterLock, lock_path
 from quorate.ledger.chain import (
     GENESIS,
     Block,
@@ -165,7 +166,7 @@ def test_ledger_replaced_while_open_takes_no_more_blocks(path: Path, tmp_path: P
 HOLDER = """
 import sys
 from pathlib import Path
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 with SqliteStore.open(Path(sys.argv[1])):
     print("open", flush=True)
     sys.stdin.read()
@@ -225,7 +226,7 @@ def test_reader_sees_what_the_writer_appends_and_writes_nothing(path: Path) -> N
 WRITER = """
 import sys
 from pathlib import Path
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.testing.store_contract import fill
 with SqliteStore.open(Path(sys.argv[1])) as store:
     print("open", flush=True)
@@ -477,7 +478,7 @@ def test_damaged_snapshot_is_ignored_and_said(
 ) -> None:
     with SqliteStore.open(path) as store:
         store.save_snapshot(store.head(), b"state")
-    with database(path) as db:
+    with database(archive_path(path)) as db:
         db.execute(damage)
     with SqliteStore.read(path) as store, caplog.at_level(logging.WARNING):
         assert store.load_snapshot() is None
@@ -548,7 +549,7 @@ def test_ledger_is_not_half_created_on_a_full_disk(tmp_path: Path) -> None:
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Verified, verify_blocks
 from quorate.ports.errors import StoreError
 from quorate.testing.store_contract import fill

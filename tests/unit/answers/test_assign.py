@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from quorate.answers.assign import assigned
-from quorate.answers.exits import CommandError, Exit
+from quorate.views.assign import assigned
+from quorate.views.exits import CommandError, Exit
 
 TREE: dict[str, Any] = {
     "kind": "Budget",

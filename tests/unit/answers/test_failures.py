@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from quorate.answers.exits import Exit
-from quorate.answers.failures import EXIT_OF_REFUSAL, exit_of, refused, text_of
 from quorate.calc import KINDS, CalcInputError
-from quorate.cli.calc import KINDS as NAMED_KINDS
+from quorate.cli.operator_commands.calc_command import KINDS as NAMED_KINDS
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.ports import errors
+from quorate.views.exits import Exit
+from quorate.views.failures import EXIT_OF_REFUSAL, exit_of, refused, text_of
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/reference/exit-codes.md"
 

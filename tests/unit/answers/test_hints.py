@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.answers.hints import CANDIDATES_MAX, WORD_CHARS_MAX, nearest_name
+from quorate.views.hints import CANDIDATES_MAX, WORD_CHARS_MAX, nearest_name
 
 MANY = [f"train-{number:05d}" for number in range(5_000)]
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from quorate.adapters.store_memory import MemoryStore
-from quorate.answers.notice import KnownFew, KnownView, Notice, NoticeKind, names_in
-from quorate.answers.notices import notices_of
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Command, Drain, Fail, MarkNode, Resolve, Submit, Tick
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Engine
@@ -20,8 +18,10 @@ from quorate.model.events import (
     ThresholdCrossed,
 )
 from quorate.model.specs import Malleable, OnQuota, Owner, Quota
-from quorate.testing.engines import HandClock, memory_engine
-from quorate.testing.world import budget, envelope, fleet, run
+from quorate.testing.builders import budget, envelope, fleet, run
+from quorate.testing.memory_engines import HandClock, memory_engine
+from quorate.views.notices.notice import KnownFew, KnownView, Notice, NoticeKind, names_in
+from quorate.views.notices.notice_feed import notices_of
 
 Step = Command | int
 """A command, or how many milliseconds pass."""

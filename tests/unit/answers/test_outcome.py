@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from quorate.answers.kind import Kind
-from quorate.answers.kinds_work import LEASE, RUN
-from quorate.answers.moment import Moment
-from quorate.answers.outcome import outcome_lines
-from quorate.answers.portrait import run_portrait
 from quorate.core.commands import Cancel, Command, Confirm, Drain, MarkNode, Shrink, Submit, Tick
 from quorate.core.decide import decide
 from quorate.documents.times import time_text
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import NodeStatus
 from quorate.model.specs import Malleable, Run
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, node, run, world
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node, run, world
+from quorate.views.kinds.kind import Kind
+from quorate.views.kinds.kinds_work import LEASE, RUN
+from quorate.views.runs.describe import run_portrait
+from quorate.views.runs.instant import Moment
+from quorate.views.runs.outcome_view import outcome_lines
 
 STEPS = Malleable(gpus_min=8, gpus_max=24, gpus_step=8, gpus_desired=24)
 LATER_MS = NOW_MS + MINUTE_MS

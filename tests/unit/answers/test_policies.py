@@ -8,7 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quorate.answers.policies import (
+from quorate.policy.allocation import Allocation, Method, Unsolved, UnsolvedCode, alone
+from quorate.policy.files.cluster_file import Cluster
+from quorate.policy.files.jobs_file import JobState, problem_of
+from quorate.policy.policy_type import Policy
+from quorate.policy.problem import Problem
+from quorate.views.policies.policy_view import (
     Answers,
     comparison_text,
     comparison_tree,
@@ -17,11 +22,6 @@ from quorate.answers.policies import (
     solution_text,
     solution_tree,
 )
-from quorate.policy.allocation import Allocation, Method, Unsolved, UnsolvedCode, alone
-from quorate.policy.cluster_file import Cluster
-from quorate.policy.jobs_file import JobState, problem_of
-from quorate.policy.policy import Policy
-from quorate.policy.problem import Problem
 
 REFUSED = Unsolved(
     code=UnsolvedCode.NEVER_RUNS, subject="y", message="job y: stands still", remedy="leave it out"

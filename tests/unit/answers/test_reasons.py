@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.answers.reason_words import began, ended, stopping
-from quorate.answers.timeline import nodes_of, run_of, said
 from quorate.model.events import (
     EndReason,
     NodeMarked,
@@ -12,6 +10,8 @@ from quorate.model.events import (
     RunStopping,
     StartReason,
 )
+from quorate.views.runs.event_text import nodes_of, run_of, said
+from quorate.views.runs.reason_words import began, ended, stopping
 
 
 @pytest.mark.parametrize("reason", list(StartReason))

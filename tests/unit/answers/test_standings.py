@@ -6,9 +6,13 @@ from decimal import Decimal
 
 import pytest
 
-from quorate.answers.numbers import share_number
-from quorate.answers.quota_words import quota_lines
-from quorate.answers.standings import (
+from quorate.core.admission.quota_holders import Holder, QuotaInTheWay
+from quorate.core.tenancy.queue_position import Ahead, Because, Standing
+from quorate.core.tenancy.share_score import ONE, Terms
+from quorate.model.refusal import RefusalCode
+from quorate.testing.builders import NOW_MS
+from quorate.views.numbers import share_number
+from quorate.views.runs.position_view import (
     AHEAD_MAX,
     budget_line,
     score_cell,
@@ -16,11 +20,7 @@ from quorate.answers.standings import (
     standing_lines,
     used_text,
 )
-from quorate.core.quota_holders import Holder, QuotaInTheWay
-from quorate.core.score import ONE, Terms
-from quorate.core.standing import Ahead, Because, Standing
-from quorate.model.refusal import RefusalCode
-from quorate.testing.world import NOW_MS
+from quorate.views.runs.quota_words import quota_lines
 
 TERMS = Terms(
     used=None,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from quorate.answers.table import Column, indented, pairs, right, table, wide
+from quorate.views.table import Column, indented, pairs, right, table, wide
 
 COLUMNS = (Column("NAME"), right("GPUS"), wide("NOTE"))
 ROWS = [("a", "8", "x"), ("longer", "128", "")]

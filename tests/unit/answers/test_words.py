@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.answers import words
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.refusal import Refusal, RefusalCode, Shortage
+from quorate.views import word_forms
 
 
 @pytest.mark.parametrize(
@@ -16,15 +16,15 @@ from quorate.model.refusal import Refusal, RefusalCode, Shortage
     [(0, "0.00"), (17_999, "0.00"), (18_000, "0.01"), (HOUR_MS, "1.00"), (96 * HOUR_MS, "96.00")],
 )
 def test_hours_have_two_decimals(gpu_ms: int, shown: str) -> None:
-    assert words.hours(gpu_ms) == shown
+    assert word_forms.hours(gpu_ms) == shown
 
 
 @given(st.lists(st.integers(0, 10**13), max_size=40))
 def test_shown_hours_add_up_to_the_shown_total_and_none_is_off_by_a_hundredth(
     parts: list[int],
 ) -> None:
-    shown = [round(float(each) * 100) for each in words.hours_that_add_up(parts)]
-    assert sum(shown) == round(float(words.hours(sum(parts))) * 100)
+    shown = [round(float(each) * 100) for each in word_forms.hours_that_add_up(parts)]
+    assert sum(shown) == round(float(word_forms.hours(sum(parts))) * 100)
     for part, each in zip(parts, shown, strict=True):
         assert abs(each * 36_000 - part) < 36_000
 
@@ -34,17 +34,17 @@ def test_shown_hours_add_up_to_the_shown_total_and_none_is_off_by_a_hundredth(
     [(-5, "0s"), (999, "0s"), (59_999, "59s"), (60_000, "1m"), (HOUR_MS, "1h"), (3 * DAY_MS, "3d")],
 )
 def test_ages_are_in_their_largest_unit(ms: int, shown: str) -> None:
-    assert words.age(ms) == shown
+    assert word_forms.age(ms) == shown
 
 
 def test_an_instant_says_how_long_ago_or_in_how_long() -> None:
-    assert words.since(0, HOUR_MS) == "1970-01-01T00:00:00Z (1h ago)"
-    assert words.since(HOUR_MS, 0) == "1970-01-01T01:00:00Z (in 1h)"
+    assert word_forms.since(0, HOUR_MS) == "1970-01-01T00:00:00Z (1h ago)"
+    assert word_forms.since(HOUR_MS, 0) == "1970-01-01T01:00:00Z (in 1h)"
 
 
 def test_slots_are_shown_as_ranges() -> None:
-    assert words.slots((("n1", 0b11111111), ("n2", 0b1011))) == "n1[0-7],n2[0-1,3]"
-    assert words.slots((("a", 1), ("b", 1), ("c", 1)), most=2) == "a[0],b[0]+1"
+    assert word_forms.slots((("n1", 0b11111111), ("n2", 0b1011))) == "n1[0-7],n2[0-1,3]"
+    assert word_forms.slots((("a", 1), ("b", 1), ("c", 1)), most=2) == "a[0],b[0]+1"
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_slots_are_shown_as_ranges() -> None:
 def test_a_bar_is_full_only_when_full_and_empty_only_when_empty(
     used: int, total: int, marks: int
 ) -> None:
-    assert words.bar(used, total) == "[" + "#" * marks + "." * (20 - marks) + "]"
+    assert word_forms.bar(used, total) == "[" + "#" * marks + "." * (20 - marks) + "]"
 
 
 def test_a_place_that_is_not_short_says_that_it_fits() -> None:
     fits = Shortage(where="r/c/A", wanted=64, available=72)
-    assert words.shortage(fits) == "r/c/A: 64 GPUs fit (72 free)"
-    assert words.shortage(Shortage(where="d", wanted=1)) == "d: 0 of 1 GPU, 1 short"
+    assert word_forms.shortage(fits) == "r/c/A: 64 GPUs fit (72 free)"
+    assert word_forms.shortage(Shortage(where="d", wanted=1)) == "d: 0 of 1 GPU, 1 short"
 
 
 def test_a_refusal_has_its_sentence_its_numbers_and_what_else_holds() -> None:
@@ -74,7 +74,7 @@ def test_a_refusal_has_its_sentence_its_numbers_and_what_else_holds() -> None:
         ),
         also=Refusal(code=RefusalCode.INVALID, subject="a wrong field", remedy="mend it"),
     )
-    assert words.refusal_lines(refusal) == [
+    assert word_forms.refusal_lines(refusal) == [
         "budgets can pay 8 of 16 GPUs, 8 short (insufficient-funds)",
         "  r/c/A: 8 of 16 GPUs, 8 short",
         "  rai/west: can pay 1 GPU (concurrency 8, 7 in use)",
@@ -98,7 +98,7 @@ def test_a_refusal_has_its_sentence_its_numbers_and_what_else_holds() -> None:
 def test_a_bar_shows_what_is_used_and_what_is_out_of_service(
     used: int, out: int, shown: str
 ) -> None:
-    assert words.bar(used, 100, out=out, width=10) == shown
+    assert word_forms.bar(used, 100, out=out, width=10) == shown
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_a_bar_shows_what_is_used_and_what_is_out_of_service(
     ],
 )
 def test_a_countdown_has_two_units_and_is_never_over_too_soon(ms: int, text: str) -> None:
-    assert words.countdown(ms) == text
+    assert word_forms.countdown(ms) == text
 
 
 def test_odds_are_a_fraction_and_percent_of_it() -> None:
-    assert words.odds_text(Fraction(1, 6)) == "1/6 (16.7 %)"
-    assert words.odds_text(Fraction(1)) == "1 (100 %)"
-    assert words.percent(487, 1_000) == "48.7 %"
+    assert word_forms.odds_text(Fraction(1, 6)) == "1/6 (16.7 %)"
+    assert word_forms.odds_text(Fraction(1)) == "1 (100 %)"
+    assert word_forms.percent(487, 1_000) == "48.7 %"

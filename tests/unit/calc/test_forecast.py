@@ -20,7 +20,7 @@ def forecast(
         "now": NOW,
         "nodes": nodes(A=16),
         "budgets": [MINE],
-        "pool": {"disruptionGPUHoursPerDay": 0},
+        "pool": {"disruptionRate": 0},
         "runs": runs,
         "leases": list(leases),
         "forecast": {"run": name},
@@ -44,6 +44,7 @@ def test_a_run_starts_when_what_is_in_its_way_is_expected_to_end() -> None:
     assert answer["startsNow"] is False
     assert answer["plannedStart"] == answer["naturalStart"] == "2026-01-01T15:00:00Z"
     assert answer["countdownSeconds"] == 3 * 60 * 60
+    assert answer["planState"] == "tentative"
     assert (answer["deficit"], answer["payingEnvelope"]) == (8, "e")
     assert answer["reason"] == "cluster short by 8 GPUs in scope"
     assert answer["scope"] == {"region": "west", "cluster": "c", "fabric.domain": "A"}
@@ -54,16 +55,17 @@ def test_a_conflict_comes_before_that_where_one_may_be_asked_for() -> None:
     answer = forecast(
         placed("old", "a00", 8),
         runs=[OLD, work("new", 16)],
-        pool={"disruptionGPUHoursPerDay": 100},
+        pool={"disruptionRate": 1},
     )
     assert answer["byConflict"] is True
     assert answer["plannedStart"] == answer["conflictStart"] == "2026-01-01T12:15:00Z"
+    assert answer["planState"] == "firm"
     assert answer["naturalStart"] == "2026-01-01T15:00:00Z"
 
 
 def test_why_no_conflict_may_be_asked_for_is_said() -> None:
     answer = forecast(placed("old", "a00", 8), runs=[OLD, work("new", 16)])
-    assert "GPU-hours to conflicts within a day" in answer["noConflictBecause"]
+    assert answer["noConflictBecause"] == "pool default has a disruptionRate of 0"
 
 
 def test_one_who_waits_before_is_not_delayed() -> None:
@@ -95,7 +97,8 @@ def test_a_window_that_opens_is_waited_for() -> None:
 def test_an_overdue_run_makes_the_answer_rough() -> None:
     late = work("old", 8, expectedDuration="1h")
     answer = forecast(placed("old", "a00", 8), runs=[late, work("new", 16)])
-    assert answer["plannedStart"] == "2026-01-01T12:30:00Z"
+    # Two hours of one: 75 min, 93.75 min, 117.2 min are over; the next rung is 146.5 min.
+    assert answer["plannedStart"] == "2026-01-01T12:26:29.062Z"
     assert (answer["confidence"], answer["overdue"]) == ("rough", ["old"])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quorate.calc import CalcInputError, run
-from quorate.core.lottery import dummy_seed
+from quorate.core.preemption.lottery import dummy_seed
 from tests.unit.calc.drawn import NOW, budget, envelope, nodes, placed, work
 
 

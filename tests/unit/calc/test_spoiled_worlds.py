@@ -102,7 +102,7 @@ WORLDS: Final[dict[str, dict[str, Any]]] = {
 WORK: Final[dict[str, Any]] = {
     "now": "2026-01-01T12:00:00Z",
     **fleet(A=16, B=8),
-    "pool": {"reservationNotice": "5m", "minRuntime": "1m", "disruptionGPUHoursPerDay": 50},
+    "pool": {"reservationNotice": "5m", "minRuntime": "1m", "disruptionRate": 1},
     "budgets": [budget("own", "me", envelope("e", 20)), budget("b", "you", envelope("e", 24))],
     "runs": [
         work("el", 12, malleable={"min": 8, "max": 16, "step": 4, "desired": 16}, nonce="n"),

@@ -6,12 +6,12 @@ from collections import Counter
 
 from quorate.core.commands import Submit
 from quorate.core.decide import decide
-from quorate.model.apply import apply_all
 from quorate.model.events import LeaseStarted, RunRefused, Tier, lease_gpus
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Owner, Run
-from quorate.model.state import State
-from quorate.testing.world import (
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import (
     NOW_MS,
     borrowing,
     budget,

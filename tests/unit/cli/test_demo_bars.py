@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pytest
 
-from quorate.cli.demo_bars import Machine, Screen, bars, machines
+from quorate.cli.demo.demo_bars import Machine, Screen, bars, machines
 
 
 def _node(name: str, domain: str, status: str = "Ready") -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.answers.exits import CommandError
 from quorate.cli.sbatch_script import duration_of, read_script
+from quorate.views.exits import CommandError
 
 
 def _script(*lines: str, body: str = "python train.py\n") -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from quorate.core.admit import Admitted, admit
-from quorate.core.steps import Steps
+from quorate.core.admission.admit import Admitted, admit
+from quorate.core.admission.search_budget import SearchBudget
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Malleable
-from quorate.testing.world import NOW_MS, budget, envelope, node, run, world
+from quorate.testing.builders import NOW_MS, budget, envelope, node, run, world
 
 
 def test_however_long_the_search_for_more_was_the_least_width_is_searched_in_full() -> None:
@@ -25,4 +25,4 @@ def test_however_long_the_search_for_more_was_the_least_width_is_searched_in_ful
     assert isinstance(found, Admitted)
     assert found.plan.nodes == {"n7"}
     # A budget of steps that several attempts share is not renewed.
-    assert isinstance(admit(state, elastic, NOW_MS, steps=Steps()), Refusal)
+    assert isinstance(admit(state, elastic, NOW_MS, steps=SearchBudget()), Refusal)

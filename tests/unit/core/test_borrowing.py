@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Submit, Tick
 from quorate.core.decide import decide
-from quorate.core.invariants import sweep
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import EndReason, LeaseEnded, Tier
 from quorate.model.specs import Malleable, Owner
-from quorate.model.state import State
-from quorate.testing.world import (
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import (
     NOW_MS,
     borrowing,
     budget,

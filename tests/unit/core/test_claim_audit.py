@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.audit import audit
+from quorate.core.admission.run_shape import check_shape
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Apply, Release, Submit, Wiped
-from quorate.core.invariants import sweep
-from quorate.core.shape import check_shape
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import (
     EndReason,
@@ -28,7 +28,7 @@ from quorate.model.events import (
     Tier,
 )
 from quorate.model.specs import System
-from quorate.testing.world import NOW_MS, budget, envelope, node, run
+from quorate.testing.builders import NOW_MS, budget, envelope, node, run
 from tests.oracles.lives import Life
 
 History = list[Event]

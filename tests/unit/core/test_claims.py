@@ -23,10 +23,10 @@ from quorate.core.commands import (
     Tick,
     Wiped,
 )
-from quorate.core.explain import Explanation, explain
-from quorate.core.remedy import RemedyKind
-from quorate.core.tenant_use import uses
-from quorate.core.wipe_remedies import wipe_remedies
+from quorate.core.explain.explanation import Explanation, explain
+from quorate.core.explain.remedies import RemedyKind
+from quorate.core.explain.wipe_remedies import wipe_remedies
+from quorate.core.tenancy.tenant_use import uses
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     EndReason,
@@ -38,7 +38,6 @@ from quorate.model.events import (
     RunSubmitted,
     Tier,
 )
-from quorate.model.records import Phase
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import (
     Follow,
@@ -50,7 +49,8 @@ from quorate.model.specs import (
     Sharing,
     System,
 )
-from quorate.testing.world import NOW_MS, borrowing, budget, envelope, lending, node, run
+from quorate.model.state.records import Phase
+from quorate.testing.builders import NOW_MS, borrowing, budget, envelope, lending, node, run
 from tests.oracles.lives import Life, ends, stops
 
 HOURS = 4

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.audit import audit
+from quorate.core.audit.commit_checks import check_touched
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
+from quorate.core.audit.lottery_audit import Lotteries
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -18,19 +21,15 @@ from quorate.core.commands import (
     Resolve,
     Submit,
 )
-from quorate.core.conflicts import asked_again, declare_conflict
 from quorate.core.decide import decide
-from quorate.core.due import next_due_ms
-from quorate.core.explain import Explanation, RemedyKind, explain, refused_now
-from quorate.core.held_back import release_due_ms
-from quorate.core.invariants import sweep
-from quorate.core.lottery_audit import Lotteries
-from quorate.core.plan import Forecast, foretell
-from quorate.core.question import for_reservation
-from quorate.core.scribe import Scribe
-from quorate.core.touched import check_touched
+from quorate.core.decision_log import DecisionLog
+from quorate.core.explain.explanation import Explanation, RemedyKind, explain, refused_now
+from quorate.core.explain.start_plan import Forecast, foretell
+from quorate.core.lifecycle.cut_cooldown import release_due_ms
+from quorate.core.next_due import next_due_ms
+from quorate.core.preemption.conflict_scope import for_reservation
+from quorate.core.preemption.conflicts import asked_again, declare_conflict
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import (
     ConflictCause,
     ConflictDeclared,
@@ -47,11 +46,21 @@ from quorate.model.events import (
     StartReason,
     Tier,
 )
-from quorate.model.records import ConflictRecord, Phase
 from quorate.model.refusal import RefusalCode, sentence
 from quorate.model.specs import Budget, Cap, Malleable, Node, Run
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, borrowing, budget, envelope, fleet, lending, opening, run
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import ConflictRecord, Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import (
+    NOW_MS,
+    borrowing,
+    budget,
+    envelope,
+    fleet,
+    lending,
+    opening,
+    run,
+)
 from tests.oracles.lotteries import declaration, nothing_needed
 from tests.oracles.resolving import committed, link, reserve
 
@@ -59,7 +68,7 @@ LATER_MS = NOW_MS + 2 * HOUR_MS
 LONG_MS = 1_000 * HOUR_MS
 
 
-class Desk:
+class RequestContext:
     """A ledger's events and state, with commands at any time."""
 
     def __init__(
@@ -109,10 +118,10 @@ class Desk:
     def reserve(self, spec: Run, *domains: str) -> ConflictDeclared:
         """Promise ``spec`` a start, and declare the conflict for it."""
         reserve(self.state, spec, [f"r/c/{domain}" for domain in domains])
-        scribe = Scribe(self.state, now_ms=LATER_MS, actor="test", has_executor=self.has_executor)
-        declared = declare_conflict(scribe, for_reservation(self.state, f"{spec.name}@1"))
+        log = DecisionLog(self.state, now_ms=LATER_MS, actor="test", has_executor=self.has_executor)
+        declared = declare_conflict(log, for_reservation(self.state, f"{spec.name}@1"))
         assert isinstance(declared, ConflictDeclared), declared
-        apply_all(self.state, scribe.events)
+        apply_all(self.state, log.events)
         return declared
 
 
@@ -125,10 +134,10 @@ def rich(*owners: str) -> list[Budget]:
 
 
 def test_by_hand_a_conflict_is_declared_one_notice_ahead_and_settled_when_due() -> None:
-    desk = Desk(rich("ada", "ben"))
-    desk.start(long("a", 8))
-    desk.start(long("b", 8, "ben"))
-    decision = desk.do(Resolve("default", "H100", (), 4))
+    context = RequestContext(rich("ada", "ben"))
+    context.start(long("a", 8))
+    context.start(long("b", 8, "ben"))
+    decision = context.do(Resolve("default", "H100", (), 4))
     (declared,) = decision.events
     assert isinstance(declared, ConflictDeclared)
     assert declared.due_ms == LATER_MS + 15 * MINUTE_MS
@@ -137,27 +146,27 @@ def test_by_hand_a_conflict_is_declared_one_notice_ahead_and_settled_when_due() 
         ("ada", "a", 8, "n-a"),
         ("ben", "b", 8, "n-b"),
     ]
-    assert next_due_ms(desk.state, has_executor=False) == declared.due_ms
-    early = desk.do(Draw("1", link(1)))
+    assert next_due_ms(context.state, has_executor=False) == declared.due_ms
+    early = context.do(Draw("1", link(1)))
     assert early.refusals[0].code is RefusalCode.CONFLICT
-    resolved = desk.draw()
+    resolved = context.draw()
     assert resolved.outcome is ConflictOutcome.CLEARED
     (victim,) = resolved.cuts
     assert resolved.lost_gpu_ms == 8 * HOUR_MS
-    ended = [e for e in desk.events if isinstance(e, LeaseEnding | LeaseEnded)]
+    ended = [e for e in context.events if isinstance(e, LeaseEnding | LeaseEnded)]
     assert {e.reason for e in ended} == {EndReason.RANDOM_PREEMPT}
     assert {e.detail for e in ended} == {resolved.seed}
     assert len(ended) == 2
-    assert desk.state.runs[victim.run].cut_by == "1"
-    assert desk.state.lottery.next_index == 2
+    assert context.state.runs[victim.run].cut_by == "1"
+    assert context.state.lottery.next_index == 2
 
 
 def test_asked_again_the_open_conflict_is_the_answer() -> None:
-    desk = Desk(rich("ada"))
-    desk.start(long("a", 8))
-    desk.do(Resolve("default", "H100", (), 8))
-    assert desk.do(Resolve("default", "H100", (), 8)).events == ()
-    assert list(desk.state.open_conflicts) == ["1"]
+    context = RequestContext(rich("ada"))
+    context.start(long("a", 8))
+    context.do(Resolve("default", "H100", (), 8))
+    assert context.do(Resolve("default", "H100", (), 8)).events == ()
+    assert list(context.state.open_conflicts) == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -174,18 +183,18 @@ def test_asked_again_the_open_conflict_is_the_answer() -> None:
 def test_what_cannot_be_asked_is_refused_and_nothing_is_written(
     command: object, code: RefusalCode
 ) -> None:
-    desk = Desk(rich("ada"))
-    desk.start(long("a", 8))
-    decision = desk.do(command)
+    context = RequestContext(rich("ada"))
+    context.start(long("a", 8))
+    decision = context.do(command)
     assert decision.events == ()
     assert decision.refusals[0].code is code
     assert sentence(decision.refusals[0])
 
 
 def test_a_refusal_tells_what_stays_short() -> None:
-    desk = Desk(rich("ada"))
-    desk.start(long("a", 8))
-    (refusal,) = desk.do(Resolve("default", "H100", ("r/c/A",), 10)).refusals
+    context = RequestContext(rich("ada"))
+    context.start(long("a", 8))
+    (refusal,) = context.do(Resolve("default", "H100", ("r/c/A",), 10)).refusals
     assert (refusal.wanted, refusal.short) == (10, 2)
     assert sentence(refusal) == (
         "ending all that may be ended for H100 in r/c/A leaves 2 of 10 GPUs short"
@@ -194,43 +203,43 @@ def test_a_refusal_tells_what_stays_short() -> None:
 
 @pytest.mark.parametrize("preimage", ["", "00" * 32, "zz", link(2), link(1).upper()])
 def test_only_the_declared_link_settles_a_lottery(preimage: str) -> None:
-    desk = Desk(rich("ada"))
-    desk.start(long("a", 8))
-    desk.do(Resolve("default", "H100", (), 4))
+    context = RequestContext(rich("ada"))
+    context.start(long("a", 8))
+    context.do(Resolve("default", "H100", (), 4))
     at_ms = LATER_MS + 15 * MINUTE_MS
-    decision = desk.do(Draw("1", preimage), at_ms)
+    decision = context.do(Draw("1", preimage), at_ms)
     assert decision.refusals[0].code is RefusalCode.CONFLICT
-    assert "1" in desk.state.open_conflicts
-    desk.draw()
-    again = desk.do(Draw("1", link(1)), at_ms)
+    assert "1" in context.state.open_conflicts
+    context.draw()
+    again = context.do(Draw("1", link(1)), at_ms)
     assert "settled already: Cleared" in again.refusals[0].subject
 
 
 def test_without_a_lottery_no_preimage_is_taken_or_used() -> None:
-    desk = Desk(rich("ada"))
-    desk.start(
+    context = RequestContext(rich("ada"))
+    context.start(
         long("m", 8, malleable=Malleable(gpus_min=2, gpus_max=8, gpus_step=2, gpus_desired=8))
     )
-    declared = desk.do(Resolve("default", "H100", (), 3)).events[0]
+    declared = context.do(Resolve("default", "H100", (), 3)).events[0]
     assert isinstance(declared, ConflictDeclared)
     assert (declared.tokens, declared.size_max) == ((), 0)
-    refused = desk.do(Draw("1", link(1)), declared.due_ms)
+    refused = context.do(Draw("1", link(1)), declared.due_ms)
     assert refused.refusals[0].code is RefusalCode.CONFLICT
-    resolved = desk.draw()
+    resolved = context.draw()
     assert (resolved.preimage, resolved.seed, resolved.draws) == ("", "", ())
     assert [cut.step for cut in resolved.cuts] == [CutStep.SHRINK, CutStep.SHRINK]
-    assert desk.state.lottery.next_index == 1
+    assert context.state.lottery.next_index == 1
 
 
 def test_what_fits_by_itself_when_it_is_due_ends_nobody() -> None:
-    desk = Desk(rich("ada", "ben", "cy"))
-    desk.start(long("a", 8))
-    desk.start(long("b", 8, "ben"))
-    desk.reserve(long("wanted", 8, "cy"), "A")
-    decision = decide(desk.state, Complete("b"), now_ms=LATER_MS, actor="test")
-    apply_all(desk.state, decision.events)
-    assert desk.state.runs["wanted"].leases
-    decision = decide(desk.state, Draw("1", link(1)), now_ms=LATER_MS, actor="test")
+    context = RequestContext(rich("ada", "ben", "cy"))
+    context.start(long("a", 8))
+    context.start(long("b", 8, "ben"))
+    context.reserve(long("wanted", 8, "cy"), "A")
+    decision = decide(context.state, Complete("b"), now_ms=LATER_MS, actor="test")
+    apply_all(context.state, decision.events)
+    assert context.state.runs["wanted"].leases
+    decision = decide(context.state, Draw("1", link(1)), now_ms=LATER_MS, actor="test")
     resolved = decision.events[0]
     assert isinstance(resolved, ConflictResolved)
     assert resolved.outcome is ConflictOutcome.NOT_NEEDED
@@ -238,65 +247,65 @@ def test_what_fits_by_itself_when_it_is_due_ends_nobody() -> None:
 
 
 def test_a_reserved_run_starts_in_the_room_that_is_made_for_it() -> None:
-    desk = Desk(rich("ada", "ben", "cy"))
-    desk.start(long("a", 8))
-    desk.start(long("b", 8, "ben"))
-    declared = desk.reserve(run("wanted", 8, "cy"), "A")
+    context = RequestContext(rich("ada", "ben", "cy"))
+    context.start(long("a", 8))
+    context.start(long("b", 8, "ben"))
+    declared = context.reserve(run("wanted", 8, "cy"), "A")
     assert (declared.cause, declared.attempt) == (ConflictCause.RESERVATION, 1)
-    decision = decide(desk.state, Draw("1", link(1)), now_ms=LATER_MS, actor="test")
-    apply_all(desk.state, decision.events)
-    assert desk.state.runs["wanted"].leases
-    assert desk.state.runs["wanted"].via_conflict == "1"
+    decision = decide(context.state, Draw("1", link(1)), now_ms=LATER_MS, actor="test")
+    apply_all(context.state, decision.events)
+    assert context.state.runs["wanted"].leases
+    assert context.state.runs["wanted"].via_conflict == "1"
     (requeued,) = [e for e in decision.events if isinstance(e, RunRequeued)]
     assert requeued.reason is EndReason.RANDOM_PREEMPT
 
 
 def test_with_an_executor_the_room_comes_when_the_victim_is_gone() -> None:
-    desk = Desk(rich("ada", "cy"), seen=True)
-    desk.start(long("a", 16))
-    desk.reserve(run("wanted", 8, "cy"), "A")
+    context = RequestContext(rich("ada", "cy"), seen=True)
+    context.start(long("a", 16))
+    context.reserve(run("wanted", 8, "cy"), "A")
     decision = decide(
-        desk.state, Draw("1", link(1)), now_ms=LATER_MS, actor="test", has_executor=True
+        context.state, Draw("1", link(1)), now_ms=LATER_MS, actor="test", has_executor=True
     )
-    apply_all(desk.state, decision.events)
-    assert desk.state.leases["a/0"].ending is not None
-    assert desk.state.runs["a"].stopping is not None
-    assert not desk.state.runs["wanted"].leases
-    assert sweep(desk.state) == []
+    apply_all(context.state, decision.events)
+    assert context.state.leases["a/0"].ending is not None
+    assert context.state.runs["a"].stopping is not None
+    assert not context.state.runs["wanted"].leases
+    assert sweep(context.state) == []
 
 
 def test_a_second_lottery_by_the_same_link_is_declared_anew() -> None:
-    desk = Desk(rich("ada", "ben"), fleet({"A": 8, "B": 8}))
-    desk.start(long("a", 8))
-    desk.start(long("b", 8, "ben"))
-    desk.do(Resolve("default", "H100", ("r/c/A",), 4))
-    desk.do(Resolve("default", "H100", ("r/c/B",), 4))
-    assert desk.draw("1").outcome is ConflictOutcome.CLEARED
-    second = desk.draw("2")
+    context = RequestContext(rich("ada", "ben"), fleet({"A": 8, "B": 8}))
+    context.start(long("a", 8))
+    context.start(long("b", 8, "ben"))
+    context.do(Resolve("default", "H100", ("r/c/A",), 4))
+    context.do(Resolve("default", "H100", ("r/c/B",), 4))
+    assert context.draw("1").outcome is ConflictOutcome.CLEARED
+    second = context.draw("2")
     assert (second.outcome, second.preimage) == (ConflictOutcome.INSUFFICIENT, "")
-    anew = desk.state.conflicts["3"].declared
-    assert (anew.attempt, anew.preimage_index, anew.scope) == (2, 2, second_scope(desk))
+    anew = context.state.conflicts["3"].declared
+    assert (anew.attempt, anew.preimage_index, anew.scope) == (2, 2, second_scope(context))
 
 
-def second_scope(desk: Desk) -> object:
-    return desk.state.conflicts["2"].declared.scope
+def second_scope(context: RequestContext) -> object:
+    return context.state.conflicts["2"].declared.scope
 
 
 def test_whoever_has_gone_since_is_passed_over_and_shown_as_spared() -> None:
-    desk = Desk(rich("ada", "ben"))
-    desk.start(long("a", 8))
-    desk.start(long("b", 8, "ben"))
-    desk.do(Resolve("default", "H100", (), 8))
-    order = _order(desk)
-    desk.do(Complete(order[0]))
-    resolved = desk.draw()
+    context = RequestContext(rich("ada", "ben"))
+    context.start(long("a", 8))
+    context.start(long("b", 8, "ben"))
+    context.do(Resolve("default", "H100", (), 8))
+    order = _order(context)
+    context.do(Complete(order[0]))
+    resolved = context.draw()
     assert [(d.run, d.spared) for d in resolved.draws] == [(order[0], True), (order[1], False)]
 
 
-def _order(desk: Desk) -> list[str]:
+def _order(context: RequestContext) -> list[str]:
     """Return the runs a and b in the order in which they would be drawn."""
-    declared = desk.state.conflicts["1"].declared
-    decision = decide(desk.state, Draw("1", link(1)), now_ms=declared.due_ms, actor="test")
+    declared = context.state.conflicts["1"].declared
+    decision = decide(context.state, Draw("1", link(1)), now_ms=declared.due_ms, actor="test")
     resolved = decision.events[0]
     assert isinstance(resolved, ConflictResolved)
     first = resolved.draws[0].run
@@ -304,26 +313,26 @@ def _order(desk: Desk) -> list[str]:
 
 
 def test_when_too_few_are_left_nobody_is_ended() -> None:
-    desk = Desk(rich("ada", "ben"))
-    desk.start(long("a", 8))
-    desk.start(long("b", 8, "ben"))
-    desk.do(Resolve("default", "H100", (), 16))
-    desk.do(Complete("b"))
-    resolved = desk.draw()
+    context = RequestContext(rich("ada", "ben"))
+    context.start(long("a", 8))
+    context.start(long("b", 8, "ben"))
+    context.do(Resolve("default", "H100", (), 16))
+    context.do(Complete("b"))
+    resolved = context.draw()
     assert resolved.outcome is ConflictOutcome.INSUFFICIENT
     assert (resolved.cuts, resolved.draws, resolved.lost_gpu_ms) == ((), (), 0)
-    assert desk.state.runs["a"].leases
-    assert desk.state.losses == {}
+    assert context.state.runs["a"].leases
+    assert context.state.disruption == {}
 
 
 def test_a_run_that_began_anew_since_then_is_not_what_entered() -> None:
-    desk = Desk(rich("ada"), fleet({"A": 8, "B": 8}))
-    desk.start(long("a", 8))
-    desk.do(Resolve("default", "H100", (), 8))
-    node = desk.state.leases["a/0"].fact.slots[0][0]
-    desk.do(Drain(node), LATER_MS + MINUTE_MS)
-    assert desk.state.runs["a"].since_ms == LATER_MS + MINUTE_MS
-    assert desk.draw().outcome is ConflictOutcome.INSUFFICIENT
+    context = RequestContext(rich("ada"), fleet({"A": 8, "B": 8}))
+    context.start(long("a", 8))
+    context.do(Resolve("default", "H100", (), 8))
+    node = context.state.leases["a/0"].fact.slots[0][0]
+    context.do(Drain(node), LATER_MS + MINUTE_MS)
+    assert context.state.runs["a"].since_ms == LATER_MS + MINUTE_MS
+    assert context.draw().outcome is ConflictOutcome.INSUFFICIENT
 
 
 # --- Tightening -----------------------------------------------------------------------------------
@@ -334,137 +343,140 @@ def ada(concurrency: int, *more: object) -> Budget:
 
 
 def test_a_tightened_envelope_hands_over_first_and_newest_first() -> None:
-    desk = Desk([ada(16, envelope("rest", 8))])
-    desk.start(long("old", 4))
-    desk.start(long("new", 4), NOW_MS + MINUTE_MS)
-    decision = desk.do(Apply((ada(4, envelope("rest", 8)),)))
+    context = RequestContext([ada(16, envelope("rest", 8))])
+    context.start(long("old", 4))
+    context.start(long("new", 4), NOW_MS + MINUTE_MS)
+    decision = context.do(Apply((ada(4, envelope("rest", 8)),)))
     assert decision.refusals == ()
     assert [e.lease for e in decision.events if isinstance(e, LeaseEnded)] == ["new/0"]
-    assert desk.state.leases["new/1"].fact.reason is StartReason.HANDOVER
-    assert desk.state.conflicts == {}
+    assert context.state.leases["new/1"].fact.reason is StartReason.HANDOVER
+    assert context.state.conflicts == {}
 
 
 def test_the_highest_steps_are_handed_over_first() -> None:
     elastic = Malleable(gpus_min=2, gpus_max=8, gpus_step=2, gpus_desired=8)
-    desk = Desk([ada(16, envelope("rest", 2))])
-    desk.start(long("m", 8, malleable=elastic))
-    desk.do(Apply((ada(6, envelope("rest", 2)),)))
-    payers = {lease.fact.bundle: str(lease.fact.payer) for lease in desk.state.leases.values()}
+    context = RequestContext([ada(16, envelope("rest", 2))])
+    context.start(long("m", 8, malleable=elastic))
+    context.do(Apply((ada(6, envelope("rest", 2)),)))
+    payers = {lease.fact.bundle: str(lease.fact.payer) for lease in context.state.leases.values()}
     assert payers == {0: "ada/own", 1: "ada/own", 2: "ada/own", 3: "ada/rest"}
 
 
 def test_what_was_told_to_stop_does_not_count_against_a_limit() -> None:
-    desk = Desk([ada(16)], seen=True)
-    desk.start(long("a1", 4))
-    desk.start(long("a2", 4))
-    desk.do(Cancel("a2"))
-    assert desk.state.leases["a2/0"].ending is not None
-    desk.do(Apply((ada(4),)))
-    assert desk.state.conflicts == {}
+    context = RequestContext([ada(16)], seen=True)
+    context.start(long("a1", 4))
+    context.start(long("a2", 4))
+    context.do(Cancel("a2"))
+    assert context.state.leases["a2/0"].ending is not None
+    context.do(Apply((ada(4),)))
+    assert context.state.conflicts == {}
 
 
 def test_what_nobody_takes_over_is_a_conflict() -> None:
-    desk = Desk([ada(16), *rich("ben")])
-    desk.start(long("a1", 4))
-    desk.start(long("a2", 4))
-    desk.start(long("b", 4, "ben"))
-    desk.do(Apply((ada(5),)))
-    declared = desk.state.conflicts["1"].declared
+    context = RequestContext([ada(16), *rich("ben")])
+    context.start(long("a1", 4))
+    context.start(long("a2", 4))
+    context.start(long("b", 4, "ben"))
+    context.do(Apply((ada(5),)))
+    declared = context.state.conflicts["1"].declared
     assert declared.cause is ConflictCause.TIGHTENED
     assert declared.scope.limit == "envelope ada/own"
-    assert (declared.deficit, declared.short, declared.due_ms) == (3, 3, LATER_MS)
+    assert (declared.deficit, declared.short) == (3, 3)
+    assert declared.due_ms == LATER_MS + 15 * MINUTE_MS, "one notice before anything is drawn for"
     assert [token.run for token in declared.tokens] == ["a1", "a2"]
-    resolved = desk.draw()
+    resolved = context.draw()
     assert len(resolved.cuts) == 1
-    assert desk.state.envelopes["ada/own"].gpus_active == 4  # type: ignore[index]
+    assert context.state.envelopes["ada/own"].gpus_active == 4  # type: ignore[index]
 
 
 def test_a_tightened_limit_waits_for_what_has_not_run_long_enough() -> None:
-    desk = Desk([ada(16)])
-    desk.start(long("a", 4), LATER_MS - MINUTE_MS)
-    desk.do(Apply((ada(2),)))
-    declared = desk.state.conflicts["1"].declared
+    context = RequestContext([ada(16)])
+    context.start(long("a", 4), LATER_MS - MINUTE_MS)
+    context.do(Apply((ada(2),)))
+    declared = context.state.conflicts["1"].declared
     assert declared.due_ms == LATER_MS + 59 * MINUTE_MS
-    assert desk.do(Submit(long("late", 1))).refusals == ()
-    assert not desk.state.runs["late"].leases
-    assert desk.draw().outcome is ConflictOutcome.CLEARED
+    assert context.do(Submit(long("late", 1))).refusals == ()
+    assert not context.state.runs["late"].leases
+    assert context.draw().outcome is ConflictOutcome.CLEARED
 
 
 def test_a_cap_is_tightened_by_steps_of_what_it_pays_for() -> None:
     cap = Cap(name="both", flavor="H100", envelopes=("own", "two"), concurrency_max=8)
-    desk = Desk([budget("ada", "ada", envelope("own", 8), envelope("two", 8), caps=[cap])])
-    desk.start(
+    context = RequestContext(
+        [budget("ada", "ada", envelope("own", 8), envelope("two", 8), caps=[cap])]
+    )
+    context.start(
         long("a", 8, malleable=Malleable(gpus_min=2, gpus_max=8, gpus_step=2, gpus_desired=8))
     )
     tight = replace(cap, concurrency_max=5)
-    desk.do(Apply((budget("ada", "ada", envelope("own", 8), envelope("two", 8), caps=[tight]),)))
-    assert desk.state.conflicts["1"].declared.scope.limit == "cap ada/both"
-    assert [cut.bundle for cut in desk.draw().cuts] == [3, 2]
+    context.do(Apply((budget("ada", "ada", envelope("own", 8), envelope("two", 8), caps=[tight]),)))
+    assert context.state.conflicts["1"].declared.scope.limit == "cap ada/both"
+    assert [cut.bundle for cut in context.draw().cuts] == [3, 2]
 
 
 def test_lending_is_tightened_by_ending_what_was_lent() -> None:
     lender = budget("ada", "ada", envelope("own", 8, lending=lending(concurrency_max=8)))
-    desk = Desk([lender, budget("ben", "ben", envelope("few", 1))])
-    desk.start(long("own", 2))
-    desk.start(long("b", 4, "ben", funding=borrowing(4)))
+    context = RequestContext([lender, budget("ben", "ben", envelope("few", 1))])
+    context.start(long("own", 2))
+    context.start(long("b", 4, "ben", funding=borrowing(4)))
     tight = budget("ada", "ada", envelope("own", 8, lending=lending(concurrency_max=1)))
-    desk.do(Apply((tight,)))
-    assert desk.state.conflicts["1"].declared.scope.limit == "lending ada/own"
-    assert [cut.run for cut in desk.draw().cuts] == ["b"]
+    context.do(Apply((tight,)))
+    assert context.state.conflicts["1"].declared.scope.limit == "lending ada/own"
+    assert [cut.run for cut in context.draw().cuts] == ["b"]
 
 
 def test_what_is_not_lent_starts_while_lending_is_tightened() -> None:
     lender = budget("ada", "ada", envelope("own", 8, lending=lending(concurrency_max=8)))
-    desk = Desk([lender, budget("ben", "ben", envelope("few", 1))])
-    desk.start(long("b", 4, "ben", funding=borrowing(4)))
+    context = RequestContext([lender, budget("ben", "ben", envelope("few", 1))])
+    context.start(long("b", 4, "ben", funding=borrowing(4)))
     tight = budget("ada", "ada", envelope("own", 8, lending=lending(concurrency_max=1)))
-    desk.do(Apply((tight,)))
-    assert desk.state.open_conflicts
-    desk.start(long("own", 2), LATER_MS)
+    context.do(Apply((tight,)))
+    assert context.state.open_conflicts
+    context.start(long("own", 2), LATER_MS)
     # Lent, it would be more of what is too much already.
     lent = [
         replace(e, tier=Tier.BORROWED) if isinstance(e, LeaseStarted) and e.run == "own" else e
-        for e in desk.events
+        for e in context.events
     ]
     assert "I2: ada/own: 5 lent GPUs of 1" in [str(v) for v in audit(lent)]
-    assert [cut.run for cut in desk.draw().cuts] == ["b"]
+    assert [cut.run for cut in context.draw().cuts] == ["b"]
 
 
 def test_with_an_executor_a_limit_is_kept_by_what_was_not_told_to_stop() -> None:
-    desk = Desk([ada(16)], seen=True)
-    desk.start(long("a1", 4))
-    desk.start(long("a2", 4))
-    desk.do(Apply((ada(4),)))
-    desk.draw()
-    assert desk.state.envelopes["ada/own"].gpus_active == 8  # type: ignore[index]
-    assert sum(lease.ending is not None for lease in desk.state.leases.values()) == 1
+    context = RequestContext([ada(16)], seen=True)
+    context.start(long("a1", 4))
+    context.start(long("a2", 4))
+    context.do(Apply((ada(4),)))
+    context.draw()
+    assert context.state.envelopes["ada/own"].gpus_active == 8  # type: ignore[index]
+    assert sum(lease.ending is not None for lease in context.state.leases.values()) == 1
 
 
 def test_gpu_hours_below_what_is_spent_stay_refused() -> None:
-    desk = Desk([ada(16)])
-    desk.start(long("a", 4))
+    context = RequestContext([ada(16)])
+    context.start(long("a", 4))
     less = budget("ada", "ada", envelope("own", 16, gpu_ms_max=HOUR_MS))
-    (refusal,) = desk.do(Apply((less,))).refusals
+    (refusal,) = context.do(Apply((less,))).refusals
     assert refusal.code is RefusalCode.CONFLICT
     assert "maxGPUHours" in refusal.subject
     assert refusal.remedy
 
 
 def test_the_audit_finds_a_limit_that_nobody_brings_down() -> None:
-    desk = Desk([ada(16)])
-    desk.start(long("a", 4))
-    desk.do(Apply((ada(2),)))
-    without = [e for e in desk.events if not isinstance(e, ConflictDeclared)]
+    context = RequestContext([ada(16)])
+    context.start(long("a", 4))
+    context.do(Apply((ada(2),)))
+    without = [e for e in context.events if not isinstance(e, ConflictDeclared)]
     assert [str(v) for v in audit(without)] == ["I2: ada/own: 4 GPUs of 2"]
 
 
 def test_a_run_that_is_over_is_no_victim() -> None:
-    desk = Desk(rich("ada"))
-    desk.start(long("a", 8))
-    desk.do(Resolve("default", "H100", (), 8))
-    desk.do(Complete("a"))
-    assert desk.state.runs["a"].phase is Phase.COMPLETED
-    assert desk.draw().outcome is ConflictOutcome.INSUFFICIENT
+    context = RequestContext(rich("ada"))
+    context.start(long("a", 8))
+    context.do(Resolve("default", "H100", (), 8))
+    context.do(Complete("a"))
+    assert context.state.runs["a"].phase is Phase.COMPLETED
+    assert context.draw().outcome is ConflictOutcome.INSUFFICIENT
 
 
 def test_what_is_asked_again_was_first_asked_by_the_latest_that_asked_the_same() -> None:
@@ -479,29 +491,29 @@ def test_what_is_asked_again_was_first_asked_by_the_latest_that_asked_the_same()
 
 
 def test_who_was_just_cut_by_hand_could_not_start_now_however_much_room_there_is() -> None:
-    desk = Desk(rich("ada", "ben"))
-    desk.start(long("a", 8))
-    desk.start(long("b", 8, "ben"))
-    desk.do(Resolve("default", "H100", (), 4))
-    resolved = desk.draw()
-    notice_ms = desk.state.pools["default"].notice_ms
-    record, now_ms = desk.state.runs[resolved.cuts[0].run], resolved.at_ms
+    context = RequestContext(rich("ada", "ben"))
+    context.start(long("a", 8))
+    context.start(long("b", 8, "ben"))
+    context.do(Resolve("default", "H100", (), 4))
+    resolved = context.draw()
+    notice_ms = context.state.pools["default"].notice_ms
+    record, now_ms = context.state.runs[resolved.cuts[0].run], resolved.at_ms
     assert record.phase is Phase.PENDING
-    refusal = refused_now(desk.state, record, now_ms)
+    refusal = refused_now(context.state, record, now_ms)
     assert refusal is not None
     assert refusal.code is RefusalCode.JUST_CUT
-    found = foretell(desk.state, record.spec, now_ms)
+    found = foretell(context.state, record.spec, now_ms)
     assert isinstance(found, Forecast)
     assert (found.refusal, found.start_ms) == (refusal, now_ms + notice_ms)
-    assert found.parked == f"it is planned once it is not held back: {sentence(refusal)}"
-    assert refused_now(desk.state, record, now_ms + notice_ms) is None
+    assert (found.reservation, found.parked) == (f"{record.spec.name}@1", "")
+    assert refused_now(context.state, record, now_ms + notice_ms) is None
 
 
 def test_who_was_just_cut_is_not_told_to_let_go_of_sponsors_that_it_does_not_name() -> None:
-    desk = Desk(rich("ada"))
-    desk.start(long("a", 8, funding=borrowing()))
-    desk.do(Resolve("default", "H100", (), 4))
-    found = explain(desk.state, "a", desk.draw().at_ms)
+    context = RequestContext(rich("ada"))
+    context.start(long("a", 8, funding=borrowing()))
+    context.do(Resolve("default", "H100", (), 4))
+    found = explain(context.state, "a", context.draw().at_ms)
     assert isinstance(found, Explanation)
     assert found.refusal is not None
     assert found.refusal.code is RefusalCode.JUST_CUT
@@ -509,16 +521,19 @@ def test_who_was_just_cut_is_not_told_to_let_go_of_sponsors_that_it_does_not_nam
 
 
 def test_of_those_who_were_cut_by_hand_the_first_who_may_start_again_is_due() -> None:
-    desk = Desk(rich("ada"))
+    context = RequestContext(rich("ada"))
     for number, name in enumerate(("first", "second")):
-        apply_all(desk.state, [RunSubmitted(LATER_MS, "test", long(name, 8))])
+        apply_all(context.state, [RunSubmitted(LATER_MS, "test", long(name, 8))])
         declared = declaration(conflict=name, at_ms=NOW_MS + number * HOUR_MS)
         declared = replace(declared, cause=ConflictCause.BY_HAND)
-        desk.state.conflicts[name] = ConflictRecord(declared, nothing_needed(declared))
-        desk.state.runs[name].cut_by = name
-    notice_ms = desk.state.pools["default"].notice_ms
+        context.state.conflicts[name] = ConflictRecord(declared, nothing_needed(declared))
+        context.state.runs[name].cut_by = name
+    notice_ms = context.state.pools["default"].notice_ms
     free_ms = [
-        nothing_needed(desk.state.conflicts[name].declared).at_ms + notice_ms
+        nothing_needed(context.state.conflicts[name].declared).at_ms + notice_ms
         for name in ("first", "second")
     ]
-    assert [release_due_ms(desk.state, at_ms) for at_ms in (NOW_MS, *free_ms)] == [*free_ms, None]
+    assert [release_due_ms(context.state, at_ms) for at_ms in (NOW_MS, *free_ms)] == [
+        *free_ms,
+        None,
+    ]

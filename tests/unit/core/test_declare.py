@@ -7,12 +7,12 @@ from msgspec.structs import replace
 from quorate.core.commands import Applied, Apply, Change, Complete, Submit
 from quorate.core.decide import decide
 from quorate.model.amounts import HOUR_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import NodeApplied, PoolApplied
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Follow, Owner, Pool, RoundsWork
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, node, run, world
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node, run, world
 
 
 def test_nodes_of_the_same_file_count_when_promises_are_compared() -> None:

@@ -1,4 +1,4 @@
-"""Who may ask for a conflict, when one would work, and what a pool bears in a day."""
+"""Who may ask for a conflict, when one would work, and what it may cost."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import pytest
 
 from quorate.core.commands import Cancel
 from quorate.core.decide import decide
-from quorate.core.disruption import (
+from quorate.core.preemption.disruption_rules import (
+    CallBar,
     conflict_start_ms,
-    disruption_budget,
     foresee_conflict,
-    lost_today,
     may_call,
 )
-from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import OwnerApplied, Slice
-from quorate.model.records import RunRecord
 from quorate.model.specs import Malleable, Owner, Pool, Quota, Run
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, run
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, run
 from tests.oracles.resolving import BEGAN_MS, WANTED, begin, reserve, start
 
 PLACE = Slice("H100", 4, (("r/c/A", 4),))
@@ -39,15 +38,17 @@ def waiting(pool: Pool | None = None) -> State:
 
 def test_whoever_did_nothing_may_ask() -> None:
     state = waiting()
-    assert may_call(state, state.runs[WANTED], BEGAN_MS) == ""
+    assert may_call(state, state.runs[WANTED], BEGAN_MS) is None
 
 
 def test_a_run_that_was_cut_may_not_ask_within_the_cool_down() -> None:
     state = waiting()
     state.runs.own(WANTED).cut_ms = BEGAN_MS
     last_ms = BEGAN_MS + 120 * MINUTE_MS - 1
-    assert "cool-down" in may_call(state, state.runs[WANTED], last_ms)
-    assert may_call(state, state.runs[WANTED], last_ms + 1) == ""
+    answer = may_call(state, state.runs[WANTED], last_ms)
+    assert answer is not None
+    assert answer.bar is CallBar.COOL_DOWN
+    assert may_call(state, state.runs[WANTED], last_ms + 1) is None
 
 
 def test_an_owner_that_throws_a_start_away_may_not_ask_for_a_while() -> None:
@@ -58,39 +59,21 @@ def test_an_owner_that_throws_a_start_away_may_not_ask_for_a_while() -> None:
     apply_all(state, decide(state, Cancel("a"), now_ms=cancelled_ms, actor="test").events)
     assert state.barred == {"ada": cancelled_ms + 120 * MINUTE_MS}
     mine = RunRecord(long("m", 1), 99, 0, record.phase, None, 0, {}, 0, {}, None, None, "")
-    assert "had a run end" in may_call(state, mine, cancelled_ms)
-    assert may_call(state, mine, cancelled_ms + 120 * MINUTE_MS) == ""
+    answer = may_call(state, mine, cancelled_ms)
+    assert answer is not None
+    assert answer.bar is CallBar.THREW_AWAY
+    assert may_call(state, mine, cancelled_ms + 120 * MINUTE_MS) is None
 
 
-def test_a_pool_that_says_nothing_bears_one_hundredth_of_its_day() -> None:
-    state = waiting()
-    assert disruption_budget(state, state.pools["default"]) == 8 * DAY_MS // 100
-    told = waiting(Pool(name="default", disruption_gpu_ms_per_day=HOUR_MS))
-    assert disruption_budget(told, told.pools["default"]) == HOUR_MS
-
-
-@pytest.mark.parametrize(
-    ("lost", "more", "says"),
-    [
-        (0, HOUR_MS, ""),
-        (0, HOUR_MS + 1, "would cost"),
-        (HOUR_MS - 1, 1, ""),
-        (HOUR_MS, 0, "has lost 1 of 1"),
-        (HOUR_MS + 1, 0, "has lost"),
-    ],
-)
-def test_what_a_pool_has_lost_within_a_day_counts(lost: int, more: int, says: str) -> None:
-    state = waiting(Pool(name="default", disruption_gpu_ms_per_day=HOUR_MS))
-    state.losses["default"] = ((BEGAN_MS - DAY_MS, 7 * HOUR_MS), (BEGAN_MS - 1, lost))
-    assert lost_today(state, "default", BEGAN_MS) == lost
-    answer = may_call(state, state.runs[WANTED], BEGAN_MS, lost_gpu_ms=more)
-    assert bool(answer) == bool(says)
-    assert says in answer
-
-
-def test_a_budget_of_nothing_allows_nothing() -> None:
-    state = waiting(Pool(name="default", disruption_gpu_ms_per_day=0))
-    assert may_call(state, state.runs[WANTED], BEGAN_MS)
+def test_a_rate_of_nothing_allows_nothing_nor_does_an_older_budget_of_nothing() -> None:
+    for pool in (
+        Pool(name="default", disruption_rate_ppm=0),
+        Pool(name="default", disruption_gpu_ms_per_day=0),
+    ):
+        state = waiting(pool)
+        answer = may_call(state, state.runs[WANTED], BEGAN_MS)
+        assert answer is not None
+        assert answer.bar is CallBar.NO_CONFLICTS
 
 
 @pytest.mark.parametrize(
@@ -107,7 +90,8 @@ def test_soft_and_hard_quotas_keep_their_owner_from_asking(quota: Quota, says: s
     state = waiting()
     owner = Owner(name=state.runs[WANTED].spec.owner, quota=quota)
     apply_all(state, [OwnerApplied(at_ms=state.at_ms, actor="test", owner=owner)])
-    assert may_call(state, state.runs[WANTED], BEGAN_MS) == says
+    answer = may_call(state, state.runs[WANTED], BEGAN_MS)
+    assert ("" if answer is None else answer.text) == says
 
 
 def test_a_conflict_waits_until_enough_has_run_long_enough() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from quorate.core.commands import Cancel, Command, Complete, Submit, Tick
 from quorate.core.decide import decide
-from quorate.core.due import next_due_ms
+from quorate.core.next_due import next_due_ms
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
-from quorate.model.records import ConflictRecord
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import ConflictRecord
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run, world
 from tests.oracles.lotteries import declaration
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from quorate.core.commands import Complete, Shrink, Submit
-from quorate.core.effect import Moved, Picture, effect_between
+from quorate.core.explain.change_effect import Moved, Picture, effect_between
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Malleable
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from tests.oracles.lives import Life
 
 

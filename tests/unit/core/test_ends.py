@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from quorate.core.commands import Cancel, Change, Command, Complete, Decision, Fail, Shrink, Submit
-from quorate.model.records import Phase
 from quorate.model.refusal import RefusalCode
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run, world
 from tests.unit.core.test_holds import act
 
 ENDS: dict[Phase, Command] = {

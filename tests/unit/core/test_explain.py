@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from quorate.answers.explanation import explanation_lines
-from quorate.core import budget_remedies, end_remedies, quota_remedies, run_remedies
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -23,13 +21,12 @@ from quorate.core.commands import (
     UpdateOwner,
 )
 from quorate.core.decide import decide
-from quorate.core.explain import Explanation, Remedy, RemedyKind, explain
-from quorate.core.remedy import Trials
+from quorate.core.explain import budget_remedies, end_remedies, quota_remedies, run_remedies
+from quorate.core.explain.explanation import Explanation, Remedy, RemedyKind, explain
+from quorate.core.explain.remedies import Trials
 from quorate.documents import Documents, parse_tree, render
 from quorate.model.amounts import HOUR_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import Event, LeaseStarted
-from quorate.model.records import Phase
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import (
     Budget,
@@ -43,8 +40,10 @@ from quorate.model.specs import (
     Quota,
     Run,
 )
-from quorate.model.state import State
-from quorate.testing.world import (
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import (
     NOW_MS,
     borrowing,
     budget,
@@ -55,6 +54,7 @@ from quorate.testing.world import (
     run,
     world,
 )
+from quorate.views.runs.explanation_view import explanation_lines
 
 
 def give(state: State, command: Command, at_ms: int = NOW_MS) -> Decision:
@@ -85,6 +85,9 @@ def started(events: tuple[Event, ...]) -> set[str]:
 def assert_proven(state: State, name: str, remedy: Remedy, at_ms: int = NOW_MS) -> None:
     """Carry ``remedy`` out from its typed form alone, and see the run or its copy start."""
     command = command_of(state, remedy)
+    if remedy.instead:
+        state = state.overlay()
+        give(state, Cancel(name), at_ms)
     decision = decide(state, command, now_ms=at_ms, actor="test")
     assert not decision.refusals, (remedy, decision.refusals)
     starts = command.run.name if isinstance(command, Submit) else name
@@ -509,7 +512,7 @@ def histories(draw: st.DrawFn) -> State:
             lending=draw(st.sampled_from((None, lending(concurrency_max=limit)))),
         )
 
-    def purse(owner: str) -> Budget:
+    def payer_list(owner: str) -> Budget:
         lines = [line(f"e{n}") for n in range(draw(st.integers(1, 2)))]
         caps = []
         if len({entry.flavor for entry in lines}) == 1 and draw(st.booleans()):
@@ -530,7 +533,7 @@ def histories(draw: st.DrawFn) -> State:
         Owner(name="team", parents=("org",), quota=draw(quotas)),
         Owner(name="sponsor"),
     ]
-    state = world(nodes=nodes, owners=owners, budgets=[purse(owner.name) for owner in owners])
+    state = world(nodes=nodes, owners=owners, budgets=[payer_list(owner.name) for owner in owners])
     for number in range(draw(st.integers(1, 5))):
         give(state, Submit(draw(runs(f"r{number}"))))
     return state

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from quorate.core.admission.holds import extension_ms, may_still_pay
 from quorate.core.commands import Submit, Tick
 from quorate.core.decide import decide
-from quorate.core.holds import extension_ms, may_still_pay
 from quorate.model.amounts import HOLD_QUANTUM_MS, HOUR_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import BudgetApplied, Event, ReservationMoved
-from quorate.model.records import Lease
 from quorate.model.specs import Budget
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Lease
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run, world
 
 HOURS_MS = 8 * 100 * HOUR_MS
 

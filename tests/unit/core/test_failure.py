@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import (
     Cancel,
     Command,
@@ -17,9 +18,7 @@ from quorate.core.commands import (
     Tick,
 )
 from quorate.core.decide import decide
-from quorate.core.invariants import sweep
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import (
     EndReason,
     LeaseEnded,
@@ -30,10 +29,11 @@ from quorate.model.events import (
     RunRequeued,
     StartReason,
 )
-from quorate.model.records import Phase
 from quorate.model.specs import Malleable, Replace, Run
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, node, run, world
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node, run, world
 
 LATER_MS = NOW_MS + 10 * MINUTE_MS
 
@@ -254,12 +254,21 @@ def test_a_run_grows_by_steps_up_to_what_it_desires_when_nobody_waits() -> None:
     assert world_.do(Tick(), LATER_MS + 1).events == ()
 
 
-def test_a_run_does_not_grow_while_another_waits_in_its_pool() -> None:
+def test_a_run_grows_to_what_it_desires_in_the_decision_that_starts_it() -> None:
     world_ = new_fleet({"A": 32})
     world_.do(Submit(run("r", 8, malleable=elastic(8, 24, 8))))
+    assert world_.gpus("r") == 24
+
+
+def test_a_run_grows_while_another_waits_whose_planned_start_that_leaves_where_it_is() -> None:
+    world_ = new_fleet({"A": 32})
+    world_.do(Submit(run("other", 16, checkpoint_ms=0)))
+    world_.do(Submit(run("r", 16, malleable=elastic(8, 24, 8), checkpoint_ms=0)))
     world_.do(Submit(run("wide", 32)))
-    world_.do(Tick(), LATER_MS)
-    assert world_.gpus("r") == 8
+    planned_ms = world_.state.reservations["wide@1"].planned_start_ms
+    world_.do(Complete("other"), LATER_MS)
+    assert world_.gpus("r") == 24
+    assert world_.state.reservations["wide@1"].planned_start_ms == planned_ms
 
 
 class TestWithAnExecutor:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.admit import cover_request
+from quorate.core.admission.admit import cover_request
+from quorate.core.admission.cover import payer_phases
+from quorate.core.admission.payers import PayerList
+from quorate.core.admission.shortfall import limit_of
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -18,10 +21,7 @@ from quorate.core.commands import (
     Submit,
     Tick,
 )
-from quorate.core.cover import payer_phases
-from quorate.core.purse import Purse
-from quorate.core.shortfall import limit_of
-from quorate.core.spares import pledges_of
+from quorate.core.lifecycle.spares import pledges_of
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     EndReason,
@@ -35,7 +35,6 @@ from quorate.model.events import (
     StartReason,
     Tier,
 )
-from quorate.model.records import Phase
 from quorate.model.specs import (
     DEFAULT_POOL,
     EnvelopeId,
@@ -46,7 +45,8 @@ from quorate.model.specs import (
     Pool,
     Replace,
 )
-from quorate.testing.world import (
+from quorate.model.state.records import Phase
+from quorate.testing.builders import (
     NOW_MS,
     borrowing,
     budget,
@@ -565,6 +565,7 @@ class TestCounting:
         self,
     ) -> None:
         life = one_and_two(fleet({"A": 8}, gpus=4))
+        life.do(Apply((Pool(name="default", firm_horizon_ms=2 * HOUR_MS),)))
         life.do(
             Submit(
                 run(
@@ -623,6 +624,6 @@ class TestCounting:
         assert life.filled("keeper") == 4
         more = run("more", 1, "one", expected_duration_ms=4 * HOUR_MS)
         cover = cover_request(life.state, more, "H100", NOW_MS)
-        purse = Purse(life.state, cover, payer_phases(life.state, cover)[-1])
-        said = limit_of(purse, EnvelopeId("b1/e"), Tier.OWNED)
+        payer_list = PayerList(life.state, cover, payer_phases(life.state, cover)[-1])
+        said = limit_of(payer_list, EnvelopeId("b1/e"), Tier.OWNED)
         assert said == "concurrency 8, 8 in use"

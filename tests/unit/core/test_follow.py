@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from quorate.core.commands import Apply, Cancel, Complete, Fail, Submit, Tick
-from quorate.core.follow import eligible_since_ms, follow_due_ms
+from quorate.core.lifecycle.follow import eligible_since_ms, follow_due_ms
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import RunEnded
-from quorate.model.records import Phase
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Follow, Run, UpstreamFailure
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from quorate.model.state.records import Phase
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from tests.oracles.lives import Life
 
 LATER_MS = NOW_MS + 10 * MINUTE_MS
@@ -83,7 +83,7 @@ def test_what_an_upstream_that_did_not_complete_does_to_a_follower(
     life.do(Submit(after("b", "a", policy=policy)))
     life.do(how("a"), LATER_MS)
     assert code(life, "b") is RefusalCode.UPSTREAM_FAILED
-    assert life.due_ms() == (None if policy is WAIT else LATER_MS + GRACE_MS)
+    assert follow_due_ms(life.state) == (None if policy is WAIT else LATER_MS + GRACE_MS)
     life.do(Tick(), at_ms)
     assert life.phase("b") is phase
     assert life.ask(Tick()).events == ()
@@ -127,7 +127,7 @@ def test_a_chain_fails_link_by_link() -> None:
     life.do(Fail("a"), LATER_MS)
     life.do(Tick(), LATER_MS + GRACE_MS)
     assert [life.phase(name) for name in "bcd"] == [Phase.FAILED, Phase.FAILED, Phase.PENDING]
-    assert life.due_ms() == LATER_MS + 2 * GRACE_MS
+    assert follow_due_ms(life.state) == LATER_MS + 2 * GRACE_MS
 
 
 def test_a_follower_that_waits_may_be_cancelled() -> None:

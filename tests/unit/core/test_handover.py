@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from quorate.core.audit import audit
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Submit, Tick
 from quorate.core.decide import decide
-from quorate.core.invariants import sweep
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import (
     EndReason,
     LeaseEnded,
@@ -18,9 +17,10 @@ from quorate.model.events import (
     StartReason,
     Tier,
 )
-from quorate.model.records import Phase
 from quorate.model.specs import Funding, Owner
-from quorate.testing.world import (
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase
+from quorate.testing.builders import (
     NOW_MS,
     borrowing,
     budget,

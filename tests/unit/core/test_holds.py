@@ -20,9 +20,8 @@ from quorate.core.commands import (
     Tick,
 )
 from quorate.core.decide import decide
-from quorate.core.settle import due_holds
+from quorate.core.lifecycle.settle import due_holds
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply, apply_all
 from quorate.model.events import (
     EndReason,
     HoldExtended,
@@ -31,10 +30,11 @@ from quorate.model.events import (
     LeaseStarted,
     RunRequeued,
 )
-from quorate.model.records import Phase
 from quorate.model.specs import Cap, EnvelopeId, Malleable, Owner, Sharing
-from quorate.model.state import State
-from quorate.testing.world import (
+from quorate.model.state.apply_event import apply, apply_all
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import (
     NOW_MS,
     borrowing,
     budget,

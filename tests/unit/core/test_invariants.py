@@ -7,12 +7,11 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.audit import VIOLATIONS_MAX, audit
+from quorate.core.audit.history_audit import VIOLATIONS_MAX, audit
+from quorate.core.audit.invariants import Tally, check_run_record, check_shape, sweep
 from quorate.core.commands import Complete, Submit, Tick
 from quorate.core.decide import decide
-from quorate.core.invariants import Tally, check_run_record, check_shape, sweep
 from quorate.model.amounts import HOUR_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import (
     EndReason,
     Event,
@@ -26,10 +25,11 @@ from quorate.model.events import (
     RunSubmitted,
     Tier,
 )
-from quorate.model.records import Phase
 from quorate.model.specs import Cap, CapId, EnvelopeId, Malleable
-from quorate.model.state import State
-from quorate.testing.world import (
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import (
     NOW_MS,
     borrowing,
     budget,

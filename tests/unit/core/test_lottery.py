@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from msgspec import structs
 
-from quorate.core.lottery import (
+from quorate.core.preemption.lottery import (
     DRAW_TAG,
     Draws,
     SeedParts,

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from quorate.core.contest import ordeals_of
-from quorate.core.lottery_audit import Lotteries
-from quorate.model.apply import apply_all
+from quorate.core.audit.lottery_audit import Lotteries
+from quorate.core.preemption.conflict_preview import ordeals_of
 from quorate.model.events import (
     ConflictDeclared,
     CutStep,
@@ -21,8 +20,9 @@ from quorate.model.events import (
     LeaseStarted,
     LotteryCommitted,
 )
-from quorate.model.records import ConflictRecord
-from quorate.model.state import State
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import ConflictRecord
+from quorate.model.state.state import State
 from tests.oracles.lotteries import (
     FLEET,
     LENGTH,

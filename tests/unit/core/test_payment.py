@@ -11,14 +11,14 @@ from random import Random
 
 import pytest
 
-from quorate.core.payment import PaymentSearch, pay, payable
-from quorate.core.purse import CoverRequest, Demand, Place, Purse, family_payers
-from quorate.core.shortfall import explain_uncovered
-from quorate.core.steps import Steps
+from quorate.core.admission.payers import CoverRequest, Demand, PayerList, Place, family_payers
+from quorate.core.admission.payment import PaymentSearch, pay, payable
+from quorate.core.admission.search_budget import SearchBudget
+from quorate.core.admission.shortfall import explain_uncovered
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Cap, Envelope
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, world
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, world
 
 PLACES = {name: {"region": "r", "cluster": "c", "fabric.domain": name} for name in "AB"}
 REQUEST = CoverRequest(owner="team", flavor="H100", now_ms=NOW_MS, duration_ms=HOUR_MS)
@@ -40,7 +40,7 @@ class Bill:
             self.caps.append((chance.randint(1, 7), under))
         self.wanted = [chance.randint(1, 6), chance.randint(1, 6)]
 
-    def purse(self) -> Purse:
+    def payer_list(self) -> PayerList:
         lines: list[Envelope] = []
         for number, (where, room) in enumerate(zip(self.where, self.rooms, strict=True)):
             one = (("fabric.domain", where),) if len(where) == 1 else ()
@@ -55,7 +55,7 @@ class Bill:
             for number, (most, under) in enumerate(self.caps)
         ]
         state: State = world(budgets=[budget("b", "team", *lines, caps=caps)])
-        return Purse(state, REQUEST, family_payers(state, "team", "H100"))
+        return PayerList(state, REQUEST, family_payers(state, "team", "H100"))
 
     def demands(self) -> list[Demand]:
         return [
@@ -86,10 +86,10 @@ class Bill:
         ]
 
 
-def paid_by(bill: Bill, steps: Steps) -> list[int] | None:
-    purse = bill.purse()
-    legs = pay(purse, bill.demands(), steps)
-    assert not any(purse.taken.values())
+def paid_by(bill: Bill, steps: SearchBudget) -> list[int] | None:
+    payer_list = bill.payer_list()
+    legs = pay(payer_list, bill.demands(), steps)
+    assert not any(payer_list.taken.values())
     if legs is None:
         return None
     cells = [0] * 6
@@ -102,7 +102,7 @@ def paid_by(bill: Bill, steps: Steps) -> list[int] | None:
 def test_the_first_division_that_can_be_paid_is_found(*, overlapping: bool) -> None:
     paid = 0
     for seed in range(WORLDS):
-        bill, steps = Bill(seed, overlapping=overlapping), Steps()
+        bill, steps = Bill(seed, overlapping=overlapping), SearchBudget()
         expected = next(bill.divisions(), None)
         assert paid_by(bill, steps) == expected, seed
         assert not steps.exhausted, seed
@@ -115,19 +115,19 @@ def test_a_search_that_finds_nothing_leaves_nothing_taken(*, overlapping: bool) 
     failed = 0
     for seed in range(WORLDS):
         bill = Bill(seed, overlapping=overlapping)
-        purse = bill.purse()
-        search = PaymentSearch(purse, bill.demands(), Steps())
+        payer_list = bill.payer_list()
+        search = PaymentSearch(payer_list, bill.demands(), SearchBudget())
         if search.run() is None:
             failed += 1
             assert (search.left, search.taken) == (bill.wanted, []), seed
-            assert not any(purse.taken.values()), seed
+            assert not any(payer_list.taken.values()), seed
     assert failed > WORLDS // 10
 
 
 def test_without_overlapping_caps_the_search_never_turns_back() -> None:
     for seed in range(WORLDS):
         bill = Bill(seed, overlapping=False)
-        search = PaymentSearch(bill.purse(), bill.demands(), Steps())
+        search = PaymentSearch(bill.payer_list(), bill.demands(), SearchBudget())
         assert search.by_bisection
         if search.run() is not None:
             assert len(search.dead_ends) < len(search.choices), seed
@@ -148,15 +148,18 @@ def test_what_was_paid_elsewhere_is_not_looked_at_twice() -> None:
     ]
     state = world(budgets=[budget("b", "team", *lines, caps=caps)])
     for gpus, is_paid in ((12, True), (13, False)):
-        steps, purse = Steps(), Purse(state, REQUEST, family_payers(state, "team", "H100"))
-        found = PaymentSearch(purse, [(Place("A", PLACES["A"]), gpus)], steps).run()
+        steps, payer_list = (
+            SearchBudget(),
+            PayerList(state, REQUEST, family_payers(state, "team", "H100")),
+        )
+        found = PaymentSearch(payer_list, [(Place("A", PLACES["A"]), gpus)], steps).run()
         assert (found is not None, steps.exhausted) == (is_paid, False)
 
 
 def test_without_overlapping_caps_what_is_payable_is_the_most_that_can_be_paid() -> None:
     for seed in range(WORLDS):
         bill = Bill(seed, overlapping=False)
-        found = payable(bill.purse(), bill.demands())
+        found = payable(bill.payer_list(), bill.demands())
         best = (0, 0)
         wanted = list(bill.wanted)
         for a in range(wanted[0], -1, -1):
@@ -173,19 +176,19 @@ def test_of_two_caps_over_the_same_payers_the_tighter_one_tells_what_is_payable(
         for name, most in (("loose", 7), ("tight", 2))
     ]
     state = world(budgets=[budget("b", "team", envelope("e", 8), envelope("f", 8), caps=caps)])
-    purse = Purse(state, REQUEST, family_payers(state, "team", "H100"))
-    assert payable(purse, [(Place("A", PLACES["A"]), 8)]) == [2]
+    payer_list = PayerList(state, REQUEST, family_payers(state, "team", "H100"))
+    assert payable(payer_list, [(Place("A", PLACES["A"]), 8)]) == [2]
 
 
 def test_what_overlapping_caps_leave_unpaid_is_told_to_the_gpu() -> None:
     told = 0
     for seed in range(WORLDS):
         bill = Bill(seed, overlapping=True)
-        if paid_by(bill, Steps()) is not None:
+        if paid_by(bill, SearchBudget()) is not None:
             continue
-        refusal = explain_uncovered(bill.purse(), bill.demands(), Steps())
+        refusal = explain_uncovered(bill.payer_list(), bill.demands(), SearchBudget())
         wanted, best = list(bill.wanted), (0, 0)
-        if sum(payable(bill.purse(), bill.demands())) < sum(wanted):
+        if sum(payable(bill.payer_list(), bill.demands())) < sum(wanted):
             continue
         for a in range(wanted[0], -1, -1):
             for b in range(wanted[1], -1, -1):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from quorate.core.admission.layout import pack_request
+from quorate.core.admission.pack import PackPlan, pack_gang
 from quorate.core.commands import Submit
 from quorate.core.decide import decide
-from quorate.core.layout import pack_request
-from quorate.core.pack import PackPlan, pack_gang
-from quorate.model.apply import apply_all
 from quorate.model.events import NodeApplied
 from quorate.model.specs import DEFAULT_POOL, Placement, Pool, Run
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, node, run, world
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node, run, world
 
 
 def packed(

@@ -8,28 +8,31 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.core.commands import Apply, Cancel, Draw, Submit, Tick
-from quorate.core.contest import Contest, foresee, ordeals_of
-from quorate.core.grounds import Confidence
-from quorate.core.limits import Limit
-from quorate.core.lottery import chain_link
-from quorate.core.plan import Forecast, foretell, foretell_new
-from quorate.core.question import Question, for_limit
+from quorate.core.explain.start_grounds import Confidence
+from quorate.core.explain.start_plan import Forecast, foretell, foretell_new
+from quorate.core.planning.foresight import PlanState
+from quorate.core.preemption.conflict_preview import Contest, foresee, ordeals_of
+from quorate.core.preemption.conflict_scope import Question, for_limit
+from quorate.core.preemption.lottery import chain_link
+from quorate.core.preemption.money_limits import Limit
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import (
     ConflictCause,
     ConflictResolved,
     CutStep,
     LotteryCommitted,
+    MoveCause,
+    MoveCode,
     ReservationStatus,
     Scope,
 )
-from quorate.model.records import Phase
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Follow, Malleable, OnQuota, Owner, Pool, Quota, Run
-from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
+from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET
 from quorate.testing.states import same
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
 from tests.oracles.lives import Life
 
 NOTICE_MS = 15 * MINUTE_MS
@@ -37,9 +40,13 @@ TEAMS = ("one", "two", "three")
 LONG_MS, SHORT_MS = 8 * HOUR_MS, 4 * HOUR_MS
 
 
-def new_life(*, gpus: int = 16, lost_max_hours: int = 1_000, **pool: int) -> Life:
+def new_life(*, gpus: int = 16, rate_ppm: int = 1_000_000, **pool: int) -> Life:
     """Return a full set of teams on one domain; what conflicts may cost is stated."""
-    known = Pool(name="default", disruption_gpu_ms_per_day=lost_max_hours * HOUR_MS)
+    known = Pool(
+        name="default",
+        disruption_rate_ppm=rate_ppm,
+        firm_horizon_ms=1_000 * HOUR_MS,
+    )
     spec = replace(known, **pool)
     life = Life(
         nodes=fleet({"A": gpus}),
@@ -92,7 +99,7 @@ def test_a_new_run_that_fits_starts_now_and_nothing_is_written() -> None:
 
 
 def test_a_new_run_and_a_submitted_one_are_told_the_same() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     life.do(Submit(work("a", 12)))
     new = told(life, work("b", 8, "two"))
     life.do(Submit(work("b", 8, "two")))
@@ -110,7 +117,7 @@ def test_a_new_run_and_a_submitted_one_are_told_the_same() -> None:
 
 
 def test_the_forecast_is_kept_when_nothing_else_happens() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     life.do(Submit(work("a", 12)))
     life.do(Submit(work("b", 8, "two")))
     found = known(life, "b")
@@ -132,20 +139,20 @@ def test_a_start_that_waits_for_a_window_only_is_certain() -> None:
 
 
 def test_a_start_behind_an_overdue_run_is_rough_and_names_it() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     life.do(Submit(work("a", 12, ms=HOUR_MS)))
     life.do(Submit(work("b", 8, "two")))
     assert known(life, "b").confidence is Confidence.EXPECTED
     found = known(life, "b", NOW_MS + 2 * HOUR_MS)
     assert (found.confidence, found.overdue) == (Confidence.ROUGH, ("a",))
     assert found.status is ReservationStatus.DEFERRED
-    assert "overdue: a" in found.cause
+    assert found.cause == MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "a/0"),))
     assert found.planned_start_ms is not None
     assert found.planned_start_ms > NOW_MS + 2 * HOUR_MS
 
 
 def test_a_start_behind_a_stop_that_is_late_is_rough_and_names_it() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     life.has_executor = True
     life.do(Submit(work("a", 12)))
     life.do(Cancel("a"), NOW_MS + HOUR_MS)
@@ -165,7 +172,7 @@ def test_a_run_that_can_never_be_paid_is_parked_with_its_reason() -> None:
     life = new_life()
     found = told(life, work("a", 8, flavors=("A100",)))
     assert (found.start_ms, found.reservation, found.confidence) == (None, "", None)
-    assert "nothing that is known to come" in found.parked
+    assert "waiting alone will not help" in found.parked
     assert found.refusal is not None
     assert found.refusal.code is RefusalCode.NO_NODES
     assert (found.scope, found.deficit) == (None, 0)
@@ -182,7 +189,7 @@ def test_a_follower_is_not_planned_before_its_upstream_completed() -> None:
 
 
 def test_beyond_the_depth_a_start_is_told_and_not_promised() -> None:
-    life = new_life(lost_max_hours=0, reservation_depth=1)
+    life = new_life(rate_ppm=0, reservation_depth=1)
     life.do(Submit(work("a", 16)))
     life.do(Submit(work("b", 16, "two")))
     found = told(life, work("c", 16, "two"))
@@ -191,16 +198,26 @@ def test_beyond_the_depth_a_start_is_told_and_not_promised() -> None:
     assert "the first 1 waiting runs" in found.parked
 
 
-def test_beyond_the_depth_an_owner_without_a_promise_still_gets_one() -> None:
-    life = new_life(lost_max_hours=0, reservation_depth=1)
+def test_a_start_beyond_the_horizon_is_tentative_and_not_promised() -> None:
+    life = new_life(rate_ppm=0, firm_horizon_ms=HOUR_MS)
     life.do(Submit(work("a", 16)))
+    found = told(life, work("b", 16, "two"))
+    assert (found.reservation, found.planned_start_ms) == ("", None)
+    assert (found.plan_state, found.natural_start_ms) == (PlanState.TENTATIVE, NOW_MS + LONG_MS)
+    assert found.parked
+
+
+def test_what_is_kept_for_a_tentative_start_is_kept_for_its_run() -> None:
+    life = new_life(rate_ppm=0, firm_horizon_ms=HOUR_MS)
+    life.do(Submit(work("a", 12)))
     life.do(Submit(work("b", 16, "two")))
-    found = told(life, work("c", 16, "three"))
-    assert (found.reservation, found.planned_start_ms) == ("c@1", NOW_MS + 2 * LONG_MS)
+    found = told(life, work("c", 4, "three", 2 * LONG_MS))
+    assert found.refusal is not None
+    assert (found.refusal.code, found.refusal.subject) == (RefusalCode.RESERVED, "b")
 
 
 def test_what_is_kept_for_another_is_the_reason_and_no_deficit() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     life.do(Submit(work("a", 12)))
     life.do(Submit(work("b", 16, "two")))
     found = told(life, work("c", 4, "three", 2 * LONG_MS))
@@ -211,7 +228,7 @@ def test_what_is_kept_for_another_is_the_reason_and_no_deficit() -> None:
 
 
 def test_new_runs_are_planned_one_after_the_other() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     found = foretell_new(life.state, [work("a", 16), work("b", 16, "two")], NOW_MS)
     assert isinstance(found, list)
     assert [each.starts_now for each in found] == [True, False]
@@ -220,7 +237,7 @@ def test_new_runs_are_planned_one_after_the_other() -> None:
 
 
 def test_each_new_run_is_told_what_it_would_be_told_after_those_before_it() -> None:
-    life = new_life(lost_max_hours=0)
+    life = new_life(rate_ppm=0)
     runs = [work("a", 16), work("b", 16, "two"), work("c", 4, "three", 2 * LONG_MS)]
     planned = foretell_new(life.state, runs, NOW_MS)
     one_by_one = []
@@ -303,7 +320,7 @@ def test_a_conflict_is_looked_for_where_any_of_the_envelopes_pays() -> None:
     life = Life(
         nodes=fleet({"A": 8, "B": 8}),
         budgets=[*budgets, budget("b-three", "three", *lines)],
-        pools=[Pool(name="default", disruption_gpu_ms_per_day=1_000 * HOUR_MS)],
+        pools=[Pool(name="default", disruption_rate_ppm=1_000_000)],
     )
     commit(life)
     for name, owner in (("a", "one"), ("b", "one"), ("c", "two"), ("d", "two")):
@@ -327,11 +344,10 @@ def test_a_run_without_a_promise_is_told_when_a_conflict_would_start_it() -> Non
 @pytest.mark.parametrize(
     ("pool", "why"),
     [
-        ({"lost_max_hours": 0}, "has lost 0 of 0 GPU-hours"),
-        ({"lost_max_hours": 5}, "this would cost"),
+        ({"rate_ppm": 0}, "disruptionRate of 0"),
         ({"runtime_min_ms": 10 * HOUR_MS}, "before it can start by itself"),
     ],
-    ids=["no budget", "too dear", "too young"],
+    ids=["no conflicts", "too young"],
 )
 def test_why_no_conflict_makes_room(pool: dict[str, int], why: str) -> None:
     found = known(crowded(**pool), "big")
@@ -435,8 +451,8 @@ def limited(**quota: int) -> Life:
 def test_a_run_that_waits_for_a_quota_counts_on_those_who_hold_it(quota: dict[str, int]) -> None:
     life = limited(**quota)
     found = known(life, "waits")
-    assert found.parked == "it is tried when the quota of one has headroom"
-    assert (found.planned_start_ms, found.natural_start_ms) == (None, NOW_MS + LONG_MS)
+    assert (found.reservation, found.parked) == ("waits@1", "")
+    assert (found.planned_start_ms, found.natural_start_ms) == (NOW_MS + LONG_MS,) * 2
     assert (found.confidence, found.overdue) == (Confidence.EXPECTED, ())
     late = known(life, "waits", NOW_MS + LONG_MS + HOUR_MS)
     assert (late.confidence, late.overdue) == (Confidence.ROUGH, ("a",))

@@ -7,11 +7,10 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.audit import audit
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Complete, Submit
-from quorate.core.invariants import sweep
 from quorate.model.amounts import MINUTE_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import (
     EndReason,
     Event,
@@ -23,8 +22,9 @@ from quorate.model.events import (
     StartReason,
 )
 from quorate.model.specs import EnvelopeId
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, node, run
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, node, run
 from tests.oracles.lives import Life
 
 LATER_MS = NOW_MS + 10 * MINUTE_MS

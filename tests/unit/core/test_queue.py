@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import pytest
 
 from quorate.core.commands import Apply, Complete, Submit, Tick
-from quorate.core.due import next_due_ms
-from quorate.core.queue import Scores
-from quorate.core.score import ONE
-from quorate.core.soft import bursting, is_burst
-from quorate.core.thresholds import crossed, threshold_due_ms
+from quorate.core.next_due import next_due_ms
+from quorate.core.preemption.soft_quota import bursting, is_burst
+from quorate.core.tenancy.queue_order import Scores, ranked_lines
+from quorate.core.tenancy.share_score import ONE
+from quorate.core.tenancy.thresholds import crossed, threshold_due_ms
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import ThresholdCrossed
 from quorate.model.specs import Owner, Pool, Quota, System
-from quorate.testing.world import run
+from quorate.model.state.line_ranks import Ranked
+from quorate.testing.builders import run
 from tests.oracles.tenancies import Tenancy
 
 
@@ -241,3 +242,21 @@ def test_node_hours_count_distinct_nodes_and_the_worse_budget_counts() -> None:
     submit(world, "b", 2, "ada", hours=10)  # on the same node
     world.later(Tick(), 5 * HOUR_MS)
     assert Scores(world.state, world.now_ms).of("ada", "H100").used == ONE // 2
+
+
+def test_rank_of_an_owner_that_may_burst_follows_the_fleet_at_one_instant() -> None:
+    owners = [owner("ada", fair_share_target_ppm=200_000, burst_allowance_ppm=4_000_000)]
+    world = small([*owners, owner("ben")])
+    submit(world, "b0", 24, "ben")
+    submit(world, "a0", 8, "ada")
+    submit(world, "a1", 32, "ada")
+    assert ranked_lines(world.state, world.now_ms) == ranked_anew(world)
+    world.do(Complete("b0"))
+    assert ranked_lines(world.state, world.now_ms) == ranked_anew(world)
+
+
+def ranked_anew(world: Tenancy) -> list[Ranked]:
+    """Return the lines as they are ranked when nothing is kept."""
+    fresh = world.state.overlay()
+    fresh.ranks_changed()
+    return ranked_lines(fresh, world.now_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -12,13 +13,12 @@ from quorate.core.commands import (
     Submit,
     Tick,
 )
-from quorate.core.invariants import sweep
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import NodeStatus, RunRefused
-from quorate.model.records import Phase
 from quorate.model.refusal import RefusalCode, sentence
 from quorate.model.specs import Malleable, Node, OnQuota, Owner, Quota
-from quorate.testing.world import budget, envelope, fleet, node, run
+from quorate.model.state.records import Phase
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node, run
 from tests.oracles.lives import Life
 from tests.oracles.tenancies import Tenancy, money_of
 
@@ -112,7 +112,8 @@ def test_a_run_that_may_wait_says_so_and_is_woken_by_what_makes_room() -> None:
     )
     assert world.state.parked == {"physics": {"c": None}}
     assert not world.state.queued
-    assert not world.state.reservations
+    # It is planned for when the quota frees by itself, and starts when it does before that.
+    assert world.state.reservations["c@1"].planned_start_ms == NOW_MS + HOUR_MS
     world.do(Complete("a"))
     assert world.phase("c") is Phase.RUNNING
     assert not world.state.parked
@@ -323,7 +324,7 @@ def test_a_filled_spare_that_is_given_up_wakes_those_who_wait_for_its_node() -> 
     life.do(Complete("full"))
     life.do(waits("w", 4))
     assert life.state.parked == {"physics": {"w": None}}
-    assert not life.state.reservations
+    assert life.state.reservations["w@1"].planned_start_ms == NOW_MS + HOUR_MS
     life.do(MarkNode("small", NodeStatus.FAILED))
     assert (life.filled("keeper"), life.phase("w")) == (0, Phase.RUNNING)
 

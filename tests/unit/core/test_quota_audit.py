@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.audit import audit
+from quorate.core.audit.history_audit import audit
 from quorate.core.commands import Release, Submit, Wiped
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import Event, OwnerApplied
 from quorate.model.specs import Owner, Quota
-from quorate.testing.world import NOW_MS, budget, envelope, node, run
+from quorate.testing.builders import NOW_MS, budget, envelope, node, run
 from tests.oracles.lives import Life
 
 FAMILY = [

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from quorate.core.admission.quota_holders import HOLDERS_MAX, Holder, obstacles
 from quorate.core.commands import Submit, UpdateOwner
-from quorate.core.explain import RemedyKind
-from quorate.core.quota_holders import HOLDERS_MAX, Holder, obstacles
+from quorate.core.explain.explanation import RemedyKind
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import OnQuota, Owner, Quota, Run
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, node, run, world
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, node, run, world
 from tests.unit.core.test_explain import assert_proven, explained, give, of_kind
 
 UNLIMITED = Quota()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from quorate.core.admit import Admitted, admit
+from quorate.core.admission.admit import Admitted, admit
 from quorate.core.commands import Submit
 from quorate.core.decide import decide
 from quorate.model.amounts import HOUR_MS
-from quorate.model.apply import apply_all
 from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.model.selector import Selector
 from quorate.model.specs import Cap, Run
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run, world
 
 
 def at(domain: str) -> Selector:

@@ -15,9 +15,9 @@ from quorate.model.events import (
     RunRequeued,
     StartReason,
 )
-from quorate.model.records import Phase
 from quorate.model.specs import Malleable, Node
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, node, run
+from quorate.model.state.records import Phase
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node, run
 from tests.oracles.lives import Life, ends, stops
 
 LATER_MS = NOW_MS + 10 * MINUTE_MS

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import FallBack, RemoveOwner, ReportBudget, Submit, UpdateOwner
-from quorate.core.invariants import sweep
-from quorate.core.queue import Scores, budget_used
-from quorate.core.score import ONE
-from quorate.core.soft import why_no_conflict
-from quorate.core.standing import standing_of
-from quorate.core.thresholds import threshold_due_ms
+from quorate.core.preemption.soft_quota import why_no_conflict
+from quorate.core.tenancy.queue_order import Scores, budget_used
+from quorate.core.tenancy.queue_position import standing_of
+from quorate.core.tenancy.share_score import ONE
+from quorate.core.tenancy.thresholds import threshold_due_ms
 from quorate.ledger.snapshot import restore, take
 from quorate.model.amounts import HOUR_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import Allowance, BudgetFellBack, BudgetReported, ThresholdCrossed
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Owner, Quota
-from quorate.model.state import State
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import run
 from quorate.testing.states import same
-from quorate.testing.world import run
 from tests.oracles.tenancies import Tenancy
 
 SOURCE = "waldur"
@@ -56,7 +56,7 @@ def test_what_is_told_counts_and_is_shown(world: Tenancy) -> None:
     assert used(world, "ada") == 105 * ONE // 100
     assert Scores(world.state, world.now_ms).of("ada", "H100").is_over
     assert world.queue() == ["b", "a"]
-    standing = standing_of(world.state, "a", world.queue(), world.now_ms)
+    standing = standing_of(world.state, "a", world.now_ms)
     assert standing.report is world.state.reports["ada"]
     assert why_no_conflict(world.state, world.state.runs["a"], world.now_ms)
 

@@ -19,13 +19,13 @@ from quorate.core.commands import (
 from quorate.ledger.fold import fold
 from quorate.ledger.snapshot import fingerprint, restore, take
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply, apply_all
 from quorate.model.events import RequestKept, RunSubmitted
-from quorate.model.records import REQUESTS_KEPT_MS, Phase
 from quorate.model.refusal import RefusalCode, sentence
 from quorate.model.specs import Owner
+from quorate.model.state.apply_event import apply, apply_all
+from quorate.model.state.records import REQUESTS_KEPT_MS, Phase
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from quorate.testing.states import same
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
 from tests.oracles.lives import Life
 
 

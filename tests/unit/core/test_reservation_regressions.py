@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pytest
 
-from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Apply, Command, Complete, Confirm, Submit, Tick
-from quorate.core.invariants import sweep
 from quorate.ledger.chain import open_blocks
 from quorate.loop.driver import Driver
 from quorate.loop.engine import Engine
@@ -20,11 +20,11 @@ from quorate.model.events import (
     ReservationMoved,
     StartReason,
 )
-from quorate.model.records import Phase
 from quorate.model.specs import DEFAULT_POOL, Malleable, Owner, Pool, Run
-from quorate.ports.executor import Order, Report
-from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET, HandClock
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from quorate.model.state.records import Phase
+from quorate.ports.executor_port import Order, Report
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
+from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET, HandClock
 
 NOTICE_MS = 15 * MINUTE_MS
 
@@ -63,7 +63,11 @@ class Pool16:
             lottery_secret=LOTTERY_SECRET,
             lottery_length=LOTTERY_LENGTH,
         )
-        pool = Pool(name=DEFAULT_POOL, disruption_gpu_ms_per_day=gpu_hours_lost * HOUR_MS)
+        pool = Pool(
+            name=DEFAULT_POOL,
+            disruption_rate_ppm=1_000_000 if gpu_hours_lost else 0,
+            firm_horizon_ms=1_000 * HOUR_MS,
+        )
         owners = [Owner(name="one"), Owner(name="two")]
         money = [budget(f"b-{o.name}", o.name, envelope("e", 64)) for o in owners]
         self.do(Apply((pool, *fleet({"A": 16}), *owners, *money)))

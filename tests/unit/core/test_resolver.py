@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from quorate.core.goals import Room
-from quorate.core.lottery import dummy_seed
-from quorate.core.question import Prepared, Question, for_reservation, prepare
-from quorate.core.resolver import Resolver
-from quorate.core.survey import survey_domains
-from quorate.core.trial import Trial
+from quorate.core.commands import Submit
+from quorate.core.decide import decide
+from quorate.core.preemption.conflict_scope import Prepared, Question, for_reservation, prepare
+from quorate.core.preemption.cut_trial import Trial
+from quorate.core.preemption.goals import Ends, Room
+from quorate.core.preemption.lottery import dummy_seed
+from quorate.core.preemption.resolver import Resolver
+from quorate.core.preemption.scope_survey import survey_domains
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import (
-    BackfillNoted,
     ConflictCause,
     CutStep,
     EndReason,
     LeaseEnding,
+    LeaseStarted,
     NodeMarked,
     NodeStatus,
+    ReservationClosed,
+    ReservationOutcome,
     Role,
     Scope,
 )
-from quorate.model.records import RunRecord
 from quorate.model.specs import Malleable, Pool, Run
-from quorate.model.state import State
-from quorate.model.view import StateView
-from quorate.testing.world import NOW_MS, budget, envelope, node, run, world
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
+from quorate.testing.builders import NOW_MS, budget, envelope, node, run, world
 from tests.oracles.resolving import BEGAN_MS, OWNERS, RESERVED, WANTED, begin, reserve, start
 
 LONG = {"expected_duration_ms": 1_000 * HOUR_MS}
@@ -168,22 +172,45 @@ def test_within_a_step_the_newest_start_comes_first_then_the_later_submission() 
     assert [item.run for item in resolver.cuts] == ["b", "x", "old"]
 
 
-def test_what_had_to_be_gone_by_now_goes_before_spares() -> None:
-    state = busy({"A": 8}, fixed("guest", 4, "ben"), fixed("kept", 3, spares_per_group=1))
+def start_after(state: State, spec: Run, wanted: Run) -> None:
+    """Promise ``wanted`` a start in domain A, and have ``spec`` start after that, out of order."""
+    later_ms = state.at_ms + 1
+    events = decide(state, Submit(spec), now_ms=later_ms, actor="test").events
+    reserve(state, wanted, ["r/c/A"])
     apply_all(
         state,
         [
-            BackfillNoted(
-                at_ms=state.at_ms,
-                actor="test",
-                run="guest",
-                bundle=0,
-                vacate_ms=BEGAN_MS + HOUR_MS,
-                reservation=RESERVED,
-            )
+            replace(event, backfill=True) if isinstance(event, LeaseStarted) else event
+            for event in events
         ],
     )
-    assert cut(wanting(state, run(WANTED, 4, "cy"), "A")) == [(CutStep.BACKFILL, "guest", 0)]
+
+
+def test_what_overstays_goes_before_spares() -> None:
+    state = busy({"A": 8}, fixed("kept", 3, spares_per_group=1))
+    guest = fixed("guest", 4, "ben", expected_duration_ms=HOUR_MS)
+    start_after(state, guest, run(WANTED, 4, "cy"))
+    for at_ms, step in ((NOW_MS + 30 * MINUTE_MS, CutStep.SPARE), (BEGAN_MS, CutStep.BACKFILL)):
+        resolver = for_reservation(state, RESERVED).resolver(state, at_ms)
+        assert resolver is not None
+        assert cut(resolver)[0][0] is step
+
+
+def test_what_overstays_and_is_older_than_the_waiting_goes_no_sooner_than_others() -> None:
+    state = busy({"A": 8}, fixed("kept", 3, spares_per_group=1))
+    reserve(state, run("decoy", 8, "ben"), ["r/c/A"])
+    closed = ReservationClosed(
+        at_ms=NOW_MS + 1,
+        actor="test",
+        reservation="decoy@1",
+        outcome=ReservationOutcome.CANCELLED,
+    )
+    guest = fixed("guest", 4, "ben", expected_duration_ms=HOUR_MS)
+    assert start(state, guest, NOW_MS + 1)
+    assert state.runs["guest"].backfills
+    apply_all(state, [closed])
+    resolver = wanting(state, run(WANTED, 4, "cy"), "A")
+    assert CutStep.BACKFILL not in {step for step, _, _ in cut(resolver)}
 
 
 def test_what_is_going_already_is_room_that_comes() -> None:
@@ -202,8 +229,7 @@ def test_a_young_run_is_not_drawn_unless_it_began_after_the_promise() -> None:
     assert entered(state, resolver, soon) == 4
     assert drawn(entered(state, resolver, soon + MINUTE_MS), 0) == {"young"}
     late = begin({"A": 8})
-    reserve(late, run(WANTED, 4, "cy"), ["r/c/A"])
-    assert start(late, fixed("later", 8, expected_duration_ms=MINUTE_MS), NOW_MS + 1)
+    start_after(late, fixed("later", 8), run(WANTED, 4, "cy"))
     again = for_reservation(late, RESERVED).resolver(late, NOW_MS + MINUTE_MS)
     assert again is not None
     assert drawn(entered(late, again, NOW_MS + MINUTE_MS), 0) == {"later"}
@@ -268,6 +294,13 @@ class Picky:
     def missing(self, view: Callable[[], StateView]) -> int:
         facts = (lease.fact for lease in view().leases.values())
         return sum(fact.role is Role.SPARE and fact.run in self.runs for fact in facts)
+
+    def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
+        del view, leases
+        return 0
+
+    def room_of(self, ends: Ends) -> Room:
+        return {domain: sum(gpus.values()) for domain, gpus in ends.items()}
 
 
 def test_what_counting_would_give_back_and_is_needed_stays_cut() -> None:

@@ -9,9 +9,11 @@ from itertools import pairwise
 from types import FrameType
 
 import pytest
+from msgspec.structs import replace
 
-from quorate.adapters.store_memory import MemoryStore
-from quorate.core.audit import audit
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -25,31 +27,30 @@ from quorate.core.commands import (
     Submit,
     Tick,
 )
-from quorate.core.contest import Contest, foresee_declared
 from quorate.core.decide import decide
-from quorate.core.due import next_due_ms
-from quorate.core.invariants import sweep
-from quorate.core.lottery import check_draws, seed_of, seed_parts
+from quorate.core.next_due import next_due_ms
+from quorate.core.preemption.conflict_preview import Contest, foresee_declared
+from quorate.core.preemption.lottery import check_draws, seed_of, seed_parts
 from quorate.documents import Documents, parse_documents
 from quorate.ledger.chain import open_blocks
 from quorate.ledger.snapshot import restore, take
 from quorate.loop.driver import Driver
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import ConflictOutcome, ConflictResolved, Event, LotteryCommitted
-from quorate.model.records import Phase
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Budget, Cap, CapId, Malleable, Node, Owner, Pool
-from quorate.model.state import State
-from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET, HandClock
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run, world
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run, world
+from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET, HandClock
 from tests.oracles.lotteries import declaration, outcome
 from tests.oracles.resolving import committed, link
 
 NOTICE_MS = 15 * MINUTE_MS
 LONG_MS = 100 * HOUR_MS
-RICH = Pool(name="default", disruption_gpu_ms_per_day=1_000 * HOUR_MS)
+RICH = Pool(name="default", disruption_rate_ppm=1_000_000)
 ELASTIC = Malleable(gpus_min=8, gpus_max=16, gpus_step=4, gpus_desired=16)
 
 
@@ -176,7 +177,11 @@ def test_an_envelope_that_comes_back_counts_under_its_cap_again() -> None:
     ledger.do(Submit(run("busy", 8, "other", expected_duration_ms=HOUR_MS)))
     ledger.do(Submit(run("r", 8, expected_duration_ms=HOUR_MS)))
     held = ledger.state.caps[CapId("b/cap")].committed_gpu_ms
-    ledger.do(Apply((capped("e2", under=["e2"]),)))
+    assert held > 0
+    # The other envelope pays nothing: the firm start has no payer until the first comes back.
+    (second,) = capped("e2", under=["e2"]).envelopes
+    poor = replace(capped("e2", under=["e2"]), envelopes=(replace(second, concurrency=0),))
+    ledger.do(Apply((poor,)))
     assert ledger.state.caps[CapId("b/cap")].committed_gpu_ms == 0
     ledger.do(Apply((first,)))
     assert ledger.state.caps[CapId("b/cap")].committed_gpu_ms == held
@@ -370,7 +375,7 @@ def test_two_runs_do_not_end_each_other_in_turn_without_notice(runtime_min_ms: i
         name="default",
         notice_ms=0,
         runtime_min_ms=runtime_min_ms,
-        disruption_gpu_ms_per_day=1_000 * HOUR_MS,
+        disruption_rate_ppm=1_000_000,
     )
     ledger = Ledger(fleet({"A": 8}), rich("ada", "ben"), pool)
     ledger.do(Submit(run("x", 8, "ada", expected_duration_ms=LONG_MS)))
@@ -453,7 +458,7 @@ def test_lowering_an_envelope_looks_at_few_instants() -> None:
         declared = decision.events[-1]
         # The oldest may be drawn first, and as many as are too many are enough.
         ripe_ms = NOW_MS + (runs - left - 1) * MINUTE_MS + 4 * NOTICE_MS
-        assert getattr(declared, "due_ms", None) == max(now_ms, ripe_ms), left
+        assert getattr(declared, "due_ms", None) == max(now_ms + NOTICE_MS, ripe_ms), left
 
 
 # --- Beacons --------------------------------------------------------------------------------------

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from quorate.core.admission.search_budget import SearchBudget
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Apply, Complete, Submit, Tick
 from quorate.core.decide import decide
-from quorate.core.due import next_due_ms
-from quorate.core.forecast import find_start
-from quorate.core.invariants import sweep
+from quorate.core.next_due import next_due_ms
+from quorate.core.planning.foresight import Foresight, PlanState
+from quorate.core.planning.start_search import Searcher
+from quorate.core.profile.profile import Profile
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.apply import apply_all
-from quorate.model.records import Phase
 from quorate.model.specs import Envelope, Pool, Run
-from quorate.model.state import State
-from quorate.testing.world import (
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import (
     ANYWHERE,
     NOW_MS,
     WINDOW_END_MS,
@@ -24,7 +29,7 @@ from quorate.testing.world import (
     world,
 )
 
-QUIET = Pool(name="default", disruption_gpu_ms_per_day=0)
+QUIET = Pool(name="default", disruption_rate_ppm=0, firm_horizon_ms=1_000 * HOUR_MS)
 
 
 def do(state: State, command: Apply | Complete | Submit | Tick, at_ms: int = NOW_MS) -> None:
@@ -70,10 +75,10 @@ def test_runs_that_nobody_can_ever_pay_do_not_keep_others_from_a_promise() -> No
     assert all(state.runs[f"poor{n}"].reservation is None for n in range(20))
 
 
-def test_an_owner_without_a_promise_gets_one_however_many_another_has() -> None:
+def test_runs_that_wait_for_a_far_window_keep_no_other_owner_from_its_room() -> None:
     opens_ms = NOW_MS + 500 * HOUR_MS
     state = world(
-        pools=[Pool(name="default", disruption_gpu_ms_per_day=0, reservation_depth=3)],
+        pools=[Pool(name="default", disruption_rate_ppm=0, reservation_depth=3)],
         nodes=fleet({"A": 16}),
         budgets=[
             budget("b", "team", envelope("e", 16)),
@@ -84,12 +89,17 @@ def test_an_owner_without_a_promise_gets_one_however_many_another_has() -> None:
         do(state, Submit(short(f"decoy{number}", 1, "evil")))
     do(state, Submit(run("busy", 16)))
     do(state, Submit(run("wide", 16)))
-    promised = [record.made.run for record in state.reservations.values()]
-    assert promised == ["decoy0", "decoy1", "decoy2", "wide"]
+    # The decoys have the depth; what is left tells no start, and room that comes free is used.
+    foreseen = Foresight.of(state, NOW_MS, has_executor=False).start_of(state.runs["wide"])
+    assert foreseen.state is PlanState.NOT_BEFORE
+    assert foreseen.entry is not None
+    assert foreseen.entry.start_ms == NOW_MS + HOUR_MS
+    do(state, Complete("busy"), NOW_MS + HOUR_MS)
+    assert state.runs["wide"].phase is Phase.RUNNING
 
 
 def test_a_promise_in_a_domain_that_is_gone_is_moved_and_does_not_stop_the_clock() -> None:
-    pool = Pool(name="default", whole_nodes=True, disruption_gpu_ms_per_day=0)
+    pool = replace(QUIET, whole_nodes=True)
     state = world(
         pools=[pool],
         nodes=[node("a0", 8, "A"), node("a1", 8, "A")],
@@ -106,7 +116,9 @@ def test_a_promise_in_a_domain_that_is_gone_is_moved_and_does_not_stop_the_clock
     assert state.runs["r"].phase is Phase.RUNNING
 
 
-def test_looking_for_a_start_nobody_can_pay_looks_at_no_instant() -> None:
+def test_looking_for_a_start_that_money_allows_in_the_last_of_its_window_only_takes_few_looks() -> (
+    None
+):
     state = world(
         pools=[QUIET],
         nodes=fleet({"A": 64}),
@@ -117,7 +129,13 @@ def test_looking_for_a_start_nobody_can_pay_looks_at_no_instant() -> None:
     )
     for number in range(8):
         do(state, Submit(run(f"r{number}", 8, expected_duration_ms=(number + 1) * HOUR_MS)))
-    assert find_start(state, run("x", 8, "poor"), NOW_MS, has_executor=False) is None
+    search, steps = Searcher(Profile(state, NOW_MS), has_executor=False), SearchBudget()
+    allowed = steps.left
+    found = search.find(run("x", 8, "poor"), NOW_MS, steps)
+    assert found is not None
+    # One GPU-hour is an eighth of an hour of eight GPUs.
+    assert found.start_ms == WINDOW_END_MS - HOUR_MS // 8
+    assert allowed - steps.left < 100
 
 
 def test_a_tick_at_which_nothing_is_due_leaves_a_long_queue_alone() -> None:
@@ -130,4 +148,5 @@ def test_a_tick_at_which_nothing_is_due_leaves_a_long_queue_alone() -> None:
     due_ms = next_due_ms(state, has_executor=False)
     assert due_ms is not None
     assert due_ms > NOW_MS + HOUR_MS
+    assert len(state.reservations) == 5
     assert decide(state, Tick(), now_ms=NOW_MS + HOUR_MS, actor="test").events == ()

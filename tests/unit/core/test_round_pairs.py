@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from quorate.core.audit import audit
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Apply, Cancel, Command, Complete, ShareOut
 from quorate.core.decide import decide
-from quorate.core.invariants import sweep
 from quorate.ledger.snapshot import restore, take
-from quorate.model.apply import apply_all
-from quorate.model.apply_rounds import received_ms
 from quorate.model.events import Event, LeaseStarted, RoundGrant
-from quorate.model.records import Phase
-from quorate.model.state import State
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.apply_rounds import received_ms
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
 from quorate.sim.demand import START_MS
 from quorate.testing.states import same
 from tests.oracles.rounds import POOL, ROUND_MS, run, team, world

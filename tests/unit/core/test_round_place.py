@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from quorate.core.commands import Apply, Command, Confirm, MarkNode, ShareOut
 from quorate.core.decide import decide
-from quorate.model.apply import apply_all
 from quorate.model.events import NodeStatus, RoundGrant
 from quorate.model.refusal import RefusalCode
-from quorate.model.state import State
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
 from quorate.sim.demand import START_MS
 from tests.oracles.rounds import POOL, ROUND_MS, money, nodes, pool, run_of, team, work
 

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.core.commands import Apply
-from quorate.core.round_rates import rates_of
+from quorate.core.rounds.round_rates import rates_of
 from quorate.model.amounts import HOUR_MS, PPM
-from quorate.model.records import RoundsRun
 from quorate.model.specs import FlavorRates, RoundsWork, TypeRates
+from quorate.model.state.records import RoundsRun
 from tests.oracles.rounds import FLAVORS, POOL, Room, money, nodes, pool, run, team
 
 KNOWN = pool(

@@ -6,7 +6,7 @@ from math import cos, pi
 
 import pytest
 
-from quorate.core.score import ONE, STEPS, Terms, deficit, effective, penalty, score
+from quorate.core.tenancy.share_score import ONE, STEPS, Terms, deficit, effective, penalty, score
 
 
 def parts(value: float) -> int:

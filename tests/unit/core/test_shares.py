@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from quorate.core.commands import Apply, Complete, Submit, Tick, UpdateOwner
-from quorate.core.queue import Scores, budget_used, line_of, queue_order
-from quorate.core.score import ONE
-from quorate.core.soft import why_no_conflict
+from quorate.core.preemption.soft_quota import why_no_conflict
+from quorate.core.tenancy.queue_order import Scores, budget_used, line_of, queue_order
+from quorate.core.tenancy.share_score import ONE
 from quorate.ledger.fold import fold
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Owner, Pool, Quota
-from quorate.testing.world import budget, envelope, node, run
+from quorate.testing.builders import budget, envelope, node, run
 from tests.oracles.lives import Life
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from quorate.core.commands import Apply, Cancel, Command, Submit
 from quorate.core.decide import decide
-from quorate.core.soft import is_burst, why_no_conflict
-from quorate.core.trial import Trial
+from quorate.core.preemption.cut_trial import Trial
+from quorate.core.preemption.soft_quota import is_burst, why_no_conflict
 from quorate.model.amounts import HOUR_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import LotteryCommitted
-from quorate.model.records import Phase
 from quorate.model.specs import Owner, Pool, Quota
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 
 HALF = Quota(fair_share_target_ppm=500_000)
 
@@ -21,7 +21,7 @@ def _world() -> State:
     """Return two domains of eight GPUs, two owners with half of them each, and an executor."""
     owners = (Owner(name="team", quota=HALF), Owner(name="other", quota=HALF))
     money = (budget(o.name, o.name, envelope("all", 16)) for o in owners)
-    pool = Pool(name="default", disruption_gpu_ms_per_day=1 << 60)
+    pool = Pool(name="default", disruption_rate_ppm=1_000_000, firm_horizon_ms=1_000 * HOUR_MS)
     state = State()
     apply_all(state, [LotteryCommitted(NOW_MS, "test", "00" * 32, 10)])
     return _do(state, Apply((pool, *fleet({"A": 8, "B": 8}), *owners, *money)))

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from quorate.core.layout import Bundle, PackRequest
-from quorate.core.purse import Demand
-from quorate.core.spread import Payable, Spread, spreads
-from quorate.core.steps import Steps
-from quorate.core.yard import Yards
+from quorate.core.admission.domain_offer import Yards
+from quorate.core.admission.layout import Bundle, PackRequest
+from quorate.core.admission.payers import Demand
+from quorate.core.admission.search_budget import SearchBudget
+from quorate.core.admission.spread import Payable, Spread, spreads
 from quorate.model.specs import DEFAULT_POOL, Node, Placement
-from quorate.model.state import State
-from quorate.testing.world import fleet, node, world
+from quorate.model.state.state import State
+from quorate.testing.builders import fleet, node, world
 
 
 def request(*bundles: Bundle, **more: object) -> PackRequest:
@@ -30,11 +30,11 @@ def in_order(
 ) -> list[list[tuple[str, int, int]]]:
     """Return (domain, GPUs of a group, groups) of each piece of each spread."""
     state: State = world(nodes=nodes)
-    return [_told(spread) for spread in spreads(Yards(state, asked), payable, Steps())]
+    return [_told(spread) for spread in spreads(Yards(state, asked), payable, SearchBudget())]
 
 
 def _told(spread: Spread) -> list[tuple[str, int, int]]:
-    return [(piece.yard.domain[-1], piece.gpus, piece.count) for piece in spread]
+    return [(piece.domain_offer.domain[-1], piece.gpus, piece.count) for piece in spread]
 
 
 def only_at(*domains: str) -> Payable:
@@ -88,11 +88,11 @@ def test_a_domain_that_is_full_is_given_no_part_of_a_later_step() -> None:
     "bundle", [grouped(4, 4, 4), grouped(4, 4, 3), Bundle(0, 12, None)], ids=["even", "rest", "any"]
 )
 def test_groups_of_one_size_are_filled_in_without_searching(bundle: Bundle, spares: int) -> None:
-    steps = Steps()
+    steps = SearchBudget()
     state = world(nodes=fleet({"A": 10, "B": 10}))
-    yards = Yards(state, request(bundle, spares_per_group=spares))
-    assert len(list(spreads(yards, None, steps))) == 1
-    assert steps == Steps()
+    domain_offers = Yards(state, request(bundle, spares_per_group=spares))
+    assert len(list(spreads(domain_offers, None, steps))) == 1
+    assert steps == SearchBudget()
 
 
 def test_the_domains_a_run_uses_come_first_most_free_first_then_by_key() -> None:
@@ -116,34 +116,36 @@ def test_no_spread_comes_up_twice() -> None:
 def test_groups_of_whole_nodes_are_made_up_of_mixed_sizes() -> None:
     nodes = [*(node(f"a{n}", 8) for n in range(3)), *(node(f"b{n}", 4) for n in range(5))]
     asked = request(grouped(12, 12), whole_nodes=True, one_domain=True)
-    spreads_found = spreads(Yards(world(nodes=nodes), asked), None, Steps())
+    spreads_found = spreads(Yards(world(nodes=nodes), asked), None, SearchBudget())
     amounts = [piece.amounts for spread in spreads_found for piece in spread]
     # Each group is eight and four, or three fours.
     assert amounts == [(16, 8), (8, 16)]
 
 
 def test_a_search_that_is_cut_short_says_so() -> None:
-    steps = Steps(left=3)
-    yards = Yards(world(nodes=fleet(dict.fromkeys("ABCD", 8))), request(Bundle(0, 32, None)))
-    assert list(spreads(yards, only_at("A"), steps)) == []
+    steps = SearchBudget(left=3)
+    domain_offers = Yards(
+        world(nodes=fleet(dict.fromkeys("ABCD", 8))), request(Bundle(0, 32, None))
+    )
+    assert list(spreads(domain_offers, only_at("A"), steps)) == []
     assert steps.exhausted
 
 
 def test_steps_that_are_not_left_are_not_taken() -> None:
-    steps = Steps(left=3)
+    steps = SearchBudget(left=3)
     assert [steps.spend(2), steps.spend(2), steps.spend(), steps.spend()] == [
         True,
         False,
         True,
         False,
     ]
-    assert steps == Steps(left=0, exhausted=True)
+    assert steps == SearchBudget(left=0, exhausted=True)
 
 
 def test_no_rack_gives_less_than_nothing() -> None:
     nodes = [node(f"n{rack}", 4, rack=f"k{rack}") for rack in range(3)]
-    yards = Yards(world(nodes=nodes), request(Bundle(0, 3, None)), by_rack=True)
-    found = spreads(yards, lambda _: True, Steps())
+    domain_offers = Yards(world(nodes=nodes), request(Bundle(0, 3, None)), by_rack=True)
+    found = spreads(domain_offers, lambda _: True, SearchBudget())
     amounts = [piece.amounts for spread in found for piece in spread]
     # Three can be divided among three in ten ways.
     assert len(amounts) == len(set(amounts)) == 10

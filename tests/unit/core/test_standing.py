@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from quorate.core.commands import Complete, Submit
-from quorate.core.queue import queue_order
-from quorate.core.score import ONE
-from quorate.core.standing import Because, Standing, standing_of
+from quorate.core.tenancy.queue_position import Because, Standing, standing_of
+from quorate.core.tenancy.share_score import ONE
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Follow, Owner, Quota
-from quorate.model.state import State
-from quorate.testing.world import NOW_MS, budget, envelope, node, run, world
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, budget, envelope, node, run, world
 from tests.unit.core.test_explain import explained, give
 
 
@@ -26,7 +25,7 @@ def full(*owners: Owner) -> State:
 
 
 def standing(state: State, name: str, at_ms: int = NOW_MS) -> Standing:
-    return standing_of(state, name, queue_order(state, at_ms), at_ms)
+    return standing_of(state, name, at_ms)
 
 
 def test_a_run_alone_has_nobody_ahead() -> None:

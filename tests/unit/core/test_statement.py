@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
+from quorate.core.accounting.period_statement import Asked, Statement, cost_micros, make_statement
 from quorate.core.commands import Apply, Cancel, Complete, Submit, Tick
-from quorate.core.statement import Asked, Statement, cost_micros, make_statement
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import Tier
 from quorate.model.specs import Owner
-from quorate.testing.world import (
+from quorate.testing.builders import (
     NOW_MS,
     borrowing,
     budget,

@@ -19,19 +19,19 @@ from quorate.core.commands import (
     UpdateOwner,
 )
 from quorate.core.decide import decide
-from quorate.core.tenant_use import NO_USE, uses
-from quorate.core.tenants import merged
+from quorate.core.tenancy.tenant_commands import merged
+from quorate.core.tenancy.tenant_use import NO_USE, uses
 from quorate.ledger.snapshot import restore, take
 from quorate.model.amounts import HOUR_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import OwnerApplied, OwnerRemoved
-from quorate.model.records import Phase
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Owner, Quota
-from quorate.model.state import State
-from quorate.testing.specs import owners
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import borrowing, budget, envelope, fleet, lending, run
+from quorate.testing.spec_strategies import owners
 from quorate.testing.states import same
-from quorate.testing.world import borrowing, budget, envelope, fleet, lending, run
 from tests.oracles.lives import Life
 
 SHARE = "fair_share_target_ppm"

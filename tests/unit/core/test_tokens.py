@@ -6,12 +6,12 @@ import pytest
 
 from quorate.core.commands import Change, IssueToken, RemoveOwner, RevokeToken, Submit
 from quorate.model.amounts import HOUR_MS
-from quorate.model.apply import apply
 from quorate.model.events import OwnerRemoved, RunRefused, TokenIssued, TokenRevoked, TokenRole
-from quorate.model.records import Phase, TokenRecord
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Owner
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from quorate.model.state.apply_event import apply
+from quorate.model.state.records import Phase, TokenRecord
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from tests.oracles.lives import Life
 
 DIGEST = "ab" * 32

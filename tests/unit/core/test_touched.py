@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from quorate.core.audit.commit_checks import check_touched
 from quorate.core.commands import Apply, Complete, Submit
-from quorate.core.touched import check_touched
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Engine
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import Event, Role
 from quorate.model.specs import Owner, envelope_id
-from quorate.model.state import State
-from quorate.testing.engines import memory_engine
-from quorate.testing.world import budget, envelope, fleet, run
+from quorate.model.state.state import State
+from quorate.testing.builders import budget, envelope, fleet, run
+from quorate.testing.memory_engines import memory_engine
 
 PLAIN = "plain"
 WIDE = "wide"

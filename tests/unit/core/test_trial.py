@@ -5,18 +5,19 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from quorate.core.invariants import sweep
-from quorate.core.outlook import Level, Outlook
-from quorate.core.question import Prepared, for_reservation, prepare
-from quorate.core.trial import Trial
+from quorate.core.audit.invariants import sweep
+from quorate.core.preemption.conflict_scope import Prepared, for_reservation, prepare
+from quorate.core.preemption.cut_trial import Trial
+from quorate.core.profile.profile import Profile
+from quorate.core.profile.resource import Resource
 from quorate.model.amounts import HOUR_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import ReservationMade, RunSubmitted, Slice
 from quorate.model.specs import Run
-from quorate.model.state import State
-from quorate.model.view import StateView
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
+from quorate.testing.builders import NOW_MS, run
 from quorate.testing.states import same
-from quorate.testing.world import NOW_MS, run
 from tests.oracles.choosing import chooser
 from tests.oracles.resolving import BEGAN_MS, RESERVED, begin, choose_world, reserve, start
 
@@ -56,15 +57,15 @@ def test_ending_more_never_leaves_less_to_count_on(state: State, data: st.DataOb
 
 def _counted_on(view: StateView) -> dict[tuple[str, object, int], int]:
     """Return what is free by domain and what payers can pay, soon and later."""
-    outlook = Outlook.of(view, BEGAN_MS)
-    levels: dict[tuple[str, object], Level] = {}
+    profile = Profile(view, BEGAN_MS)
+    resources: dict[tuple[str, object], Resource] = {}
     for payer in view.envelopes:
-        levels["payer", payer] = outlook.payer(payer)
+        resources["payer", payer] = profile.payer(payer)
     for node in view.nodes.values():
-        levels["island", node.island] = outlook.island(node.island)
+        resources["island", node.island] = profile.room(node.island)
     return {
-        (*what, hours): level.at(BEGAN_MS + hours * HOUR_MS)
-        for what, level in levels.items()
+        (*what, hours): resource.value(BEGAN_MS + hours * HOUR_MS)
+        for what, resource in resources.items()
         for hours in (0, 1, 10, 100, 1_000, 100_000)
     }
 

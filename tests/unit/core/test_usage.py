@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from quorate.core.integral import Integral
-from quorate.core.usage import BudgetUse, Usage, UsageBooks, budget_uses
+from quorate.core.accounting.integral import Integral
+from quorate.core.accounting.usage_books import BudgetUse, Usage, UsageBooks, budget_uses
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import (
     EndReason,
@@ -28,7 +28,7 @@ from quorate.model.events import (
     Tier,
 )
 from quorate.model.specs import EnvelopeId, Owner, Quota
-from quorate.testing.world import NOW_MS, node, run
+from quorate.testing.builders import NOW_MS, node, run
 
 PERIOD_MS = 90 * DAY_MS
 START_MS = NOW_MS - 200 * DAY_MS

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from quorate.core.audit import audit
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Apply, Complete, Decision, Submit
 from quorate.core.decide import decide
-from quorate.core.invariants import sweep
 from quorate.model.amounts import HOUR_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import LeaseStarted, RunRefused, Tier, lease_gpus
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Budget, Node, Owner, Placement, Pool, Run
-from quorate.model.state import State
-from quorate.testing.world import (
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.testing.builders import (
     NOW_MS,
     borrowing,
     budget,
@@ -25,7 +25,7 @@ from quorate.testing.world import (
 )
 
 
-class Desk:
+class RequestContext:
     """A ledger at which one asks and sees what came of it."""
 
     def __init__(
@@ -80,19 +80,19 @@ _CLASSIC = [Pool(name="default", placement=Placement.CLASSIC)]
 
 
 def test_96_in_groups_of_64_over_72_and_48_binds_at_once_as_64_and_32() -> None:
-    desk = Desk(
+    context = RequestContext(
         nodes=fleet({"A": 72, "B": 48}), budgets=[budget("rai", "rai", envelope("west-h100", 96))]
     )
-    leases = desk.submit(run("train", 96, "rai", group_gpus=64))
+    leases = context.submit(run("train", 96, "rai", group_gpus=64))
     assert _by_group(leases) == {"group/0": ("A", 64), "group/1": ("B", 32)}
 
 
 def test_128_in_groups_of_64_over_72_and_48_free_is_refused_with_the_deficit_per_domain() -> None:
     # B has the nodes, and somebody else is on two of them: 48 of its 64 GPUs are free.
     money = [budget("rai", "rai", envelope("west-h100", 512)), budget("x", "x", envelope("e", 64))]
-    desk = Desk(nodes=fleet({"A": 72, "B": 64}), budgets=money)
-    desk.submit(run("other", 16, "x", selector=(("fabric.domain", "B"),)))
-    refusal = desk.refused(run("train", 128, "rai", group_gpus=64))
+    context = RequestContext(nodes=fleet({"A": 72, "B": 64}), budgets=money)
+    context.submit(run("other", 16, "x", selector=(("fabric.domain", "B"),)))
+    refusal = context.refused(run("train", 128, "rai", group_gpus=64))
     assert (refusal.code, refusal.wanted, refusal.short) == (
         RefusalCode.INSUFFICIENT_CAPACITY,
         128,
@@ -106,31 +106,31 @@ def test_128_in_groups_of_64_over_72_and_48_free_is_refused_with_the_deficit_per
 
 def test_128_starts_as_soon_as_the_16_missing_gpus_are_free() -> None:
     money = [budget("rai", "rai", envelope("west-h100", 512)), budget("x", "x", envelope("e", 64))]
-    desk = Desk(nodes=fleet({"A": 72, "B": 64}), budgets=money)
-    desk.submit(run("other", 16, "x", selector=(("fabric.domain", "B"),)))
-    desk.refused(run("train", 128, "rai", group_gpus=64))
-    decision = desk.decide(Complete("other"), at_ms=NOW_MS + HOUR_MS)
+    context = RequestContext(nodes=fleet({"A": 72, "B": 64}), budgets=money)
+    context.submit(run("other", 16, "x", selector=(("fabric.domain", "B"),)))
+    context.refused(run("train", 128, "rai", group_gpus=64))
+    decision = context.decide(Complete("other"), at_ms=NOW_MS + HOUR_MS)
     leases = [event for event in decision.events if isinstance(event, LeaseStarted)]
     assert _by_group(leases) == {"group/0": ("A", 64), "group/1": ("B", 64)}
 
 
 def test_40_over_32_and_16_gives_32_and_8_and_leaves_8() -> None:
-    desk = Desk(
+    context = RequestContext(
         nodes=fleet({"A": 32, "B": 16}),
         budgets=[budget("b", "team", envelope("e", 64))],
         pools=_CLASSIC,
     )
-    leases = desk.submit(run("sweep", 40))
+    leases = context.submit(run("sweep", 40))
     assert _by_group(leases) == {"group/0": ("A", 32), "group/1": ("B", 8)}
-    assert desk.free() == {"r/c/B": 8, "r/c/A": 0}
+    assert context.free() == {"r/c/B": 8, "r/c/A": 0}
 
 
 def test_owned_96_and_borrowed_32_pay_for_128() -> None:
     sponsor = budget("vision", "vision", envelope("spare", 64, lending=lending("team")))
     own = budget("team", "team", envelope("own", 96))
-    desk = Desk(nodes=fleet({"A": 128}), budgets=[own, sponsor])
+    context = RequestContext(nodes=fleet({"A": 128}), budgets=[own, sponsor])
     wanted = run("train", 128, funding=borrowing(32, "vision"))
-    leases = desk.submit(wanted)
+    leases = context.submit(wanted)
     paid = {(lease.payer, lease.tier): lease_gpus(lease.slots) for lease in leases}
     assert paid == {("team/own", Tier.OWNED): 96, ("vision/spare", Tier.BORROWED): 32}
 
@@ -138,12 +138,12 @@ def test_owned_96_and_borrowed_32_pay_for_128() -> None:
 def test_borrowing_one_gpu_more_than_allowed_is_refused_and_says_so() -> None:
     sponsor = budget("vision", "vision", envelope("spare", 64, lending=lending("team")))
     own = budget("team", "team", envelope("own", 95))
-    desk = Desk(nodes=fleet({"A": 128}), budgets=[own, sponsor])
-    refusal = desk.refused(run("train", 128, funding=borrowing(32, "vision")))
+    context = RequestContext(nodes=fleet({"A": 128}), budgets=[own, sponsor])
+    refusal = context.refused(run("train", 128, funding=borrowing(32, "vision")))
     assert (refusal.code, refusal.wanted, refusal.short) == (RefusalCode.BORROW_LIMIT, 128, 1)
 
 
-def _family() -> Desk:
+def _family() -> RequestContext:
     """Own 8, a sibling's 8, a parent's 12 make 28; grandparents and cousins never pay."""
     owners = [
         Owner(name="org"),
@@ -159,7 +159,7 @@ def _family() -> Desk:
         budget("b-org", "org", envelope("e", 100)),
         budget("b-cousin", "cousin", envelope("e", 100)),
     ]
-    return Desk(nodes=fleet({"A": 64}), owners=owners, budgets=budgets)
+    return RequestContext(nodes=fleet({"A": 64}), owners=owners, budgets=budgets)
 
 
 def test_a_family_that_can_reach_28_pays_for_28() -> None:
@@ -178,12 +178,12 @@ def test_a_family_that_can_reach_28_does_not_pay_for_29() -> None:
 
 def test_1250_single_gpu_runs_on_1250_nodes_leave_more_than_1000_nodes_whole() -> None:
     nodes = [node(f"n{number:04d}", 8, f"d{number % 25:02d}") for number in range(1_250)]
-    desk = Desk(nodes=nodes, budgets=[budget("b", "team", envelope("e", 10_000))])
+    context = RequestContext(nodes=nodes, budgets=[budget("b", "team", envelope("e", 10_000))])
     for number in range(1_250):
-        decision = decide(desk.state, Submit(run(f"r{number}", 1)), now_ms=NOW_MS, actor="alice")
+        decision = decide(context.state, Submit(run(f"r{number}", 1)), now_ms=NOW_MS, actor="alice")
         assert len([e for e in decision.events if isinstance(e, LeaseStarted)]) == 1
-        apply_all(desk.state, decision.events)
-    used = {node for node, leases in desk.state.node_leases.items() if leases}
+        apply_all(context.state, decision.events)
+    used = {node for node, leases in context.state.node_leases.items() if leases}
     assert len(nodes) - len(used) > 1_000
     assert len(used) == 1_250 // 8 + 1
-    assert sweep(desk.state) == []
+    assert sweep(context.state) == []

@@ -22,7 +22,7 @@ from quorate.documents.json_object import (
     values_allowed,
 )
 from quorate.documents.json_text import read_json
-from quorate.documents.tree import DEPTH_MAX, Unreadable
+from quorate.documents.located_tree import DEPTH_MAX, Unreadable
 from quorate.testing.hostile import MIB, hostile_json
 
 _CALLS_MAX = 1_000

@@ -186,10 +186,11 @@ spec:
   minRuntime: 1h
   coolDown: 2h
   maxGrace: 1m
-  disruptionGPUHoursPerDay: 2
+  disruptionRate: 0.025
   maxCollateral: 8
   defaultExpectedDuration: 30m
   reservationDepth: 7
+  firmHorizon: 20m
 """,
     )
     assert spec(text) == sp.Pool(
@@ -204,10 +205,11 @@ spec:
         runtime_min_ms=3_600_000,
         cool_down_ms=7_200_000,
         grace_max_ms=60_000,
-        disruption_gpu_ms_per_day=7_200_000,
+        disruption_rate_ppm=25_000,
         collateral_max=8,
         expected_duration_ms=1_800_000,
         reservation_depth=7,
+        firm_horizon_ms=1_200_000,
     )
 
 
@@ -529,3 +531,15 @@ def test_a_document_of_many_faults_is_cut_short() -> None:
     assert Told(1, "document", "has more than 100 faults", "mend these first, then try again") in (
         found
     )
+
+
+def test_a_daily_budget_of_disruption_is_refused_with_the_field_that_took_its_place() -> None:
+    assert faults(headed("Pool", "spec:\n  disruptionGPUHoursPerDay: 2\n")) == [
+        Told(
+            6,
+            "spec.disruptionGPUHoursPerDay",
+            "unknown field 'disruptionGPUHoursPerDay'",
+            "write disruptionRate, the part of the pool's GPUs whose work conflicts may cost, "
+            "such as 0.01; 0 forbids conflicts",
+        )
+    ]

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from quorate.documents import render, to_json, to_yaml
-from quorate.documents.source import read_source
+from quorate.documents.text_source import read_source
 from quorate.documents.written import hours, hours_text
 from quorate.model import specs as sp
 from tests.unit.documents.told import BUDGET, headed, spec

@@ -9,9 +9,15 @@ from decimal import Decimal
 import pytest
 
 from quorate.documents import Invalid, parse_documents
-from quorate.documents.problem import Path
-from quorate.documents.source import TEXT_CHARS_MAX, read_source
-from quorate.documents.tree import DEPTH_MAX, VALUES_MAX, Position, SourceDocument, Unreadable
+from quorate.documents.document_problem import Path
+from quorate.documents.located_tree import (
+    DEPTH_MAX,
+    VALUES_MAX,
+    Position,
+    SourceDocument,
+    Unreadable,
+)
+from quorate.documents.text_source import TEXT_CHARS_MAX, read_source
 from quorate.documents.yaml_text import plain_scalar
 
 

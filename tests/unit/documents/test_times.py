@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.documents.reader import At, Fault
+from quorate.documents.field_reader import At, Fault
 from quorate.documents.times import any_duration, duration_text, time_ms, time_text
 from quorate.model.amounts import DURATION_MS_MAX, TIME_MS_MAX
 

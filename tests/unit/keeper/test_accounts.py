@@ -6,7 +6,7 @@ import pwd
 
 import pytest
 
-from quorate.keeper.accounts import ID_MAX, AccountError, account
+from quorate.keeper.system_users import ID_MAX, AccountError, account
 
 ABSENT = 3_000_007
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.adapters.keepers import run_folder
-from quorate.adapters.logs_local import LocalLogs
+from quorate.adapters.executors.keepers import run_folder
+from quorate.adapters.executors.logs_local import LocalLogs
 from quorate.keeper import output
 from quorate.keeper.output import OutputWriter, chunks
 from quorate.keeper.wanted import OUTPUT

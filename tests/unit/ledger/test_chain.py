@@ -37,7 +37,7 @@ from quorate.model.events import (
     Tier,
 )
 from quorate.model.specs import EnvelopeId
-from quorate.testing.world import node
+from quorate.testing.builders import node
 
 FLIPS = 2_000
 LEDGER_EVENTS = 10_000

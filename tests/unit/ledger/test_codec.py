@@ -177,7 +177,7 @@ def test_two_shapes_with_one_tag_are_a_bug() -> None:
 def test_export_names_fields_and_shows_slots_as_ordinals() -> None:
     assert event_to_json(12, LEASE) == {
         "seq": 12,
-        "tag": "lease-started/1",
+        "tag": "lease-started/2",
         "at_ms": 1_700_000_000_000,
         "actor": "user:ann",
         "lease": "train/0",
@@ -192,6 +192,7 @@ def test_export_names_fields_and_shows_slots_as_ordinals() -> None:
         "hold_gpu_ms": 900_000,
         "start_ms": 1_700_000_000_000,
         "reason": "Start",
+        "backfill": False,
     }
 
 

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Command, Complete, Resolve, Submit, Tick
-from quorate.core.lottery import chain_link, leads_to
+from quorate.core.preemption.lottery import chain_link, leads_to
 from quorate.ledger.chain import GENESIS, open_block
 from quorate.loop.driver import Driver
 from quorate.loop.engine import Engine
@@ -22,8 +22,8 @@ from quorate.model.events import (
     LotteryCommitted,
 )
 from quorate.model.specs import Owner
-from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET, HandClock, memory_engine
-from quorate.testing.world import budget, envelope, fleet, run
+from quorate.testing.builders import budget, envelope, fleet, run
+from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET, HandClock, memory_engine
 
 RESOLVE = Resolve("default", "H100", (), 4)
 WORLD: tuple[Command, ...] = (

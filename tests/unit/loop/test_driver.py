@@ -9,18 +9,18 @@ from typing import NoReturn
 
 import pytest
 
-from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Cancel, Submit
 from quorate.ledger.chain import Block, Head
 from quorate.loop.driver import Driver
 from quorate.loop.engine import Engine
-from quorate.loop.round_problem import PoolPolicy
+from quorate.loop.rounds.round_problem import PoolPolicy
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import EndReason
-from quorate.model.records import Phase
 from quorate.model.specs import Budget, Owner
+from quorate.model.state.records import Phase
 from quorate.ports.errors import StoreFullError
-from quorate.ports.executor import (
+from quorate.ports.executor_port import (
     EndLease,
     LeaseGone,
     Order,
@@ -29,8 +29,8 @@ from quorate.ports.executor import (
     StartLease,
     StopLease,
 )
-from quorate.testing.engines import HandClock
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
+from quorate.testing.memory_engines import HandClock
 from tests.oracles.rounds import POLICIES, POOL, team, world
 from tests.oracles.rounds import run as round_run
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
-from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Cancel, Complete, Submit
+from quorate.ledger.archive import ArchivedRow
 from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
-from quorate.model.records import Phase
 from quorate.model.specs import Owner
+from quorate.model.state.records import Phase
 from quorate.ports.errors import LedgerEmptyError, StoreBusyError, StoreFullError
-from quorate.testing.engines import HandClock, memory_engine
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
+from quorate.testing.memory_engines import HandClock, memory_engine
 from quorate.testing.states import same
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
 
 FLEET = Apply((*fleet({"A": 16}), Owner(name="team"), budget("b", "team", envelope("e", 16))))
 
@@ -38,10 +41,17 @@ class FullStore(MemoryStore):
             raise StoreBusyError("locked")
         return super().load_snapshot()
 
-    def save_snapshot(self, head: Head, payload: bytes) -> None:
+    def save_snapshot(
+        self,
+        head: Head,
+        payload: bytes,
+        ended: Iterable[ArchivedRow] = (),
+        *,
+        base_seq: int = 0,
+    ) -> None:
         if self.snapshots_fail:
             raise StoreFullError("no space left")
-        super().save_snapshot(head, payload)
+        super().save_snapshot(head, payload, ended, base_seq=base_seq)
 
 
 def new_engine(store: MemoryStore | None = None, clock: HandClock | None = None) -> Engine:

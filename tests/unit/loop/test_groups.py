@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from quorate.adapters.store_memory import MemoryStore
-from quorate.adapters.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -23,9 +23,9 @@ from quorate.loop.engine import Asked, Engine, Receipt
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Owner
 from quorate.ports.errors import StoreFullError
-from quorate.ports.store import EventStore
-from quorate.testing.engines import LOTTERY_LENGTH, LOTTERY_SECRET, HandClock
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from quorate.ports.store_port import EventStore
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
+from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET, HandClock
 
 FLEET = Apply((*fleet({"A": 16}), Owner(name="team"), budget("b", "team", envelope("e", 16))))
 

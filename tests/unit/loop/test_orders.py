@@ -19,8 +19,8 @@ from quorate.core.commands import (
 from quorate.loop.orders import commands_of, orders_of, standing_orders
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import NodeStatus
-from quorate.model.records import Phase
-from quorate.ports.executor import (
+from quorate.model.state.records import Phase
+from quorate.ports.executor_port import (
     EndLease,
     FenceNode,
     LeaseGone,
@@ -30,7 +30,7 @@ from quorate.ports.executor import (
     WipeDone,
     WipeNode,
 )
-from quorate.testing.world import NOW_MS, budget, envelope, node, run
+from quorate.testing.builders import NOW_MS, budget, envelope, node, run
 from tests.oracles.lives import Life
 
 CLEAN = WipeDone("n0", "c", is_clean=True)

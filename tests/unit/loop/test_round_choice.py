@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from quorate.core.admission.holds import ROUND_SLACK_MS
 from quorate.core.commands import Cancel, Submit
-from quorate.core.holds import ROUND_SLACK_MS
-from quorate.core.round_story import share_words
-from quorate.loop.round_choice import choose_rows, round_candidates
-from quorate.loop.round_floor import floor_of
-from quorate.loop.round_funds import Funds
+from quorate.core.rounds.round_outlook import share_words
+from quorate.loop.rounds.flavor_choice import choose_rows, round_candidates
+from quorate.loop.rounds.round_funds import Funds
+from quorate.loop.rounds.round_snapshot import floor_of
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
-from quorate.model.apply_rounds import received_ms
 from quorate.model.events import RoundShared, Tier
 from quorate.model.selector import DOMAIN
 from quorate.model.specs import Budget, Cap, Funding, Lending, OnQuota, Owner, Run
+from quorate.model.state.apply_rounds import received_ms
 from quorate.policy.allocation import Method, alone
-from quorate.policy.rounds import Book, Rules, deficit_s, priority
+from quorate.policy.rounds.round_book import Book, Rules, deficit_s, priority
 from quorate.policy.table import POLICIES as PUBLISHED
-from quorate.sim.executor import Truth
+from quorate.sim.sim_executor import Truth
 from tests.oracles.rounds import (
     POOL,
     ROUND_MS,
@@ -248,10 +248,10 @@ def test_who_lends_is_not_kept_out_by_its_own_money() -> None:
 @pytest.mark.parametrize("limit", ["money", "nodes", "places"])
 def test_what_was_meant_for_those_who_cannot_use_it_is_used_by_others(limit: str) -> None:
     ant = team("ant", PPM // 2, **({"nodes_max": 1} if limit == "nodes" else {}))
-    purses = (money("ant", 1 if limit == "money" else 1_000), money("bee"))
+    payer_lists = (money("ant", 1 if limit == "money" else 1_000), money("bee"))
     places = nodes(8, 1, ("a100", "k80"))
     owners = (ant, team("bee", PPM // 2))
-    room = Room((pool(policy=FAIR), *places, *owners, *purses), policies=PUBLISHED, stop_ms=0)
+    room = Room((pool(policy=FAIR), *places, *owners, *payer_lists), policies=PUBLISHED, stop_ms=0)
     here = ((DOMAIN, "a100-0"),) if limit == "places" else ()
     fast = work({"a100": 10.0, "k80": 0.5}, steps=10**7)
     both = work({"a100": 10.0, "k80": 9.9}, steps=10**7)
@@ -333,12 +333,12 @@ def test_who_stays_keeps_its_only_payer_where_others_can_be_paid_elsewhere() -> 
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_spare_gpus_go_to_owners_by_their_targets_however_wide_their_runs_are(gpus: int) -> None:
     owners = [team("zed", 800_000), team("ant", 100_000), team("bee", 100_000)]
-    purses = [money("zed", 1), money("ant"), money("bee")]
+    payer_lists = [money("zed", 1), money("ant"), money("bee")]
     places = (*nodes(1, 2, ("a100",)), *nodes(1, 3, ("k80",)))
     speeds = (("k80", PPM // 5),)
     truth = Truth(work_ms=100 * HOUR_MS, checkpoint_every_ms=MINUTE_MS, speeds_ppm=speeds)
     shared = pool(policy=FAIR)
-    room = Room((shared, *places, *owners, *purses), policies=PUBLISHED, truth=truth)
+    room = Room((shared, *places, *owners, *payer_lists), policies=PUBLISHED, truth=truth)
     flavors, fast = ("a100", "k80"), work({"a100": 10.0, "k80": 2.0}, steps=10**7)
     slow = work({"k80": 2.0}, steps=10**7)
     # What zed is to have of k80 it cannot pay for; the others are to be on a100, and wait for it.

@@ -15,11 +15,11 @@ import pytest
 
 from quorate.core.commands import Applied
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
-from quorate.model.apply_rounds import received_ms
 from quorate.model.events import LeaseEnded, LeaseStarted, lease_gpus
 from quorate.model.specs import Run
+from quorate.model.state.apply_rounds import received_ms
 from quorate.policy.table import POLICIES
-from quorate.sim.executor import Truth
+from quorate.sim.sim_executor import Truth
 from tests.oracles.rounds import ROUND_MS, Room, money, nodes, pool, run, run_of, team, work
 
 SPEEDS_PPM: Final = {"a100": PPM, "k80": PPM // 4, "v100": PPM // 2}

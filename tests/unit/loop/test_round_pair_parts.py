@@ -8,13 +8,13 @@ import pytest
 
 from quorate.core.commands import Applied, Apply
 from quorate.core.decide import decide
-from quorate.loop.round_floor import floor_of
-from quorate.loop.round_funds import Funds
-from quorate.loop.round_pairs import PAIRS_MAX, pairs_of
+from quorate.loop.rounds.round_funds import Funds
+from quorate.loop.rounds.round_pairs import PAIRS_MAX, pairs_of
+from quorate.loop.rounds.round_snapshot import floor_of
 from quorate.model.amounts import PPM
-from quorate.model.apply import apply_all
 from quorate.model.specs import FlavorRates, RoundsWork, Run, TypeRates
-from quorate.model.state import State
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
 from quorate.sim.demand import START_MS
 from tests.oracles.rounds import POOL, money, nodes, pool, run_of, team
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace as changed
 
-from quorate.answers.moment import Moment
-from quorate.answers.reasons import reasons_now
 from quorate.core.commands import Applied, Apply, Cancel
-from quorate.core.round_story import share_words
+from quorate.core.rounds.round_outlook import share_words
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.events import LeaseEnding, LeaseStarted, StepsCounted
-from quorate.model.records import Phase
 from quorate.model.specs import FlavorRates, Pool, RoundsWork, Run, TypeRates
+from quorate.model.state.records import Phase
 from quorate.policy.table import POLICIES as PUBLISHED
-from quorate.sim.executor import Truth
+from quorate.sim.sim_executor import Truth
+from quorate.views.runs.instant import Moment
+from quorate.views.runs.wait_reasons import reasons_now
 from tests.oracles.rounds import (
     PAIRING,
     POOL,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.core.commands import Applied, Apply, Cancel, MarkNode, Submit
-from quorate.core.round_story import between_rounds, share_words
+from quorate.core.rounds.round_outlook import between_rounds, share_words
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.events import LeaseEnded, LeaseStarted, NodeStatus, RoundShared
 from quorate.model.refusal import RefusalCode
@@ -411,8 +411,8 @@ def test_runs_that_wait_for_one_domain_do_not_drive_others_from_place_to_place()
 def test_a_limit_on_nodes_moves_nobody_beside_an_empty_node() -> None:
     owners = (team("ant", PPM // 5, nodes_max=1), team("bee", 4 * PPM // 5))
     places = (*nodes(2, 4, ("a100",)), *nodes(1, 4, ("k80",)))
-    purses = (money("ant"), money("bee"))
-    found = Room((pool(policy=FAIR), *places, *owners, *purses), policies=PUBLISHED)
+    payer_lists = (money("ant"), money("bee"))
+    found = Room((pool(policy=FAIR), *places, *owners, *payer_lists), policies=PUBLISHED)
     other = work({"k80": 10.0}, steps=10**7)
     found.submit_together(
         *(one(f"s{n}", gpus=2 - n) for n in range(2)),

@@ -19,12 +19,11 @@ from quorate.core.commands import (
     Submit,
 )
 from quorate.core.decide import decide
-from quorate.core.round_story import between_rounds, share_words
-from quorate.core.share_out import STEPS_MAX, step_counts
+from quorate.core.rounds.begin_round import STEPS_MAX, step_counts
+from quorate.core.rounds.round_outlook import between_rounds, share_words
 from quorate.ledger.chain import GENESIS, seal
-from quorate.loop.rounds import share_out
+from quorate.loop.rounds.round_loop import share_out
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
-from quorate.model.apply import apply
 from quorate.model.events import (
     EndReason,
     HoldExtended,
@@ -35,13 +34,14 @@ from quorate.model.events import (
     RoundShared,
     RunRefused,
 )
-from quorate.model.records import Phase
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Discipline, Follow, Malleable, OnQuota, Pool
+from quorate.model.state.apply_event import apply
+from quorate.model.state.records import Phase
 from quorate.policy.allocation import Allocation, Method, Unsolved, UnsolvedCode, alone
 from quorate.policy.problem import Problem
 from quorate.policy.table import POLICIES as PUBLISHED
-from quorate.sim.executor import Truth
+from quorate.sim.sim_executor import Truth
 from tests.oracles.rounds import (
     FLAVORS,
     POLICIES,

@@ -10,7 +10,7 @@ from quorate.model.amounts import (
     TIME_MS_MAX,
 )
 from quorate.model.specs import Lending, Malleable, cap_id, envelope_id
-from quorate.testing.world import envelope, node, run
+from quorate.testing.builders import envelope, node, run
 
 
 def test_an_envelope_grants_its_width_for_its_whole_window_unless_told_otherwise() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.model.tables import Table
+from quorate.model.state.tables import Table
 
 
 def test_what_a_layer_deleted_cannot_be_read_owned_or_deleted_again() -> None:

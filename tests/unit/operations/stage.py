@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Command, MarkNode, Resolve, Submit, Tick
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import NodeStatus
-from quorate.model.specs import Owner
-from quorate.operations.answer import Answer
+from quorate.model.specs import Owner, Pool
+from quorate.operations.answer_types import Answer
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
-from quorate.operations.desk import AnyDesk, Desk
+from quorate.operations.request_context import AnyDesk, RequestContext
 from quorate.operations.table import OPERATIONS
-from quorate.testing.engines import HandClock, memory_engine
-from quorate.testing.world import budget, envelope, fleet, run
+from quorate.testing.builders import budget, envelope, fleet, run
+from quorate.testing.memory_engines import HandClock, memory_engine
 
 ADMIN = Caller(actor="root", role=Role.ADMIN, user="root")
 AUDITOR = Caller(actor="ann", role=Role.AUDITOR, user="ann")
@@ -28,6 +28,7 @@ EVERYBODY = (ADMIN, AUDITOR, OF_LAB, OF_TEAM, OF_OTHER, OF_NONE)
 
 DECLARED = Apply(
     (
+        Pool(name="default", firm_horizon_ms=24 * HOUR_MS),
         *fleet({"A": 16}),
         Owner(name="lab"),
         Owner(name="team", parents=("lab",)),
@@ -66,14 +67,14 @@ def engine_at_work(clock: HandClock | None = None) -> Engine:
     return engine
 
 
-def desk_for(caller: Caller, engine: Engine | None = None) -> Desk:
-    """Return the desk at which ``caller`` asks."""
-    return Desk(engine_at_work() if engine is None else engine, caller)
+def desk_for(caller: Caller, engine: Engine | None = None) -> RequestContext:
+    """Return the request context at which ``caller`` asks."""
+    return RequestContext(engine_at_work() if engine is None else engine, caller)
 
 
-def ask(desk: AnyDesk, name: str, asked: Struct) -> Answer:
+def ask(context: AnyDesk, name: str, asked: Struct) -> Answer:
     """Return the answer to the operation called ``name``."""
-    return answer(desk, OPERATIONS[name], asked)
+    return answer(context, OPERATIONS[name], asked)
 
 
 def lines_of(found: Answer, *, wide: bool = False) -> list[str]:
@@ -82,11 +83,23 @@ def lines_of(found: Answer, *, wide: bool = False) -> list[str]:
 
 
 SEEN = {
-    "root": range(1, 30),
-    "ann": range(1, 30),
-    "ada": [*range(1, 7), 8, 10, 11, 14, 15, 16, 20, 21, 22, 26, 27],
-    "tim": [*range(1, 5), 6, 10, 11, 20, 21, 22],
-    "eve": [*range(1, 5), 7, 9, 12, 13, *range(17, 26), 28, 29],
-    "zoe": [*range(1, 5), 20, 21, 22],
+    "root": range(1, 45),
+    "ann": range(1, 45),
+    "ada": [
+        *range(1, 8),
+        9,
+        11,
+        12,
+        *range(15, 19),
+        *range(22, 28),
+        31,
+        32,
+        *range(36, 41),
+        43,
+        44,
+    ],
+    "tim": [*range(1, 6), 7, 11, 12, 18, *range(22, 28), 36, 37],
+    "eve": [*range(1, 6), 8, 10, 13, 14, *range(18, 31), *range(33, 36), 37, 41, 42],
+    "zoe": [*range(1, 6), *range(23, 26), 27, 37],
 }
 """Actor -> the sequences of ``engine_at_work`` that are theirs to see."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from quorate.answers.exits import CommandError
-from quorate.operations.asked_ledger import Calculate
-from quorate.operations.calculating import STEPS_MAX, THINGS_MAX
+from quorate.operations.ledger.calculating import STEPS_MAX, THINGS_MAX
+from quorate.operations.ledger.ledger_requests import Calculate
+from quorate.views.exits import CommandError
 from tests.unit.operations.stage import ADMIN, ask, desk_for
 
 NOW = "2026-01-01T00:00:00Z"

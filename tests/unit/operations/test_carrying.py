@@ -6,16 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
-from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Applied, Apply, Submit
 from quorate.loop.engine import Engine
 from quorate.model.specs import Malleable, Owner
-from quorate.operations.asked import EndRun, ShrinkRun
-from quorate.operations.asked_fleet import MarkNode
-from quorate.operations.desk import Desk
-from quorate.ports.executor import Order, Report
-from quorate.testing.engines import HandClock
-from quorate.testing.world import budget, envelope, fleet, run
+from quorate.operations.common_requests import EndRun, ShrinkRun
+from quorate.operations.fleet.fleet_requests import MarkNode
+from quorate.operations.request_context import RequestContext
+from quorate.ports.executor_port import Order, Report
+from quorate.testing.builders import budget, envelope, fleet, run
+from quorate.testing.memory_engines import HandClock
 from tests.unit.operations.stage import ADMIN, ask, lines_of
 
 WIDTHS = Malleable(gpus_min=2, gpus_max=8, gpus_step=2, gpus_desired=8)
@@ -40,7 +40,7 @@ class Deaf:
         return {}
 
 
-def _desk(executor: Deaf | None) -> Desk:
+def _context(executor: Deaf | None) -> RequestContext:
     engine = Engine.create(
         MemoryStore(), HandClock(), ledger_id="t", public_key="", actor="t", executor=executor
     )
@@ -55,7 +55,7 @@ def _desk(executor: Deaf | None) -> Desk:
         Submit(run("other", 4)),
     ):
         assert not engine.execute(command, actor="t").decision.refusals
-    return Desk(engine, ADMIN)
+    return RequestContext(engine, ADMIN)
 
 
 @pytest.mark.parametrize("executor", [None, Deaf()])
@@ -70,18 +70,18 @@ def _desk(executor: Deaf | None) -> Desk:
 def test_a_change_is_told_as_it_was_tried(
     executor: Deaf | None, name: str, tried: ShrinkRun, done: ShrinkRun
 ) -> None:
-    desk = _desk(executor)
-    *before, last = lines_of(ask(desk, name, tried))
+    context = _context(executor)
+    *before, last = lines_of(ask(context, name, tried))
     assert last.startswith("dry run: ")
-    after = lines_of(ask(desk, name, done))
+    after = lines_of(ask(context, name, done))
     assert after[: len(before)] == before
     assert after[len(before)].startswith("recorded ")
     assert any("wide" in line for line in before)
 
 
 def test_what_was_stopping_before_is_not_told_again() -> None:
-    desk = _desk(Deaf())
-    first = lines_of(ask(desk, "shrink-run", ShrinkRun(run="wide", gpus=6)))
-    second = lines_of(ask(desk, "shrink-run", ShrinkRun(run="wide", gpus=4)))
+    context = _context(Deaf())
+    first = lines_of(ask(context, "shrink-run", ShrinkRun(run="wide", gpus=6)))
+    second = lines_of(ask(context, "shrink-run", ShrinkRun(run="wide", gpus=4)))
     assert any("8 to 6" in line for line in first), first
     assert any("6 to 4" in line for line in second), second

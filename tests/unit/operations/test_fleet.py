@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from msgspec import Struct
 
-from quorate.answers.exits import Exit
 from quorate.core.commands import Submit
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import NodeStatus
-from quorate.operations.asked_fleet import (
+from quorate.operations.caller import CLAIM, Caller
+from quorate.operations.fleet.fleet_requests import (
     ClaimNodes,
     MarkNode,
     NodeWiped,
@@ -19,10 +19,10 @@ from quorate.operations.asked_fleet import (
     Resolve,
     Tick,
 )
-from quorate.operations.caller import CLAIM, Caller
-from quorate.testing.world import run
-from tests.unit.operations import office as callers
-from tests.unit.operations.office import ADMIN, AUDITOR, STRANGER, Office
+from quorate.testing.builders import run
+from quorate.views.exits import Exit
+from tests.unit.operations import ledger_thread as callers
+from tests.unit.operations.ledger_thread import ADMIN, AUDITOR, STRANGER, LedgerThread
 
 ADA, BEN, LAB_ADMIN = (
     replace(each, scopes=frozenset({CLAIM}))
@@ -36,8 +36,8 @@ RESOLVE = Resolve(flavor="H100", deficit=8)
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office()
+def ledger_thread() -> LedgerThread:
+    return LedgerThread()
 
 
 @pytest.mark.parametrize("caller", [LAB_ADMIN, ADA, AUDITOR], ids=lambda each: each.role)
@@ -53,12 +53,12 @@ def office() -> Office:
     ],
 )
 def test_what_is_the_fleets_is_for_admins(
-    office: Office, caller: Caller, name: str, asked: Struct
+    ledger_thread: LedgerThread, caller: Caller, name: str, asked: Struct
 ) -> None:
-    assert office.refused(caller, name, asked).fault == "forbidden"
+    assert ledger_thread.refused(caller, name, asked).fault == "forbidden"
 
 
-def test_a_node_is_what_an_admin_says(office: Office) -> None:
+def test_a_node_is_what_an_admin_says(ledger_thread: LedgerThread) -> None:
     for verb, status in (
         ("cordon", NodeStatus.CORDONED),
         ("uncordon", NodeStatus.READY),
@@ -66,11 +66,13 @@ def test_a_node_is_what_an_admin_says(office: Office) -> None:
         ("fail", NodeStatus.FAILED),
         ("recover", NodeStatus.READY),
     ):
-        told = office.tree(ADMIN, f"{verb}-node", MarkNode(node=NODE, note="why", dry_run=True))
+        told = ledger_thread.tree(
+            ADMIN, f"{verb}-node", MarkNode(node=NODE, note="why", dry_run=True)
+        )
         assert (told["dryRun"], told["head"]) == (True, None)
-        office.tree(ADMIN, f"{verb}-node", MarkNode(node=NODE, note="why"))
-        assert office.engine.view.node_status.get(NODE, NodeStatus.READY) is status
-        again = office.lines(ADMIN, f"{verb}-node", MarkNode(node=NODE))
+        ledger_thread.tree(ADMIN, f"{verb}-node", MarkNode(node=NODE, note="why"))
+        assert ledger_thread.engine.view.node_status.get(NODE, NodeStatus.READY) is status
+        again = ledger_thread.lines(ADMIN, f"{verb}-node", MarkNode(node=NODE))
         assert again[0] == f"node/{NODE} is {status} already"
 
 
@@ -79,18 +81,21 @@ def test_a_node_is_what_an_admin_says(office: Office) -> None:
     [("cordon", "recover", "uncordon"), ("fail", "uncordon", "recover")],
 )
 def test_a_word_that_does_not_fit_names_the_one_that_does(
-    office: Office, done: str, verb: str, instead: str
+    ledger_thread: LedgerThread, done: str, verb: str, instead: str
 ) -> None:
-    office.ask(ADMIN, f"{done}-node", MarkNode(node=NODE))
-    error = office.refused(ADMIN, f"{verb}-node", MarkNode(node=NODE))
+    ledger_thread.ask(ADMIN, f"{done}-node", MarkNode(node=NODE))
+    error = ledger_thread.refused(ADMIN, f"{verb}-node", MarkNode(node=NODE))
     assert error.fault == "conflict"
     assert error.lines[0].endswith(f"use: quorate node {instead} {NODE}")
 
 
-def test_a_node_that_is_not_there_is_an_unknown_name(office: Office) -> None:
-    assert office.refused(ADMIN, "fail-node", MarkNode(node="zz")).fault == "unknown-name"
-    assert office.refused(ADMIN, "mark-node-wiped", NodeWiped(node="zz")).fault == "unknown-name"
-    assert office.refused(ADMIN, "mark-node-wiped", NodeWiped(node=NODE)).fault == "conflict"
+def test_a_node_that_is_not_there_is_an_unknown_name(ledger_thread: LedgerThread) -> None:
+    assert ledger_thread.refused(ADMIN, "fail-node", MarkNode(node="zz")).fault == "unknown-name"
+    assert (
+        ledger_thread.refused(ADMIN, "mark-node-wiped", NodeWiped(node="zz")).fault
+        == "unknown-name"
+    )
+    assert ledger_thread.refused(ADMIN, "mark-node-wiped", NodeWiped(node=NODE)).fault == "conflict"
 
 
 @pytest.mark.parametrize(
@@ -101,32 +106,32 @@ def test_a_node_that_is_not_there_is_an_unknown_name(office: Office) -> None:
         ("release-claim", ReleaseClaim(claim="scans", note="a\u202eb")),
     ],
 )
-def test_a_note_hides_nothing(office: Office, name: str, asked: Struct) -> None:
-    office.ask(ADA, "claim-nodes", SCANS)
-    error = office.refused(ADMIN, name, asked)
+def test_a_note_hides_nothing(ledger_thread: LedgerThread, name: str, asked: Struct) -> None:
+    ledger_thread.ask(ADA, "claim-nodes", SCANS)
+    error = ledger_thread.refused(ADMIN, name, asked)
     assert (error.code, error.lines) == (Exit.INVALID, ("note: must be one printable line",))
 
 
 # --- claims ---
 
 
-def test_a_claim_is_its_askers_unless_an_admin_says_whose(office: Office) -> None:
-    told = office.tree(ADA, "claim-nodes", SCANS)
+def test_a_claim_is_its_askers_unless_an_admin_says_whose(ledger_thread: LedgerThread) -> None:
+    told = ledger_thread.tree(ADA, "claim-nodes", SCANS)
     assert [each["name"] for each in told["changes"]] == ["scans"]
-    spec = office.engine.view.runs["scans"].spec
+    spec = ledger_thread.engine.view.runs["scans"].spec
     assert (spec.owner, spec.user, spec.gpus, spec.sensitive) == ("vision", "ada", 8, True)
     other = ClaimNodes(
         name="more", flavor="H100", gpus=8, duration="8h", owner="speech", user="dr-x"
     )
-    office.ask(ADMIN, "claim-nodes", other)
-    spec = office.engine.view.runs["more"].spec
+    ledger_thread.ask(ADMIN, "claim-nodes", other)
+    spec = ledger_thread.engine.view.runs["more"].spec
     assert (spec.owner, spec.user) == ("speech", "dr-x")
 
 
-def test_whoever_is_above_a_tenant_may_claim_for_it(office: Office) -> None:
+def test_whoever_is_above_a_tenant_may_claim_for_it(ledger_thread: LedgerThread) -> None:
     asked = ClaimNodes(name="x", flavor="H100", nodes=1, duration="8h", owner="vision")
-    office.ask(LAB_ADMIN, "claim-nodes", asked)
-    assert office.engine.view.runs["x"].spec.owner == "vision"
+    ledger_thread.ask(LAB_ADMIN, "claim-nodes", asked)
+    assert ledger_thread.engine.view.runs["x"].spec.owner == "vision"
 
 
 @pytest.mark.parametrize(
@@ -140,10 +145,10 @@ def test_whoever_is_above_a_tenant_may_claim_for_it(office: Office) -> None:
     ],
 )
 def test_nobody_claims_for_others(
-    office: Office, caller: Caller, owner: str | None, user: str | None
+    ledger_thread: LedgerThread, caller: Caller, owner: str | None, user: str | None
 ) -> None:
     asked = ClaimNodes(name="x", flavor="H100", nodes=1, duration="8h", owner=owner, user=user)
-    assert office.refused(caller, "claim-nodes", asked).fault == "forbidden"
+    assert ledger_thread.refused(caller, "claim-nodes", asked).fault == "forbidden"
 
 
 @pytest.mark.parametrize(
@@ -161,38 +166,38 @@ def test_nobody_claims_for_others(
     ],
 )
 def test_what_is_wrong_with_a_claim_is_called_by_its_field(
-    office: Office, asked: ClaimNodes, code: Exit, text: str
+    ledger_thread: LedgerThread, asked: ClaimNodes, code: Exit, text: str
 ) -> None:
-    error = office.refused(ADA, "claim-nodes", asked)
+    error = ledger_thread.refused(ADA, "claim-nodes", asked)
     assert error.code is code
     assert text in error.lines[0]
 
 
-def test_who_is_of_no_tenant_has_to_say_whose_a_claim_is(office: Office) -> None:
-    error = office.refused(ADMIN, "claim-nodes", SCANS)
+def test_who_is_of_no_tenant_has_to_say_whose_a_claim_is(ledger_thread: LedgerThread) -> None:
+    error = ledger_thread.refused(ADMIN, "claim-nodes", SCANS)
     assert error.code is Exit.INVALID
     assert error.lines[0].startswith("owner: ")
 
 
 @pytest.mark.parametrize("caller", [ADA, LAB_ADMIN, ADMIN], ids=lambda each: each.role)
 def test_a_claim_is_given_back_by_its_tenant_and_those_above_it(
-    office: Office, caller: Caller
+    ledger_thread: LedgerThread, caller: Caller
 ) -> None:
-    office.ask(ADA, "claim-nodes", SCANS)
-    office.tree(caller, "release-claim", ReleaseClaim(claim="scans"))
-    assert not office.engine.view.runs["scans"].leases
+    ledger_thread.ask(ADA, "claim-nodes", SCANS)
+    ledger_thread.tree(caller, "release-claim", ReleaseClaim(claim="scans"))
+    assert not ledger_thread.engine.view.runs["scans"].leases
 
 
 def test_a_claim_that_may_not_be_seen_is_refused_like_one_that_is_not_there(
-    office: Office,
+    ledger_thread: LedgerThread,
 ) -> None:
-    office.ask(ADA, "claim-nodes", SCANS)
-    hidden = office.refused(BEN, "release-claim", ReleaseClaim(claim="scans"))
-    absent = office.refused(BEN, "release-claim", ReleaseClaim(claim="scant"))
+    ledger_thread.ask(ADA, "claim-nodes", SCANS)
+    hidden = ledger_thread.refused(BEN, "release-claim", ReleaseClaim(claim="scans"))
+    absent = ledger_thread.refused(BEN, "release-claim", ReleaseClaim(claim="scant"))
     assert (hidden.code, hidden.fault) == (absent.code, absent.fault)
     assert hidden.fault == "unknown-name"
     assert [line.replace("scans", "scant") for line in hidden.lines] == list(absent.lines)
-    assert office.refused(AUDITOR, "release-claim", ReleaseClaim(claim="scans")).fault == (
+    assert ledger_thread.refused(AUDITOR, "release-claim", ReleaseClaim(claim="scans")).fault == (
         "forbidden"
     )
 
@@ -200,17 +205,19 @@ def test_a_claim_that_may_not_be_seen_is_refused_like_one_that_is_not_there(
 # --- conflicts and time ---
 
 
-def test_a_dry_run_tells_the_contest_and_the_real_one_what_was_recorded(office: Office) -> None:
+def test_a_dry_run_tells_the_contest_and_the_real_one_what_was_recorded(
+    ledger_thread: LedgerThread,
+) -> None:
     dry = Resolve(flavor="H100", deficit=8, domains=("A", "B"), dry_run=True)
-    before = office.engine.head
-    told = office.tree(ADMIN, "resolve", dry)
+    before = ledger_thread.engine.head
+    told = ledger_thread.tree(ADMIN, "resolve", dry)
     assert set(told) == {"dryRun", "contest"}
     assert told["contest"]["deficit"] == RESOLVE.deficit
-    assert office.lines(ADMIN, "resolve", dry)[-1] == "dry run: nothing was recorded"
-    assert office.engine.head == before
-    real = office.tree(ADMIN, "resolve", RESOLVE)
+    assert ledger_thread.lines(ADMIN, "resolve", dry)[-1] == "dry run: nothing was recorded"
+    assert ledger_thread.engine.head == before
+    real = ledger_thread.tree(ADMIN, "resolve", RESOLVE)
     assert [event["tag"] for event in real["events"]] == ["conflict-declared/1"]
-    again = office.lines(ADMIN, "resolve", RESOLVE)
+    again = ledger_thread.lines(ADMIN, "resolve", RESOLVE)
     assert again[0].startswith("a conflict over this is open already")
 
 
@@ -223,26 +230,30 @@ def test_a_dry_run_tells_the_contest_and_the_real_one_what_was_recorded(office: 
     ],
 )
 def test_a_scope_that_is_not_there_is_an_unknown_name(
-    office: Office, asked: Resolve, text: str
+    ledger_thread: LedgerThread, asked: Resolve, text: str
 ) -> None:
-    error = office.refused(ADMIN, "resolve", asked)
+    error = ledger_thread.refused(ADMIN, "resolve", asked)
     assert error.fault == "unknown-name"
     assert text in error.lines[0]
 
 
-def test_a_tick_does_what_is_due_and_else_says_when_something_will_be(office: Office) -> None:
+def test_a_tick_does_what_is_due_and_else_says_when_something_will_be(
+    ledger_thread: LedgerThread,
+) -> None:
     claim = ClaimNodes(name="x", flavor="H100", nodes=1, duration="2h", owner="vision")
-    office.ask(ADMIN, "claim-nodes", claim)
-    idle = office.lines(ADMIN, "tick", Tick())
+    ledger_thread.ask(ADMIN, "claim-nodes", claim)
+    idle = ledger_thread.lines(ADMIN, "tick", Tick())
     assert idle[0].startswith("nothing is due before ")
-    office.clock.ms += 3 * HOUR_MS
-    done = office.lines(ADMIN, "tick", Tick())
+    ledger_thread.clock.ms += 3 * HOUR_MS
+    done = ledger_thread.lines(ADMIN, "tick", Tick())
     assert "run/x completed" in done
 
 
-def test_a_run_of_another_tenant_is_no_claim_to_be_found(office: Office) -> None:
-    office.engine.execute(Submit(run("quiet", 1, "vision", user="ada")), actor="test")
-    assert office.refused(BEN, "release-claim", ReleaseClaim(claim="quiet")).fault == (
+def test_a_run_of_another_tenant_is_no_claim_to_be_found(ledger_thread: LedgerThread) -> None:
+    ledger_thread.engine.execute(Submit(run("quiet", 1, "vision", user="ada")), actor="test")
+    assert ledger_thread.refused(BEN, "release-claim", ReleaseClaim(claim="quiet")).fault == (
         "unknown-name"
     )
-    assert office.refused(ADA, "release-claim", ReleaseClaim(claim="quiet")).fault == "conflict"
+    assert (
+        ledger_thread.refused(ADA, "release-claim", ReleaseClaim(claim="quiet")).fault == "conflict"
+    )

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.adapters.store_memory import MemoryStore
-from quorate.answers.exits import CommandError
-from quorate.answers.timeline import entries
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Complete, Submit, Tick
 from quorate.ledger.chain import GENESIS, seal
 from quorate.ledger.codec import event_to_json
@@ -17,16 +15,18 @@ from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import OwnerApplied
 from quorate.model.specs import Owner
-from quorate.operations.asked_ledger import WatchEvents
 from quorate.operations.caller import Caller
 from quorate.operations.cursor import Cursor
-from quorate.operations.following import LOOKED_AT_MAX, Follower, watch_events
-from quorate.operations.recent import Recent
+from quorate.operations.ledger.following import LOOKED_AT_MAX, Follower, watch_events
+from quorate.operations.ledger.ledger_requests import WatchEvents
+from quorate.operations.ledger.watch_handlers import Watched
+from quorate.operations.recent_blocks import Recent
 from quorate.operations.table import OPERATIONS
 from quorate.operations.visible_events import Sight
-from quorate.operations.watching import Watched
-from quorate.testing.engines import HandClock
-from quorate.testing.world import NOW_MS, opening, run
+from quorate.testing.builders import NOW_MS, opening, run
+from quorate.testing.memory_engines import HandClock
+from quorate.views.exits import CommandError
+from quorate.views.runs.event_text import entries
 from tests.unit.operations.stage import (
     ADMIN,
     EVERYBODY,
@@ -82,10 +82,21 @@ def test_a_run_a_pool_and_reservations_are_followed_alone() -> None:
         asked = WatchEvents(first=1, **chosen)  # type: ignore[arg-type]
         return told(watch_events(desk_for(ADMIN), asked, WATCH))
 
-    assert seen(run="run/lab-waits") == [14, 15, 16, 26, 27]
-    assert seen(run="of-other") == [12, 13, 21, 22, 23, 24, 25, 28]
-    assert seen(reservations=True) == [16, 19, 21, 22, 26, 29]
-    assert seen(pool="default") == [*range(10, 20), *range(21, 30)]
+    assert seen(run="run/lab-waits") == [*range(15, 19), 25, 27, 31, 32, *range(37, 41), 43, 44]
+    assert seen(run="of-other") == [13, 14, 18, 22, *range(24, 31), 33, 34, 41, 42]
+    assert seen(reservations=True) == [
+        16,
+        18,
+        20,
+        22,
+        *range(24, 28),
+        31,
+        33,
+        *range(35, 38),
+        41,
+        43,
+    ]
+    assert seen(pool="default") == [*range(11, 23), *range(24, 45)]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +106,7 @@ def test_a_run_a_pool_and_reservations_are_followed_alone() -> None:
         (OF_LAB, WatchEvents(run="nobody"), "unknown-name"),
         (ADMIN, WatchEvents(pool="nowhere"), "unknown-name"),
         (ADMIN, WatchEvents(run="of-other", pool="default"), "usage"),
-        (ADMIN, WatchEvents(first=31), "stale-cursor"),
+        (ADMIN, WatchEvents(first=46), "stale-cursor"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(caller: Caller, asked: WatchEvents, fault: str) -> None:
@@ -105,7 +116,7 @@ def test_what_cannot_be_followed_is_refused(caller: Caller, asked: WatchEvents, 
 
 
 def test_the_next_event_can_be_asked_for_before_it_is_there() -> None:
-    follower = watch_events(desk_for(ADMIN), WatchEvents(first=30), WATCH)
+    follower = watch_events(desk_for(ADMIN), WatchEvents(first=45), WATCH)
     assert follower.read(5) == []
 
 
@@ -134,7 +145,7 @@ def test_what_the_state_does_not_know_yet_waits() -> None:
 @given(
     data=st.data(),
     caller=st.sampled_from(EVERYBODY),
-    first=st.integers(1, 30),
+    first=st.integers(1, 32),
     events_max=st.sampled_from([1, 5, 1_000]),
 )
 def test_any_reading_tells_every_visible_event_once_in_order(

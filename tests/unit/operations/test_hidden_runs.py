@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec import Struct
 
-from quorate.operations.asked import EndRun, ShrinkRun
-from tests.unit.operations.office import ADA, ADMIN, BEN, Office
+from quorate.operations.common_requests import EndRun, ShrinkRun
+from tests.unit.operations.ledger_thread import ADA, ADMIN, BEN, LedgerThread
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,11 @@ from tests.unit.operations.office import ADA, ADMIN, BEN, Office
 def test_a_run_of_others_is_refused_like_one_that_is_not_there(
     name: str, hidden: Struct, absent: Struct
 ) -> None:
-    office = Office()
-    found, missing = office.refused(BEN, name, hidden), office.refused(BEN, name, absent)
+    ledger_thread = LedgerThread()
+    found, missing = (
+        ledger_thread.refused(BEN, name, hidden),
+        ledger_thread.refused(BEN, name, absent),
+    )
     assert (found.code, found.fault) == (missing.code, missing.fault)
     assert found.fault == "unknown-name"
     assert [line.replace("see", "sea") for line in found.lines] == list(missing.lines)
@@ -29,6 +32,6 @@ def test_a_run_of_others_is_refused_like_one_that_is_not_there(
 
 def test_its_own_tenant_and_an_admin_may_end_it() -> None:
     for caller in (ADA, ADMIN):
-        office = Office()
-        office.ask(caller, "cancel-run", EndRun(run="see"))
-        assert not office.engine.view.runs["see"].leases
+        ledger_thread = LedgerThread()
+        ledger_thread.ask(caller, "cancel-run", EndRun(run="see"))
+        assert not ledger_thread.engine.view.runs["see"].leases

@@ -10,26 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from quorate.adapters.store_memory import MemoryStore
-from quorate.answers.exits import CommandError, Exit
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.ledger.chain import GENESIS, Head, seal
 from quorate.ledger.checkpoint import Checkpoint, public_key_of, sign_checkpoint
 from quorate.loop.engine import Engine
 from quorate.model.events import LedgerOpened
-from quorate.model.state import State
-from quorate.operations.asked import Nothing
-from quorate.operations.asked_ledger import (
+from quorate.model.state.state import State
+from quorate.operations.caller import Caller
+from quorate.operations.common_requests import Nothing
+from quorate.operations.ledger.ledger_requests import (
     Calculate,
     KeptCheckpoint,
     ListEvents,
     VerifyAgainst,
     VerifyLedger,
 )
-from quorate.operations.caller import Caller
-from quorate.operations.desk import BlockDesk
+from quorate.operations.request_context import BlockDesk
 from quorate.operations.table import OPERATIONS
-from quorate.testing.engines import HandClock
-from quorate.testing.world import NOW_MS
+from quorate.testing.builders import NOW_MS
+from quorate.testing.memory_engines import HandClock
+from quorate.views.exits import CommandError, Exit
 from tests.unit.operations.stage import (
     ADMIN,
     AUDITOR,
@@ -54,7 +54,8 @@ def sign(state: State, head: Head, at_ms: int) -> Checkpoint:
 
 
 def seqs(caller: Caller, asked: ListEvents) -> list[int]:
-    return [each["seq"] for each in ask(desk_for(caller, ENGINE), "list-events", asked).tree()]
+    tree = ask(desk_for(caller, ENGINE), "list-events", asked).tree()
+    return [each["seq"] for each in tree["items"]]
 
 
 @pytest.mark.parametrize("caller", EVERYBODY, ids=lambda each: each.actor)
@@ -63,25 +64,28 @@ def test_everybody_is_listed_what_is_theirs_and_everybodys(caller: Caller) -> No
     assert seqs(caller, ListEvents(limit=3)) == list(SEEN[caller.actor])[-3:]
 
 
-@given(caller=st.sampled_from(EVERYBODY), limit=st.integers(1, 12), first=st.integers(1, 31))
+@given(caller=st.sampled_from(EVERYBODY), limit=st.integers(1, 12), first=st.integers(1, 46))
 def test_pages_make_the_whole_list(caller: Caller, limit: int, first: int) -> None:
     found: list[int] = []
-    cursor = first
-    while page := seqs(caller, ListEvents(first=cursor, limit=limit)):
-        assert len(page) <= limit
-        found += page
-        cursor = page[-1] + 1
+    cursor, end = first, ENGINE.head.seq
+    while cursor <= end:
+        asked = ListEvents(first=cursor, limit=limit)
+        page = ask(desk_for(caller, ENGINE), "list-events", asked).tree()
+        assert len(page["items"]) <= limit
+        found += [each["seq"] for each in page["items"]]
+        assert page["next"] > cursor
+        cursor = page["next"]
     assert found == [seq for seq in SEEN[caller.actor] if seq >= first]
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        (ListEvents(run="lab-waits"), [14, 15, 16, 26, 27]),
-        (ListEvents(about="run/lab-waits", first=16, limit=2), [16, 26]),
-        (ListEvents(about="node/a0000"), [3, 20]),
-        (ListEvents(about="reservation/lab-waits@1"), [16, 26]),
-        (ListEvents(about="resolveroutcome/1"), [21, 22]),
+        (ListEvents(run="lab-waits"), [15, 16, 17, 31, 32, 38, 39, 40, 43, 44]),
+        (ListEvents(about="run/lab-waits", first=17, limit=2), [17, 31]),
+        (ListEvents(about="node/a0000"), [4, 23]),
+        (ListEvents(about="reservation/lab-waits@1"), [16, 18, 25, 31]),
+        (ListEvents(about="resolveroutcome/1"), [24, 37]),
     ],
 )
 def test_events_about_one_thing_are_chosen(asked: ListEvents, expected: list[int]) -> None:
@@ -110,7 +114,7 @@ def test_what_is_not_there_or_not_theirs_is_refused(asked: ListEvents, fault: st
 
 def test_nothing_found_is_said_aside() -> None:
     found = ask(desk_for(ADMIN, ENGINE), "list-events", ListEvents(first=10_000))
-    assert (found.tree(), lines_of(found)) == ([], [])
+    assert (found.tree(), lines_of(found)) == ({"items": [], "next": 10_000}, [])
     assert found.notes == ("there are no such events",)
 
 
@@ -120,10 +124,10 @@ def bare(caller: Caller = ADMIN, engine: Engine = ENGINE, **more: object) -> Blo
 
 
 def test_the_ledger_is_verified_at_either_desk_by_anybody() -> None:
-    for desk in (desk_for(OF_NONE, ENGINE), bare(OF_NONE)):
-        found = ask(desk, "verify-ledger", VerifyLedger(deep=True))
+    for context in (desk_for(OF_NONE, ENGINE), bare(OF_NONE)):
+        found = ask(context, "verify-ledger", VerifyLedger(deep=True))
         assert found.tree()["events"] == max(SEEN["root"])
-        again = ask(desk, "verify-lottery", Nothing())
+        again = ask(context, "verify-lottery", Nothing())
         assert again.tree() | {"verifies": True, "lotteries": 1} == again.tree()
 
 
@@ -151,20 +155,20 @@ def test_a_ledger_agrees_with_what_its_key_signed() -> None:
     key = public_key_of(KEY).hex()
     opened = LedgerOpened(at_ms=NOW_MS, actor="root", ledger_id="test", public_key=key)
     store = MemoryStore([seal(GENESIS, [opened])])
-    desk = BlockDesk(store=store, caller=ADMIN, clock=HandClock(), signer=sign)
-    kept = ask(desk, "sign-checkpoint", Nothing())
+    context = BlockDesk(store=store, caller=ADMIN, clock=HandClock(), signer=sign)
+    kept = ask(context, "sign-checkpoint", Nothing())
     assert json.loads("\n".join(lines_of(kept))) == kept.tree()
     msgspec.convert(kept.tree(), OPERATIONS["sign-checkpoint"].gives)
     asked = VerifyAgainst(checkpoints=(KeptCheckpoint(checkpoint=kept.tree()),))
-    found = ask(desk, "verify-ledger-against", asked)
+    found = ask(context, "verify-ledger-against", asked)
     msgspec.convert(found.tree(), OPERATIONS["verify-ledger-against"].gives)
     assert [each["sequence"] for each in found.tree()["checkpoints"]] == [1]
 
 
 def test_without_the_key_nothing_is_signed() -> None:
-    for desk in (bare(), desk_for(ADMIN, ENGINE)):
+    for context in (bare(), desk_for(ADMIN, ENGINE)):
         with pytest.raises(CommandError, match="signing key is not here") as raised:
-            ask(desk, "sign-checkpoint", Nothing())
+            ask(context, "sign-checkpoint", Nothing())
         assert raised.value.fault == "no-key"
 
 

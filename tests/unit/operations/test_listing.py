@@ -6,11 +6,11 @@ from time import process_time
 
 import pytest
 
-from quorate.answers.exits import CommandError
 from quorate.core.commands import Apply
 from quorate.model.specs import Owner
-from quorate.operations.asked import NAMES_MAX, ListThings
-from quorate.testing.engines import memory_engine
+from quorate.operations.common_requests import NAMES_MAX, ListThings
+from quorate.testing.memory_engines import memory_engine
+from quorate.views.exits import CommandError
 from tests.unit.operations.stage import ADMIN, ask, desk_for
 
 
@@ -43,9 +43,9 @@ def test_as_many_wrong_names_as_may_be_asked_for_hold_up_nobody() -> None:
     owners = tuple(Owner(name=f"team-{number:05d}") for number in range(2_000))
     assert not engine.execute(Apply(owners), actor="root").decision.refusals
     wrong = tuple(f"team-x{number:04d}" for number in range(NAMES_MAX))
-    desk = desk_for(ADMIN, engine)
+    context = desk_for(ADMIN, engine)
     began_s = process_time()
     with pytest.raises(CommandError) as caught:
-        ask(desk, "list-owners", ListThings(names=wrong))
+        ask(context, "list-owners", ListThings(names=wrong))
     assert process_time() - began_s < 5
     assert len(caught.value.lines) == NAMES_MAX

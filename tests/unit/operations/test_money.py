@@ -9,25 +9,33 @@ import json
 import pytest
 from msgspec import Struct
 
-from quorate.answers.exits import Exit
 from quorate.core.commands import RemoveOwner
 from quorate.model.amounts import DAY_MS, HOUR_MS
-from quorate.operations.asked import EndRun, ListRuns
-from quorate.operations.asked_money import GetStatement, TenantUsage, UserUsage
 from quorate.operations.caller import Caller
-from tests.unit.operations.office import ADA, ADMIN, AUDITOR, BEN, LAB_ADMIN, STRANGER, Office
+from quorate.operations.common_requests import EndRun, ListRuns
+from quorate.operations.money.money_requests import GetStatement, TenantUsage, UserUsage
+from quorate.views.exits import Exit
+from tests.unit.operations.ledger_thread import (
+    ADA,
+    ADMIN,
+    AUDITOR,
+    BEN,
+    LAB_ADMIN,
+    STRANGER,
+    LedgerThread,
+)
 
 EVERYBODY = (ADMIN, AUDITOR, LAB_ADMIN, ADA, BEN, STRANGER)
 DAYS = 30
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office()
+def ledger_thread() -> LedgerThread:
+    return LedgerThread()
 
 
-def _owners(office: Office, caller: Caller, user: str | None) -> list[str]:
-    items = office.tree(caller, "user-usage", UserUsage(user=user))["items"]
+def _owners(ledger_thread: LedgerThread, caller: Caller, user: str | None) -> list[str]:
+    items = ledger_thread.tree(caller, "user-usage", UserUsage(user=user))["items"]
     return [each["status"]["tenant"] for each in items]
 
 
@@ -35,8 +43,10 @@ def _owners(office: Office, caller: Caller, user: str | None) -> list[str]:
 
 
 @pytest.mark.parametrize("caller", [ADMIN, AUDITOR, LAB_ADMIN, ADA], ids=lambda each: each.actor)
-def test_a_tenants_usage_is_told_to_it_and_those_above_it(office: Office, caller: Caller) -> None:
-    told = office.tree(caller, "tenant-usage", TenantUsage(id="vision", days=DAYS))
+def test_a_tenants_usage_is_told_to_it_and_those_above_it(
+    ledger_thread: LedgerThread, caller: Caller
+) -> None:
+    told = ledger_thread.tree(caller, "tenant-usage", TenantUsage(id="vision", days=DAYS))
     status = told["status"]
     assert (told["kind"], told["metadata"]["name"]) == ("TenantUsage", "vision")
     assert (status["gpu_hours_used"], status["period_days"]) == (160, DAYS)
@@ -44,31 +54,37 @@ def test_a_tenants_usage_is_told_to_it_and_those_above_it(office: Office, caller
 
 
 @pytest.mark.parametrize("caller", [ADA, BEN, STRANGER], ids=lambda each: each.actor)
-def test_a_tenant_that_may_not_be_seen_is_not_there(office: Office, caller: Caller) -> None:
+def test_a_tenant_that_may_not_be_seen_is_not_there(
+    ledger_thread: LedgerThread, caller: Caller
+) -> None:
     hidden = "speech" if caller is ADA else "vision"
-    found = office.refused(caller, "tenant-usage", TenantUsage(id=hidden))
-    absent = office.refused(caller, "tenant-usage", TenantUsage(id="a-b-c-d"))
+    found = ledger_thread.refused(caller, "tenant-usage", TenantUsage(id=hidden))
+    absent = ledger_thread.refused(caller, "tenant-usage", TenantUsage(id="a-b-c-d"))
     assert found.fault == absent.fault == "unknown-name"
     assert found.lines[0].replace(hidden, "a-b-c-d") == absent.lines[0]
     # A name that is nearly one of others is not completed for them.
-    near = office.refused(caller, "tenant-usage", TenantUsage(id=f"{hidden}s"))
+    near = ledger_thread.refused(caller, "tenant-usage", TenantUsage(id=f"{hidden}s"))
     assert "did you mean" not in near.lines[0]
 
 
-def test_a_tenant_does_not_see_above_itself(office: Office) -> None:
-    assert office.refused(ADA, "tenant-usage", TenantUsage(id="lab")).fault == "unknown-name"
-    told = office.tree(LAB_ADMIN, "tenant-usage", TenantUsage(id="lab"))["status"]
+def test_a_tenant_does_not_see_above_itself(ledger_thread: LedgerThread) -> None:
+    assert ledger_thread.refused(ADA, "tenant-usage", TenantUsage(id="lab")).fault == "unknown-name"
+    told = ledger_thread.tree(LAB_ADMIN, "tenant-usage", TenantUsage(id="lab"))["status"]
     assert (told["gpu_hours_used"], told["with_descendants"]["gpu_hours_used"]) == (0, 160)
 
 
-def test_what_a_removed_tenant_used_is_told_to_those_who_oversee(office: Office) -> None:
+def test_what_a_removed_tenant_used_is_told_to_those_who_oversee(
+    ledger_thread: LedgerThread,
+) -> None:
     for name in ("hear", "see", "help"):
-        office.ask(ADMIN, "cancel-run", EndRun(run=name))
-    removed = office.engine.execute(RemoveOwner("speech"), actor="test").decision
+        ledger_thread.ask(ADMIN, "cancel-run", EndRun(run=name))
+    removed = ledger_thread.engine.execute(RemoveOwner("speech"), actor="test").decision
     assert not removed.refusals
-    told = office.tree(AUDITOR, "tenant-usage", TenantUsage(id="speech"))["status"]
+    told = ledger_thread.tree(AUDITOR, "tenant-usage", TenantUsage(id="speech"))["status"]
     assert told["gpu_hours_used"] == 80
-    assert office.refused(BEN, "tenant-usage", TenantUsage(id="speech")).fault == "unknown-name"
+    assert (
+        ledger_thread.refused(BEN, "tenant-usage", TenantUsage(id="speech")).fault == "unknown-name"
+    )
 
 
 # --- of a user ---
@@ -91,20 +107,20 @@ def test_what_a_removed_tenant_used_is_told_to_those_who_oversee(office: Office)
     ],
 )
 def test_a_users_usage_is_told_to_them_and_by_tenant_to_its_admin(
-    office: Office, caller: Caller, user: str | None, owners: list[str]
+    ledger_thread: LedgerThread, caller: Caller, user: str | None, owners: list[str]
 ) -> None:
-    assert _owners(office, caller, user) == owners
+    assert _owners(ledger_thread, caller, user) == owners
 
 
-def test_other_users_are_not_there_for_a_user(office: Office) -> None:
-    found = office.refused(ADA, "user-usage", UserUsage(user="ben"))
-    absent = office.refused(ADA, "user-usage", UserUsage(user="nobody"))
+def test_other_users_are_not_there_for_a_user(ledger_thread: LedgerThread) -> None:
+    found = ledger_thread.refused(ADA, "user-usage", UserUsage(user="ben"))
+    absent = ledger_thread.refused(ADA, "user-usage", UserUsage(user="nobody"))
     assert found.fault == absent.fault == "unknown-name"
     assert found.lines[0].replace("ben", "nobody") == absent.lines[0]
 
 
-def test_a_name_hides_nothing(office: Office) -> None:
-    error = office.refused(ADMIN, "user-usage", UserUsage(user="a\x1b[2J"))
+def test_a_name_hides_nothing(ledger_thread: LedgerThread) -> None:
+    error = ledger_thread.refused(ADMIN, "user-usage", UserUsage(user="a\x1b[2J"))
     assert (error.code, error.lines) == (Exit.INVALID, ("user: must be one printable line",))
 
 
@@ -123,10 +139,10 @@ def test_a_name_hides_nothing(office: Office) -> None:
     ],
 )
 def test_a_statement_is_of_the_budgets_that_may_be_seen(
-    office: Office, caller: Caller, budgets: list[str]
+    ledger_thread: LedgerThread, caller: Caller, budgets: list[str]
 ) -> None:
-    found = office.ask(caller, "statement", GetStatement())
-    status = office.tree(caller, "statement", GetStatement())["status"]
+    found = ledger_thread.ask(caller, "statement", GetStatement())
+    status = ledger_thread.tree(caller, "statement", GetStatement())["status"]
     assert [each["name"] for each in status["budgets"]] == budgets
     assert {each["budget"] for each in status["envelopes"]} == set(budgets)
     assert status["total"]["grantedGPUMs"] == sum(
@@ -136,14 +152,16 @@ def test_a_statement_is_of_the_budgets_that_may_be_seen(
     rows = list(csv.DictReader(io.StringIO(found.csv())))
     assert {row["budget"] for row in rows if row["budget"]} == set(budgets)
     hidden = {"lab", "speech", "vision"} - set(budgets)
-    text = "\n".join(office.lines(caller, "statement", GetStatement()))
+    text = "\n".join(ledger_thread.lines(caller, "statement", GetStatement()))
     assert not [name for name in hidden if f"{name}/all" in text]
 
 
-def test_what_was_borrowed_is_stated_to_both_sides_and_nobody_else(office: Office) -> None:
-    office.borrow()
+def test_what_was_borrowed_is_stated_to_both_sides_and_nobody_else(
+    ledger_thread: LedgerThread,
+) -> None:
+    ledger_thread.borrow()
     lent = {
-        caller.actor: office.tree(caller, "statement", GetStatement())["status"]
+        caller.actor: ledger_thread.tree(caller, "statement", GetStatement())["status"]
         for caller in EVERYBODY
     }
     amount = 8 * 10 * HOUR_MS
@@ -167,23 +185,23 @@ def test_what_was_borrowed_is_stated_to_both_sides_and_nobody_else(office: Offic
     ],
 )
 def test_a_budget_that_may_not_be_seen_is_not_there(
-    office: Office, caller: Caller, asked: GetStatement, missing: str
+    ledger_thread: LedgerThread, caller: Caller, asked: GetStatement, missing: str
 ) -> None:
-    error = office.refused(caller, "statement", asked)
+    error = ledger_thread.refused(caller, "statement", asked)
     assert error.fault == "unknown-name"
     assert missing in error.lines[0]
 
 
-def test_an_earlier_month_has_the_same_walls(office: Office) -> None:
-    month = office.tree(ADMIN, "statement", GetStatement())["metadata"]["name"]
-    office.clock.ms += 40 * DAY_MS
+def test_an_earlier_month_has_the_same_walls(ledger_thread: LedgerThread) -> None:
+    month = ledger_thread.tree(ADMIN, "statement", GetStatement())["metadata"]["name"]
+    ledger_thread.clock.ms += 40 * DAY_MS
     asked = GetStatement(month=month)
-    told = office.tree(ADA, "statement", asked)["status"]
+    told = ledger_thread.tree(ADA, "statement", asked)["status"]
     assert told["isOver"] is True
     assert {each["budget"] for each in told["envelopes"]} == {"vision"}
-    assert office.refused(ADA, "statement", GetStatement(month=month, budget="speech")).fault == (
-        "unknown-name"
-    )
+    assert ledger_thread.refused(
+        ADA, "statement", GetStatement(month=month, budget="speech")
+    ).fault == ("unknown-name")
 
 
 @pytest.mark.parametrize(
@@ -198,14 +216,14 @@ def test_an_earlier_month_has_the_same_walls(office: Office) -> None:
     ],
 )
 def test_what_is_wrong_is_called_by_its_field(
-    office: Office, asked: GetStatement, text: str
+    ledger_thread: LedgerThread, asked: GetStatement, text: str
 ) -> None:
-    assert text in office.refused(ADMIN, "statement", asked).lines[0]
+    assert text in ledger_thread.refused(ADMIN, "statement", asked).lines[0]
 
 
-def test_prices_make_costs_and_what_has_none_is_noted(office: Office) -> None:
+def test_prices_make_costs_and_what_has_none_is_noted(ledger_thread: LedgerThread) -> None:
     asked = GetStatement(prices=("H100=2.5",), tenant="vision")
-    found = office.tree(ADA, "statement", asked)["status"]
+    found = ledger_thread.tree(ADA, "statement", asked)["status"]
     assert found["total"]["cost"] == 400
     assert found["unpricedFlavors"] == []
 
@@ -219,9 +237,9 @@ def test_prices_make_costs_and_what_has_none_is_noted(office: Office) -> None:
     ],
 )
 def test_every_account_fits_a_spreadsheet(
-    office: Office, name: str, asked: Struct, first: str
+    ledger_thread: LedgerThread, name: str, asked: Struct, first: str
 ) -> None:
-    found = office.ask(ADA, name, asked)
+    found = ledger_thread.ask(ADA, name, asked)
     assert found.csv is not None
     assert found.csv().startswith(first)
-    assert office.ask(ADA, "list-runs", ListRuns()).csv is None
+    assert ledger_thread.ask(ADA, "list-runs", ListRuns()).csv is None

@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.adapters.store_memory import MemoryStore
-from quorate.answers.exits import CommandError
-from quorate.answers.notice import KnownView, notice_tree
-from quorate.answers.notices import notices_of
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Command, Resolve, Submit, Tick
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Owner, Quota
-from quorate.operations.asked_notices import ListNotices, WatchNotices
 from quorate.operations.caller import Caller, Role
-from quorate.operations.notices import NoticeReading, watch_notices
+from quorate.operations.notices.notice_handlers import NoticeReading, watch_notices
+from quorate.operations.notices.notice_requests import ListNotices, WatchNotices
 from quorate.operations.table import OPERATIONS
-from quorate.testing.engines import HandClock, memory_engine
-from quorate.testing.world import budget, envelope, fleet, run
+from quorate.testing.builders import budget, envelope, fleet, run
+from quorate.testing.memory_engines import HandClock, memory_engine
+from quorate.views.exits import CommandError
+from quorate.views.notices.notice import KnownView, notice_tree
+from quorate.views.notices.notice_feed import notices_of
 from tests.unit.operations.stage import ADMIN, AUDITOR, ask, desk_for, lines_of
 
 WATCH = OPERATIONS["watch-notices"]

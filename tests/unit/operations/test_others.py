@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from quorate.operations.asked import EndRun, GetThing
-from quorate.operations.asked_ledger import ListEvents
-from quorate.operations.asked_looking import FleetTop
-from tests.unit.operations.office import BEN, Office
+import pytest
+
+from quorate.model.amounts import HOUR_MS
+from quorate.operations.common_requests import EndRun, GetThing, ListThings
+from quorate.operations.fleet.looking_requests import FleetTop
+from quorate.operations.ledger.ledger_requests import AboutRun, ListEvents, Picture
+from quorate.views.exits import CommandError
+from tests.unit.operations.ledger_thread import BEN, LedgerThread
+from tests.unit.operations.stage import ADMIN as STAGE_ADMIN
+from tests.unit.operations.stage import OF_LAB, OF_NONE, OF_OTHER, OF_TEAM, ask, desk_for
 from tests.unit.operations.two_tenants import ADMIN, USER, TwoTenants
 
 WIDE = True
@@ -43,9 +49,9 @@ def test_a_claimed_node_is_set_apart_for_others() -> None:
 
 
 def test_a_lender_is_told_how_many_leases_of_borrowers_it_pays_for() -> None:
-    office = Office()
-    office.borrow()
-    told = "\n".join(office.lines(BEN, "describe-budget", GetThing(name="speech")))
+    ledger_thread = LedgerThread()
+    ledger_thread.borrow()
+    told = "\n".join(ledger_thread.lines(BEN, "describe-budget", GetThing(name="speech")))
     assert "hear/0" in told
     assert "wide/" not in told
     assert "lease of others" in told
@@ -67,14 +73,55 @@ def test_an_answer_to_a_write_counts_what_happened_to_others() -> None:
 def test_an_event_of_ones_own_run_does_not_say_who_else_had_it_happen() -> None:
     world = TwoTenants()
     events = world.ask(USER, "list-events", ListEvents(run="mine-filler")).tree()
-    by_tag = {each["tag"]: each for each in events}
+    by_tag = {each["tag"]: each for each in events["items"]}
     assert by_tag["hold-extended/1"]["actor"] == "(others)"
     assert by_tag["run-submitted/1"]["actor"] == "mine/mia"
-    assert by_tag["backfill-noted/1"]["reservation"] == "(others)"
+    assert by_tag["lease-started/2"]["backfill"] is True
     assert (by_tag["spare-filled/1"]["lease"], by_tag["spare-filled/1"]["filler"]) == (
         "(others)",
         "mine-filler",
     )
+
+
+def test_tentative_starts_of_others_are_not_listed_and_not_named() -> None:
+    world = TwoTenants(horizon_ms=HOUR_MS, ticks=1)
+    states = {
+        each["metadata"]["name"]: each["status"]["state"]
+        for each in world.ask(ADMIN, "list-reservations", ListThings()).tree()["items"]
+    }
+    theirs = {name for name, state in states.items() if "zeta" in name and state == "Tentative"}
+    mine = {name for name, state in states.items() if "mine" in name and state == "Tentative"}
+    assert theirs
+    assert mine
+    found = world.ask(USER, "list-reservations", ListThings())
+    assert {each["metadata"]["name"] for each in found.tree()["items"]} == {
+        name for name in states if name.startswith("mine")
+    }
+    told = [found.tree(), *found.lines(WIDE)]
+    for name in sorted(mine):
+        for asked in ("plan-run", "explain-run"):
+            answer = world.ask(USER, asked, AboutRun(run=name))
+            told += [answer.tree(), *answer.lines(WIDE)]
+        for kind in ("run", "reservation"):
+            told += world.ask(USER, f"describe-{kind}", GetThing(name=name)).lines(WIDE)
+    told += world.ask(USER, "list-queue", ListThings()).lines(WIDE)
+    told += world.ask(USER, "picture", Picture(reservations=True)).lines(WIDE)
+    assert not world.told("\n".join(map(str, told)))
+    with pytest.raises(CommandError, match="there is no reservation"):
+        world.ask(USER, "get-reservation", GetThing(name=min(theirs)))
+
+
+def test_a_reservation_that_is_over_is_there_for_its_owner_only() -> None:
+    asked = GetThing(name="lab-waits@1")
+    for caller in (STAGE_ADMIN, OF_LAB):
+        found = ask(desk_for(caller), "get-reservation", asked).tree()
+        assert (found["status"]["state"], found["spec"]["runRef"]) == (
+            "Activated",
+            {"name": "lab-waits"},
+        )
+    for caller in (OF_OTHER, OF_TEAM, OF_NONE):
+        with pytest.raises(CommandError, match="there is no reservation"):
+            ask(desk_for(caller), "get-reservation", asked)
 
 
 def test_only_ones_own_runs_are_noted_to_be_out_of_money() -> None:

@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 from msgspec.structs import replace
 
-from quorate.answers.exits import CommandError
 from quorate.core.commands import (
     Applied,
     Apply,
@@ -30,14 +29,15 @@ from quorate.core.commands import (
     Wiped,
 )
 from quorate.core.decide import decide
-from quorate.model.apply import apply_all
 from quorate.model.events import NodeStatus
 from quorate.model.specs import Budget, Cap, Lending, Owner, Pool, Quota, Run, Sharing, System
-from quorate.model.state import State
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
 from quorate.operations.caller import Caller, Role
 from quorate.operations.operation import Area
 from quorate.operations.permission import check_command, denial
-from quorate.testing.world import NOW_MS, budget, envelope, node, run, world
+from quorate.testing.builders import NOW_MS, budget, envelope, node, run, world
+from quorate.views.exits import CommandError
 
 CAP = Cap(name="all", flavor="H100", envelopes=("e", "f"), concurrency_max=8)
 MONEY = budget("b", "lab", envelope("e", 8), envelope("f", 8), caps=[CAP])

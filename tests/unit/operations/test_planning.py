@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from quorate.answers.exits import CommandError
 from quorate.documents import render
 from quorate.model.amounts import HOUR_MS
-from quorate.operations.asked_ledger import AboutRun, PlanRuns
 from quorate.operations.caller import Caller
+from quorate.operations.ledger.ledger_requests import AboutRun, PlanRuns
 from quorate.operations.table import OPERATIONS
-from quorate.testing.world import run
+from quorate.testing.builders import run
+from quorate.views.exits import CommandError
 from tests.unit.operations.stage import (
     ADMIN,
     AUDITOR,
@@ -53,14 +53,14 @@ def test_a_run_of_others_is_as_good_as_not_there(name: str, caller: Caller) -> N
 
 @pytest.mark.parametrize("caller", [ADMIN, AUDITOR, OF_LAB], ids=lambda each: each.actor)
 def test_a_run_is_planned_before_it_is_submitted(caller: Caller) -> None:
-    desk = desk_for(caller)
-    before = desk.engine.head
-    found = ask(desk, "plan-runs", PlanRuns(documents=(NEW,), source="new.yaml"))
+    context = desk_for(caller)
+    before = context.engine.head
+    found = ask(context, "plan-runs", PlanRuns(documents=(NEW,), source="new.yaml"))
     lines = lines_of(found)
     assert lines[0].startswith("run/new would ")
     assert lines[-1] == "dry run: nothing was recorded"
     msgspec.convert(found.tree(), OPERATIONS["plan-runs"].gives)
-    assert desk.engine.head == before
+    assert context.engine.head == before
 
 
 def test_runs_are_planned_one_after_the_other() -> None:

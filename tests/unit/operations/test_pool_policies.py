@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.answers.exits import CommandError
 from quorate.core.commands import Applied
 from quorate.operations.pool_policies import check_policies
 from quorate.policy.table import POLICIES
+from quorate.views.exits import CommandError
 from tests.oracles.rounds import Room, pool, run, team, world
 
 SLOW = "max_min_fairness_strategy_proof"

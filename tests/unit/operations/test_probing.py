@@ -7,14 +7,17 @@ import re
 import pytest
 from msgspec import Struct
 
-from quorate.answers.exits import CommandError
-from quorate.operations import asked as ask
-from quorate.operations import asked_fleet, asked_ledger, asked_looking, asked_money, asked_service
+from quorate.operations import common_requests as ask
 from quorate.operations.answering import answer, check_role
 from quorate.operations.caller import Caller
-from quorate.operations.desk import Desk
+from quorate.operations.fleet import fleet_requests, looking_requests
+from quorate.operations.ledger import ledger_requests
+from quorate.operations.money import money_requests
 from quorate.operations.operation import Effect, Operation
+from quorate.operations.request_context import RequestContext
+from quorate.operations.service import service_requests
 from quorate.operations.table import OPERATIONS
+from quorate.views.exits import CommandError
 from tests.unit.operations.test_sight import run_tree
 from tests.unit.operations.two_tenants import ADMIN, MANAGER, OF_TENANT, USER, TwoTenants
 
@@ -41,39 +44,39 @@ PAIRS = [
         for name in ("cancel", "complete", "fail")
     ),
     *(
-        (name, asked_ledger.AboutRun(run="zeta-half"), asked_ledger.AboutRun(run="zeta-xxxx"))
+        (name, ledger_requests.AboutRun(run="zeta-half"), ledger_requests.AboutRun(run="zeta-xxxx"))
         for name in ("plan-run", "explain-run")
     ),
     (
         "run-logs",
-        asked_looking.RunLogs(run="zeta-half"),
-        asked_looking.RunLogs(run="zeta-xxxx"),
+        looking_requests.RunLogs(run="zeta-half"),
+        looking_requests.RunLogs(run="zeta-xxxx"),
     ),
     (
         "watch-events",
-        asked_ledger.WatchEvents(run="zeta-half"),
-        asked_ledger.WatchEvents(run="zeta-xxxx"),
+        ledger_requests.WatchEvents(run="zeta-half"),
+        ledger_requests.WatchEvents(run="zeta-xxxx"),
     ),
     (
         "list-events",
-        asked_ledger.ListEvents(about="reservation/zeta-waits@1"),
-        asked_ledger.ListEvents(about="reservation/zeta-xxxxx@1"),
+        ledger_requests.ListEvents(about="reservation/zeta-waits@1"),
+        ledger_requests.ListEvents(about="reservation/zeta-xxxxx@1"),
     ),
     (
         "release-claim",
-        asked_fleet.ReleaseClaim(claim="zeta-claim"),
-        asked_fleet.ReleaseClaim(claim="zeta-xxxxx"),
+        fleet_requests.ReleaseClaim(claim="zeta-claim"),
+        fleet_requests.ReleaseClaim(claim="zeta-xxxxx"),
     ),
-    ("tenant-usage", asked_money.TenantUsage(id="zeta"), asked_money.TenantUsage(id="zexx")),
+    ("tenant-usage", money_requests.TenantUsage(id="zeta"), money_requests.TenantUsage(id="zexx")),
     (
         "statement",
-        asked_money.GetStatement(budget="zeta-money"),
-        asked_money.GetStatement(budget="zeta-xxxxx"),
+        money_requests.GetStatement(budget="zeta-money"),
+        money_requests.GetStatement(budget="zeta-xxxxx"),
     ),
     (
         "revoke-token",
-        asked_service.RevokeToken(token="zetatoken"),  # noqa: S106 - its id
-        asked_service.RevokeToken(token="zetaxxxxx"),  # noqa: S106 - its id
+        service_requests.RevokeToken(token="zetatoken"),  # noqa: S106 - its id
+        service_requests.RevokeToken(token="zetaxxxxx"),  # noqa: S106 - its id
     ),
     *(
         (
@@ -85,7 +88,7 @@ PAIRS = [
             ("submit-run", lambda tree: ask.SubmitRun(document=tree)),
             ("submit-runs", lambda tree: ask.SubmitRuns(documents=(tree,))),
             ("apply", lambda tree: ask.Apply(documents=(tree,))),
-            ("plan-runs", lambda tree: asked_ledger.PlanRuns(documents=(tree,))),
+            ("plan-runs", lambda tree: ledger_requests.PlanRuns(documents=(tree,))),
         )
     ),
     (
@@ -112,12 +115,12 @@ def world() -> TwoTenants:
     return TwoTenants()
 
 
-def ask_it(desk: Desk, operation: Operation, asked: Struct) -> object:
+def ask_it(context: RequestContext, operation: Operation, asked: Struct) -> object:
     """Return the answer, or what reads on for somebody who watches."""
     if operation.effect is not Effect.STREAM:
-        return answer(desk, operation, asked)
-    check_role(desk.caller, operation)
-    found: object = operation.handle()(desk, asked, operation)
+        return answer(context, operation, asked)
+    check_role(context.caller, operation)
+    found: object = operation.handle()(context, asked, operation)
     return found
 
 
@@ -125,7 +128,7 @@ def refused(world: TwoTenants, caller: Caller, name: str, asked: Struct) -> Comm
     """Return why ``caller`` is refused; nothing was recorded."""
     before, operation = world.engine.head, OPERATIONS[name]
     with pytest.raises(CommandError) as caught:
-        ask_it(Desk(world.engine, caller), operation, asked)
+        ask_it(RequestContext(world.engine, caller), operation, asked)
     assert world.engine.head == before
     return caught.value
 

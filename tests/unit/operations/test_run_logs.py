@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from quorate.answers.exits import CommandError
 from quorate.core.commands import Apply, Complete, Submit
 from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
 from quorate.operations.answering import answer
-from quorate.operations.asked_looking import FleetTop, RunLogs
 from quorate.operations.caller import Caller, Role
-from quorate.operations.desk import Desk
+from quorate.operations.fleet.looking_requests import FleetTop, RunLogs
+from quorate.operations.request_context import RequestContext
 from quorate.operations.table import OPERATIONS
-from quorate.testing.engines import memory_engine
-from quorate.testing.logs import MemoryLogs
-from quorate.testing.world import budget, envelope, node, run
+from quorate.testing.builders import budget, envelope, node, run
+from quorate.testing.memory_engines import memory_engine
+from quorate.testing.memory_logs import MemoryLogs
+from quorate.views.exits import CommandError
 
 ADMIN = Caller(actor="root", role=Role.ADMIN, user="root")
 ANN = Caller(actor="ann", role=Role.USER, user="ann", tenant="lab")
@@ -28,10 +28,10 @@ BOB = Caller(actor="bob", role=Role.USER, user="bob", tenant="other")
 def engine() -> Engine:
     found = memory_engine()
     fleet = Apply((node("n1"), node("n2"), Owner(name="lab"), Owner(name="other")))
-    purses = (budget(each, each, envelope("e", concurrency=8)) for each in ("lab", "other"))
+    payer_lists = (budget(each, each, envelope("e", concurrency=8)) for each in ("lab", "other"))
     for command in (
         fleet,
-        Apply(tuple(purses)),
+        Apply(tuple(payer_lists)),
         Submit(run("mine", gpus=4, owner="lab", user="ann")),
         Submit(run("theirs", gpus=6, owner="other", user="bob")),
     ):
@@ -40,8 +40,8 @@ def engine() -> Engine:
 
 
 def _logs(engine: Engine, caller: Caller, logs: MemoryLogs | None, **asked: Any) -> Any:
-    desk = Desk(engine, caller, logs=logs)
-    return answer(desk, OPERATIONS["run-logs"], RunLogs(run="mine", **asked))
+    context = RequestContext(engine, caller, logs=logs)
+    return answer(context, OPERATIONS["run-logs"], RunLogs(run="mine", **asked))
 
 
 def test_lines_are_given_with_their_numbers_and_where_to_read_on(engine: Engine) -> None:
@@ -130,7 +130,7 @@ def test_a_run_that_has_written_nothing_yet_can_be_followed(engine: Engine) -> N
 
 def test_a_tenant_sees_the_use_of_others_without_their_names(engine: Engine) -> None:
     def owners(caller: Caller) -> list[tuple[str, int]]:
-        found = answer(Desk(engine, caller), OPERATIONS["fleet-top"], FleetTop()).tree()
+        found = answer(RequestContext(engine, caller), OPERATIONS["fleet-top"], FleetTop()).tree()
         return [(each["owner"], each["gpus"]) for each in found["owners"]]
 
     assert owners(ADMIN) == [("other", 6), ("lab", 4)]

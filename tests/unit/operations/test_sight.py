@@ -14,24 +14,21 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quorate.answers.exits import CommandError
 from quorate.documents import to_json
-from quorate.operations import asked as ask
-from quorate.operations import (
-    asked_fleet,
-    asked_ledger,
-    asked_looking,
-    asked_money,
-    asked_notices,
-    asked_service,
-)
-from quorate.operations.answer import Answer
+from quorate.operations import common_requests as ask
+from quorate.operations.answer_types import Answer
 from quorate.operations.answering import check_role
-from quorate.operations.asked import PAGE_MAX
 from quorate.operations.caller import Caller, Role
-from quorate.operations.desk import Desk
+from quorate.operations.common_requests import PAGE_MAX
+from quorate.operations.fleet import fleet_requests, looking_requests
+from quorate.operations.ledger import ledger_requests
+from quorate.operations.money import money_requests
+from quorate.operations.notices import notice_requests
 from quorate.operations.operation import DRY_RUN, Effect
+from quorate.operations.request_context import RequestContext
+from quorate.operations.service import service_requests
 from quorate.operations.table import OPERATIONS
+from quorate.views.exits import CommandError
 from tests.unit.operations.two_tenants import MANAGER, OF_TENANT, TwoTenants
 
 pytestmark = pytest.mark.slow
@@ -88,7 +85,7 @@ def budget_tree(concurrency: int) -> dict[str, Any]:
 
 _RUN: Final = run_tree("mine-new")
 _WIDE: Final = run_tree("mine-wide", 16)
-_CLAIM: Final = asked_fleet.ClaimNodes(flavor="H100", duration="2h", nodes=1, owner="mine")
+_CLAIM: Final = fleet_requests.ClaimNodes(flavor="H100", duration="2h", nodes=1, owner="mine")
 OTHERS: Final[dict[str, tuple[Struct, ...]]] = {
     "submit-run": (
         ask.SubmitRun(document=_RUN),
@@ -114,42 +111,42 @@ OTHERS: Final[dict[str, tuple[Struct, ...]]] = {
         ask.UpdateTenant(id="mine", gpu_hours_budget=1),
     ),
     "claim-nodes": (_CLAIM, replace(_CLAIM, nodes=4), replace(_CLAIM, flavor="L40")),
-    "release-claim": (asked_fleet.ReleaseClaim(claim="mine-half"),),
-    "issue-token": (asked_service.IssueToken(role=Role.USER, user="new", tenant="mine"),),
-    "revoke-token": (asked_service.RevokeToken(token="minespare"),),  # noqa: S106 - its id
-    "list-tokens": (asked_service.ListTokens(),),
-    "whoami": (asked_service.Nothing(),),
-    "tenant-usage": (asked_money.TenantUsage(id="mine"),),
-    "user-usage": (asked_money.UserUsage(),),
-    "statement": (asked_money.GetStatement(),),
-    "plan-run": tuple(asked_ledger.AboutRun(run=name) for name in RUNS),
-    "explain-run": tuple(asked_ledger.AboutRun(run=name) for name in RUNS),
+    "release-claim": (fleet_requests.ReleaseClaim(claim="mine-half"),),
+    "issue-token": (service_requests.IssueToken(role=Role.USER, user="new", tenant="mine"),),
+    "revoke-token": (service_requests.RevokeToken(token="minespare"),),  # noqa: S106 - its id
+    "list-tokens": (service_requests.ListTokens(),),
+    "whoami": (service_requests.Nothing(),),
+    "tenant-usage": (money_requests.TenantUsage(id="mine"),),
+    "user-usage": (money_requests.UserUsage(),),
+    "statement": (money_requests.GetStatement(),),
+    "plan-run": tuple(ledger_requests.AboutRun(run=name) for name in RUNS),
+    "explain-run": tuple(ledger_requests.AboutRun(run=name) for name in RUNS),
     "plan-runs": (
-        asked_ledger.PlanRuns(documents=(_RUN,)),
-        asked_ledger.PlanRuns(documents=(_WIDE, _RUN)),
+        ledger_requests.PlanRuns(documents=(_RUN,)),
+        ledger_requests.PlanRuns(documents=(_WIDE, _RUN)),
     ),
     "picture": (
-        asked_ledger.Picture(),
-        asked_ledger.Picture(reservations=True),
-        *(asked_ledger.Picture(run=name) for name in RUNS),
+        ledger_requests.Picture(),
+        ledger_requests.Picture(reservations=True),
+        *(ledger_requests.Picture(run=name) for name in RUNS),
     ),
-    "watch-events": (asked_ledger.WatchEvents(first=1),),
+    "watch-events": (ledger_requests.WatchEvents(first=1),),
     "list-events": (
-        asked_ledger.ListEvents(first=1),
-        asked_ledger.ListEvents(),
-        *(asked_ledger.ListEvents(about=f"node/{name}") for name in NAMES["node"]),
-        *(asked_ledger.ListEvents(run=name) for name in RUNS),
+        ledger_requests.ListEvents(first=1),
+        ledger_requests.ListEvents(),
+        *(ledger_requests.ListEvents(about=f"node/{name}") for name in NAMES["node"]),
+        *(ledger_requests.ListEvents(run=name) for name in RUNS),
     ),
-    "list-notices": (asked_notices.ListNotices(first=1, limit=PAGE_MAX),),
-    "watch-notices": (asked_notices.WatchNotices(first=1),),
-    "verify-ledger": (asked_ledger.VerifyLedger(deep=True),),
-    "show-lottery": (asked_service.Nothing(),),
-    "verify-lottery": (asked_service.Nothing(),),
-    "fleet-top": (asked_looking.FleetTop(),),
-    "run-logs": (asked_looking.RunLogs(run="mine-half"),),
+    "list-notices": (notice_requests.ListNotices(first=1, limit=PAGE_MAX),),
+    "watch-notices": (notice_requests.WatchNotices(first=1),),
+    "verify-ledger": (ledger_requests.VerifyLedger(deep=True),),
+    "show-lottery": (service_requests.Nothing(),),
+    "verify-lottery": (service_requests.Nothing(),),
+    "fleet-top": (looking_requests.FleetTop(),),
+    "run-logs": (looking_requests.RunLogs(run="mine-half"),),
     "get-system": (ask.GetSystem(),),
     "describe-system": (ask.GetSystem(),),
-    "calc": (asked_ledger.Calculate(kind="cover", world={}),),
+    "calc": (ledger_requests.Calculate(kind="cover", world={}),),
 }
 """Operation -> what is asked; what lists, shows and describes is made from ``NAMES``."""
 NOT_FOR_TENANTS: Final = """
@@ -197,7 +194,7 @@ def answered(stage: TwoTenants, caller: Caller, name: str, asked: Struct) -> str
     try:
         if operation.effect is Effect.STREAM:
             check_role(caller, operation)
-            reading = operation.handle()(Desk(stage.engine, caller), asked, operation)
+            reading = operation.handle()(RequestContext(stage.engine, caller), asked, operation)
             return json.dumps([shown.tree for shown in reading.read(limit=10_000)])
         return text_of(stage.ask(caller, name, asked))
     except CommandError as error:

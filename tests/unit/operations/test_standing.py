@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.answers.exits import CommandError
 from quorate.core.commands import IssueToken, RevokeToken
 from quorate.operations.caller import Caller, Role
-from quorate.operations.standing import check_standing
-from quorate.testing.engines import HandClock, memory_engine
+from quorate.operations.caller_standing import check_standing
+from quorate.testing.memory_engines import HandClock, memory_engine
+from quorate.views.exits import CommandError
 
 ID = "t1"
 ADA = Caller(actor="ada", role=Role.ADMIN, user="ada", token=ID)

@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 import quorate.operations
-from quorate.adapters.store_memory import MemoryStore
-from quorate.answers.exits import CommandError
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply
 from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
-from quorate.operations import asked
-from quorate.operations.answer import Answer, Order
+from quorate.operations import common_requests
+from quorate.operations.answer_types import Answer, Order
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
-from quorate.operations.desk import Desk
+from quorate.operations.group_commit import Asking, answer_together, may_wait_for_others
 from quorate.operations.operation import Operation
+from quorate.operations.request_context import RequestContext
 from quorate.operations.statuses import STATUSES
 from quorate.operations.table import OPERATIONS
-from quorate.operations.together import Asking, answer_together, may_wait_for_others
-from quorate.testing.engines import HandClock, memory_engine
-from quorate.testing.world import budget, envelope, fleet
+from quorate.testing.builders import budget, envelope, fleet
+from quorate.testing.memory_engines import HandClock, memory_engine
+from quorate.views.exits import CommandError
 
 SUBMIT = OPERATIONS["submit-run"]
 ALICE = Caller(actor="alice", role=Role.USER, user="alice", tenant="team")
@@ -52,8 +52,8 @@ def run_tree(name: str, owner: str = "team", gpus: int = 4) -> dict[str, Any]:
 
 def _asking(engine: Engine, caller: Caller, name: str, **more: Any) -> Asking:
     owner = more.pop("owner", caller.tenant)
-    request = asked.SubmitRun(document=run_tree(name, owner), **more)
-    return Asking(Desk(engine, caller), SUBMIT, request)
+    request = common_requests.SubmitRun(document=run_tree(name, owner), **more)
+    return Asking(RequestContext(engine, caller), SUBMIT, request)
 
 
 def test_a_group_is_one_block_and_each_is_told_its_own_events(engine: Engine) -> None:
@@ -67,9 +67,9 @@ def test_a_group_is_one_block_and_each_is_told_its_own_events(engine: Engine) ->
     assert {tree["head"]["height"] for tree in trees} == {engine.head.height}
 
 
-def broken(desk: Desk, asked: object, operation: Operation) -> Order:
+def broken(context: RequestContext, asked: object, operation: Operation) -> Order:
     """Fail by a bug."""
-    del desk, asked, operation
+    del context, asked, operation
     raise ZeroDivisionError
 
 
@@ -133,7 +133,7 @@ def test_a_repeated_key_gives_the_first_answer_wherever_it_was_carried_out(engin
     again = answer_together(engine, [asking])[0]
     assert isinstance(again, Answer)
     assert again.tree() == first
-    alone = answer(asking.desk, SUBMIT, asking.asked)
+    alone = answer(asking.context, SUBMIT, asking.asked)
     assert alone.tree() == first
     assert next(iter(alone.lines(False))) == "run/r1 submitted"  # noqa: FBT003
     assert f"sequence {first['events'][0]['seq']}-" in alone.done
@@ -157,7 +157,7 @@ def test_two_callers_may_choose_the_same_key(engine: Engine) -> None:
 def test_a_dry_run_keeps_no_key_and_waits_for_nobody(engine: Engine) -> None:
     asking = _asking(engine, ALICE, "r1", idempotency_key="k1", dry_run=True)
     assert not may_wait_for_others(SUBMIT, asking.asked)
-    assert answer(asking.desk, SUBMIT, asking.asked).tree()["dryRun"] is True
+    assert answer(asking.context, SUBMIT, asking.asked).tree()["dryRun"] is True
     assert not engine.view.requests
 
 

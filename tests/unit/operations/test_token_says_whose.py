@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from quorate.operations.asked import Apply, SubmitRun, SubmitRuns
-from quorate.operations.asked_ledger import PlanRuns
-from tests.unit.operations.office import ADA, ADMIN, BEN, LAB_ADMIN, Office
+from quorate.operations.common_requests import Apply, SubmitRun, SubmitRuns
+from quorate.operations.ledger.ledger_requests import PlanRuns
+from tests.unit.operations.ledger_thread import ADA, ADMIN, BEN, LAB_ADMIN, LedgerThread
 
 
 def tree(name: str, **spec: Any) -> dict[str, Any]:
@@ -23,27 +23,31 @@ def tree(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def test_a_run_is_of_the_tenant_of_whoever_submits_it() -> None:
-    office = Office()
-    office.ask(ADA, "submit-run", SubmitRun(document=tree("one")))
-    office.ask(ADA, "submit-runs", SubmitRuns(documents=(tree("two"), tree("three"))))
-    office.ask(ADA, "apply", Apply(documents=(tree("four"),)))
+    ledger_thread = LedgerThread()
+    ledger_thread.ask(ADA, "submit-run", SubmitRun(document=tree("one")))
+    ledger_thread.ask(ADA, "submit-runs", SubmitRuns(documents=(tree("two"), tree("three"))))
+    ledger_thread.ask(ADA, "apply", Apply(documents=(tree("four"),)))
     for name in ("one", "two", "three", "four"):
-        spec = office.engine.view.runs[name].spec
+        spec = ledger_thread.engine.view.runs[name].spec
         assert (spec.owner, spec.user) == ("vision", "ada")
-    assert office.tree(ADA, "plan-runs", PlanRuns(documents=(tree("five"),)))["run"] == "five"
+    assert (
+        ledger_thread.tree(ADA, "plan-runs", PlanRuns(documents=(tree("five"),)))["run"] == "five"
+    )
 
 
 def test_who_is_of_no_tenant_says_whose_it_is() -> None:
-    office = Office()
-    error = office.refused(ADMIN, "submit-run", SubmitRun(document=tree("one")))
+    ledger_thread = LedgerThread()
+    error = ledger_thread.refused(ADMIN, "submit-run", SubmitRun(document=tree("one")))
     assert "spec.owner: is required" in error.lines[0]
 
 
 def test_what_is_said_is_not_changed() -> None:
-    office = Office()
-    office.ask(LAB_ADMIN, "submit-run", SubmitRun(document=tree("one", owner="vision")))
-    assert office.engine.view.runs["one"].spec.owner == "vision"
-    error = office.refused(ADA, "submit-run", SubmitRun(document=tree("two", owner="speech")))
+    ledger_thread = LedgerThread()
+    ledger_thread.ask(LAB_ADMIN, "submit-run", SubmitRun(document=tree("one", owner="vision")))
+    assert ledger_thread.engine.view.runs["one"].spec.owner == "vision"
+    error = ledger_thread.refused(
+        ADA, "submit-run", SubmitRun(document=tree("two", owner="speech"))
+    )
     assert error.lines == ("spec.owner: you act for 'vision', not for 'speech'",)
 
 
@@ -55,15 +59,15 @@ def test_what_is_said_is_not_changed() -> None:
     ],
 )
 def test_a_name_that_anothers_run_has_is_taken(caller: Any, told: str) -> None:
-    office = Office()
-    error = office.refused(caller, "submit-run", SubmitRun(document=tree("see")))
+    ledger_thread = LedgerThread()
+    error = ledger_thread.refused(caller, "submit-run", SubmitRun(document=tree("see")))
     assert error.fault == "already-exists"
     remedy = "choose another name, or use metadata.generateName"
     assert error.lines == (f"Run/see: metadata.name: {told}; {remedy}",)
 
 
 def test_the_same_document_of_the_same_user_changes_nothing() -> None:
-    office = Office()
+    ledger_thread = LedgerThread()
     for change in ("submitted", "unchanged"):
-        found = office.tree(ADA, "apply", Apply(documents=(tree("again"),)))
+        found = ledger_thread.tree(ADA, "apply", Apply(documents=(tree("again"),)))
         assert [each["change"] for each in found["changes"]] == [change]

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from quorate.answers.exits import CommandError
 from quorate.core.commands import Apply
 from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
-from quorate.operations import asked_service as ask
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
-from quorate.operations.desk import Desk
 from quorate.operations.operation import Area
+from quorate.operations.request_context import RequestContext
+from quorate.operations.service import service_requests as ask
+from quorate.operations.service.token_handlers import digest_of
 from quorate.operations.table import OPERATIONS
-from quorate.operations.tokens import digest_of
-from quorate.testing.engines import memory_engine
+from quorate.testing.memory_engines import memory_engine
+from quorate.views.exits import CommandError
 
 ADMIN = Caller(actor="root", role=Role.ADMIN, user="root")
 LEAD = Caller(actor="lea", role=Role.TENANT_ADMIN, user="lea", tenant="org")
@@ -34,7 +34,7 @@ def engine() -> Engine:
 
 
 def _ask(engine: Engine, caller: Caller, name: str, asked: Any) -> dict[str, Any]:
-    tree: dict[str, Any] = answer(Desk(engine, caller), OPERATIONS[name], asked).tree()
+    tree: dict[str, Any] = answer(RequestContext(engine, caller), OPERATIONS[name], asked).tree()
     return tree
 
 
@@ -174,7 +174,8 @@ def test_whoami_tells_what_the_service_knows(engine: Engine) -> None:
 def test_whoami_says_that_a_token_is_for_all_areas_or_for_which(engine: Engine) -> None:
     limited = replace(LEAD, scopes=frozenset({"runs", "money"}))
     for caller, areas in ((LEAD, "all"), (limited, "money, runs")):
-        (text,) = answer(Desk(engine, caller), OPERATIONS["whoami"], ask.Nothing()).lines(False)  # noqa: FBT003
+        context = RequestContext(engine, caller)
+        (text,) = answer(context, OPERATIONS["whoami"], ask.Nothing()).lines(False)  # noqa: FBT003
         assert re.search(rf"(?m)^Areas: +{areas}$", text), text
 
 
@@ -183,7 +184,7 @@ def test_a_token_does_not_outlive_the_one_it_was_issued_with(engine: Engine, lif
     until_ms = engine.now_ms() + 60_000
     brief = replace(LEAD, until_ms=until_ms)
     asked = ask.IssueToken(role=Role.USER, user="x", tenant="org", lifetime=lifetime)
-    found = answer(Desk(engine, brief), OPERATIONS["issue-token"], asked)
+    found = answer(RequestContext(engine, brief), OPERATIONS["issue-token"], asked)
     given = found.tree()["token"]
     assert engine.view.tokens[given["id"]].issued.expires_ms == until_ms
     assert found.notes == (f"note: it ends when yours does, at {given['expires']}",)
@@ -196,7 +197,7 @@ def test_a_token_does_not_outlive_the_one_it_was_issued_with(engine: Engine, lif
 def test_a_shorter_one_is_issued_as_asked_for(engine: Engine) -> None:
     brief = replace(LEAD, until_ms=engine.now_ms() + 3_600_000)
     asked = ask.IssueToken(role=Role.USER, user="x", tenant="org", lifetime="1m")
-    found = answer(Desk(engine, brief), OPERATIONS["issue-token"], asked)
+    found = answer(RequestContext(engine, brief), OPERATIONS["issue-token"], asked)
     name = found.tree()["token"]["id"]
     assert engine.view.tokens[name].issued.expires_ms == engine.now_ms() + 60_000
     assert not found.notes

@@ -18,8 +18,8 @@ from quorate.model.events import (
 )
 from quorate.operations.caller import Caller
 from quorate.operations.visible_events import Sight
-from quorate.testing.events import events
-from quorate.testing.world import NOW_MS
+from quorate.testing.builders import NOW_MS
+from quorate.testing.event_strategies import events
 from tests.unit.operations.stage import (
     ADMIN,
     AUDITOR,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from quorate.answers.exits import CommandError
-from quorate.operations.asked_ledger import Picture
 from quorate.operations.caller import Caller
+from quorate.operations.ledger.ledger_requests import Picture
 from quorate.operations.table import OPERATIONS
+from quorate.views.exits import CommandError
 from tests.unit.operations.stage import (
     ADMIN,
     OF_LAB,
@@ -24,10 +24,10 @@ from tests.unit.operations.stage import (
 @pytest.mark.parametrize(
     ("caller", "reservations", "running", "queue"),
     [
-        (ADMIN, 1, 2, 2),
-        (OF_LAB, 0, 2, 0),
+        (ADMIN, 2, 2, 2),
+        (OF_LAB, 1, 1, 1),
         (OF_TEAM, 0, 1, 0),
-        (OF_OTHER, 1, 0, 2),
+        (OF_OTHER, 1, 1, 1),
         (OF_NONE, 0, 0, 0),
     ],
     ids=lambda each: getattr(each, "actor", None),

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.operations.asked import GetSystem, SubmitRun
-from tests.unit.operations.office import ADA, ADMIN, Office
+from quorate.operations.common_requests import GetSystem, SubmitRun
+from tests.unit.operations.ledger_thread import ADA, ADMIN, LedgerThread
 from tests.unit.operations.test_token_says_whose import tree
 
 
 def test_a_key_is_told_as_it_was_sent() -> None:
-    office = Office()
-    office.ask(ADA, "submit-run", SubmitRun(document=tree("one"), idempotency_key="k1"))
+    ledger_thread = LedgerThread()
+    ledger_thread.ask(ADA, "submit-run", SubmitRun(document=tree("one"), idempotency_key="k1"))
     again = SubmitRun(document=tree("two"), idempotency_key="k1")
-    error = office.refused(ADA, "submit-run", again)
+    error = ledger_thread.refused(ADA, "submit-run", again)
     assert error.fault == "key-reused"
     assert error.lines[0].startswith("the idempotency key 'k1' was used for another request;")
 
 
 @pytest.mark.parametrize("at", ["yesterday", "2999-01-01T00:00:00Z"])
 def test_a_time_is_called_like_the_parameter(at: str) -> None:
-    error = Office().refused(ADMIN, "get-system", GetSystem(at=at))
+    error = LedgerThread().refused(ADMIN, "get-system", GetSystem(at=at))
     assert error.lines[0].startswith("at: "), error.lines
 
 
 def test_that_a_request_was_kept_is_nothing_of_others() -> None:
-    office = Office()
-    found = office.ask(ADA, "submit-run", SubmitRun(document=tree("one"), idempotency_key="k1"))
+    ledger_thread = LedgerThread()
+    found = ledger_thread.ask(
+        ADA, "submit-run", SubmitRun(document=tree("one"), idempotency_key="k1")
+    )
     assert "otherEvents" not in found.tree()
     assert "of others" not in "\n".join(found.lines(False))  # noqa: FBT003

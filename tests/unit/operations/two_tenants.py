@@ -27,13 +27,13 @@ from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import TokenRole
 from quorate.model.specs import Cap, Follow, Malleable, Owner, Pool, Quota
-from quorate.operations.answer import Answer
+from quorate.operations.answer_types import Answer
 from quorate.operations.answering import answer
 from quorate.operations.caller import CLAIM, Caller, Role
-from quorate.operations.desk import Desk
+from quorate.operations.request_context import RequestContext
 from quorate.operations.table import OPERATIONS
-from quorate.testing.engines import HandClock, memory_engine
-from quorate.testing.world import budget, envelope, fleet, run
+from quorate.testing.builders import budget, envelope, fleet, run
+from quorate.testing.memory_engines import HandClock, memory_engine
 
 ADMIN: Final = Caller(actor="root", role=Role.ADMIN, user="root")
 _CLAIMS: Final = frozenset({CLAIM})
@@ -72,9 +72,10 @@ def _token(name: str, tenant: str, user: str) -> Command:
     )
 
 
-def _world(*, has_conflicts: bool) -> Command:
+def _world(*, has_conflicts: bool, horizon_ms: int) -> Command:
     """Return what is declared; without conflicts nobody may call for one, but an operator."""
-    pool = Pool(name="default", disruption_gpu_ms_per_day=None if has_conflicts else 0)
+    rate_ppm = 10_000 if has_conflicts else 0
+    pool = Pool(name="default", disruption_rate_ppm=rate_ppm, firm_horizon_ms=horizon_ms)
     return Apply(
         (
             pool,
@@ -130,13 +131,14 @@ STEPS: Final[tuple[tuple[str, Command], ...]] = (
 class TwoTenants:
     """The ledger, and what nobody of ``mine`` may be told.
 
-    With conflicts promised starts call for room, so that names of both are published. ``opening``
-    makes another ledger than one in memory.
+    With conflicts firm starts call for room, so that names of both are published. ``opening``
+    makes another ledger than one in memory. Within ``horizon_ms`` planned starts are firm.
     """
 
     has_conflicts: bool = False
     hours_later: int = 0
     ticks: int = 5
+    horizon_ms: int = 1_000 * HOUR_MS
     opening: Callable[[HandClock], Engine] | None = None
     clock: HandClock = field(default_factory=HandClock)
     engine: Engine = field(init=False)
@@ -145,7 +147,8 @@ class TwoTenants:
         """Let everything happen that is told of above."""
         opening = self.opening or (lambda clock: memory_engine(clock=clock))
         self.engine = opening(self.clock)
-        self._do(_world(has_conflicts=self.has_conflicts), "root")
+        declared = _world(has_conflicts=self.has_conflicts, horizon_ms=self.horizon_ms)
+        self._do(declared, "root")
         for actor, command in STEPS:
             self.clock.ms += MINUTE_MS
             self._do(command, actor)
@@ -164,7 +167,7 @@ class TwoTenants:
 
     def ask(self, caller: Caller, name: str, asked: Struct) -> Answer:
         """Return what ``caller`` is answered."""
-        return answer(Desk(self.engine, caller), OPERATIONS[name], asked)
+        return answer(RequestContext(self.engine, caller), OPERATIONS[name], asked)
 
     def secrets(self) -> set[str]:
         """Return the names that are not for the tenant ``mine``: all that nobody has published."""

@@ -10,9 +10,9 @@ import pytest
 
 from quorate.policy.allocation import Allocation, Method, Unsolved, UnsolvedCode, alone
 from quorate.policy.askable import answer
-from quorate.policy.cluster_file import Cluster
-from quorate.policy.jobs_file import JobState, problem_of
-from quorate.policy.policy import Policy
+from quorate.policy.files.cluster_file import Cluster
+from quorate.policy.files.jobs_file import JobState, problem_of
+from quorate.policy.policy_type import Policy
 from quorate.policy.problem import Problem
 
 TWO = problem_of(

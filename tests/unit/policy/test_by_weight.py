@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from quorate.policy.allocation import Allocation, breaches
-from quorate.policy.by_weight import by_weight, parts
+from quorate.policy.policies.by_weight import by_weight, parts
 from quorate.policy.problem import Entity
 from tests.oracles.few_jobs import few_jobs
 

@@ -9,8 +9,8 @@ import pytest
 
 from quorate.policy.allocation import Allocation, Method, breaches, job_rates
 from quorate.policy.classes import BLOCK, classes_of
-from quorate.policy.highest import CLASSES_MAX, highest
-from quorate.policy.max_min_fairness import FAIRNESS
+from quorate.policy.policies.max_min_fairness import FAIRNESS
+from quorate.policy.solvers.highest import CLASSES_MAX, highest
 from tests.oracles.demands import problem
 
 READS = ("rates", "scales", "weights")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quorate.policy import lp
 from quorate.policy.allocation import Allocation, breaches, job_rates
-from quorate.policy.columns import solve_with_few
-from quorate.policy.finish_time_fairness import PROMPTNESS
-from quorate.policy.highest import highest
-from quorate.policy.plain import PAIRS_AT_ONCE
+from quorate.policy.policies.finish_time_fairness import PROMPTNESS
+from quorate.policy.solvers import lp
+from quorate.policy.solvers.columns import solve_with_few
+from quorate.policy.solvers.highest import highest
+from quorate.policy.solvers.plain_program import PAIRS_AT_ONCE
 from tests.oracles.demands import problem
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from quorate.model.job_types import JobType
-from quorate.policy.estimate_table import Estimated, estimated, families
-from quorate.policy.faults import Faulty
-from quorate.policy.throughputs_file import (
+from quorate.policy.files.estimate_table import Estimated, estimated, families
+from quorate.policy.files.file_faults import Faulty
+from quorate.policy.files.throughputs_file import (
     ThroughputTable,
     read_throughputs,
     write_throughputs,

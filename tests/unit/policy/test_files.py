@@ -10,14 +10,18 @@ import numpy as np
 import pytest
 
 from quorate.model.job_types import JobType, parse_type
-from quorate.policy.allocation_file import read_allocation, read_lease
-from quorate.policy.cluster_file import Cluster, read_cluster, read_clusters
-from quorate.policy.faults import Faulty
-from quorate.policy.jobs_file import JobState, read_jobs
+from quorate.policy.files.allocation_file import read_allocation, read_lease
+from quorate.policy.files.cluster_file import Cluster, read_cluster, read_clusters
+from quorate.policy.files.file_faults import Faulty
+from quorate.policy.files.jobs_file import JobState, read_jobs
+from quorate.policy.files.problem_file import read_problem
+from quorate.policy.files.table_problem import problem_from_table
+from quorate.policy.files.throughputs_file import (
+    ThroughputTable,
+    read_throughputs,
+    write_throughputs,
+)
 from quorate.policy.problem import Problem
-from quorate.policy.problem_file import read_problem
-from quorate.policy.table_problem import problem_from_table
-from quorate.policy.throughputs_file import ThroughputTable, read_throughputs
 
 SHARED: Final = Path(__file__).parents[4] / "shared" / "data" / "gavel"
 SMALL: Final = "('small', 1)"
@@ -149,7 +153,6 @@ def test_only_types_of_several_gpus_can_lack_a_rate_on_gpus_that_are_not_togethe
             f'slow."{SMALL}"."{SMALL}"[1]: is below 0',
         ),
         ({"slow": {SMALL: {"null": 1, SMALL: [1, 2]}}}, "is [1, 2], but its mirror says [1, 2]"),
-        ({"slow": {SMALL: {"null": 1, LARGE: [1, 2]}}}, f"has no mirror; add [2, 1] to {LARGE}"),
         ({"slow": {"ResNet-18": {"null": 1}}}, 'slow."ResNet-18": is not a type of job'),
         ({"slow": 7}, "slow: must be an object, got 7"),
         ({"old_unconsolidated": {}}, "old_unconsolidated: has no old beside it"),
@@ -167,6 +170,20 @@ def test_only_types_of_several_gpus_can_lack_a_rate_on_gpus_that_are_not_togethe
 def test_a_fault_of_a_table_has_its_place(changes: dict[str, Any], fault: str) -> None:
     found = texts(read_throughputs(encoded(table(**changes))))
     assert any(fault in line for line in found), found
+
+
+@pytest.mark.parametrize("side", [SMALL, LARGE])
+def test_a_pair_on_one_side_only_is_taken_and_written_back_on_both(side: str) -> None:
+    other = LARGE if side == SMALL else SMALL
+    rates = {SMALL: {"null": 1.0}, LARGE: {"null": 2.0}}
+    one_sided = {**rates, side: {**rates[side], other: [3.0, 4.0]}}
+    both = {**one_sided, other: {**rates[other], side: [4.0, 3.0]}}
+    found = read_throughputs(encoded({"slow": one_sided}))
+    mirrored = read_throughputs(encoded({"slow": both}))
+    assert isinstance(found, ThroughputTable)
+    assert isinstance(mirrored, ThroughputTable)
+    assert write_throughputs(found) == write_throughputs(mirrored)
+    assert len(found.pair_first) == 1
 
 
 def test_a_key_that_is_given_twice_is_a_fault() -> None:

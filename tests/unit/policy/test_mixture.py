@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quorate.policy import lp
-from quorate.policy.mixture import ROOM, Mix, Mixture
 from quorate.policy.problem import Floats
+from quorate.policy.solvers import lp
+from quorate.policy.solvers.mixture import ROOM, Mix, Mixture
 
 
 def mixed(limits: int, values: list[float], taken: Floats) -> Mix:

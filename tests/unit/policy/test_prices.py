@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quorate.policy.cheapest import BLOCK
-from quorate.policy.levels import CERTIFIED, Demand, Levelled, Linear, alike
-from quorate.policy.plain import level_by_program
-from quorate.policy.prices import level_by_prices
+from quorate.policy.solvers.cheapest import BLOCK
+from quorate.policy.solvers.levels import CERTIFIED, Demand, Levelled, Linear, alike
+from quorate.policy.solvers.plain_program import level_by_program
+from quorate.policy.solvers.prices import level_by_prices
 
 
 def demand(rates: list[list[float]], gpus: list[int], loads: list[float] | None = None) -> Demand:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from quorate.policy.round_choice import Candidate, candidates, choose
-from quorate.policy.round_leases import RoundLease, extended, granted, steps_in
-from quorate.policy.round_places import Place, Server, place, stays
-from quorate.policy.rounds import DEFAULT, STRICT, Book, Row, Rules, joined, renewed
+from quorate.policy.rounds.round_book import DEFAULT, STRICT, Book, Row, Rules, joined, renewed
+from quorate.policy.rounds.round_leases import RoundLease, extended, granted, steps_in
+from quorate.policy.rounds.round_places import Place, Server, place, stays
+from quorate.policy.rounds.row_choice import Candidate, candidates, choose
 
 
 def asking(

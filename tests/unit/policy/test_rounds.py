@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from quorate.policy.rounds import (
+from quorate.policy.rounds.round_book import (
     AHEAD_ROUNDS_MAX,
     DEFAULT,
     OWED_ROUNDS_MAX,

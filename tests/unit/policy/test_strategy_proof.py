@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode
+from quorate.policy.policies.strategy_proof import strategy_proof
 from quorate.policy.problem import Problem
-from quorate.policy.strategy_proof import strategy_proof
 from tests.oracles.few_jobs import few_jobs
 
 

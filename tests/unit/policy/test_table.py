@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from quorate.policy.allocation import Allocation
-from quorate.policy.policy import Policy
+from quorate.policy.files.problem_file import read_problem
+from quorate.policy.policy_type import Policy
 from quorate.policy.problem import Entity, Problem
-from quorate.policy.problem_file import read_problem
 from quorate.policy.table import POLICIES
 
 EXAMPLE: Final = Path(__file__).parents[3] / "examples" / "problem.json"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, job_rates
+from quorate.policy.policies.water_filling import water_filling
 from quorate.policy.problem import Entity, EntityRule, Problem
 from quorate.policy.table import POLICIES
-from quorate.policy.water_filling import water_filling
 from tests.oracles.few_jobs import few_jobs
 
 

@@ -11,23 +11,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from quorate.answers.month import month_of
 from quorate.core.commands import CreateOwner, RemoveOwner
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from quorate.model.events import Allowance, BudgetFellBack, BudgetReported
 from quorate.model.specs import Owner
-from quorate.ports.accounting import Consumption
+from quorate.ports.accounting_port import Consumption
 from quorate.ports.errors import AccountingDownError, AccountingError, OutboxError
-from quorate.service.accounting_link import SINK, Link, Pace, record_news
-from quorate.service.consumption import (
+from quorate.service.accounting.accounting_link import SINK, Link, Pace, record_news
+from quorate.service.accounting.consumption import (
     HUNDREDTH_MS,
     Ledgering,
     body_of,
     months_until,
     read_body,
 )
-from quorate.service.waldur_links import LinkedOwner
-from quorate.testing.outbox import MemoryOutbox
+from quorate.service.accounting.waldur_links import LinkedOwner
+from quorate.testing.memory_outbox import MemoryOutbox
+from quorate.views.month import month_of
 from tests.oracles.accounts import CHEMISTRY, LINKS, PACE, PHYSICS, Figure, LinkWorld
 from tests.oracles.effort import examples
 

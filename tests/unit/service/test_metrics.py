@@ -21,7 +21,6 @@ from quorate.core.commands import (
 from quorate.ledger.chain import Head, open_blocks
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS, SECOND_MS
-from quorate.model.apply import apply_all
 from quorate.model.events import (
     ConflictOutcome,
     ConflictResolved,
@@ -36,18 +35,19 @@ from quorate.model.events import (
     RunSubmitted,
     ThresholdCrossed,
 )
-from quorate.model.records import Phase
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import OnQuota, Owner, Pool, Quota
-from quorate.model.state import State
-from quorate.model.view import StateView
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
 from quorate.operations.table import OPERATIONS
-from quorate.service.metric_table import LABELS, METRICS, OTHER, TENANTS_MAX, Kind
-from quorate.service.metrics import Metrics
-from quorate.service.tallies import Tallies
-from quorate.sim.trial import Trial
-from quorate.testing.engines import HandClock, memory_engine
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, node, run, world
+from quorate.service.metrics.metric_table import LABELS, METRICS, OTHER, TENANTS_MAX, Kind
+from quorate.service.metrics.registry import Metrics
+from quorate.service.metrics.tallies import Tallies
+from quorate.sim.seed_trial import Trial
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node, run, world
+from quorate.testing.memory_engines import HandClock, memory_engine
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
 HEAD = Head(height=7, seq=9, hash=bytes(32))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from quorate.answers.exits import CommandError
 from quorate.ports.errors import KeyFileError
+from quorate.service.accounting.waldur_links import LINKS_MAX, links_of
+from quorate.service.accounting.waldur_thread import read_token
 from quorate.service.config import Configuration, configured
-from quorate.service.waldur import read_token
-from quorate.service.waldur_links import LINKS_MAX, links_of
+from quorate.views.exits import CommandError
 
 ONE = "00000000-0000-0000-0000-000000000001"
 WHOLE = f"""
@@ -97,8 +97,9 @@ def test_nobody_who_is_not_linked_loads_the_client() -> None:
     code = """
 import sys
 sys.modules["waldur_api_client"] = None  # As where it is not installed.
-import quorate.cli.main, quorate.cli.serve, quorate.cli.waldur
-import quorate.service.daemon, quorate.service.waldur
+import quorate.cli.main, quorate.cli.operator_commands.serve_command
+import quorate.cli.operator_commands.waldur_command
+import quorate.service.daemon, quorate.service.accounting.waldur_thread
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from threading import Thread
 
 import pytest
 
-from quorate.service.webhook_post import Found, Posted, Poster, Result, addresses
+from quorate.service.webhooks.webhook_post import Found, Posted, Poster, Result, addresses
 from tests.service.certificates import certificate
 from tests.service.receiver import receiving
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from quorate.adapters.outbox_sqlite import SqliteOutbox
-from quorate.adapters.store_memory import MemoryStore
-from quorate.answers.notice import KnownFew, NoticeKind
+from quorate.adapters.stores.outbox_sqlite import SqliteOutbox
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Complete, Submit
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
@@ -22,13 +21,14 @@ from quorate.model.specs import Owner
 from quorate.operations.caller import Caller, Role
 from quorate.operations.visibility import tenants_of
 from quorate.ports.errors import OutboxError
-from quorate.ports.outbox import BACK_OFF_MS_MAX
-from quorate.service.webhook import Seal, Webhook
-from quorate.service.webhook_counts import WebhookCounts
-from quorate.service.webhook_post import Poster
-from quorate.service.webhook_sink import GIVE_UP_MS, Lookup, Source, WebhookSink
-from quorate.testing.engines import HandClock, memory_engine
-from quorate.testing.world import budget, envelope, fleet, run
+from quorate.ports.outbox_port import BACK_OFF_MS_MAX
+from quorate.service.webhooks.webhook import Seal, Webhook
+from quorate.service.webhooks.webhook_counts import WebhookCounts
+from quorate.service.webhooks.webhook_post import Poster
+from quorate.service.webhooks.webhook_sink import GIVE_UP_MS, Lookup, Source, WebhookSink
+from quorate.testing.builders import budget, envelope, fleet, run
+from quorate.testing.memory_engines import HandClock, memory_engine
+from quorate.views.notices.notice import KnownFew, NoticeKind
 from tests.service.receiver import KEY, Got, Receiver, receiving
 
 NONE = "where no secret is read"

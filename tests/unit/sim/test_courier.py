@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from quorate.adapters.store_memory import MemoryStore
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Release, Submit, Wiped
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.specs import DEFAULT_POOL, Owner, Pool
-from quorate.sim.engine import Simulation, Timeline, VirtualClock
-from quorate.sim.executor import SimExecutor, Truth
-from quorate.sim.faults import Courier, FaultRates
-from quorate.testing.world import NOW_MS, budget, envelope, fleet, run
+from quorate.sim.fault_plan import Courier, FaultRates
+from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.simulation import Simulation, Timeline, VirtualClock
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 
 TRUTH = Truth(work_ms=HOUR_MS, checkpoint_every_ms=10 * MINUTE_MS)
 

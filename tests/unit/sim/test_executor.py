@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import EndReason, LeaseStarted, Role, StartReason, Tier
 from quorate.model.specs import EnvelopeId, Run
-from quorate.ports.executor import (
+from quorate.ports.executor_port import (
     EndLease,
     LeaseGone,
     RunExited,
@@ -16,9 +16,9 @@ from quorate.ports.executor import (
     WipeDone,
     WipeNode,
 )
-from quorate.sim.engine import Timeline, VirtualClock
-from quorate.sim.executor import WIPE_MS, SimExecutor, Truth
-from quorate.testing.world import NOW_MS, run
+from quorate.sim.sim_executor import WIPE_MS, SimExecutor, Truth
+from quorate.sim.simulation import Timeline, VirtualClock
+from quorate.testing.builders import NOW_MS, run
 
 TRUTH = Truth(work_ms=HOUR_MS, checkpoint_every_ms=10 * MINUTE_MS)
 

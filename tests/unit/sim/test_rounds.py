@@ -7,10 +7,10 @@ from itertools import repeat
 
 import pytest
 
-from quorate.policy.round_places import Server
-from quorate.policy.rounds import DEFAULT, STRICT, Row, Rules, Shares
+from quorate.policy.rounds.round_book import DEFAULT, STRICT, Row, Rules, Shares
+from quorate.policy.rounds.round_places import Server
 from quorate.sim.published import has_pairs, is_aware, strict_orders, strict_rules
-from quorate.sim.rounds import Moment, Play, Rates, RoundJob, RoundsStuckError, Setting
+from quorate.sim.round_simulation import Moment, Play, Rates, RoundJob, RoundsStuckError, Setting
 
 
 def steady(rate: float) -> Rates:

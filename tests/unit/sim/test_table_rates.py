@@ -8,10 +8,10 @@ from itertools import repeat
 import pytest
 
 from quorate.model.job_types import JobType
-from quorate.policy.round_places import Server
-from quorate.policy.rounds import DEFAULT, STRICT, Rules
-from quorate.policy.throughputs_file import ThroughputTable, read_throughputs
-from quorate.sim.rounds import Play, RoundJob, Setting
+from quorate.policy.files.throughputs_file import ThroughputTable, read_throughputs
+from quorate.policy.rounds.round_book import DEFAULT, STRICT, Rules
+from quorate.policy.rounds.round_places import Server
+from quorate.sim.round_simulation import Play, RoundJob, Setting
 from quorate.sim.table_rates import rates_on, row_rates, templates_of
 
 TABLE = {

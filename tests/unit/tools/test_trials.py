@@ -97,7 +97,7 @@ def mutate(project: Path, *more: str) -> tuple[subprocess.CompletedProcess[str],
     return done, json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_each_mutant_gets_its_verdict_and_the_tree_stays_as_it_was(project: Path) -> None:
     before = {p: p.read_text(encoding="utf-8") for p in project.rglob("*.py")}
     done, report = mutate(project, "--mutants", "100", "--at-least", "60")
@@ -113,7 +113,7 @@ def test_each_mutant_gets_its_verdict_and_the_tree_stays_as_it_was(project: Path
     assert {p: p.read_text(encoding="utf-8") for p in project.rglob("*.py")} == before
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_too_few_kills_fail_and_an_accepted_mutant_is_left_out(project: Path) -> None:
     done, report = mutate(project, "--only", "core/naming.py")
     assert done.returncode == 1

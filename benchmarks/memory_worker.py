@@ -1,0 +1,117 @@
+"""One measurement of ``memory`` in a process of its own: ``python -m benchmarks.memory_worker``.
+
+Prints one JSON object: memory at the end of the warm-up and after each simulated minute, and what
+was done meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from heapq import heapify, heappop, heappush
+from pathlib import Path
+from random import Random
+from time import process_time
+from typing import Any, Final
+
+from benchmarks.archive_worker import resident_mib
+from benchmarks.queues import Busy
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.core.commands import Complete, Submit, Tick
+from quorate.core.next_due import next_due_ms
+from quorate.core.profile.lease_ends import run_end_ms
+from quorate.loop.engine import Engine, Receipt
+from quorate.model.amounts import MINUTE_MS, SECOND_MS
+from quorate.model.events import LeaseStarted, RunEnded, StartReason
+from quorate.model.state.state import State
+from quorate.testing.memory_engines import HandClock
+
+STEP_MS: Final = 2 * SECOND_MS
+"""How long after one run the next one ends: as many an hour as on such a fleet."""
+WARM_MINUTES: Final = 15
+"""Long enough for the first snapshot, which takes memory that is kept for the next ones."""
+SNAPSHOT_EVENTS: Final = 2_000
+"""Often, so that an hour has several; a service in use has one for every 50,000 events."""
+
+
+class Service:
+    """An engine on a ledger of its own, with a clock that is moved by hand."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.clock = HandClock(Engine.open(store, HandClock(0)).recorded_ms)
+        self.engine = Engine.open(store, self.clock)
+        self.engine.snapshot_events = SNAPSHOT_EVENTS
+        self.engine.write_snapshots_beside()
+        state = self.engine.view
+        assert isinstance(state, State)
+        self.state = state
+        running = [name for name, record in state.runs.kept() if record.leases]
+        self._due = [(run_end_ms(state, state.runs[name], 0), name) for name in running]
+        heapify(self._due)
+        owners = len(state.owners)
+        made = 1_000_000  # So that no name is one of those that are there.
+        self.busy = Busy(state, Random(2), owners, now_ms=self.clock.ms, running=running, made=made)
+        self.starts = self.ends = 0
+
+    def minute(self) -> None:
+        """Let a minute pass, in which runs end and others are submitted."""
+        for _ in range(MINUTE_MS // STEP_MS):
+            self.clock.ms += STEP_MS
+            due_ms = next_due_ms(self.state, has_executor=False)
+            if due_ms is not None and due_ms <= self.clock.ms:
+                self._do(Tick())
+            self._do(Complete(self._ending()))
+            self._do(Submit(self.busy.next_run()))
+
+    def _ending(self) -> str:
+        """Return the run that ends next: one that is due by its own word, else any of them."""
+        while self._due and self._due[0][0] <= self.clock.ms:
+            _, name = heappop(self._due)
+            if self.state.runs[name].leases:
+                return name
+        return self.busy.ending()
+
+    def _do(self, command: Complete | Submit | Tick) -> None:
+        receipt = self.engine.execute(command, actor="bench")
+        assert not receipt.decision.refusals, receipt.decision.refusals
+        self._count(receipt)
+
+    def _count(self, receipt: Receipt) -> None:
+        for event in receipt.decision.events:
+            self.ends += isinstance(event, RunEnded)
+            if isinstance(event, LeaseStarted) and event.reason is StartReason.START:
+                self.starts += 1
+                self.busy.running.append(event.run)
+                record = self.state.runs[event.run]
+                heappush(self._due, (run_end_ms(self.state, record, 0), event.run))
+
+
+def measured(path: Path, minutes: int) -> dict[str, Any]:
+    """Return the memory of a service on the ledger at ``path``, minute by minute."""
+    with SqliteStore.open(path) as store:
+        began_s = process_time()
+        service = Service(store)
+        for _ in range(WARM_MINUTES):
+            service.minute()
+        service.engine.wait_for_snapshot()
+        samples, began_seq = [resident_mib()], service.engine.head.seq
+        service.starts = service.ends = 0
+        for number in range(minutes):
+            service.minute()
+            samples.append(resident_mib())
+            print(f"minute {number + 1}: {samples[-1]:.0f} MiB", file=sys.stderr, flush=True)
+        service.engine.wait_for_snapshot()  # It takes memory of its own while it is written.
+        samples.append(resident_mib())
+        events = service.engine.head.seq - began_seq
+        service.engine.close()
+        return {
+            "memory_mib": samples,
+            "events": events,
+            "starts": service.starts,
+            "ends": service.ends,
+            "cpu_s": process_time() - began_s,
+        }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measured(Path(sys.argv[1]), int(sys.argv[2]))))

@@ -1,0 +1,1 @@
+"""Accounting systems, by their own API clients."""

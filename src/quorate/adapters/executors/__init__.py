@@ -1,0 +1,1 @@
+"""Executors: leases become processes of this machine, each run under its keeper."""

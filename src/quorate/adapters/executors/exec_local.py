@@ -1,0 +1,380 @@
+"""The local executor: leases become processes of this machine, each run under a keeper of its own.
+
+What is wanted of each run is written to its folder, and its keeper sees to it; what has become of
+it is read from there. A daemon that is killed at any instant forgets nothing: after a restart
+``resume`` writes what is wanted anew, and what keepers have noted meanwhile is read then. Files are
+written and processes started by a thread of its own, so that the ledger waits for neither.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock, Thread
+from time import monotonic
+from typing import Final
+
+from quorate.adapters.executors.keepers import Keepers, job_folder, run_folder
+from quorate.adapters.executors.local_book import Book, nothing_wanted
+from quorate.adapters.executors.local_isolation import JobUsers
+from quorate.adapters.executors.local_steps import last_step
+from quorate.adapters.takeover import TAKEOVER_S
+from quorate.keeper.wanted import (
+    ROOM_FIFO,
+    Exited,
+    Status,
+    UnreadableError,
+    Wanted,
+    read_status,
+    read_wanted,
+    write,
+)
+from quorate.model.closed_words import counted
+from quorate.ports.errors import WorkFolderError
+from quorate.ports.executor_port import LeaseGone, Order, Report, RunExited, StartLease, WipeNode
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 2.0
+"""How often keepers are looked after that may have been killed."""
+AGAIN_S: Final = 0.1
+"""How long until a keeper is looked for again that did not listen."""
+READ_BYTES: Final = 64 * 1024
+CODE_NOT_KEPT: Final = 126
+"""How a run has exited that no keeper can work for."""
+
+
+class LocalExecutor:
+    """Runs work below ``folder``; its orders are taken on one thread, and done on another.
+
+    With ``users`` each run has the system user of its owner or submitter; without, the service's.
+    The folder is tried for ``takeover_s`` while another service holds it.
+    """
+
+    def __init__(
+        self, folder: Path, users: JobUsers | None = None, *, takeover_s: float = TAKEOVER_S
+    ) -> None:
+        self._takeover_s = takeover_s
+        self._folder = folder.absolute()
+        self._keepers = Keepers(self._folder)
+        self._users = users
+        isolate = None if users is None else users.isolation(self._folder)
+        self._book = Book(self._folder, isolate)
+        self._told: dict[str, Wanted] = {}
+        self._status: dict[str, Status] = {}
+        self._exited: dict[str, None] = {}
+        self._changed: dict[str, None] = {}
+        self._unwiped: set[tuple[str, str]] = set()
+        self._lock = Lock()
+        self._wake: Callable[[], None] = lambda: None
+        self._is_closing = False
+        self._trouble = ""
+        self._room = -1
+        self._nudged, self._nudging = os.pipe()
+        os.set_blocking(self._nudging, False)
+        self._thread = Thread(target=self._work, name="executor", daemon=True)
+        # For its own thread: when to look again at runs that could not be seen to.
+        self._late: dict[str, float] = {}
+        self._unreadable: set[str] = set()
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Have ``wake`` called, from another thread, whenever there is something to report."""
+        self._wake = wake
+
+    def belong_to(self, ledger_id: str) -> None:
+        """Be alone with the work of one ledger; raises ``WorkFolderError`` where that cannot be."""
+        try:
+            self._open()
+            found = self._keepers.belong_to(ledger_id)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise WorkFolderError(
+                f"{self._folder} cannot be used for work: {why}; let the user of the "
+                "service write there, or name another one with --work-folder"
+            ) from None
+        if found != ledger_id:
+            raise WorkFolderError(
+                f"{self._folder} has the work of another ledger, {found}; move it away, or name "
+                "another one with --work-folder"
+            )
+
+    def _open(self) -> None:
+        """Have the folder for oneself, until ``close``."""
+        self._keepers.open()
+        if not self._keepers.be_alone(self._takeover_s):
+            raise WorkFolderError(
+                f"{self._folder} is used by another service, which is running; stop that one, or "
+                "name another folder with --work-folder"
+            )
+        if self._users is not None and not self._users.is_open:
+            self._keepers.open_to_jobs()
+            self._users.open(self._folder)
+
+    @property
+    def trouble(self) -> str:
+        """What keeps work from being started and stopped; empty when nothing does."""
+        return self._trouble
+
+    def close(self) -> None:
+        """Tell keepers what was ordered last, and do no more. The work goes on."""
+        self._is_closing = True
+        if self._thread.is_alive():
+            self._nudge()
+            self._thread.join()
+            with self._lock:
+                left = sum(1 for wanted in self._told.values() if wanted.parts)
+            if left:
+                runs = counted(left, "run")
+                _LOG.info("left at work: %s, found by whoever serves this ledger next", runs)
+        self._keepers.let_go()
+        for file in (self._room, self._nudged, self._nudging):
+            if file >= 0:
+                os.close(file)
+        self._room = self._nudged = self._nudging = -1
+
+    # --- The port, on the ledger's thread ---
+
+    def next_ms(self) -> int | None:
+        """Return None: whatever happens is told by itself."""
+        return None
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        """Take the orders of one commit."""
+        with self._lock:
+            self._take(orders)
+        self._nudge()
+
+    def resume(self, orders: Sequence[Order]) -> None:
+        """Take every open lease anew; what is not among them must go."""
+        if self._room < 0:
+            # Only now: whoever is given orders is alone with the ledger, and with this folder.
+            self._open()
+            self._room = os.open(self._folder / ROOM_FIFO, os.O_RDWR | os.O_NONBLOCK)
+        with self._lock:
+            self._told = {}
+            for name in self._keepers.known():
+                wanted = self._wanted_before(name)
+                if wanted is not None:
+                    self._told[name] = wanted
+                self._changed[name] = None
+            starts = [order for order in orders if isinstance(order, StartLease)]
+            self._note(self._book.forget({order.lease.lease for order in starts}))
+            self._take(orders)
+        self._nudge()
+        if not self._thread.is_alive():
+            self._thread.start()
+
+    def _wanted_before(self, name: str) -> Wanted | None:
+        """Return what was wanted of a run; None where that is lost, and the run is kept anew."""
+        try:
+            return read_wanted(run_folder(self._folder, name))
+        except (UnreadableError, OSError) as error:
+            _LOG.warning("what was wanted of run %s is not known any more: %s", name, error)
+            return None
+
+    def reports(self) -> Sequence[Report]:
+        """Return the exits, then the leases that have gone: of all who share them."""
+        exits: list[Report] = []
+        gone: dict[str, set[str]] = {}
+        with self._lock:
+            for run in dict.fromkeys([*self._exited, *self._book.stopping()]):
+                exited, leases = self._news(run)
+                exits += exited
+                for lease in leases:
+                    gone.setdefault(lease, set()).add(run)
+            empty = [each for each, left in gone.items() if left >= set(self._book.runs_of(each))]
+        return [*exits, *(LeaseGone(lease) for lease in empty)]
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return the last step that each of ``runs`` has reported to its keeper's folder."""
+        found = {run: last_step(job_folder(self._folder, run)) for run in runs}
+        return {run: step for run, step in found.items() if step is not None}
+
+    def _news(self, run: str) -> tuple[list[RunExited], list[str]]:
+        """Return whether a run has exited, and which of its leases have gone."""
+        idle = self._book.stopping_idle(run)
+        wanted, status = self._book.wanted(run), self._status.get(run, Status())
+        lease = self._book.any_lease(run)
+        if wanted is None or lease is None:
+            return [], idle
+        exited = status.exited
+        stopping = [part.lease for part in wanted.parts if part.stop_by_ms is not None]
+        if exited is not None and exited.life == wanted.life:
+            return [RunExited(run, lease, exited.code, exited.note)], idle + stopping
+        return [], idle + [each for each in stopping if each in status.gone]
+
+    def _take(self, orders: Sequence[Order]) -> None:
+        self._note(self._book.take(orders, self._told))
+        for order in orders:
+            if isinstance(order, WipeNode) and (order.node, order.claim) not in self._unwiped:
+                self._unwiped.add((order.node, order.claim))
+                _LOG.warning(
+                    "node %s is to be wiped after %s; then: quorate node wiped %s --after %s",
+                    *(order.node, order.claim, order.node, order.claim),
+                )
+
+    def _note(self, runs: Iterable[str]) -> None:
+        self._changed.update(dict.fromkeys(runs))
+
+    def _nudge(self) -> None:
+        try:
+            os.write(self._nudging, b".")
+        except BlockingIOError:
+            return  # It has been nudged often enough.
+
+    # --- Its own thread ---
+
+    def _work(self) -> None:
+        try:
+            self._see_to_all()
+        except Exception:  # noqa: BLE001 - the top frame of this thread; told to whoever looks
+            self._trouble = "the executor has ended by a bug; the log has more: start it again"
+            _LOG.exception("the executor has ended by a bug; the work goes on, on its own")
+
+    def _see_to_all(self) -> None:
+        look_s = 0.0
+        while True:
+            # Whatever was ordered before it was told to end is still told to the keepers.
+            is_last = self._is_closing
+            names = {} if is_last else self._heard(look_s)
+            with self._lock:
+                names.update(self._changed)
+                self._changed = {}
+                if monotonic() >= look_s:
+                    look_s = monotonic() + LOOK_EVERY_S
+                    names.update(dict.fromkeys(self._told))
+            names.update(dict.fromkeys(n for n, at_s in self._late.items() if at_s <= monotonic()))
+            is_news = False
+            for name in names:
+                is_news |= self._try(name)
+            if is_last:
+                return
+            if is_news:
+                self._wake()
+
+    def _heard(self, look_s: float) -> dict[str, None]:
+        """Wait until there is something to be seen to; return the runs whose keepers have news."""
+        until_s = min([look_s, *self._late.values()])
+        wait_s = max(0.0, until_s - monotonic())
+        ready, _, _ = select.select([self._room, self._nudged], [], [], wait_s)
+        if self._nudged in ready:
+            os.read(self._nudged, READ_BYTES)
+        if self._room not in ready:
+            return {}
+        text = os.read(self._room, READ_BYTES).decode(errors="replace")
+        return dict.fromkeys(text.split("\n")[:-1])
+
+    def _try(self, name: str) -> bool:
+        """See to a run, now or a little later; return whether there is news of it."""
+        self._late.pop(name, None)
+        try:
+            return self._see_to(name)
+        except OSError as error:
+            _LOG.warning("run %s cannot be seen to, and is tried again: %s", name, error)
+            self._late[name] = monotonic() + LOOK_EVERY_S
+            return False
+
+    def _see_to(self, name: str) -> bool:
+        """Write what is wanted of a run, see that it is kept, and return whether there is news."""
+        with self._lock:
+            told = self._told.get(name)
+            wanted = self._book.wanted(name)
+            is_idle = bool(self._book.stopping_idle(name))
+        # Kept once, and nobody knows why: whatever is left of it must go.
+        is_stray = wanted is None and told is None and name in self._keepers.known()
+        if wanted is None:
+            if told is None and not is_stray:
+                with self._lock:
+                    self._book.drop(name)
+                return is_idle
+            wanted = nothing_wanted(name) if told is None else replace(told, parts=())
+        past = told or self._wanted_before(name)
+        if past is not None and past.is_of_another(wanted.nonce):
+            if not self._make_way(name, past):
+                self._late[name] = monotonic() + AGAIN_S
+                return is_idle
+            told = None
+        is_alive = self._keepers.is_alive(name)
+        if wanted != told or not is_alive:
+            self._keepers.prepare(name)
+            write(run_folder(self._folder, name), wanted)
+        status = self._read_status(name)
+        if is_alive:
+            if not self._keepers.poke(name):
+                self._late[name] = monotonic() + AGAIN_S
+        elif is_stray or _needs_keeper(wanted, status):
+            status = self._have_kept(name, wanted, status)
+        return self._keep(name, wanted, status or Status()) or is_idle
+
+    def _make_way(self, name: str, past: Wanted) -> bool:
+        """Move aside what another run of this name has left; return False while it still works.
+
+        A ledger that was restored may give its name, and those of its leases, to another run.
+        """
+        with self._lock:
+            self._status.pop(name, None)
+            self._exited.pop(name, None)
+        if self._keepers.is_alive(name):
+            write(run_folder(self._folder, name), replace(past, parts=()))
+            self._keepers.poke(name)
+            return False
+        if not self._keepers.clear(name):
+            return False
+        place = self._keepers.move_aside(name, past.nonce or "")
+        _LOG.warning("another run was called %s before; what it has left is now in %s", name, place)
+        return True
+
+    def _have_kept(self, name: str, wanted: Wanted, status: Status | None) -> Status | None:
+        """Start a keeper, or give the run up where none can work; return what has become of it."""
+        why_not = self._keepers.why_not(name)
+        wait_s = self._keepers.wait_s(name)
+        if why_not and self._keepers.clear(name):
+            exited = Exited(life=wanted.life, code=CODE_NOT_KEPT, note=why_not)
+            return replace(status or Status(), slots=(), exited=exited)
+        if why_not:
+            wait_s = AGAIN_S
+        if wait_s:
+            self._late[name] = monotonic() + wait_s
+        else:
+            self._keepers.start(name)
+        return status
+
+    def _read_status(self, name: str) -> Status | None:
+        """Return what has become of a run; None where that is lost, and a keeper has to look."""
+        try:
+            return read_status(run_folder(self._folder, name)) or Status()
+        except UnreadableError as error:
+            if name not in self._unreadable:
+                self._unreadable.add(name)
+                _LOG.warning("what has become of run %s is not known: %s", name, error)
+            return None
+
+    def _keep(self, name: str, wanted: Wanted, status: Status) -> bool:
+        """Remember how a run is, or forget it when it is over; return whether that is news."""
+        is_kept = bool(wanted.parts or status.slots) or self._keepers.is_alive(name)
+        with self._lock:
+            is_news = self._status.get(name) != status
+            if is_kept:
+                self._told[name], self._status[name] = wanted, status
+                self._exited.pop(name, None)
+                if status.exited is not None:
+                    self._exited[name] = None
+                return is_news
+            self._keepers.forget(name)
+            self._unreadable.discard(name)
+            self._book.drop(name)
+            for kept in (self._told, self._status, self._exited):
+                kept.pop(name, None)
+        return is_news
+
+
+def _needs_keeper(wanted: Wanted, status: Status | None) -> bool:
+    """Return whether something is to be run, ended or looked for."""
+    if status is None or status.slots:
+        return True
+    is_over = status.exited is not None and status.exited.life == wanted.life
+    return bool(wanted.parts) and not is_over

@@ -1,0 +1,245 @@
+"""Which leases of which runs are open, as a keeper is told: orders in, what is wanted out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from quorate.adapters.executors.keepers import run_folder
+from quorate.keeper.wanted import HOME, JOB_FOLDER, Isolation, Part, Slot, Wanted, Work
+from quorate.model.events import LeaseStarted, Role, StartReason
+from quorate.model.specs import Run
+from quorate.ports.executor_port import EndLease, FenceNode, Order, StartLease, StopLease
+
+_GOES_ON: Final = frozenset({StartReason.GROW, StartReason.SWAP, StartReason.HANDOVER})
+
+
+@dataclass(slots=True)
+class _Lease:
+    fact: LeaseStarted
+    stop_by_ms: int | None = None
+    lost: tuple[Slot, ...] = ()
+
+
+@dataclass(slots=True)
+class _OpenRun:
+    spec: Run
+    life: str
+    grace_ms: int
+    leases: dict[str, _Lease] = field(default_factory=dict)
+
+
+class Book:
+    """The open leases by run; ``root`` is where the runs have their folders.
+
+    ``isolate`` says whose processes those of a run are to be; without it, the service's user's.
+    """
+
+    def __init__(self, root: Path, isolate: Callable[[Run], Isolation] | None = None) -> None:
+        self._root = root
+        self._isolate = isolate
+        self._runs: dict[str, _OpenRun] = {}
+        self._runs_of: dict[str, tuple[str, ...]] = {}
+        self._stopping: dict[str, None] = {}
+
+    def take(self, orders: Sequence[Order], before: Mapping[str, Wanted]) -> list[str]:
+        """Take the orders of one commit; return the runs that they change.
+
+        ``before`` is what was wanted of runs that the book does not know: a restart loses none of
+        their life.
+        """
+        known: dict[str, tuple[set[str], str]] = {}
+        for order in orders:
+            for name in self._touched(order):
+                if name not in known:
+                    known[name] = self._known(name, order, before)
+            self._take_one(order)
+        for name, (leases, life) in known.items():
+            run = self._runs.get(name)
+            if run is not None and run.leases:
+                run.life = _life(run, leases, life)
+        return list(known)
+
+    def _touched(self, order: Order) -> list[str]:
+        """Return the runs that an order concerns."""
+        match order:
+            case StartLease():
+                return [run.name for run in order.runs]
+            case StopLease() | EndLease():
+                return list(self.runs_of(order.lease))
+            case FenceNode():
+                return [
+                    name
+                    for name, run in self._runs.items()
+                    if any(_on_node(lease.fact, order.node) for lease in run.leases.values())
+                ]
+            case _:
+                return []
+
+    def _known(self, name: str, order: Order, before: Mapping[str, Wanted]) -> tuple[set[str], str]:
+        """Return the leases of a run and its life as they were before a commit."""
+        run, wanted = self._runs.get(name), before.get(name)
+        if run is not None:
+            return set(run.leases), run.life
+        runs = order.runs if isinstance(order, StartLease) else ()
+        nonce = next((spec.nonce for spec in runs if spec.name == name), None)
+        if wanted is None or wanted.is_of_another(nonce):
+            return set(), ""
+        return {part.lease for part in wanted.parts}, wanted.life
+
+    def forget(self, keep: Iterable[str]) -> list[str]:
+        """Drop all leases but those in ``keep``; return the runs that had others."""
+        keeping = frozenset(keep)
+        dropped = [lease for lease in self._runs_of if lease not in keeping]
+        return [run for lease in dropped for run in self._end(lease)]
+
+    def runs(self) -> list[str]:
+        """Return the runs with open leases."""
+        return [name for name, run in self._runs.items() if run.leases]
+
+    def stopping(self) -> list[str]:
+        """Return the runs with leases that were told to stop."""
+        return list(dict.fromkeys(run for lease in self._stopping for run in self._runs_of[lease]))
+
+    def runs_of(self, lease: str) -> tuple[str, ...]:
+        """Return the runs that work under a lease: one, or two that share; none if not open."""
+        return self._runs_of.get(lease, ())
+
+    def wanted(self, name: str) -> Wanted | None:
+        """Return what a keeper is told of a run; None where there is nothing to be run."""
+        run = self._runs.get(name)
+        if run is None or not run.spec.command:
+            return None
+        parts = [
+            Part(
+                lease=lease.fact.lease,
+                bundle=lease.fact.bundle,
+                slots=_slots(lease.fact),
+                stop_by_ms=lease.stop_by_ms,
+                lost=lease.lost,
+            )
+            for lease in sorted(run.leases.values(), key=_rank_order)
+            if lease.fact.role is not Role.SPARE
+        ]
+        spec = run.spec
+        isolation = None if self._isolate is None else self._isolate(spec)
+        own = (
+            run_folder(self._root, name)
+            if isolation is None
+            else Path(isolation.folder) / JOB_FOLDER
+        )
+        work = Work(
+            run=name,
+            command=spec.command,
+            env=dict(spec.env),
+            working_dir=spec.working_dir or str(own / HOME),
+            processes=spec.processes.value,
+            grace_ms=run.grace_ms,
+            isolation=isolation,
+        )
+        return Wanted(life=run.life, work=work, parts=tuple(parts), nonce=spec.nonce)
+
+    def stopping_idle(self, name: str) -> list[str]:
+        """Return the leases that were told to stop and on which nothing ever runs."""
+        run = self._runs.get(name)
+        if run is None:
+            return []
+        return [
+            lease.fact.lease
+            for lease in run.leases.values()
+            if lease.stop_by_ms is not None
+            and (lease.fact.role is Role.SPARE or not run.spec.command)
+        ]
+
+    def any_lease(self, name: str) -> str | None:
+        """Return one of the leases under which the run works."""
+        run = self._runs.get(name)
+        if run is None:
+            return None
+        return next((k for k, v in run.leases.items() if v.fact.role is not Role.SPARE), None)
+
+    def _take_one(self, order: Order) -> None:
+        match order:
+            case StartLease():
+                self._start(order)
+            case StopLease():
+                for run in self.runs_of(order.lease):
+                    self._runs[run].leases[order.lease].stop_by_ms = order.deadline_ms
+                    self._stopping[order.lease] = None
+            case EndLease():
+                self._end(order.lease)
+            case FenceNode():
+                self._fence(order.node)
+            case _:
+                pass
+
+    def _fence(self, node: str) -> None:
+        for run in self._runs.values():
+            for lease in run.leases.values():
+                lost = tuple(slot for slot in _slots(lease.fact) if slot[0] == node)
+                lease.lost += tuple(slot for slot in lost if slot not in lease.lost)
+
+    def _start(self, order: StartLease) -> None:
+        fact = order.lease
+        for spec in order.runs:
+            run = self._runs.get(spec.name)
+            if run is None:
+                run = _OpenRun(spec, _begun(spec, fact.lease), order.grace_ms)
+                self._runs[spec.name] = run
+            run.spec, run.grace_ms = spec, order.grace_ms
+            run.leases.setdefault(fact.lease, _Lease(fact))
+        self._runs_of[fact.lease] = tuple(spec.name for spec in order.runs)
+
+    def _end(self, lease: str) -> tuple[str, ...]:
+        names = self._runs_of.pop(lease, ())
+        for name in names:
+            del self._runs[name].leases[lease]
+        self._stopping.pop(lease, None)
+        return names
+
+    def drop(self, name: str) -> None:
+        """Forget a run that has no open leases."""
+        run = self._runs.get(name)
+        if run is not None and not run.leases:
+            del self._runs[name]
+
+
+def nothing_wanted(name: str) -> Wanted:
+    """Return that nothing of a run may be left, where it is not known what it was."""
+    work = Work(run=name, command=(), env={}, working_dir="", processes="gpu", grace_ms=0)
+    return Wanted(life="", work=work)
+
+
+def _life(run: _OpenRun, before: set[str], life: str) -> str:
+    """Return the life that the open leases belong to: the one before, if any of them goes on."""
+    goes_on = any(
+        name in before or (before and lease.fact.reason in _GOES_ON)
+        for name, lease in run.leases.items()
+    )
+    return life if goes_on else _begun(run.spec, next(iter(run.leases)))
+
+
+def _begun(spec: Run, lease: str) -> str:
+    """Return the life that begins with a lease; names of leases begin anew with a new run."""
+    return f"{spec.nonce}/{lease}"
+
+
+def _slots(fact: LeaseStarted) -> tuple[Slot, ...]:
+    return tuple(
+        (node, ordinal)
+        for node, mask in fact.slots
+        for ordinal in range(mask.bit_length())
+        if mask >> ordinal & 1
+    )
+
+
+def _on_node(fact: LeaseStarted, node: str) -> bool:
+    return any(place == node for place, _ in fact.slots)
+
+
+def _rank_order(lease: _Lease) -> tuple[int, int, str]:
+    """Order parts so that a rank stays what it was when later steps come and go."""
+    place = lease.fact.comp_path.rpartition("/")[2]
+    return (lease.fact.bundle, int(place) if place.isdigit() else 0, lease.fact.lease)

@@ -1,0 +1,133 @@
+"""The system users of local work, and what bounds it: checked and prepared before any starts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from quorate.adapters.executors.keepers import job_place
+from quorate.adapters.run_as import RunAs, RunAsError
+from quorate.keeper import cgroups
+from quorate.keeper.processes import bare
+from quorate.keeper.system_users import AccountError, account
+from quorate.keeper.wanted import Isolation
+from quorate.model.specs import Run
+from quorate.ports.errors import WorkFolderError
+
+_LOG = logging.getLogger(__name__)
+
+PROBE_S: Final = 30.0
+_PROBE: Final = "from quorate.keeper.confinement import why_others_show as w; print(w(), end='')"
+
+
+@dataclass(slots=True)
+class JobUsers:
+    """Who runs what, and at most how much: ``memory_bytes`` 0 is nine tenths of the machine's."""
+
+    run_as: RunAs
+    memory_bytes: int = 0
+    processes: int = 8_192
+    is_open: bool = field(default=False, init=False)
+    _cgroup: str = field(default="", init=False)
+
+    def open(self, folder: Path) -> None:
+        """Prepare what all work needs, and say what it gets; raises ``WorkFolderError``."""
+        _check_reach(folder)
+        parent = cgroups.prepare()
+        self._cgroup = parent.path
+        self.is_open = True
+        _LOG.info("work runs as other system users: %s", self.run_as)
+        shared = _shared(self.run_as)
+        for owners in shared:
+            _LOG.warning("not kept from each other, having one system user: %s", ", ".join(owners))
+        if parent.note:
+            gap = "" if parent.path else "runs have no cgroup of their own, and "
+            _LOG.warning("%smemory and processes are not bounded: %s", gap, parent.note)
+        why_not = _why_others_show()
+        if why_not:
+            _LOG.warning("work sees which processes other users have: %s", why_not)
+
+    def isolation(self, folder: Path) -> Callable[[Run], Isolation]:
+        """Return a function from a run to its isolation, for runs in ``folder``."""
+
+        def isolate(run: Run) -> Isolation:
+            found, subject, why_not = "", "", ""
+            try:
+                found, subject = self.run_as.account(run.owner, run.user)
+            except RunAsError as error:
+                why_not = str(error)
+            return Isolation(
+                account=found,
+                why_not=why_not,
+                subject=subject,
+                folder=str(job_place(folder, run.name)),
+                cgroup=self._cgroup,
+                memory_bytes=self.memory_bytes or _memory_bytes() // 10 * 9,
+                processes=self.processes,
+            )
+
+        return isolate
+
+
+def faults_of(run_as: RunAs) -> list[str]:
+    """Return what is wrong with the system users that a map names, one by one."""
+    found = []
+    for key, name in run_as.accounts.items():
+        try:
+            account(name)
+        except AccountError as error:
+            found.append(f"executor.run_as: map.{key}: {error}")
+    return found
+
+
+def _shared(run_as: RunAs) -> list[list[str]]:
+    """Return the owners and users of a map that have one system user among them."""
+    by_uid: dict[int, list[str]] = {}
+    for key, name in run_as.accounts.items():
+        try:
+            by_uid.setdefault(account(name).uid, []).append(key)
+        except AccountError:
+            continue  # Removed since it was checked: the run says so.
+    return [sorted(keys) for keys in by_uid.values() if len({k.split("/")[0] for k in keys}) > 1]
+
+
+def _check_reach(folder: Path) -> None:
+    """Raise ``WorkFolderError`` where another system user cannot pass to its folders."""
+    for each in folder.parents:
+        mode = each.stat().st_mode
+        if not mode & stat.S_IXOTH:
+            raise WorkFolderError(
+                f"{folder} cannot be reached by the system users of executor.run_as: {each} may be "
+                f"passed by its owner alone; run chmod o+x {each}, or name another folder with "
+                "--work-folder"
+            )
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _why_others_show() -> str:
+    """Return why work cannot be kept from seeing others' processes; empty where it can.
+
+    Asked of a process of its own: this one has several threads, and would hide them from itself.
+    """
+    try:
+        return subprocess.run(  # noqa: S603 - this program's own module
+            [sys.executable, "-P", "-c", _PROBE],
+            env=bare(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=PROBE_S,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)

@@ -1,0 +1,129 @@
+"""What the head file records of a ledger's end: a checkpoint, signed where the key is at hand."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.key_file import key_path, load_key
+from quorate.adapters.stores.head_file import head_path
+from quorate.documents.times import time_text
+from quorate.ledger.chain import GENESIS, Block, Head, open_block
+from quorate.ledger.checkpoint import (
+    Checkpoint,
+    CheckpointSigner,
+    public_key_of,
+    unsigned_checkpoint,
+    verify_signature,
+)
+from quorate.ledger.errors import CorruptLedgerError, QuorateError
+from quorate.model.closed_words import counted
+from quorate.model.events import LedgerOpened
+from quorate.ports.errors import KeyFileError
+
+_LOG = logging.getLogger(__name__)
+
+
+class EndSigner:
+    """Makes the records of one ledger; ``first`` is its first block.
+
+    The key lies beside the ledger and is read once. Where there is none, or another ledger's, the
+    records have no signature.
+    """
+
+    def __init__(self, ledger: Path, first: Block | None) -> None:
+        self._clock = SystemClock()
+        self._opened = _opening(first)
+        self._signer = None if self._opened is None else _signer(ledger, self._opened)
+
+    def record(self, head: Head) -> Checkpoint:
+        """Return the record of a log that ends at ``head``."""
+        if self._signer is not None and head.height > 0:
+            return self._signer.sign(head, self._clock.now_ms())
+        ledger_id = "" if self._opened is None else self._opened.ledger_id
+        return unsigned_checkpoint(ledger_id, head, self._clock.now_ms())
+
+    def check(self, ledger: Path, record: Checkpoint) -> None:
+        """Raise ``CorruptLedgerError`` when ``record`` has a signature that is not the ledger's."""
+        if not record.signature or self._opened is None:
+            return
+        if record.public_key.hex() == self._opened.public_key and verify_signature(record):
+            return
+        name = head_path(ledger).name
+        raise CorruptLedgerError(
+            f"the signature in {name} is not one of this ledger's key, so {name} was changed or "
+            "is of another ledger",
+            remedy=(
+                f"put back the right {name}; without one compare the ledger with a checkpoint kept "
+                f"elsewhere (quorate ledger verify --against CHECKPOINT), then move {name} away"
+            ),
+            source=str(ledger),
+        )
+
+
+def lost_end(ledger: Path, record: Checkpoint, found: Head) -> CorruptLedgerError:
+    """Return the error for a log that ends at ``found``, before its recorded end."""
+    name = head_path(ledger).name
+    blocks = counted(record.height - found.height, "block")
+    events = counted(record.seq - found.seq, "event")
+    return CorruptLedgerError(
+        f"its end is missing: {name} recorded block {record.height}, sequence {record.seq}, at "
+        f"{time_text(record.at_ms)}, and the log ends at block {found.height}, sequence "
+        f"{found.seq}: {blocks} with {events} that were acknowledged are gone",
+        remedy=(
+            f"if {ledger.name}-wal was moved or replaced, put it back as it was; else restore a "
+            "backup: quorate ledger restore BACKUP.db --out NEW.db, or an export: quorate ledger "
+            "import FILE --out NEW.db. To go on with the shorter ledger all the same, move "
+            f"{name} away"
+        ),
+        source=str(ledger),
+    )
+
+
+def other_history(ledger: Path, record: Checkpoint) -> CorruptLedgerError:
+    """Return the error for a log whose block at the height of ``record`` is another one."""
+    name = head_path(ledger).name
+    return CorruptLedgerError(
+        f"{name} recorded that block {record.height} ends at sequence {record.seq} with hash "
+        f"{record.hash.hex()}, and the log has another block there: it was rewritten, or one of "
+        "the two files is of another ledger",
+        remedy=(
+            f"put the ledger and the {name} that belong together back, or restore a backup: "
+            "quorate ledger restore BACKUP.db --out NEW.db. To go on with this ledger all the "
+            f"same, move {name} away"
+        ),
+        source=str(ledger),
+    )
+
+
+def _opening(first: Block | None) -> LedgerOpened | None:
+    """Return the first event of a ledger; None where there is none that can be read."""
+    if first is None:
+        return None
+    try:
+        opened = open_block(first, after=GENESIS)[0]
+    except QuorateError:
+        # Whoever reads the blocks says what is wrong with the first one.
+        return None
+    return opened if isinstance(opened, LedgerOpened) else None
+
+
+def _signer(ledger: Path, opened: LedgerOpened) -> CheckpointSigner | None:
+    path = key_path(ledger)
+    if not path.exists():
+        return None
+    try:
+        key = load_key(path)
+    except KeyFileError as error:
+        _LOG.warning("%s is not signed: %s", head_path(ledger), error)
+        return None
+    if public_key_of(key).hex() != opened.public_key:
+        _LOG.warning(
+            "%s is not signed: %s is not the key of this ledger, whose public key is %s",
+            head_path(ledger),
+            path,
+            opened.public_key,
+        )
+        return None
+    return CheckpointSigner(opened.ledger_id, key)

@@ -1,0 +1,87 @@
+"""A ledger copied while it is being written: the file, its head, and its secrets if asked.
+
+SQLite's backup reads one consistent state of the ledger and holds up no writer. The copy is one
+file without a write-ahead log, beside it its head file; it is verified before it is called done.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Final
+
+from quorate.adapters.file_errors import damaged, translated
+from quorate.adapters.key_file import copy_secret, key_path, lottery_path
+from quorate.adapters.stores.head_file import HeadFile, check_absent
+from quorate.adapters.stores.head_signing import EndSigner
+from quorate.adapters.stores.sqlite_file import (
+    check_directory,
+    check_free,
+    connected,
+    connected_to_read,
+    create_file,
+    remove_file,
+    resolved,
+)
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.ledger.chain import GENESIS, Block, Broken, Head, verify_blocks
+from quorate.ledger.checkpoint import unsigned_checkpoint
+
+SECRETS: Final = {"signing key": key_path, "lottery's secret": lottery_path}
+"""What a ledger keeps secret in files beside it, and where."""
+
+
+def copy_ledger(source: Path, out: Path, *, secrets: tuple[str, ...] = ()) -> Head:
+    """Return the head of the new ledger ``out``, a verified copy of ``source``.
+
+    ``secrets`` names those of ``SECRETS`` that are copied, too. What exists is left alone; a
+    failure leaves no file. Raises ``CorruptLedgerError`` when ``source`` does not verify, a
+    ``StoreError`` or ``KeyFileError`` when something cannot be read or written.
+    """
+    with SqliteStore.read(source) as store:
+        from_path, end, first = store.path, store.kept_end(), _first(store)
+    copy = resolved(out)
+    with translated(copy), ExitStack() as undo:
+        check_directory(copy.parent)
+        check_free(copy)
+        check_absent(copy)
+        create_file(copy)
+        undo.callback(remove_file, copy)
+        with (
+            closing(connected_to_read(from_path)) as reading,
+            closing(connected(copy, "mode=rw")) as writing,
+        ):
+            _copy_pages(reading, writing)
+        signer = EndSigner(from_path, first)
+        # The copy has to reach what was recorded before it was begun, and may be longer.
+        file = HeadFile.create(copy, end or unsigned_checkpoint("", GENESIS, 0))
+        undo.callback(file.close)
+        head = _verified(copy)
+        file.write(signer.record(head))
+        for name in secrets:
+            place = SECRETS[name](copy)
+            copy_secret(SECRETS[name](from_path), place, name)
+            undo.callback(place.unlink)
+        undo.pop_all()
+        file.close()
+    return head
+
+
+def _copy_pages(reading: sqlite3.Connection, writing: sqlite3.Connection) -> None:
+    reading.backup(writing)
+    # One file, whole by itself; the first writer turns the write-ahead log on again.
+    writing.execute("PRAGMA journal_mode = DELETE")
+
+
+def _first(store: SqliteStore) -> Block | None:
+    return next(iter(store.blocks()), None)
+
+
+def _verified(path: Path) -> Head:
+    """Return where the ledger at ``path`` ends; raises ``CorruptLedgerError`` if it is unsound."""
+    with SqliteStore.read(path) as store:
+        found = verify_blocks(store.blocks())
+        if isinstance(found, Broken):
+            raise damaged(path, found.what, height=found.height)
+        return store.head()

@@ -1,0 +1,127 @@
+"""A ledger's file read page by page, each with a connection of its own.
+
+Nothing of the ledger is open between two pages. So a caller may read on one thread now and on
+another later, may stop half-way, and never keeps the write-ahead log from being folded in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NoReturn, Self
+
+from quorate.adapters.stores.archive_file import ArchiveFile
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.ledger.archive import ArchivedRow, RowQuery
+from quorate.ledger.chain import Block, Head
+from quorate.ledger.checkpoint import Checkpoint
+from quorate.ports.errors import StoreError, StoreReadOnlyError
+
+PAGE_BLOCKS: Final = 128
+"""How many blocks are read by one connection, and are in memory at once."""
+
+
+class PagedReader:
+    """An ``EventStore`` that ends where the ledger ended when this was made, and never writes.
+
+    With ``is_archive_kept`` one connection to the archive is opened with the first look-up and kept
+    until this is closed, for one thread; without it each look-up opens one.
+    """
+
+    def __init__(self, path: Path, *, is_archive_kept: bool = False) -> None:
+        self._path = path
+        with SqliteStore.read(path) as store:
+            self._head = store.head()
+            self._end = store.kept_end()
+        self._archive = ArchiveFile(path, is_kept_open=is_archive_kept)
+
+    def head(self) -> Head:
+        """Return where the ledger ended."""
+        return self._head
+
+    def kept_end(self) -> Checkpoint | None:
+        """Return what was recorded of the ledger's end; see ``EventStore``."""
+        return self._end
+
+    def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+        """Yield the blocks from ``from_height`` to that end; see ``EventStore``."""
+        assert from_height >= 1, from_height
+        height, last = from_height, self._head.height
+        while height <= last:
+            count = min(PAGE_BLOCKS, last - height + 1)
+            with SqliteStore.read(self._path) as store:
+                page = list(islice(store.blocks(from_height=height), count))
+            yield from page
+            height += len(page)
+            # The file was replaced by a shorter one; reading on would go round for ever.
+            if len(page) < count:
+                raise StoreError(
+                    f"{self._path} ends at block {height - 1} now, and had {last}; was it replaced?"
+                )
+
+    def height_at(self, seq: int) -> int:
+        """Return the height of the block that holds event ``seq``; see ``EventStore``."""
+        assert 1 <= seq <= self._head.seq, (seq, self._head.seq)
+        with SqliteStore.read(self._path) as store:
+            return store.height_at(seq)
+
+    def load_snapshot(self) -> tuple[Head, bytes] | None:
+        """Return the kept snapshot, unless it was taken later than that end."""
+        with SqliteStore.read(self._path) as store:
+            kept = store.load_snapshot()
+        return None if kept is None or kept[0].height > self._head.height else kept
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        """Raise: nothing is written here."""
+        del block, expected
+        self._refuse()
+
+    def save_snapshot(
+        self,
+        head: Head,
+        payload: bytes,
+        ended: Iterable[ArchivedRow] = (),
+        *,
+        base_seq: int = 0,
+    ) -> None:
+        """Raise: nothing is written here."""
+        del head, payload, ended, base_seq
+        self._refuse()
+
+    def archived_run(self, name: str, upto_seq: int) -> ArchivedRow | None:
+        """Return the row of the run ``name``; see ``EventStore``."""
+        return self._archive.run(name, upto_seq)
+
+    def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
+        """Return (sequence of the submission, name) of archived runs; see ``EventStore``."""
+        return self._archive.names(query)
+
+    def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:
+        """Return rows of archived runs; see ``EventStore``."""
+        return self._archive.rows(query)
+
+    def archived_count(self, owner: str, upto_seq: int) -> int:
+        """Return how many runs of ``owner`` were archived; see ``EventStore``."""
+        return self._archive.count(owner, upto_seq)
+
+    def close(self) -> None:
+        """Let go of the archive; nothing else is open."""
+        self._archive.close()
+
+    def __enter__(self) -> Self:
+        """Return the store itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Let go of the archive."""
+        self.close()
+
+    def _refuse(self) -> NoReturn:
+        raise StoreReadOnlyError(f"{self._path} was opened for reading")

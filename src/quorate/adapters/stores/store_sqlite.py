@@ -1,0 +1,468 @@
+"""The store in one SQLite file, in WAL mode with every commit synced to disk.
+
+One writer holds the lock beside the file (``writer_lock.py``); readers need no lock and never
+wait for it. The head is kept twice, as a row of its own and as the last block: damage to SQLite's
+own pages could otherwise make the last blocks vanish without a trace. Blocks are checked here for
+being readable at all; their hashes are checked by ``ledger/chain.py``.
+
+A third copy of the head lies in a file of its own (``head_file.py``), written after each commit and
+compared at every opening: a log that ends before it has lost what was acknowledged. Snapshots and
+archived runs lie in another (``archive_file.py``).
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from msgspec.structs import astuple
+
+from quorate.adapters.file_errors import damaged, translated
+from quorate.adapters.stores.archive_file import ArchiveFile, remove_archive
+from quorate.adapters.stores.head_file import HeadFile, check_absent, head_path, read_head
+from quorate.adapters.stores.head_signing import EndSigner, lost_end, other_history
+from quorate.adapters.stores.sqlite_file import (
+    check_directory,
+    check_free,
+    check_identity,
+    configure,
+    connected,
+    connected_to_read,
+    create_file,
+    existing,
+    identity,
+    lay_out,
+    remove_file,
+    resolved,
+)
+from quorate.adapters.stores.writer_lock import WriterLock
+from quorate.ledger.archive import ArchivedRow, RowQuery
+from quorate.ledger.chain import GENESIS, HASH_BYTES, Block, Head
+from quorate.ledger.checkpoint import Checkpoint
+from quorate.ports.errors import (
+    QuorateError,
+    StaleHeadError,
+    StoreError,
+    StoreReadOnlyError,
+)
+
+_LOG = logging.getLogger(__name__)
+
+BLOCKS_PER_PAGE: Final = 32
+_COLUMNS: Final = ", ".join(Block.__struct_fields__)
+_COLUMN_TYPES: Final = (int, int, int, bytes, bytes, bytes)
+
+
+class SqliteStore:
+    """A ledger file. Made by ``create``, ``open`` (for writing) or ``read``."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection, lock: WriterLock | None = None) -> None:
+        self._path = path
+        self._db = db
+        self._lock = lock
+        self._file = identity(path)
+        self._end: Checkpoint | None = None
+        self._end_file: HeadFile | None = None
+        self._end_signer: EndSigner | None = None
+        self._is_end_behind = False
+        self._archive = ArchiveFile(path, is_kept_open=True)
+
+    @classmethod
+    def create(cls, path: Path) -> Self:
+        """Return the store of a new, empty ledger file that only its owner may read.
+
+        Raises ``LedgerExistsError`` and then changes nothing; any other failure leaves no file.
+        """
+        real = resolved(path)
+        with translated(real), ExitStack() as undo:
+            check_directory(real.parent)
+            lock = WriterLock(real)
+            undo.callback(lock.release)
+            check_free(real)
+            check_absent(real)
+            # Of a ledger that was here before: it could be of no use to this one.
+            remove_archive(real)
+            create_file(real)
+            undo.callback(remove_file, real)
+            db = undo.enter_context(closing(connected(real, "mode=rw")))
+            lay_out(db)
+            store = cls(real, db, lock)
+            store._begin_end_file()
+            undo.pop_all()
+            return store
+
+    @classmethod
+    def open(cls, path: Path, *, wait_s: float = 0.0) -> Self:
+        """Return the store of an existing ledger, for reading and writing.
+
+        Raises ``LedgerHeldError`` when another process still has it open for writing after
+        ``wait_s``, and ``CorruptLedgerError`` when the log ends before its recorded end; then
+        nothing is changed. A ledger without a head file gets one.
+        """
+        real = existing(path)
+        with translated(real), ExitStack() as undo:
+            lock = WriterLock(real, wait_s=wait_s)
+            undo.callback(lock.release)
+            # A connection that may write folds the write-ahead log into the file when it closes,
+            # and with that what is left of a damaged one. So another one looks first.
+            with cls.read(real) as looked:
+                looked.check_signature()
+            db = undo.enter_context(closing(connected(real, "mode=rw")))
+            check_identity(db, real)
+            configure(db)
+            store = cls(real, db, lock)
+            undo.callback(store._close_end_file)
+            store._check_head()
+            store._open_end_file()
+            # Where snapshots were kept before there was an archive.
+            db.execute("DROP TABLE IF EXISTS snapshot")
+            undo.pop_all()
+            return store
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return the store of an existing ledger, for reading only; writers are not disturbed.
+
+        Raises ``CorruptLedgerError`` when the log ends before its recorded end.
+        """
+        real = existing(path)
+        with translated(real), ExitStack() as undo:
+            # Before the log is looked at: a writer records its end after each commit.
+            end = read_head(real)
+            db = undo.enter_context(closing(connected_to_read(real)))
+            store = cls(real, db)
+            store._end = end
+            store._check_head()
+            store._check_end(end)
+            undo.pop_all()
+            return store
+
+    @property
+    def path(self) -> Path:
+        """The ledger file, symbolic links resolved."""
+        return self._path
+
+    def head(self) -> Head:
+        """Return where the log ends."""
+        with translated(self._path):
+            return self._head()
+
+    def kept_end(self) -> Checkpoint | None:
+        """Return what the head file has; None where there is none. See ``EventStore``."""
+        return self._end
+
+    def check_signature(self) -> None:
+        """Raise ``CorruptLedgerError`` when the head file was signed by another key than ours.
+
+        Reading alone does not do it: it takes a slow import.
+        """
+        if self._end is not None and self._end.signature:
+            with translated(self._path):
+                EndSigner(self._path, self._first_block()).check(self._path, self._end)
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        """Append ``block`` in one transaction; see ``EventStore``."""
+        self._check_writable()
+        with translated(self._path), self._transaction():
+            actual = self._head()
+            if actual != expected:
+                raise StaleHeadError(expected=expected, actual=actual)
+            self._insert(block, after=expected)
+        self._note_end(block.head)
+
+    def append_all(self, blocks: Iterable[Block]) -> Head:
+        """Append ``blocks``, a sound chain from the head on, in one transaction; return the head.
+
+        What iterating over ``blocks`` raises rolls all of it back.
+        """
+        self._check_writable()
+        with translated(self._path), self._transaction():
+            head = self._head()
+            for block in blocks:
+                self._insert(block, after=head)
+                head = block.head
+        self._note_end(head)
+        return head
+
+    def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+        """Yield the blocks from ``from_height`` on; see ``EventStore``.
+
+        Blocks never change, so pages of them up to the head of now are one consistent read, and no
+        transaction stays open to keep the write-ahead log from being folded in.
+        """
+        assert from_height >= 1, from_height
+        return self._pages(from_height, self.head().height)
+
+    def height_at(self, seq: int) -> int:
+        """Return the height of the block that holds event ``seq``; see ``EventStore``.
+
+        Looked for by height, which is the key of the table: nothing has to be indexed for it.
+        """
+        with translated(self._path):
+            head = self._head()
+            assert 1 <= seq <= head.seq, (seq, head.seq)
+            low, high = 1, head.height
+            while low < high:
+                middle = (low + high) // 2
+                found = self._head_at(middle)
+                if found is None:
+                    what = f"block {middle} is missing or its row is unreadable"
+                    raise damaged(self._path, what, height=middle)
+                low, high = (low, middle) if seq <= found.seq else (middle + 1, high)
+        return low
+
+    def save_snapshot(
+        self,
+        head: Head,
+        payload: bytes,
+        ended: Iterable[ArchivedRow] = (),
+        *,
+        base_seq: int = 0,
+    ) -> None:
+        """Keep ``payload`` as the state at ``head``, and ``ended``; see ``EventStore``."""
+        if self._lock is None:
+            raise StoreReadOnlyError(f"{self._path} was opened for reading")
+        self._archive.save(head, payload, ended, base_seq=base_seq)
+
+    def load_snapshot(self) -> tuple[Head, bytes] | None:
+        """Return the kept snapshot when it is whole and of this log."""
+        try:
+            with translated(self._path):
+                kept = self._archive.load()
+                if kept is not None and kept[0] not in (GENESIS, self._head_at(kept[0].height)):
+                    raise StoreError("it is of another history")
+        except QuorateError as error:
+            _LOG.warning("the snapshot was ignored and the ledger is read instead: %s", error)
+            return None
+        return kept
+
+    def archived_run(self, name: str, upto_seq: int) -> ArchivedRow | None:
+        """Return the row of the run ``name``; see ``EventStore``."""
+        return self._archive.run(name, upto_seq)
+
+    def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
+        """Return (sequence of the submission, name) of archived runs; see ``EventStore``."""
+        return self._archive.names(query)
+
+    def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:
+        """Return rows of archived runs; see ``EventStore``."""
+        return self._archive.rows(query)
+
+    def archived_count(self, owner: str, upto_seq: int) -> int:
+        """Return how many runs of ``owner`` were archived; see ``EventStore``."""
+        return self._archive.count(owner, upto_seq)
+
+    def close(self) -> None:
+        """Close the file and let the next writer in."""
+        with translated(self._path):
+            try:
+                self._archive.close()
+                self._db.close()
+            finally:
+                self._close_end_file()
+                if self._lock is not None:
+                    self._lock.release()
+
+    def __enter__(self) -> Self:
+        """Return the store itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the store."""
+        self.close()
+
+    def _check_writable(self) -> None:
+        """Raise unless this store may write and its file is still the one at its path."""
+        if self._lock is None:
+            raise StoreReadOnlyError(f"{self._path} was opened for reading")
+        # SQLite would go on writing to a file that nobody can find any more.
+        with translated(self._path):
+            if identity(self._path) != self._file:
+                raise StoreError(
+                    f"{self._path} was replaced by another file while open; nothing was recorded"
+                )
+            if self._is_end_behind:
+                self._write_end(self._head())
+
+    # --- The end, recorded apart from the log ---
+
+    def _begin_end_file(self) -> None:
+        """Make the head file of a ledger that has none."""
+        head = self._head()
+        self._end = EndSigner(self._path, self._first_block()).record(head)
+        self._end_file = HeadFile.create(self._path, self._end)
+
+    def _open_end_file(self) -> None:
+        """Open the head file, which was found to fit; make one where there is none."""
+        head = self._head()
+        self._end_file = HeadFile.open(self._path)
+        if self._end_file is None:
+            self._begin_end_file()
+            if head != GENESIS:
+                _LOG.warning(
+                    "%s had no %s, so whether its end was missing cannot be told; one was made: "
+                    "the ledger ends at block %d, sequence %d",
+                    self._path,
+                    head_path(self._path).name,
+                    head.height,
+                    head.seq,
+                )
+            return
+        self._end = self._end_file.record
+        if self._end.height < head.height:
+            _LOG.info(
+                "%s recorded block %d, and the log has %d: brought up to date",
+                head_path(self._path),
+                self._end.height,
+                head.height,
+            )
+            self._write_end(head)
+
+    def _close_end_file(self) -> None:
+        if self._end_file is not None:
+            self._end_file.close()
+
+    def _note_end(self, head: Head) -> None:
+        """Record where the log ends after a commit that is durable.
+
+        A failure takes nothing back. It is logged, and tried again before the next commit, which
+        fails with it.
+        """
+        self._is_end_behind = True
+        try:
+            self._write_end(head)
+        except OSError as error:
+            _LOG.warning("%s could not be written: %s", head_path(self._path), error)
+
+    def _write_end(self, head: Head) -> None:
+        assert self._end_file is not None, "only a writer has something to record"
+        if self._end_signer is None:
+            self._end_signer = EndSigner(self._path, self._first_block())
+        record = self._end_signer.record(head)
+        self._end_file.write(record)
+        self._end, self._is_end_behind = record, False
+
+    def _check_end(self, end: Checkpoint | None) -> None:
+        """Raise ``CorruptLedgerError`` unless the log has the block that ``end`` is a record of."""
+        if end is None or end.height == 0:
+            return
+        there = self._head_at(end.height)
+        if there is not None and (there.seq, there.hash) == (end.seq, end.hash):
+            return
+        head = self._head()
+        if head.height < end.height:
+            raise lost_end(self._path, end, head)
+        raise other_history(self._path, end)
+
+    def _first_block(self) -> Block | None:
+        """Return the first block; None where there is none that can be read."""
+        row = self._db.execute(f"SELECT {_COLUMNS} FROM block WHERE height = 1").fetchone()  # noqa: S608
+        if row is None or tuple(map(type, row)) != _COLUMN_TYPES:
+            return None
+        return self._block(row, 1)
+
+    # --- Rows ---
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Commit what the body does, or roll all of it back."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            # SQLite rolls back by itself on some errors, on a full disk for one.
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _insert(self, block: Block, *, after: Head) -> None:
+        """Write ``block`` and the head that it makes."""
+        assert block.prev_hash == after.hash, "the block was sealed at another head"
+        self._db.execute(
+            f"INSERT INTO block ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
+            astuple(block),
+        )
+        head = block.head
+        self._db.execute(
+            "UPDATE head SET height = ?, seq = ?, hash = ? WHERE id = 1",
+            (head.height, head.seq, head.hash),
+        )
+
+    def _head(self) -> Head:
+        """Return the head row."""
+        match self._db.execute("SELECT height, seq, hash FROM head WHERE id = 1").fetchone():
+            case (int(height), int(seq), bytes(digest)) if len(digest) == HASH_BYTES:
+                return Head(height=height, seq=seq, hash=digest)
+            case _:
+                raise damaged(self._path, "its record of the last block is missing or unreadable")
+
+    def _check_head(self) -> None:
+        """Raise unless the head row and the last block say the same."""
+        # One transaction, or a writer's commit between the two reads would look like damage.
+        self._db.execute("BEGIN")
+        try:
+            recorded = self._head()
+            (last,) = self._db.execute("SELECT max(height) FROM block").fetchone()
+            found = GENESIS if last is None else self._head_at(last)
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        if found != recorded:
+            where = "no block" if found is None else f"block {found.height}, sequence {found.seq}"
+            what = (
+                f"the last block recorded is {recorded.height}, sequence {recorded.seq}, "
+                f"but the last one found is {where}, or has another hash"
+            )
+            raise damaged(self._path, what, height=recorded.height)
+
+    def _head_at(self, height: int) -> Head | None:
+        """Return the head at ``height`` by the block's own row; None when it is not readable."""
+        found = self._db.execute(
+            "SELECT height, first_seq, count, hash FROM block WHERE height = ?", (height,)
+        ).fetchone()
+        match found:
+            case (int(at), int(first_seq), int(count), bytes(digest)):
+                return Head(height=at, seq=first_seq + count - 1, hash=digest)
+            case _:
+                return None
+
+    def _pages(self, height: int, last: int) -> Iterator[Block]:
+        """Yield the blocks ``height`` to ``last``, some at a time; a gap is an error."""
+        while height <= last:
+            with translated(self._path):
+                rows = self._db.execute(
+                    f"SELECT {_COLUMNS} FROM block "  # noqa: S608 - our own names
+                    "WHERE height BETWEEN ? AND ? ORDER BY height",
+                    (height, min(last, height + BLOCKS_PER_PAGE - 1)),
+                ).fetchall()
+            for row in rows:
+                yield self._block(row, height)
+                height += 1
+            if not rows:
+                raise damaged(self._path, f"block {height} is missing", height=height)
+
+    def _block(self, row: tuple[Any, ...], height: int) -> Block:
+        """Return the block that ``row`` is, which must be the one of ``height``."""
+        if tuple(map(type, row)) != _COLUMN_TYPES or row[0] != height:
+            what = f"block {height} is missing or its row is unreadable"
+            raise damaged(self._path, what, height=height)
+        at, first_seq, count, prev_hash, digest, body = row
+        return Block(
+            height=at,
+            first_seq=first_seq,
+            count=count,
+            prev_hash=prev_hash,
+            hash=digest,
+            body=body,
+        )

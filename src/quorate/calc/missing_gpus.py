@@ -1,0 +1,26 @@
+"""What is missing for a run now: how many GPUs, and of which slice, where that is least."""
+
+from __future__ import annotations
+
+from quorate.core.admission.domain_offer import Yards
+from quorate.core.admission.layout import pack_request
+from quorate.core.admission.target_slices import best_slice
+from quorate.model.events import Slice
+from quorate.model.specs import Run
+from quorate.model.state.state_view import StateView
+
+
+def missing_now(view: StateView, run: Run) -> tuple[int, Slice | None, bool]:
+    """Return how many GPUs are short, of which slice, and whether an empty fleet could hold it.
+
+    Told of the run's least width and of its first flavor; no slice where there is no node.
+    """
+    flavor = run.flavors[0]
+    request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])
+    domain_offers = list(Yards(view, request).most_free())
+    parts, fits_empty = best_slice(request, domain_offers) if domain_offers else ([], False)
+    if not parts:
+        return request.gpus, None, False
+    domains = tuple((part.domain, part.wanted) for part in parts)
+    short = sum(part.deficit for part in parts)
+    return short, Slice(flavor, request.gpus, domains), fits_empty

@@ -1,0 +1,354 @@
+"""Scripts: the steps of a scenario, read into what is to be done when.
+
+A step has at most one deed (``submit``, ``failNode`` ...), an instant (``at``) and what is to hold
+after it (``expect``). The steps of the system that Quorate descends from (``op`` and its arguments)
+are read too: what they ask for is done here by the deeds there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.calc.expecting import read_expected
+from quorate.calc.tenant_steps import create_step, remove_step, update_step
+from quorate.calc.world_fleet import read_node
+from quorate.calc.world_reader import CalcInputError
+from quorate.calc.world_runs import OwnerOf, run_reader
+from quorate.core.commands import (
+    Applied,
+    Apply,
+    Cancel,
+    Command,
+    Complete,
+    Drain,
+    Fail,
+    MarkNode,
+    Release,
+    Resolve,
+    Shrink,
+    Submit,
+    Tick,
+    Wiped,
+)
+from quorate.documents import Invalid, parse_tree, values
+from quorate.documents.document_problem import path_text, shown
+from quorate.documents.field_reader import At, Fields, complete, fields_of, listed
+from quorate.documents.times import any_duration, time_ms
+from quorate.model.events import NodeStatus
+from quorate.model.specs import DEFAULT_POOL, Run
+from quorate.model.state.records import Phase
+
+DEEDS: Final = frozenset(
+    {
+        "apply",
+        "submit",
+        "complete",
+        "fail",
+        "cancel",
+        "shrink",
+        "confirm",
+        "failNode",
+        "recover",
+        "cordon",
+        "drain",
+        "release",
+        "wiped",
+        "resolve",
+        "createOwner",
+        "updateOwner",
+        "removeOwner",
+        "tick",
+        "restart",
+    }
+)
+OPS: Final = frozenset(
+    {"bind", "reconcile", "activate", "dueAll", "addRun", "addNode", "failNode", "set"}
+)
+STEP: Final = DEEDS | {"at", "expect"}
+OP_STEP: Final = frozenset(
+    {"op", "at", "expect", "run", "node", "addRun", "addNode", "desired", "phase"}
+)
+SHRINK: Final = frozenset({"run", "gpus"})
+RESOLVE: Final = frozenset({"flavor", "domains", "deficit", "pool"})
+WIPED: Final = frozenset({"node", "claim", "clean", "note"})
+CONFIRM: Final = frozenset({"run", "lease"})
+_phase = values.choice(Phase)
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """Submit ``run`` if nobody has; else do what is due."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The executor sees stopping leases go: one, those of a run, or all."""
+
+    run: str = ""
+    lease: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The program ends, and its ledger is opened again."""
+
+
+Deed = Command | Reconcile | Confirmed | Restart
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``deed`` at ``at_ms`` (the time does not move where it is None), then ``expected`` holds."""
+
+    word: str
+    at_ms: int | None
+    deed: Deed | None
+    expected: object
+
+
+class Script:
+    """Reads steps one after the other: a step may name a run that one before it has added."""
+
+    def __init__(self, runs: Mapping[str, Run], owners: OwnerOf, *, now_ms: int) -> None:
+        self._runs = dict(runs)
+        self._run_reader = run_reader(owners)
+        self._now_ms = now_ms
+        self._readers: Mapping[str, Callable[[object, At], Deed | None]] = {
+            "apply": _apply,
+            "submit": self._submit,
+            "complete": _named(Complete),
+            "fail": _named(Fail),
+            "cancel": _named(Cancel),
+            "shrink": _shrink,
+            "confirm": _confirm,
+            "failNode": _marked(NodeStatus.FAILED),
+            "recover": _marked(NodeStatus.READY),
+            "cordon": _marked(NodeStatus.CORDONED),
+            "drain": _named(Drain),
+            "release": _named(Release),
+            "wiped": _wiped,
+            "resolve": _resolve,
+            "createOwner": create_step,
+            "updateOwner": update_step,
+            "removeOwner": remove_step,
+            "tick": _flag(Tick()),
+            "restart": _flag(Restart()),
+        }
+
+    def step(self, value: object, at: At) -> Step | None:
+        """Return the step that ``value`` is."""
+        if isinstance(value, dict) and "op" in value:
+            return self._op_step(value, at)
+        fields = fields_of(value, at, STEP)
+        if fields is None:
+            return None
+        at_ms = fields.maybe("at", self._instant)
+        expected = fields.maybe("expect", read_expected)
+        words = [word for word in self._readers if word in fields]
+        if len(words) > 1:
+            at.child(words[1]).fault(f"stands beside {words[0]}", "write two steps")
+            return None
+        if not words:
+            if "at" not in fields:
+                return Step("expect", None, None, expected)
+            return Step("tick", at_ms, Tick(), expected)
+        assert isinstance(value, dict), value
+        deed = self._readers[words[0]](value[words[0]], fields.at(words[0]))
+        return None if deed is None else Step(words[0], at_ms, deed, expected)
+
+    def _instant(self, value: object, at: At) -> int | None:
+        """Return an instant: a time, or how long after the beginning."""
+        if isinstance(value, str) and "-" not in value:
+            after_ms = any_duration(value, at)
+            return None if after_ms is None else self._now_ms + after_ms
+        return time_ms(value, at)
+
+    def _submit(self, value: object, at: At) -> Submit | None:
+        """Return the submission of a run: by name, as a document, or in few words."""
+        if isinstance(value, str):
+            if value not in self._runs:
+                at.fault(f"is not a run of the world: {shown(value)}", "add it to runs")
+                return None
+            return Submit(self._runs[value])
+        if isinstance(value, dict) and "name" in value:
+            run = self._run_reader(value, at)
+            return None if run is None else Submit(run.spec)
+        (spec,) = _documents([value], at, single=True) or (None,)
+        if spec is not None and not isinstance(spec, Run):
+            at.fault("must be a Run", "use apply for other documents")
+            return None
+        return None if spec is None else Submit(spec)
+
+    # --- Steps with an op ---
+
+    def _op_step(self, value: object, at: At) -> Step | None:
+        fields = fields_of(value, at, OP_STEP)
+        if fields is None:
+            return None
+        word = fields.required("op", values.line)
+        at_ms = fields.maybe("at", self._instant)
+        expected = fields.maybe("expect", read_expected)
+        if word not in OPS:
+            fields.at("op").fault(
+                f"must be one of {', '.join(sorted(OPS))}, got {shown(word)}", "use one of these"
+            )
+            return None
+        before = len(at.faults)
+        deed = self._op(word, fields)
+        return None if len(at.faults) > before else Step(word, at_ms, deed, expected)
+
+    def _op(self, word: str, fields: Fields) -> Deed | None:
+        """Return what an op asks for; None where nothing is to be done."""
+        match word:
+            case "bind" | "reconcile":
+                run = self._known(fields)
+                return None if run is None else Reconcile(run)
+            case "set":
+                return self._set(fields)
+            case "addRun":
+                added = fields.required("addRun", self._run_reader)
+                if added is not None:
+                    self._runs[added.spec.name] = added.spec
+                return None
+            case "addNode":
+                node = fields.required("addNode", read_node)
+                return None if node is None else Apply((node,))
+            case "failNode":
+                name = fields.required("node", values.line)
+                return None if name is None else MarkNode(name, NodeStatus.FAILED)
+            case _:
+                # Starts are found here and not set: whatever is due at that time is done.
+                return Tick()
+
+    def _known(self, fields: Fields) -> Run | None:
+        name = fields.required("run", values.line)
+        if name is not None and name not in self._runs:
+            fields.at("run").fault(f"is not a run of the world: {shown(name)}", "add it first")
+        return None if name is None else self._runs.get(name)
+
+    def _set(self, fields: Fields) -> Deed | None:
+        """Return what brings a run to a width, or to its end."""
+        run = self._known(fields)
+        gpus, phase = fields.maybe("desired", values.gpus), fields.maybe("phase", _phase)
+        if run is None:
+            return None
+        if gpus is not None:
+            return Shrink(run.name, gpus)
+        ends: dict[Phase, Deed] = {
+            Phase.COMPLETED: Complete(run.name, has_gone=True),
+            Phase.FAILED: Fail(run.name, has_gone=True),
+            Phase.CANCELLED: Cancel(run.name),
+        }
+        if phase is None or phase not in ends:
+            fields.at("phase").fault(
+                "must be Completed, Failed or Cancelled", "say how the run ends, or set desired"
+            )
+            return None
+        return ends[phase]
+
+
+# --- Deeds ----------------------------------------------------------------------------------------
+
+
+def _named(deed: Callable[[str], Deed]) -> Callable[[object, At], Deed | None]:
+    def read(value: object, at: At) -> Deed | None:
+        name = values.line(value, at)
+        return None if name is None else deed(name)
+
+    return read
+
+
+def _marked(status: NodeStatus) -> Callable[[object, At], Deed | None]:
+    return _named(lambda node: MarkNode(node, status))
+
+
+def _flag(deed: Deed) -> Callable[[object, At], Deed | None]:
+    def read(value: object, at: At) -> Deed | None:
+        if value is not True:
+            at.fault(f"must be true, got {shown(value)}", "write true, or leave it out")
+            return None
+        return deed
+
+    return read
+
+
+def _shrink(value: object, at: At) -> Shrink | None:
+    fields = fields_of(value, at, SHRINK)
+    if fields is None:
+        return None
+    run, gpus = fields.required("run", values.line), fields.required("gpus", values.gpus)
+    return None if run is None or gpus is None else Shrink(run, gpus)
+
+
+def _wiped(value: object, at: At) -> Wiped | None:
+    """Return that a node is clean: its name; or, after which claim and whether, as an object."""
+    if isinstance(value, str):
+        name = values.line(value, at)
+        return None if name is None else Wiped(name, is_clean=True)
+    fields = fields_of(value, at, WIPED)
+    if fields is None:
+        return None
+    node = fields.required("node", values.line)
+    is_clean = fields.optional("clean", values.truth, default=True)
+    claim, note = fields.maybe("claim", values.line), fields.optional("note", values.line, "")
+    return None if node is None else Wiped(node, is_clean, claim, note)
+
+
+def _confirm(value: object, at: At) -> Confirmed | None:
+    """Return whose stopping leases go: a run's, one lease, or (``true``) all there are."""
+    if value is True:
+        return Confirmed()
+    if isinstance(value, str):
+        run = values.line(value, at)
+        return None if run is None else Confirmed(run=run)
+    fields = fields_of(value, at, CONFIRM)
+    if fields is None:
+        return None
+    return Confirmed(
+        run=fields.optional("run", values.line, ""), lease=fields.optional("lease", values.line, "")
+    )
+
+
+def _resolve(value: object, at: At) -> Resolve | None:
+    fields = fields_of(value, at, RESOLVE)
+    if fields is None:
+        return None
+    flavor = fields.required("flavor", values.line)
+    gpus = fields.required("deficit", values.gpus)
+    domains = fields.optional("domains", _lines, ())
+    pool = fields.optional("pool", values.line, DEFAULT_POOL)
+    return None if flavor is None or gpus is None else Resolve(pool, flavor, domains, gpus)
+
+
+def _lines(value: object, at: At) -> tuple[str, ...] | None:
+    return complete(listed(value, at, values.line))
+
+
+def _apply(value: object, at: At) -> Apply | None:
+    """Return the application of one document, or of several."""
+    single = not isinstance(value, list)
+    specs = _documents([value] if single else value, at, single=single)
+    return None if specs is None else Apply(specs)
+
+
+def _documents(trees: object, at: At, *, single: bool) -> tuple[Applied, ...] | None:
+    assert isinstance(trees, list), trees
+    return read_documents(trees, [at] if single else [at.child(i) for i in range(len(trees))])
+
+
+def read_documents(trees: list[object], places: list[At]) -> tuple[Applied, ...] | None:
+    """Return the documents that ``trees`` are; None, and the faults reported, if one is not."""
+    found: list[Applied] = []
+    for tree, place in zip(trees, places, strict=True):
+        parsed = parse_tree(None, tree)
+        if isinstance(parsed, Invalid):
+            problem = parsed.problems[0]
+            # A problem has its path as text; what is raised here names all of it.
+            path = path_text(place.path)
+            raise CalcInputError(f"{path}.{problem.path}", f"{problem.message}; {problem.remedy}")
+        found += [document.spec for document in parsed.items]
+    return tuple(found)

@@ -1,0 +1,178 @@
+"""The stage of a scenario: the production engine on a ledger in memory, and a clock set by hand.
+
+Between two steps whatever is due happens when it is due, as under a daemon, unless the stage is
+quiet: then nothing happens but the steps. With an executor stops are two facts, and the second one
+is a step of the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.calc.scenario_script import Confirmed, Deed, Reconcile, Restart
+from quorate.core.audit.history_audit import audit
+from quorate.core.audit.invariants import Violation, sweep
+from quorate.core.commands import Applied, Apply, Command, Confirm, Submit, Tick
+from quorate.ledger.chain import GENESIS, open_blocks
+from quorate.loop.driver import Driver
+from quorate.loop.engine import Engine
+from quorate.model.events import Event
+from quorate.model.refusal import Refusal
+from quorate.model.state.state_view import StateView
+from quorate.ports.executor_port import Order, Report
+from quorate.sim.simulation import LOTTERY_LENGTH
+
+ACTOR: Final = "scenario"
+DUE_MAX: Final = 10_000
+"""How often something may be due between two steps."""
+
+
+class StandstillError(Exception):
+    """Too much is due on the way to an instant."""
+
+
+@dataclass(slots=True)
+class _Clock:
+    ms: int
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+class _Patient:
+    """An executor that takes orders and waits to be told what became of them."""
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        """Take the orders; the script says what becomes of them."""
+
+    def resume(self, orders: Sequence[Order]) -> None:
+        """Take every open lease anew; the script says what becomes of them."""
+
+    def reports(self) -> Sequence[Report]:
+        """Return nothing: the script's ``confirm``, ``complete`` and ``fail`` are the reports."""
+        return ()
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return nothing: nobody works here."""
+        del runs
+        return {}
+
+
+class Stage:
+    """One ledger and its engine; ``secret`` is what its lotteries are drawn by."""
+
+    def __init__(
+        self, *, now_ms: int, secret: bytes, has_executor: bool = False, quiet: bool = False
+    ) -> None:
+        self._clock = _Clock(now_ms)
+        self._store = MemoryStore()
+        self._secret = secret
+        self._executor = _Patient() if has_executor else None
+        self._quiet = quiet
+        self._head = GENESIS
+        self._events: list[Event] = []
+        self._engine = Engine.create(
+            self._store,
+            self._clock,
+            ledger_id=ACTOR,
+            public_key="",
+            actor=ACTOR,
+            executor=self._executor,
+            lottery_secret=secret,
+            lottery_length=LOTTERY_LENGTH,
+        )
+
+    @property
+    def view(self) -> StateView:
+        """The state as it is."""
+        return self._engine.view
+
+    @property
+    def now_ms(self) -> int:
+        """What the clock shows."""
+        return self._clock.ms
+
+    @property
+    def has_executor(self) -> bool:
+        """Whether stops wait for an executor to confirm them."""
+        return self._executor is not None
+
+    def apply(self, specs: Sequence[Applied]) -> tuple[Refusal, ...]:
+        """Declare ``specs``; return why not, if anything."""
+        return self._do(Apply(tuple(specs)))
+
+    def advance(self, to_ms: int) -> None:
+        """Let the time come, and what is due on the way happen."""
+        for _ in range(DUE_MAX):
+            due_ms = None if self._quiet else Driver(self._engine).step()
+            if due_ms is None or due_ms > to_ms:
+                break
+            self._clock.ms = max(self._clock.ms, due_ms)
+        else:
+            raise StandstillError(
+                f"over {DUE_MAX} things are due on the way; choose an earlier instant"
+            )
+        # A clock that is set back is a thing to try out: the ledger's time never runs back.
+        self._clock.ms = to_ms
+
+    def act(self, deed: Deed) -> tuple[Refusal, ...]:
+        """Do one deed, and what it makes due at once; return why not, if anything."""
+        refusals = self._act(deed)
+        if not self._quiet:
+            Driver(self._engine).step()
+        return refusals
+
+    def _act(self, deed: Deed) -> tuple[Refusal, ...]:
+        match deed:
+            case Reconcile():
+                known = deed.run.name in self.view.runs
+                return self._do(Tick() if known else Submit(deed.run))
+            case Confirmed():
+                return self._confirm(deed)
+            case Restart():
+                self._engine = Engine.open(
+                    self._store,
+                    self._clock,
+                    executor=self._executor,
+                    lottery_secret=self._secret,
+                )
+                return ()
+            case _:
+                return self._do(deed)
+
+    def _confirm(self, deed: Confirmed) -> tuple[Refusal, ...]:
+        """Let stopping leases go, one after the other."""
+        going = [
+            name
+            for name, lease in self.view.leases.items()
+            if lease.ending is not None
+            and deed.run in ("", lease.fact.run)
+            and deed.lease in ("", name)
+        ]
+        if not going and deed.lease:
+            return self._do(Confirm(deed.lease))
+        return tuple(refusal for name in going for refusal in self._do(Confirm(name)))
+
+    def _do(self, command: Command) -> tuple[Refusal, ...]:
+        receipt = self._engine.execute(command, actor=ACTOR)
+        return receipt.decision.refusals
+
+    def news(self) -> list[Event]:
+        """Return what was recorded since the last time."""
+        blocks = self._store.blocks(from_height=self._head.height + 1)
+        found: list[Event] = []
+        for head, events in open_blocks(blocks, after=self._head):
+            self._head = head
+            found += events
+        self._events += found
+        return found
+
+    def violations(self, *, whole: bool = False) -> list[Violation]:
+        """Return what does not hold in the state; with ``whole``, in all that happened either."""
+        found = sweep(self.view)
+        if whole:
+            found += audit(self._events, view=self.view)
+        return found

@@ -1,0 +1,89 @@
+"""Reading worlds: plain JSON values, checked field by field, with the path in every error.
+
+The readers of ``documents`` do the checking, so numbers, times and unknown fields are judged alike
+everywhere. Two things differ: a null is a field left out, and the first fault is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from quorate.documents.document_problem import path_text
+from quorate.documents.field_reader import At, Fields, fields_of
+from quorate.documents.located_tree import DEPTH_MAX, TOO_DEEP
+from quorate.documents.values import whole
+from quorate.model.amounts import GPUS_MAX
+
+WORLD: Final = "world"
+"""The path of a fault of a world as a whole."""
+
+any_whole = whole(low=-GPUS_MAX, high=GPUS_MAX)
+"""A number that is judged by the calculation, because asking for too little is a question too."""
+
+_TOP: Final = frozenset(
+    {
+        "bind",
+        "budgets",
+        "cover",
+        "documents",
+        "executor",
+        "flavor",
+        "forecast",
+        "leases",
+        "nodes",
+        "now",
+        "owners",
+        "pack",
+        "placement",
+        "pool",
+        "quiet",
+        "resolve",
+        "runs",
+        "secret",
+        "steps",
+        "usage",
+    }
+)
+
+
+class CalcInputError(ValueError):
+    """A world that cannot be read: ``path`` says where, ``message`` what and what to do."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+        self.message = message
+
+
+def open_world(world: object, required: Iterable[str]) -> tuple[Fields, At]:
+    """Return the fields of ``world`` and its place; those in ``required`` are there."""
+    at = At((), [])
+    fields = fields_of(without_nulls(world), at, _TOP)
+    settle(at)
+    assert fields is not None, world
+    for name in required:
+        if name not in fields:
+            at.child(name).fault("is required", f"add {name} to the world")
+    settle(at)
+    return fields, at
+
+
+def settle(at: At) -> None:
+    """Raise the first fault found so far, if any."""
+    if at.faults:
+        fault = at.faults[0]
+        raise CalcInputError(path_text(fault.path) or WORLD, f"{fault.message}; {fault.remedy}")
+
+
+def without_nulls(tree: object, depth: int = 0) -> object:
+    """Return ``tree`` without the fields that are null."""
+    if depth > DEPTH_MAX:
+        raise CalcInputError(WORLD, TOO_DEEP)
+    if isinstance(tree, dict):
+        return {
+            key: without_nulls(value, depth + 1) for key, value in tree.items() if value is not None
+        }
+    if isinstance(tree, list):
+        return [without_nulls(value, depth + 1) for value in tree]
+    return tree

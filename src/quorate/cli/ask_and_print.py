@@ -1,0 +1,137 @@
+"""Ask for an operation and print the answer: of the ledger's file, or of a service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+
+from quorate.cli.csv_option import CSV
+from quorate.cli.global_options import Settings
+from quorate.cli.printing import print_tree, telling
+from quorate.operations.caller import Caller
+from quorate.operations.operation import DRY_RUN, Effect, Operation
+from quorate.operations.table import OPERATIONS
+
+if TYPE_CHECKING:
+    from quorate.operations.answer_types import Answer
+    from quorate.operations.request_context import AnyDesk
+    from quorate.ports.log_port import Logs
+
+
+def ask(settings: Settings, name: str, asked: Struct) -> None:
+    """Ask for the operation called ``name`` and print its answer."""
+    ask_each(settings, name, [asked])
+
+
+def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None:
+    """Ask for one operation several times, and print the answers with lines between them."""
+    operation = OPERATIONS[name]
+    target = settings.service()
+    if target is not None:
+        from quorate.cli.remote import ask_service
+
+        ask_service(settings, target, name, questions)
+        return
+    from quorate.operations.answering import answer
+
+    with desk_of(settings, operation, questions[0]) as context:
+        for position, asked in enumerate(questions):
+            found = answer(context, operation, asked)
+            if position and settings.is_table:
+                click.echo()
+            print_answer(settings, found)
+
+
+def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
+    """Return what an operation gives to programs, and print nothing."""
+    target = settings.service()
+    if target is not None:
+        from quorate.cli.remote import service
+
+        with service(settings, target) as client:
+            return client.tree(name, asked)
+    from quorate.operations.answering import answer
+
+    operation = OPERATIONS[name]
+    with desk_of(settings, operation, asked) as context:
+        return answer(context, operation, asked).tree()
+
+
+@contextmanager
+def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
+    """Ask for the operation called ``name``; its answer can be read until this is left."""
+    operation = OPERATIONS[name]
+    target = settings.service()
+    if target is not None:
+        from quorate.cli.remote import service, service_answer
+
+        with service(settings, target) as client:
+            yield service_answer(client, operation, asked)
+        return
+    from quorate.operations.answering import answer
+
+    with desk_of(settings, operation, asked) as context:
+        yield answer(context, operation, asked)
+
+
+@contextmanager
+def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyDesk]:
+    """Open the ledger's file as the operation needs it; a dry run cannot write."""
+    # Only here is a ledger decided on; whoever asks a service imports none of it.
+    from quorate.adapters.key_file import load_lottery_secret, lottery_path
+    from quorate.cli.session import clock_of, open_to_read, open_to_write
+    from quorate.cli.signing import file_signer
+    from quorate.loop.engine import Engine
+    from quorate.operations.request_context import BlockDesk, RequestContext
+
+    caller = Caller.owner_of_file(settings.actor())
+    clock, secret = clock_of(settings), None
+    if operation.of_blocks:
+        signer = file_signer(Path(settings.ledger))
+        with open_to_read(settings) as store:
+            yield BlockDesk(
+                store=store, clock=clock, caller=caller, name=settings.ledger, signer=signer
+            )
+        return
+    if operation.effect is not Effect.WRITE or getattr(asked, DRY_RUN):
+        opened = open_to_read(settings)
+    else:
+        lottery = lottery_path(Path(settings.ledger))
+        # Where the lottery's secret lies beside it, conflicts that are due are settled too.
+        secret = load_lottery_secret(lottery) if lottery.exists() else None
+        opened = open_to_write(settings)
+    with opened as store:
+        engine = Engine.open(store, clock, lottery_secret=secret)
+        yield RequestContext(
+            engine, caller, settings.prefix, settings.ledger, logs=_logs(settings.ledger)
+        )
+
+
+def _logs(ledger: str) -> Logs | None:
+    """Return what a service has kept of the output of runs, if it has run any on this machine."""
+    from quorate.adapters.executors.keepers import work_folder
+    from quorate.adapters.executors.logs_local import LocalLogs
+
+    folder = work_folder(ledger)
+    return LocalLogs(folder) if folder.is_dir() else None
+
+
+def print_answer(settings: Settings, found: Answer) -> None:
+    """Print an answer in the form that was asked for; what is said aside goes to stderr."""
+    with telling(found.done) if found.done else nullcontext():
+        for note in found.notes:
+            click.echo(note, err=True)
+        if settings.output == CSV:
+            assert found.csv is not None, "only who has this form offers it"
+            click.echo(found.csv(), nl=False)
+            return
+        if not settings.is_table:
+            print_tree(settings, found.tree())
+            return
+        for line in found.lines(settings.wide):
+            click.echo(line)

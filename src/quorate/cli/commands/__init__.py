@@ -1,0 +1,1 @@
+"""Commands of people who submit work and look at it: one module each."""

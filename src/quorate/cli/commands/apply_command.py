@@ -1,0 +1,40 @@
+"""``quorate apply``: make the ledger hold what documents say, all of them or none."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.global_options import Settings, examples, writer
+
+
+@click.command(
+    epilog=examples(
+        "quorate apply -f fleet.yaml -f budgets.yaml",
+        "quorate apply -f budgets.yaml --dry-run",
+        "cat fleet.yaml | quorate apply -f -",
+    )
+)
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    required=True,
+    help="YAML or JSON with one or more documents; - is standard input. May be repeated.",
+)
+@writer
+@click.pass_obj
+def apply(settings: Settings, files: tuple[str, ...], dry_run: bool) -> None:
+    """Make the ledger hold the documents of files.
+
+    Nodes, owners, budgets, pools and the system's settings are created or changed; runs are
+    submitted. All documents of all files are recorded in one commit, or none of them.
+    """
+    from quorate.cli.ask_and_print import ask
+    from quorate.cli.sources import read_sources
+    from quorate.operations.common_requests import Apply
+
+    sources = read_sources(files, needs_owner=settings.service() is None)
+    with sources.located():
+        ask(settings, "apply", Apply(documents=sources.trees, dry_run=dry_run))

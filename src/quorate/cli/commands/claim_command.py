@@ -1,0 +1,141 @@
+"""``quorate claim`` and ``quorate release``: whole nodes for one user, until a stated end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from quorate.cli.global_options import Settings, examples, writer
+from quorate.views.exits import CommandError, Exit
+
+_OPTIONS: Final = {
+    "metadata.name": "NAME",
+    "spec.owner": "--owner",
+    "spec.user": "--user",
+    "spec.pool": "--pool",
+    "spec.resources.gpuType": "--flavor",
+    "spec.resources.totalGPUs": "--gpus",
+    "spec.runtime.expectedDuration": "--for",
+    "spec.runtime.checkpoint": "--checkpoint",
+    "spec.locality.selector": "--select",
+}
+
+
+@click.command(
+    epilog=examples(
+        "quorate claim --owner hospital --flavor H100 --nodes 2 --for 8h",
+        "quorate claim scans --owner hospital --flavor H100 --nodes 1 --for 2d --user dr-x",
+        "quorate claim --owner hospital --flavor H100 --nodes 2 --for 8h --dry-run",
+        "quorate get claims",
+    )
+)
+@click.argument("name", required=False)
+@click.option("--owner", metavar="OWNER", required=True, help="Whose envelopes pay: its own only.")
+@click.option("--flavor", metavar="FLAVOR", required=True, help="The kind of GPU.")
+@click.option("--nodes", metavar="N", type=click.IntRange(min=1), help="How many whole nodes.")
+@click.option(
+    "--gpus",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="How many GPUs instead, where nodes differ; they must make up whole nodes.",
+)
+@click.option("--for", "duration", metavar="DURATION", required=True, help="For how long: 8h, 2d.")
+@click.option("--user", metavar="USER", help="For whom.  [default: whoever asks]")
+@click.option("--pool", metavar="POOL", help="In which pool.  [default: default]")
+@click.option(
+    "--select",
+    "labels",
+    metavar="LABEL=VALUE",
+    multiple=True,
+    help="Only nodes with this label, such as fabric.domain=A. May be repeated.",
+)
+@click.option("--one-domain", is_flag=True, help="All nodes in one domain.")
+@click.option(
+    "--checkpoint", metavar="DURATION", help="How long before its end the work is told to stop."
+)
+@writer
+@click.pass_obj
+def claim(
+    settings: Settings,
+    *,
+    name: str | None,
+    owner: str,
+    flavor: str,
+    nodes: int | None,
+    gpus: int | None,
+    duration: str,
+    user: str | None,
+    pool: str | None,
+    labels: tuple[str, ...],
+    one_domain: bool,
+    checkpoint: str | None,
+    dry_run: bool,
+) -> None:
+    """Take whole nodes for one user and sensitive work, until a stated end.
+
+    Granted at once or refused: there is no queue for claims. The owner's own envelopes pay for all
+    of it from the start, whether anything works there or not; what is left when it is released
+    early is theirs again. Nobody else is placed on these nodes, nothing there is cut or drawn, and
+    each node is wiped before anybody else gets it. Who claimed what is recorded first.
+    """
+    from quorate.cli.ask_and_print import ask
+    from quorate.operations.fleet.claim_handlers import claim_document
+    from quorate.operations.fleet.fleet_requests import ClaimNodes
+
+    if (nodes is None) == (gpus is None):
+        raise click.UsageError("give either --nodes N or --gpus N")
+    asked = ClaimNodes(
+        name=name,
+        owner=owner,
+        flavor=flavor,
+        nodes=nodes,
+        gpus=gpus,
+        duration=duration,
+        user=user,
+        pool=pool,
+        selector=_selector(labels),
+        one_domain=one_domain,
+        checkpoint=checkpoint,
+        dry_run=dry_run,
+    )
+    # Judged here first, so that what is wrong is called by its flag; how many GPUs a node has is
+    # not known here, and one will do.
+    claim_document(asked, gpus or 1, words=_OPTIONS)
+    ask(settings, "claim-nodes", asked)
+
+
+def _selector(labels: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for label in labels:
+        key, sign, value = label.partition("=")
+        if not (key and sign and value):
+            raise CommandError(Exit.USAGE, f"--select: {label!r} is not LABEL=VALUE")
+        found[key] = value
+    return found
+
+
+@click.command(
+    epilog=examples(
+        "quorate release scans",
+        'quorate release scans --note "study finished"',
+        "quorate node wiped a1     # when it is clean again",
+    )
+)
+@click.argument("name", metavar="CLAIM")
+@click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
+@writer
+@click.pass_obj
+def release(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
+    """Give the nodes of a claim back before its end.
+
+    What was held for the rest of its time is released. The nodes are given to nobody before they
+    have been wiped: whoever runs the work does that, or somebody says: quorate node wiped NODE.
+    """
+    from quorate.cli.ask_and_print import ask
+    from quorate.cli.commands.finish_command import checked_note, run_name
+    from quorate.operations.fleet.fleet_requests import ReleaseClaim
+
+    claimed = run_name(name.removeprefix("claim/"))
+    asked = ReleaseClaim(claim=claimed, note=checked_note(note), dry_run=dry_run)
+    ask(settings, "release-claim", asked)

@@ -1,0 +1,41 @@
+"""``quorate describe``: everything about one thing."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.completing import kinds, names_of_kind
+from quorate.cli.global_options import Settings, examples, reader
+
+
+@click.command(epilog=examples("quorate describe run train-1", "quorate describe budget/rai"))
+@click.argument("kind", shell_complete=kinds)
+@click.argument("names", metavar="NAME", nargs=-1, shell_complete=names_of_kind)
+@reader
+@click.pass_obj
+def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
+    """Show everything about one thing.
+
+    Of a run: what it asked for, why it waits and since when, its planned start, the conflicts it
+    went through, its leases with nodes, slots and payers, who paid how much, and its events with
+    their sequence numbers. Of a budget: what each
+    envelope was granted, has spent, holds and lends, and its caps. Of a node: its status, the
+    leases on it and its events. Of an owner: its family, quota, budgets and runs. Of a reservation:
+    when and where its run starts, who pays, and what moved it. Of a resolveroutcome: who entered
+    the lottery with which odds, seed, draws and cuts.
+    """
+    from quorate.cli.ask_and_print import ask_each
+    from quorate.operations.common_requests import GetSystem, GetThing
+    from quorate.views.kind_names import kind_named, split_target
+
+    kind, names = split_target(kind, names)
+    found = kind_named(kind)
+    if found.name == "system":
+        ask_each(settings, "describe-system" if settings.is_table else "get-system", [GetSystem()])
+        return
+    if not names:
+        raise click.UsageError(f"which {found.name}? list them: quorate get {found.plural}")
+    # A queue has no place for one run; what waits is described as the run it is.
+    told = "run" if found.name == "queue" else found.name
+    verb = "describe" if settings.is_table else "get"
+    ask_each(settings, f"{verb}-{told}", [GetThing(name=name) for name in names])

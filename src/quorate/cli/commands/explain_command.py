@@ -1,0 +1,32 @@
+"""``quorate explain``: what holds a run, and what would start it now."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.completing import names_of
+from quorate.cli.global_options import Settings, exact, examples, reader
+
+
+@click.command(
+    epilog=examples(
+        "quorate explain train-1",
+        "quorate explain train-1 -o json",
+        "quorate explain train-1 --exact        # far back in a long queue",
+    )
+)
+@click.argument("run", shell_complete=names_of("run"))
+@exact
+@reader
+@click.pass_obj
+def explain(settings: Settings, *, run: str, is_exact: bool) -> None:
+    """Say why a run waits and what would start it.
+
+    Each change that is listed was tried by a dry run of the very command, and starts the run now.
+    A run with a firm start sees how that came about; one that was cut sees the conflict,
+    its seed and the odds it had. Nothing is changed.
+    """
+    from quorate.cli.ask_and_print import ask
+    from quorate.operations.ledger.ledger_requests import AboutRun
+
+    ask(settings, "explain-run", AboutRun(run=run, exact=is_exact))

@@ -1,0 +1,108 @@
+"""``quorate logs``: what the work of a run has written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import sleep
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from quorate.cli.completing import names_of
+from quorate.cli.global_options import Settings, examples, reader
+
+if TYPE_CHECKING:
+    from quorate.operations.fleet.looking_requests import RunLogs
+    from quorate.operations.fleet.looking_responses import LogLine
+
+TAIL_MAX: Final = 1_000
+"""How many lines one answer has at most."""
+PAUSE_S: Final = 0.5
+"""How long to wait for more lines in a ledger's file."""
+
+
+@click.command(
+    epilog=examples(
+        'quorate logs train-1 -f || echo "nobody keeps its output"',
+        'quorate logs train-1 --tail 20 -f || echo "nobody keeps its output"',
+        'quorate logs train-1 --prefix || echo "nobody keeps its output"',
+    )
+)
+@click.argument("run", shell_complete=names_of("run"))
+@click.option(
+    "-f", "--follow", is_flag=True, help="Go on until the run is over; wait where it has not begun."
+)
+@click.option("--prefix", is_flag=True, help="Say which rank, node and stream wrote each line.")
+@click.option(
+    "--from", "first", metavar="N", type=click.IntRange(min=0), default=0, help="Begin at line N."
+)
+@click.option(
+    "--tail",
+    metavar="N",
+    type=click.IntRange(1, TAIL_MAX),
+    help="Begin with the last N lines that there are.",
+)
+@reader
+@click.pass_obj
+def logs(
+    settings: Settings, *, run: str, follow: bool, prefix: bool, first: int, tail: int | None
+) -> None:
+    """Show what the work of a run has written.
+
+    Output is kept by the executor that runs the work; that of the local one is read beside a
+    ledger's file as well. Where there is none this says so, with exit code 1.
+    """
+    from quorate.cli.ask_and_print import ask
+    from quorate.cli.commands.finish_command import run_name
+    from quorate.operations.fleet.looking_requests import RunLogs
+
+    name = run_name(run)
+    if settings.is_table:
+        is_silent = first == 0
+        for line in _lines(settings, RunLogs(run=name, from_=first, tail=tail), follow=follow):
+            click.echo(f"{_prefix(line)} {line.text}" if prefix else line.text)
+            is_silent = False
+        if is_silent:
+            click.echo(f"note: {name!r} has written nothing yet; quorate explain {name}", err=True)
+        return
+    if follow or prefix:
+        raise click.UsageError("-f and --prefix print lines; leave out -o, or them")
+    ask(settings, "run-logs", RunLogs(run=name, from_=first, tail=tail))
+
+
+def _lines(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLine]:
+    target = settings.service()
+    if target is None:
+        yield from _kept(settings, asked, follow=follow)
+        return
+    from quorate.cli.remote import service
+
+    with service(settings, target) as client:
+        yield from client.log_lines(asked.run, first=asked.from_, tail=asked.tail, follow=follow)
+
+
+def _kept(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLine]:
+    """Yield what is kept beside a ledger's file, page by page; with ``follow`` until the end."""
+    from msgspec import convert
+    from msgspec.structs import replace
+
+    from quorate.cli.ask_and_print import tree_asked
+    from quorate.operations.fleet.looking_requests import LINES_MAX
+    from quorate.operations.fleet.looking_responses import Logs
+
+    while True:
+        page = convert(tree_asked(settings, "run-logs", asked), Logs)
+        yield from page.lines
+        asked = replace(asked, from_=page.next, tail=None)
+        if len(page.lines) == LINES_MAX:
+            continue
+        if page.ended or not follow:
+            return
+        sleep(PAUSE_S)
+
+
+def _prefix(line: LogLine) -> str:
+    """Return who wrote a line: a process, or the executor itself."""
+    if line.rank is None:
+        return "[quorate]"
+    return f"[{line.rank}/{line.node}/{line.stream}]"

@@ -1,0 +1,142 @@
+"""``quorate notices``: what concerns you, as it was recorded, and as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from quorate.cli.completing import names_of
+from quorate.cli.global_options import Settings, examples, reader
+from quorate.views.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from quorate.operations.notices.notice_requests import WatchNotices
+
+_LOOK_S: Final = 1.0
+"""How often the ledger's file is looked at."""
+
+
+@click.command(
+    epilog=examples(
+        "quorate notices",
+        "quorate notices --kind run-cut --kind lottery-lost -o json",
+        "quorate notices --from 1 --limit 5",
+        "quorate notices -f --from 1 --count 1",
+    )
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is recorded from now on.")
+@click.option(
+    "--kind", "kinds", metavar="KIND", multiple=True, help="Only this kind.  May be repeated."
+)
+@click.option(
+    "--owner", metavar="NAME", help="Only of this owner.", shell_complete=names_of("owner")
+)
+@click.option("--from", "first", metavar="SEQ", type=click.IntRange(min=1), help="Begin here.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1, max=1_000),
+    help="At most N: the first from --from on, else the last.  [default: 50]",
+)
+@click.option(
+    "--count", metavar="N", type=click.IntRange(min=1), help="With -f: end after N of them."
+)
+@reader
+@click.pass_obj
+def notices(
+    settings: Settings,
+    *,
+    follow: bool,
+    kinds: tuple[str, ...],
+    owner: str | None,
+    first: int | None,
+    limit: int | None,
+    count: int | None,
+) -> None:
+    """Show what concerns you, and be told of it.
+
+    Starts, cuts, lotteries, thresholds, lost nodes and money that has ended: each with its numbers
+    and the next command to type. They are derived from the ledger, so that they can be asked for
+    again at any time. With -f those that come are printed as they are recorded, one a line (with
+    -o json one JSON object a line), until Ctrl-C or --count.
+    """
+    from quorate.operations.notices.notice_requests import NOTICES_SHOWN, ListNotices, WatchNotices
+
+    if follow:
+        if limit is not None:
+            raise click.UsageError("-f goes on without end; leave out --limit, or -f")
+        if settings.output == "yaml":
+            raise click.UsageError("-f prints lines as they come; choose -o json, or leave out -o")
+        _follow(settings, WatchNotices(first=first, kinds=kinds, owner=owner), count)
+        return
+    if count is not None:
+        raise click.UsageError("--count ends -f; give --limit N, or add -f")
+    from quorate.cli.ask_and_print import ask
+
+    asked = ListNotices(first=first, kinds=kinds, owner=owner, limit=limit or NOTICES_SHOWN)
+    ask(settings, "list-notices", asked)
+
+
+def _follow(settings: Settings, asked: WatchNotices, count: int | None) -> None:
+    from itertools import islice
+
+    target = settings.service()
+    try:
+        if target is None:
+            for tree in islice(_of_file(settings, asked), count):
+                _print(settings, tree)
+            return
+        from msgspec import to_builtins
+
+        from quorate.cli.remote import service
+
+        with service(settings, target) as client:
+            for notice in islice(client.notices(asked), count):
+                _print(settings, to_builtins(notice))
+    except KeyboardInterrupt:
+        # This is how one stops following: nothing went wrong, and nothing is left half done.
+        raise CommandError(Exit.INTERRUPTED) from None
+
+
+def _of_file(settings: Settings, asked: WatchNotices) -> Iterator[dict[str, Any]]:
+    """Yield what is recorded in the ledger's file, which is looked at again and again."""
+    from time import sleep
+
+    from quorate.cli.session import clock_of, open_to_read
+    from quorate.loop.engine import Engine
+    from quorate.operations.caller import Caller
+    from quorate.operations.notices.notice_handlers import watch_notices
+    from quorate.operations.request_context import RequestContext
+    from quorate.operations.table import OPERATIONS
+
+    cursor = None if asked.first is None else asked.first - 1
+    with open_to_read(settings) as store:
+        while True:
+            engine = Engine.open(store, clock_of(settings))
+            context = RequestContext(engine, Caller.owner_of_file(settings.actor()))
+            from_here = _from(asked, cursor)
+            reading = watch_notices(context, from_here, OPERATIONS["watch-notices"])
+            while reading.is_behind:
+                for shown in reading.read(100):
+                    yield shown.tree
+            cursor = reading.cursor
+            while store.head().seq == cursor:
+                sleep(_LOOK_S)
+
+
+def _from(asked: WatchNotices, cursor: int | None) -> WatchNotices:
+    from msgspec.structs import replace
+
+    return asked if cursor is None else replace(asked, first=cursor + 1)
+
+
+def _print(settings: Settings, tree: dict[str, Any]) -> None:
+    """Print one notice at once, whoever reads it."""
+    import json
+
+    if settings.is_table:
+        click.echo(f"{tree['seq']} {tree['at']} {tree['kind']}: {tree['text']}")
+    else:
+        click.echo(json.dumps(tree, ensure_ascii=False))

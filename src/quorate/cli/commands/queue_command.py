@@ -1,0 +1,29 @@
+"""``quorate queue``: who waits, in which order, and why."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.completing import names_of
+from quorate.cli.global_options import Settings, examples, reader
+
+
+@click.command(
+    epilog=examples("quorate queue", "quorate queue --owner rai", "quorate queue -o wide")
+)
+@click.option(
+    "--owner", metavar="OWNER", help="Only runs of this owner.", shell_complete=names_of("owner")
+)
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="At most the first N.")
+@reader
+@click.pass_obj
+def queue(settings: Settings, *, owner: str | None, limit: int | None) -> None:
+    """Show who waits, in order, and why.
+
+    The same as `quorate get queue`. `quorate explain RUN` says why one of them stands where it
+    stands, and what would start it.
+    """
+    from quorate.cli.ask_and_print import ask
+    from quorate.operations.common_requests import ListRuns
+
+    ask(settings, "list-queue", ListRuns(owner=owner, limit=limit))

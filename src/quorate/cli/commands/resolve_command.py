@@ -1,0 +1,94 @@
+"""``quorate resolve``: room made by hand, one notice ahead, by the rules that hold for all."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from quorate.cli.global_options import Settings, examples, writer
+from quorate.views.exits import CommandError, Exit
+
+_KEYS: Final = ("flavor", "domain", "region", "cluster", "cap", "pool")
+_MANY: Final = frozenset({"domain", "region", "cluster"})
+
+
+@click.command(
+    epilog=examples(
+        "quorate resolve --scope flavor=H100,domain=A --deficit 8 --dry-run",
+        "quorate resolve --scope flavor=H100,domain=us-west/c1/A --deficit 8",
+        "quorate resolve --scope flavor=H100,region=us-west,cluster=c1 --deficit 16 --dry-run",
+        "quorate resolve --scope cap=rai/all --deficit 8 --dry-run -o json",
+    )
+)
+@click.option(
+    "--scope",
+    metavar="KEY=VALUE,...",
+    required=True,
+    help="flavor=F, then domain=D, region=R, cluster=C (each may be repeated; none means all) and "
+    "pool=P; or cap=BUDGET/CAP.",
+)
+@click.option(
+    "--deficit",
+    metavar="GPUS",
+    type=click.IntRange(min=1),
+    required=True,
+    help="How many GPUs are to be made free, beside those that are.",
+)
+@writer
+@click.pass_obj
+def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> None:
+    """Make room in a scope, one notice from now.
+
+    The conflict is declared at once, with everybody who enters its lottery, and settled when the
+    pool's notice is over: overstayed backfill first, then spares, steps of malleable runs, and the
+    lottery. Nothing is ended unless all of it together is enough. A domain is given by its key,
+    region/cluster/domain, or by its last part where that is not ambiguous; region and cluster leave
+    the domains that are in one of them. With a cap, GPUs are freed among those that it bounds.
+
+    With --dry-run: what would be cut, who would enter with which odds, and a dummy draw.
+    """
+    from quorate.cli.ask_and_print import ask
+    from quorate.operations.fleet.fleet_requests import Resolve
+
+    wanted = _parsed(scope)
+    asked = Resolve(
+        flavor=next(iter(wanted.get("flavor", ())), None),
+        domains=tuple(wanted.get("domain", ())),
+        regions=tuple(wanted.get("region", ())),
+        clusters=tuple(wanted.get("cluster", ())),
+        cap=next(iter(wanted.get("cap", ())), None),
+        pool=wanted.get("pool", ["default"])[0],
+        deficit=deficit,
+        dry_run=dry_run,
+    )
+    ask(settings, "resolve", asked)
+
+
+def _parsed(scope: str) -> dict[str, list[str]]:
+    """Return the values of each key of ``scope``; raises ``CommandError`` for what is none."""
+    found: dict[str, list[str]] = {}
+    for part in scope.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or not value:
+            raise _wrong(f"{part!r} is not KEY=VALUE; write it like flavor=H100,domain=A")
+        if key not in _KEYS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(key, _KEYS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_KEYS)}"
+            raise _wrong(f"there is no key {key!r}; {hint}")
+        if key in found and key not in _MANY:
+            raise _wrong(f"{key} is given twice; give it once")
+        found.setdefault(key, []).append(value)
+    if "cap" in found:
+        others = [key for key in found if key != "cap"]
+        if others:
+            raise _wrong(f"cap says which GPUs are meant; leave out {others[0]}")
+    elif "flavor" not in found:
+        raise _wrong("it has no flavor; write it like flavor=H100,domain=A")
+    return found
+
+
+def _wrong(what: str) -> CommandError:
+    return CommandError(Exit.USAGE, f"--scope: {what}")

@@ -1,0 +1,39 @@
+"""``quorate shrink``: a malleable run gives steps back."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.completing import names_of
+from quorate.cli.global_options import Settings, examples, writer
+
+
+@click.command(
+    epilog=examples(
+        "quorate shrink train-1 --to 16",
+        "quorate shrink train-1 --by 8",
+        "quorate shrink train-1 --to 16 --dry-run     # who would start in its place?",
+    )
+)
+@click.argument("run", shell_complete=names_of("run"))
+@click.option(
+    "--to", "to", metavar="GPUS", type=click.IntRange(min=1), help="The width to go on with."
+)
+@click.option(
+    "--by", "by", metavar="GPUS", type=click.IntRange(min=1), help="By how much, instead."
+)
+@writer
+@click.pass_obj
+def shrink(settings: Settings, *, run: str, to: int | None, by: int | None, dry_run: bool) -> None:
+    """Let a malleable run go on with fewer GPUs.
+
+    Whole steps are given back, the highest first; the minimum stays. Runs that wait are tried on
+    what becomes free. A run that gave steps back grows again when nobody waits in its pool.
+    """
+    from quorate.cli.ask_and_print import ask
+    from quorate.cli.commands.finish_command import run_name
+    from quorate.operations.common_requests import ShrinkRun
+
+    if (to is None) == (by is None):
+        raise click.UsageError("give either --to GPUS or --by GPUS")
+    ask(settings, "shrink-run", ShrinkRun(run=run_name(run), gpus=to, by=by, dry_run=dry_run))

@@ -1,0 +1,57 @@
+"""``quorate statement``: what became of every envelope's money in a month."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.csv_option import csv_reader
+from quorate.cli.global_options import Settings, examples, ledger_options
+
+
+@click.command(
+    epilog=examples(
+        "quorate statement",
+        "quorate statement --tenant rai --price H100=2.40 --price A100=1.10",
+        "quorate statement --budget rai -o json",
+        "quorate statement -o csv > statement.csv",
+    )
+)
+@click.option(
+    "--month", metavar="YYYY-MM", help="A calendar month in UTC.  [default: this one, up to now]"
+)
+@click.option("--budget", metavar="NAME", help="Only the envelopes of this budget.")
+@click.option("--tenant", metavar="NAME", help="Only the envelopes of this owner.")
+@click.option(
+    "--price",
+    "prices",
+    metavar="FLAVOR=PRICE",
+    multiple=True,
+    help="What a GPU-hour of a flavor costs; may be repeated.",
+)
+@csv_reader
+@ledger_options
+@click.pass_obj
+def statement(
+    settings: Settings,
+    month: str | None,
+    budget: str | None,
+    tenant: str | None,
+    prices: tuple[str, ...],
+) -> None:
+    """State what each envelope granted, spent, holds and lent.
+
+    As of the end of the month, or now; granted is always spent + held + free. Below that: who used
+    it in the month, and what was borrowed from whom. Tables show GPU-hours with two decimals; json,
+    yaml and csv have exact GPU-milliseconds. A past month says the same whenever it is asked for.
+    """
+    from quorate.cli.ask_and_print import ask
+    from quorate.operations.money.money_requests import GetStatement
+    from quorate.operations.money.statement_handlers import prices_named
+    from quorate.views.month import month_named
+
+    # Judged here first, so that what is wrong is called by its flag.
+    prices_named(prices, "--price")
+    if month is not None:
+        month_named(month, "--month")
+    asked = GetStatement(month=month, budget=budget, tenant=tenant, prices=prices)
+    ask(settings, "statement", asked)

@@ -1,0 +1,213 @@
+"""``quorate submit``: runs from files, from one command line, or a changed copy of one."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import click
+
+from quorate.cli.completing import names_of
+from quorate.cli.global_options import Settings, examples, writer
+from quorate.views.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+
+@click.command(
+    epilog=examples(
+        "quorate submit -f run.yaml",
+        "quorate submit --gpus 8 --team rai --flavor H100 -- python train.py --lr 0.1",
+        "quorate submit --gpus 8 --team rai --flavor H100 --for 4h --env SEED=1 -- python train.py",
+        "quorate submit -f run.yaml --set spec.resources.totalGPUs=64 --dry-run",
+        "quorate submit --like train-1 --name train-2 --set spec.locality.groupGPUs=null",
+    )
+)
+@click.argument("command", metavar="[-- COMMAND [WORD]...]", nargs=-1)
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    help="YAML or JSON with one or more Runs; - is standard input. May be repeated.",
+)
+@click.option("--gpus", metavar="N", type=click.IntRange(min=1), help="Work on N GPUs.")
+@click.option(
+    "--team",
+    "--owner",
+    "team",
+    metavar="OWNER",
+    help="Whose work it is.  [default, of a service: your tenant]",
+    shell_complete=names_of("owner"),
+)
+@click.option(
+    "--flavor",
+    "flavors",
+    metavar="KIND",
+    multiple=True,
+    help="The kind of GPU; repeated, in order of preference. Needed where there are several.",
+)
+@click.option("--group-gpus", metavar="N", type=click.IntRange(min=1), help="In groups of N.")
+@click.option("--for", "duration", metavar="TIME", help="How long it is expected to take: 4h.")
+@click.option(
+    "--env", "variables", metavar="NAME=VALUE", multiple=True, help="A variable. May be repeated."
+)
+@click.option("--dir", "folder", metavar="DIR", help="Where it works.  [default: this folder]")
+@click.option(
+    "--processes",
+    metavar="gpu|node|run",
+    help="What there is one process for.  [default: gpu]",
+)
+@click.option("--pool", metavar="POOL", help="The pool.", shell_complete=names_of("pool"))
+@click.option(
+    "--like",
+    metavar="RUN",
+    help="Submit a copy of this run instead; needs --name.",
+    shell_complete=names_of("run"),
+)
+@click.option("--name", metavar="NEW", help="Its name; else one that begins like the program.")
+@click.option(
+    "--set",
+    "assignments",
+    metavar="PATH=VALUE",
+    multiple=True,
+    help="Change a field first; null removes it. May be repeated.",
+)
+@writer
+@click.pass_obj
+def submit(
+    settings: Settings,
+    /,
+    *,
+    command: tuple[str, ...],
+    files: tuple[str, ...],
+    like: str | None,
+    name: str | None,
+    assignments: tuple[str, ...],
+    dry_run: bool,
+    **said: Any,
+) -> None:
+    """Submit runs, and start them if possible.
+
+    Prints where a run started and who pays, or why it waits. A run that waits is accepted and
+    starts by itself when it can; the exit code is 0.
+
+    What stands after -- is the command of the run, word by word; no shell reads it.
+    """
+    from quorate.cli.ask_and_print import ask
+    from quorate.operations.common_requests import SubmitRun
+
+    typed = [_OPTIONS[option] for option, value in said.items() if value not in (None, ())]
+    is_typed = bool(command or said["gpus"] or said["team"])
+    if [bool(files), like is not None, is_typed].count(True) != 1:
+        raise click.UsageError(
+            "give either -f FILE or --like RUN, or --gpus N --team OWNER -- COMMAND"
+        )
+    if typed and not is_typed:
+        raise click.UsageError(f"{typed[0]} is for a run by command line; use --set with a file")
+    if like is not None and name is None:
+        raise click.UsageError("--like RUN and --name NEW go together")
+    if files and name is not None:
+        raise click.UsageError("--name is not for files; use --set metadata.name=NEW")
+    if like is not None:
+        asked = SubmitRun(like=like, name=name, assignments=assignments, dry_run=dry_run)
+        ask(settings, "submit-run", asked)
+    elif files:
+        _submit_files(settings, files, assignments, dry_run=dry_run)
+    else:
+        tree = _typed_run(settings, command, name, said)
+        asked = SubmitRun(document=tree, assignments=assignments, dry_run=dry_run)
+        ask(settings, "submit-run", asked)
+
+
+_OPTIONS = {
+    "gpus": "--gpus",
+    "team": "--team",
+    "flavors": "--flavor",
+    "group_gpus": "--group-gpus",
+    "duration": "--for",
+    "variables": "--env",
+    "folder": "--dir",
+    "processes": "--processes",
+    "pool": "--pool",
+}
+
+
+def _submit_files(
+    settings: Settings, files: Sequence[str], assignments: tuple[str, ...], *, dry_run: bool
+) -> None:
+    from quorate.cli.ask_and_print import ask
+    from quorate.cli.sources import read_sources, tree_of
+    from quorate.operations.common_requests import SubmitRuns
+    from quorate.operations.request_documents import RUNS, changed_document, check_only_runs
+
+    needs_owner = settings.service() is None
+    sources = read_sources(files, needs_owner=needs_owner, bare=RUNS)
+    with sources.located():
+        check_only_runs(sources.documents)
+    trees = sources.trees
+    if assignments:
+        changed = [
+            changed_document(tree, assignments, source="--set", needs_owner=needs_owner)
+            for tree in trees
+        ]
+        trees = tuple(map(tree_of, changed))
+    # What was set is not what the files say.
+    with nullcontext() if assignments else sources.located():
+        ask(settings, "submit-runs", SubmitRuns(documents=trees, dry_run=dry_run))
+
+
+def _typed_run(
+    settings: Settings, command: Sequence[str], name: str | None, said: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the Run document of one command line."""
+    from pathlib import Path
+
+    from quorate.cli.typed_run import checked, flavors_or_only, team_or_own, variables
+    from quorate.client.run_document import Work
+
+    if said["gpus"] is None:
+        raise click.UsageError("a run by command line needs --gpus N")
+    if not command:
+        raise CommandError(
+            Exit.USAGE,
+            "what is to be run? write it after --, as in: quorate submit --gpus 8 --team "
+            f"{said['team'] or 'OWNER'} -- python train.py",
+        )
+    team = team_or_own(settings, said["team"])
+    if team is None:
+        raise click.UsageError("whose work is it? a run by command line needs --team OWNER")
+    work = Work(
+        gpus=said["gpus"],
+        team=team,
+        flavors=flavors_or_only(settings, said["flavors"]),
+        command=command,
+        name=name,
+        group_gpus=said["group_gpus"],
+        duration=said["duration"],
+        env=variables(said["variables"]),
+        folder=str(Path(said["folder"] or ".").absolute()),
+        pool=said["pool"],
+        processes=said["processes"],
+    )
+    return checked(work.document(), _FIELDS)
+
+
+_FIELDS = {
+    "metadata.name": "--name",
+    "spec.owner": "--team",
+    "spec.resources.gpuType": "--flavor",
+    "spec.resources.gpuTypes": "--flavor",
+    "spec.resources.totalGPUs": "--gpus",
+    "spec.locality.groupGPUs": "--group-gpus",
+    "spec.runtime.expectedDuration": "--for",
+    "spec.env": "--env",
+    "spec.workingDir": "--dir",
+    "spec.processes": "--processes",
+    "spec.pool": "--pool",
+    "spec.command": "the command",
+}
+"""Fields of a Run document -> the option they were typed as."""

@@ -1,0 +1,60 @@
+"""``quorate usage``: GPU-hours and node-hours, of a tenant or of a user."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.completing import names_of
+from quorate.cli.csv_option import csv_reader
+from quorate.cli.global_options import (
+    ACTOR_CHARS_MAX,
+    Settings,
+    actor_option,
+    examples,
+    ledger_options,
+    one_line,
+)
+from quorate.operations.money.money_requests import DAYS_MAX, TenantUsage, UserUsage
+
+
+@click.command(
+    epilog=examples(
+        "quorate usage                            # your own, for each tenant",
+        "quorate usage --tenant vision --days 30",
+        "quorate usage --user alice -o json",
+        "quorate usage --tenant vision -o csv > vision.csv",
+    )
+)
+@click.option(
+    "--tenant",
+    metavar="NAME",
+    help="What the runs of this owner used.",
+    shell_complete=names_of("owner"),
+)
+@click.option("--user", metavar="NAME", help="What the runs of this user used.  [default: you]")
+@click.option(
+    "--days",
+    metavar="N",
+    type=click.IntRange(min=1, max=DAYS_MAX),
+    help="How many days back from now.  [default: the System's budgetPeriodDays]",
+)
+@actor_option
+@csv_reader
+@ledger_options
+@click.pass_obj
+def usage(settings: Settings, tenant: str | None, user: str | None, days: int | None) -> None:
+    """Show GPU-hours and node-hours used.
+
+    Usage follows the owner of a run, whoever paid. It counts leases from their start to their end,
+    or to now, inside the last N days; a node that several leases share counts once. Tables show
+    hours with two decimals; json, yaml and csv have exact milliseconds besides.
+    """
+    from quorate.cli.ask_and_print import ask
+
+    if tenant is not None and user is not None:
+        raise click.UsageError("give --tenant or --user, not both")
+    if tenant is not None:
+        ask(settings, "tenant-usage", TenantUsage(id=tenant, days=days))
+        return
+    name = None if user is None else one_line(user, "--user", ACTOR_CHARS_MAX)
+    ask(settings, "user-usage", UserUsage(user=name, days=days))

@@ -1,0 +1,122 @@
+"""``quorate watch``: what happens to a run, to reservations or in a pool, as it is recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from quorate.cli.completing import names_of
+from quorate.cli.global_options import Settings, examples, ledger_options
+from quorate.views.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from quorate.operations.ledger.watch_handlers import Watched
+
+INTERVAL_DEFAULT: Final = "2s"
+_INTERVAL_MS_MIN: Final = 10
+_RESERVATIONS: Final = "reservations"
+
+
+@click.command(
+    epilog=examples(
+        "quorate watch train-1 --once",
+        "quorate watch reservations --once",
+        "quorate watch train-1 --count 2 --interval 1s",
+        "quorate watch --pool default --count 2 --interval 500ms | head -50",
+    )
+)
+@click.argument(
+    "what", metavar="[RUN|reservations]", required=False, shell_complete=names_of("run")
+)
+@click.option(
+    "--pool",
+    metavar="POOL",
+    help="Only what happens in this pool.",
+    shell_complete=names_of("pool"),
+)
+@click.option(
+    "--interval",
+    metavar="DURATION",
+    default=INTERVAL_DEFAULT,
+    show_default=True,
+    help="How often to look: 500ms, 2s, 1m.",
+)
+@click.option(
+    "--count", metavar="N", type=click.IntRange(min=1), help="Look N times, and end then."
+)
+@click.option("--once", is_flag=True, help="Look once: the same as --count 1.")
+@ledger_options
+@click.pass_obj
+def watch(
+    settings: Settings,
+    *,
+    what: str | None,
+    pool: str | None,
+    interval: str,
+    count: int | None,
+    once: bool,
+) -> None:
+    """Follow a run, the reservations or a pool.
+
+    On a terminal the picture is drawn anew, with countdowns. Anywhere else it is printed once, and
+    then a line for each new event. Nothing is written, and the ledger is read again only when
+    something was recorded. A service says by itself when something was; a connection that is cut
+    is taken up where it was.
+
+    Ends with exit code 0 when the run it watches is over, whatever became of it, or after --count;
+    with 130 on Ctrl-C.
+    """
+    from quorate.cli.watch_file import Looking, follow
+
+    if once and count is not None:
+        raise click.UsageError("give either --once or --count N")
+    looking = Looking(
+        interval_ms=_interval_ms(interval),
+        count=1 if once else count,
+        redraw=_is_terminal() and not once,
+    )
+    target = settings.service()
+    try:
+        if target is None:
+            follow(settings, _watched(what, pool), looking)
+        else:
+            from quorate.cli.watching_service import follow_service
+
+            follow_service(settings, target, _watched(what, pool), looking)
+    except KeyboardInterrupt:
+        # This is how one stops watching: nothing went wrong, and nothing is left half done.
+        raise CommandError(Exit.INTERRUPTED) from None
+
+
+def _watched(what: str | None, pool: str | None) -> Watched:
+    from quorate.operations.ledger.watch_handlers import Watched
+
+    if what == _RESERVATIONS:
+        return Watched(reservations=True, pool=pool)
+    if what is not None and pool is not None:
+        raise click.UsageError("a run is in one pool; give either RUN or --pool POOL")
+    return Watched(run=None if what is None else what.removeprefix("run/"), pool=pool)
+
+
+def _interval_ms(text: str) -> int:
+    from quorate.documents.field_reader import At, Fault
+    from quorate.documents.times import duration
+
+    faults: list[Fault] = []
+    found = duration(low_ms=1)(text, At(("--interval",), faults))
+    if found is not None and found < _INTERVAL_MS_MIN:
+        raise CommandError(
+            Exit.USAGE, f"--interval: must be {_INTERVAL_MS_MIN}ms or more, got {text}"
+        )
+    if found is None:
+        raise CommandError(
+            Exit.USAGE, *(f"--interval: {fault.message}; {fault.remedy}" for fault in faults)
+        )
+    return found
+
+
+def _is_terminal() -> bool:
+    import sys
+
+    return sys.stdout.isatty()

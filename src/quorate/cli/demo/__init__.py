@@ -1,0 +1,1 @@
+"""The demo: five scenes on this machine."""

@@ -1,0 +1,132 @@
+"""The demo's end: history edited in a copy and found, who paid, and what there was to learn."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from decimal import Decimal
+
+import click
+
+from quorate.cli.demo.demo_draw import EXPORT, Lottery
+from quorate.cli.demo.demo_forgery import hash_anew, rename_in_event
+from quorate.cli.demo.demo_keyboard import interpreter
+from quorate.cli.demo.demo_place import CHECKER
+from quorate.cli.demo.demo_stage import Stage
+from quorate.cli.global_options import LEDGER_DEFAULT
+from quorate.views.exits import Exit
+
+FORGED = "forged.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What each owner of an envelope paid, in GPU-milliseconds."""
+
+    by_payer: dict[str, int]
+
+    def text(self) -> str:
+        """Return it in GPU-seconds, which are exact to the millisecond."""
+        parts = ", ".join(f"{payer} {_seconds(paid)}" for payer, paid in self.by_payer.items())
+        return f"{parts}; in all {_seconds(sum(self.by_payer.values()))} GPU-seconds"
+
+
+def edit_history(stage: Stage, lottery: Lottery, receipt: str) -> None:
+    """Play the fifth scene."""
+    stage.title("5. History edited in a copy, and found")
+    stage.say(
+        f"""What is left is one file. In a copy of it somebody edits one event, the outcome of the
+        lottery: {lottery.victim} of {lottery.owner} becomes {lottery.spared} of
+        {lottery.spared_owner}. Nothing else is touched."""
+    )
+    stage.prompt(f"cp {LEDGER_DEFAULT} {FORGED}")
+    copy = stage.folder / FORGED
+    shutil.copyfile(stage.folder / LEDGER_DEFAULT, copy)
+    names = ((lottery.victim, lottery.spared), (lottery.owner, lottery.spared_owner))
+    height = rename_in_event(copy, names)
+    verify = ("ledger", "verify")
+    screen = stage.type("--ledger", FORGED, *verify, expect=Exit.UNSOUND)
+    stage.check(f"block {height}" in screen, f"verify does not name block {height}")
+    stage.say(
+        """A cleverer forger computes all hashes again, so that the blocks fit. But every command
+        prints a receipt, the hash of what it wrote; whoever kept one has proof. And the seed is
+        still what it is:"""
+    )
+    hash_anew(copy)
+    stage.type("--ledger", FORGED, *verify, "--receipt", receipt, expect=Exit.UNSOUND)
+    forged = "forged.jsonl"
+    stage.type("--ledger", FORGED, "ledger", "export", "--out", forged)
+    stage.python(CHECKER, forged, expect=1)
+    stage.say("The original is sound, down to every rule that must hold after every event:")
+    stage.type(*verify, "--deep", "--receipt", receipt)
+
+
+def pay(stage: Stage) -> Bill:
+    """Show who paid; raises ``CommandError`` unless table, charges, envelopes and leases agree."""
+    stage.title("Who paid")
+    screen = stage.type("get", "charges")
+    *rows, total = [Decimal(line.split()[-1]) for line in screen.splitlines()[1:]]
+    paid: Counter[str] = Counter()
+    for charge in stage.keyboard.items("charges"):
+        paid[charge["status"]["payerOwner"]] += int(charge["status"]["spentGPUMs"])
+    spent_ms = sum(int(each["status"]["spentGPUMs"]) for each in stage.keyboard.items("envelopes"))
+    leases, used_ms = _used(stage)
+    stage.check(
+        sum(rows) == total and paid.total() == spent_ms == used_ms,
+        f"who paid does not add up: rows {sum(rows)}, total {total}; charged {paid.total()} "
+        f"GPU-ms, spent {spent_ms} GPU-ms, leases {used_ms} GPU-ms",
+    )
+    stage.say(
+        f"""It adds up: the rows to the total; the charges, what the envelopes have spent, and the
+        {leases} leases of the ledger (which GPUs, from when to when) each to"""
+    )
+    click.echo(f"  {used_ms} GPU-milliseconds")
+    return Bill(dict(paid))
+
+
+def _seconds(gpu_ms: int) -> str:
+    return f"{Decimal(gpu_ms) / 1_000:.3f}"
+
+
+def _used(stage: Stage) -> tuple[int, int]:
+    """Return how many leases the ledger tells of, and the GPU-milliseconds between their ends."""
+    kept = "whole.jsonl"
+    stage.keyboard.run(("ledger", "export", "--out", kept))
+    begun: dict[str, tuple[int, int]] = {}
+    ended: Counter[str] = Counter()
+    for line in (stage.folder / kept).read_text(encoding="utf-8").splitlines():
+        for event in json.loads(line)["events"]:
+            if event["tag"].startswith("lease-started/"):
+                gpus = sum(len(part["slots"]) for part in event["slots"])
+                begun[event["lease"]] = (gpus, event["start_ms"])
+            elif event["tag"].startswith("lease-ended/"):
+                gpus, start_ms = begun[event["lease"]]
+                ended[event["lease"]] += gpus * (event["end_ms"] - start_ms)
+    stage.check(begun.keys() == ended.keys(), "a lease has not ended")
+    return len(begun), ended.total()
+
+
+def recall(stage: Stage, bill: Bill, why: str, lottery: Lottery) -> None:
+    """Answer what a stranger would ask."""
+    stage.title("What you have seen")
+    for question, answer in (
+        ("Who paid?", bill.text()),
+        ("Why did detect wait?", why),
+        (
+            "Who was cut?",
+            f"{lottery.victim} of {lottery.owner}, by lot, one of two, to let grasp start",
+        ),
+        ("Can I prove it?", f"yes: {interpreter()} {CHECKER} {EXPORT}, and quorate ledger verify"),
+    ):
+        click.echo(f"  {question}\n      {answer}")
+    stage.say("Nothing runs any more, and everything is still there. Look around:")
+    for line in (
+        f"cd {shlex.quote(str(stage.folder))}",
+        "quorate ledger log --run grasp",
+        "quorate describe resolveroutcome 1",
+        "quorate statement",
+    ):
+        click.echo(f"  {line}")

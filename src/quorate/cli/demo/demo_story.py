@@ -1,0 +1,154 @@
+"""What the demo tells: five scenes, and what it checks on the way."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Final
+
+import click
+
+from quorate.cli.demo.demo_draw import draw_a_lottery
+from quorate.cli.demo.demo_keyboard import interpreter
+from quorate.cli.demo.demo_proof import edit_history, pay, recall
+from quorate.cli.demo.demo_service import ALLOW_ROOT, TOKEN, WORDS
+from quorate.cli.demo.demo_stage import Stage
+
+AS_ROOT: Final = (
+    "You are root, and so is all work of this demo, which is why it says --executor-allow-root. A "
+    "service for others gives each team a system user of its own instead: docs/jobs.md."
+)
+"""What is said to root alone."""
+_STEP: Final = re.compile(r"^\w+ step (\d+), ")
+_STEPS_SEEN: Final = 2
+"""How many steps of a log tell that work goes on."""
+_STEP_SAVED: Final = 6
+"""A step that comes after the first checkpoint, which train.py saves after five."""
+
+
+def tell(stage: Stage) -> None:
+    """Play all scenes; raises ``CommandError`` where something is not as it is told."""
+    _open(stage)
+    _pay_first(stage)
+    why = _refuse(stage)
+    _lose_a_node(stage)
+    lottery = draw_a_lottery(stage, submit=typed_run)
+    receipt = _close(stage, lottery.victim)
+    edit_history(stage, lottery, receipt)
+    bill = pay(stage)
+    recall(stage, bill, why, lottery)
+
+
+def typed_run(name: str, team: str) -> tuple[str, ...]:
+    """Return the words that submit the toy for ``team``, on one node of four GPUs."""
+    what = ("--name", name, "--team", team, "--gpus", "4", "--flavor", "A100")
+    return ("submit", *what, "--processes", "node", "--", interpreter(), "train.py")
+
+
+def steps_in(lines: list[str]) -> list[int]:
+    """Return the numbers of the steps that a log tells of, in its order."""
+    return [int(found[1]) for line in lines if (found := _STEP.match(line))]
+
+
+def _open(stage: Stage) -> None:
+    stage.say(
+        """This is Quorate, which shares a fleet of GPUs among teams by what they may spend.
+        Everything below happens now, on this machine: a service, and runs that are real processes
+        of train.py, a toy that learns one number. The GPUs are only declared. All of it is in"""
+    )
+    click.echo(f"  {stage.folder}")
+    if ALLOW_ROOT in WORDS:
+        stage.say(AS_ROOT)
+    stage.prompt(f"quorate {shlex.join(WORDS)} &")
+    stage.show(stage.service.said)
+    stage.prompt(f"export QUORATE_SERVER={stage.service.url} QUORATE_TOKEN=$(cat {TOKEN})")
+    stage.say(
+        """Seven machines of four GPUs; four teams that each have an envelope of money; and a lab
+        that lends. The three teams on A100 have more money than there are A100 together, which
+        is worth a warning, and scene 4."""
+    )
+    stage.type("apply", "-f", "fleet.yaml", "-f", "teams.yaml", pipe=("tail", "-n", "2"))
+
+
+def _pay_first(stage: Stage) -> None:
+    stage.title("1. Paid before placed")
+    stage.say(
+        """The team language wants 12 GPUs in groups of 8, each group inside one domain (machines
+        that share a fast network), and 4 GPUs in reserve for each group. It has money for 8 at a
+        time, and may borrow from the lab. All of it is paid for and placed, or none of it."""
+    )
+    stage.type("submit", "-f", "pretrain.yaml")
+    leases = stage.keyboard.items("leases")
+    payers = {lease["status"]["payer"] for lease in leases}
+    stage.check(payers == {"language/west", "lab/west"}, f"paid by {payers}")
+    stage.wait("pretrain begins", lambda: _works(stage.keyboard.log("pretrain")))
+    stage.say("It runs: three processes, one on each node, that talk to each other.")
+    stage.type("logs", "pretrain", pipe=("head", "-n", "4"))
+    stage.say(
+        """One letter is one GPU: L language, V vision, S speech, R robotics; a small letter is a
+        spare, a dot is free, x is on a node that died."""
+    )
+    stage.bars()
+
+
+def _refuse(stage: Stage) -> str:
+    """Play the second scene; return why the run waited."""
+    stage.title("2. Refused with numbers, and what would help")
+    stage.say("The team vision wants 4 GPUs. There is room for 8; its money is for 2.")
+    stage.type(*typed_run("detect", "vision"))
+    stage.say("Why does it wait, and what would start it? Each answer was tried on a copy first.")
+    screen = stage.type("explain", "detect")
+    reason = next(line.strip() for line in screen.splitlines() if "insufficient-funds" in line)
+    proposed = [
+        shlex.split(line) for line in screen.splitlines() if line.startswith("  quorate patch ")
+    ]
+    stage.check(bool(proposed), "explain did not offer to change the budget")
+    stage.say("Whoever looks after the money types the last one, as it is printed:")
+    stage.type(*proposed[-1][1:])
+    phase = stage.keyboard.ask("get", "run", "detect")["status"]["phase"]
+    stage.check(phase == "Running", f"after what explain had printed detect is {phase}")
+    return reason
+
+
+def _lose_a_node(stage: Stage) -> None:
+    stage.title("3. A node dies, and the run goes on")
+    stage.say("pretrain has saved a checkpoint. Then node a1 breaks, and a monitor says so:")
+    log = stage.keyboard.log
+    stage.wait("pretrain saves a checkpoint", lambda: steps_in(log("pretrain"))[-1] >= _STEP_SAVED)
+    stage.type("logs", "pretrain", pipe=("tail", "-n", "2"))
+    stage.type("node", "fail", "a1")
+    stage.wait("pretrain goes on", lambda: _went_on(log("pretrain")))
+    stage.say(
+        """The spare machine a3 has taken its place, in the same domain and paid for all along.
+        What ran on a1 is lost; the rest was started again, and went on from the checkpoint:"""
+    )
+    shown = stage.type("logs", "pretrain", pipe=("grep", "-A", "3", "start 2"))
+    first = steps_in(shown.splitlines())[0]
+    lines = log("pretrain")
+    began = next(at for at, line in enumerate(lines) if "start 2" in line)
+    reached = steps_in(lines[:began])[-1]
+    stage.check(1 < first <= reached + 1, f"after step {reached} it went on with step {first}")
+    stage.bars()
+
+
+def _went_on(lines: list[str]) -> bool:
+    places = [at for at, line in enumerate(lines) if "goes on from its checkpoint" in line]
+    return bool(places) and _works(lines[places[-1] :])
+
+
+def _works(lines: list[str]) -> bool:
+    return len(steps_in(lines)) >= _STEPS_SEEN
+
+
+def _close(stage: Stage, victim: str) -> str:
+    """End all runs and the service; return the receipt of the last command that wrote."""
+    stage.say(
+        """Enough. The runs are cancelled, the one that waits first; each has its moment to save,
+        and its end is recorded when its last process is gone. Then the service is stopped."""
+    )
+    others = [run for run in ("detect", "listen", "grasp", "pretrain") if run != victim]
+    said = [stage.type("cancel", run, pipe=("tail", "-n", "1")) for run in (victim, *others)]
+    stage.wait("the last process ends", lambda: not stage.keyboard.items("leases"))
+    click.echo("\n(Ctrl-C in the terminal of the service)")
+    stage.check(stage.end_service() == 0, "the service did not end well")
+    return said[-1].split()[-1]

@@ -1,0 +1,149 @@
+"""An export read back: every line checked against the chain, and a ledger file made of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from quorate.adapters.stores.sqlite_file import remove_file
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.cli.sources import STDIN
+from quorate.ledger.chain import GENESIS, Block, Head, open_block
+from quorate.ledger.codec import event_to_json
+from quorate.model.events import LedgerOpened
+from quorate.operations.ledger.ledger_history import EXPORT_FORMAT
+from quorate.ports.errors import CorruptLedgerError
+from quorate.views.exits import CommandError, Exit
+
+LINE_BYTES_MAX: Final = 1 << 30
+"""How long a line may be; a block of a million events is shorter."""
+
+
+class _Line(Struct, forbid_unknown_fields=True):
+    """A line of an export: docs/reference/export.md."""
+
+    format: str
+    height: int
+    first_seq: int
+    count: int
+    prev_hash: str
+    hash: str
+    body: bytes
+    events: list[Any]
+
+
+_LINE: Final = msgspec.json.Decoder(_Line)
+
+
+def export_blocks(name: str) -> Iterator[Block]:
+    """Yield the blocks of the export in the file ``name``, each checked before it is yielded.
+
+    Raises ``CommandError`` at the first line that is not what was written, and says how far the
+    export is sound.
+    """
+    head, at_ms = GENESIS, 0
+    for number, text in _lines(name):
+        line = _line(name, number, text, head)
+        try:
+            block = Block(
+                height=line.height,
+                first_seq=line.first_seq,
+                count=line.count,
+                prev_hash=bytes.fromhex(line.prev_hash),
+                hash=bytes.fromhex(line.hash),
+                body=line.body,
+            )
+            events = open_block(block, after=head, not_before_ms=at_ms)
+        except ValueError:
+            raise _unsound(name, number, "a hash is not in hexadecimal digits", head) from None
+        except CorruptLedgerError as error:
+            raise _unsound(name, number, error.what, head) from None
+        shown = [event_to_json(seq, event) for seq, event in enumerate(events, block.first_seq)]
+        if line.events != json.loads(json.dumps(shown)):
+            raise _unsound(name, number, "the events it shows are not those of its body", head)
+        head, at_ms = block.head, events[-1].at_ms
+        yield block
+    if head == GENESIS:
+        raise _no_export(name, "it is empty")
+
+
+def _lines(name: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of the file ``name`` with their numbers."""
+    number = 0
+    try:
+        with ExitStack() as stack:
+            is_stdin = name == STDIN
+            file = sys.stdin.buffer if is_stdin else stack.enter_context(Path(name).open("rb"))
+            while line := file.readline(LINE_BYTES_MAX):
+                number += 1
+                yield number, line
+    except OSError as error:
+        raise CommandError(
+            Exit.UNUSABLE, f"{name} cannot be read: {error.strerror}; check path and permissions"
+        ) from None
+
+
+def _line(name: str, number: int, text: bytes, head: Head) -> _Line:
+    try:
+        line = _LINE.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if number == 1:
+            raise _no_export(name, str(error)) from None
+        raise _unsound(name, number, f"it is cut off or changed: {error}", head) from None
+    if line.format != EXPORT_FORMAT:
+        raise _no_export(name, f"line {number} is of format {line.format!r}, not {EXPORT_FORMAT!r}")
+    return line
+
+
+def _no_export(name: str, why: str) -> CommandError:
+    return CommandError(
+        Exit.INVALID, f"{name} is not the export of a ledger: {why}; see: quorate ledger export"
+    )
+
+
+def _unsound(name: str, number: int, what: str, head: Head) -> CommandError:
+    return CommandError(
+        Exit.UNSOUND,
+        f"{name}: line {number}: {what}; {sound_part(head)}; use another copy of the export",
+    )
+
+
+def sound_part(head: Head) -> str:
+    """Return how far something is sound that is sound up to ``head``."""
+    if head == GENESIS:
+        return "not even its first block is sound"
+    blocks = "block 1 is" if head.height == 1 else f"blocks 1 to {head.height} are"
+    return f"{blocks} sound, up to sequence {head.seq}"
+
+
+def import_ledger(name: str, out: Path) -> Head:
+    """Return the head of the new ledger file ``out``, made of the export ``name``.
+
+    What exists is left alone; a failure leaves no file.
+    """
+    blocks = export_blocks(name)
+    first = next(blocks)
+    opened = open_block(first, after=GENESIS)[0]
+    if not isinstance(opened, LedgerOpened):
+        raise _unsound(name, 1, "the ledger does not begin with its opening", GENESIS)
+    with ExitStack() as undo:
+        store = SqliteStore.create(out)
+        undo.callback(remove_file, out)
+        undo.callback(store.close)
+        store.append_all(_again(first, blocks))
+        head = store.head()
+        undo.pop_all()
+    store.close()
+    return head
+
+
+def _again(first: Block, rest: Iterator[Block]) -> Iterator[Block]:
+    yield first
+    yield from rest

@@ -1,0 +1,1 @@
+"""Commands of operators, auditors and researchers: one module each."""

@@ -1,0 +1,55 @@
+"""``quorate init``: a new ledger, its signing key and its lottery's secret, or nothing."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.global_options import (
+    Settings,
+    actor_option,
+    examples,
+    ledger_options,
+    output_option,
+)
+
+
+@click.command(
+    epilog=examples(
+        "quorate init",
+        "quorate --ledger fleet.db init",
+    )
+)
+@ledger_options
+@actor_option
+@output_option
+@click.pass_obj
+def init(settings: Settings) -> None:
+    """Create a ledger, its signing key and its lottery's secret.
+
+    Nothing that exists is overwritten. Beside the ledger lie PATH.key, which signs checkpoints, and
+    PATH.lottery, from which every draw of its lotteries follows: readable by you alone. Keep
+    copies of them elsewhere.
+    """
+    import shlex
+    from pathlib import Path
+
+    from quorate.adapters.key_file import key_path, lottery_path
+    from quorate.cli.creation import create_ledger
+    from quorate.cli.printing import print_tree, telling
+    from quorate.cli.session import clock_of, on_file
+
+    on_file(settings, "init")
+    path = Path(settings.ledger)
+    ledger_id, public_key = create_ledger(path, clock_of(settings), actor=settings.actor())
+    created = f"created ledger {ledger_id} in {path}"
+    with telling(created):
+        if not settings.is_table:
+            tree = {"ledger": str(path), "ledgerId": ledger_id, "publicKey": public_key}
+            print_tree(settings, tree)
+            return
+        apply = shlex.join(["quorate", *settings.prefix, "apply"])
+        click.echo(created)
+        click.echo(f"signing key in {key_path(path)}; keep a copy of it elsewhere")
+        click.echo(f"lottery's secret in {lottery_path(path)}; keep a copy of it, and tell nobody")
+        click.echo(f"public key {public_key}")
+        click.echo(f"next: {apply} -f FILE, with nodes, owners and budgets")

@@ -1,0 +1,294 @@
+"""``quorate ledger``: the log itself: read, verified, signed, copied, restored, replayed."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.global_options import Settings, examples, ledger_options, reader
+
+
+@click.group(
+    epilog=examples(
+        "quorate ledger log --run train-1",
+        "quorate ledger verify --against checkpoint.json",
+        "quorate ledger replay --at 2025-01-31T09:00:00Z get runs",
+    )
+)
+def ledger() -> None:
+    """Read, verify, sign, back up, restore, export and import the ledger."""
+
+
+@ledger.command(
+    epilog=examples("quorate ledger log --limit 20", "quorate ledger log --run train-1 -o json")
+)
+@click.option("--run", metavar="RUN", help="Only the events about this run.")
+@click.option("--from", "first", metavar="SEQ", type=click.IntRange(min=1), help="Begin here.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="At most N events: the first from --from on, else the last.",
+)
+@reader
+@click.pass_obj
+def log(settings: Settings, run: str | None, first: int | None, limit: int | None) -> None:
+    """List the events."""
+    from quorate.cli.ask_and_print import ask
+    from quorate.operations.ledger.ledger_requests import ListEvents
+
+    ask(settings, "list-events", ListEvents(run=run, first=first, limit=limit))
+
+
+@ledger.command(
+    epilog=examples(
+        "quorate ledger verify",
+        "quorate ledger verify --deep --against checkpoint.json",
+        "quorate ledger verify --export ledger.jsonl",
+    )
+)
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Also decode every event and check the invariants over the whole history.",
+)
+@click.option(
+    "--against",
+    "checkpoints",
+    metavar="CHECKPOINT",
+    multiple=True,
+    help="A signed checkpoint kept elsewhere; finds truncation and rewriting. May be repeated.",
+)
+@click.option(
+    "--receipt",
+    "receipts",
+    metavar="BLOCK:HASH",
+    multiple=True,
+    help="What a command that wrote printed as its receipt; is it still true? May be repeated.",
+)
+@click.option("--export", "export", metavar="FILE", help="Check this export, not the ledger.")
+@reader
+@click.pass_obj
+def verify(
+    settings: Settings,
+    *,
+    deep: bool,
+    checkpoints: tuple[str, ...],
+    receipts: tuple[str, ...],
+    export: str | None,
+) -> None:
+    """Check that the ledger is what was written.
+
+    The chain alone shows any changed bit. That the ledger was cut short or rewritten by whoever
+    holds it takes a checkpoint or a receipt kept elsewhere. Exit code 5 when anything does not
+    fit.
+    """
+    from quorate.cli.ask_and_print import ask, print_answer
+    from quorate.cli.ledger_import import export_blocks
+    from quorate.cli.salvaging import salvaging
+    from quorate.cli.sources import read_checkpoints
+    from quorate.operations.ledger.ledger_requests import VerifyAgainst, VerifyLedger
+    from quorate.operations.ledger.verification import Checks
+    from quorate.operations.ledger.verification import verify as verify_blocks
+
+    asked, name = VerifyLedger(deep=deep, receipts=receipts), "verify-ledger"
+    if checkpoints:
+        kept = read_checkpoints(checkpoints)
+        asked = VerifyAgainst(deep=deep, receipts=receipts, checkpoints=kept)
+        name = "verify-ledger-against"
+    if export is not None:
+        title = f"the export {export}"
+        found = verify_blocks(title, lambda: export_blocks(export), Checks.of(asked))
+        print_answer(settings, found.answer())
+        return
+    with salvaging(settings):
+        ask(settings, name, asked)
+
+
+@ledger.command(
+    epilog=examples(
+        "quorate ledger checkpoint --out checkpoint.json",
+        "quorate ledger checkpoint > checkpoint.json",
+    )
+)
+@click.option("--out", metavar="FILE", help="Write it to this new file instead of printing it.")
+@ledger_options
+@click.pass_obj
+def checkpoint(settings: Settings, out: str | None) -> None:
+    """Sign where the ledger ends.
+
+    Keep checkpoints where whoever holds the ledger cannot change them. Needs the signing key
+    beside the ledger; the chain is verified first.
+    """
+    from quorate.cli.ask_and_print import answered
+    from quorate.cli.printing import telling
+    from quorate.cli.sources import write_new
+    from quorate.ledger.checkpoint import read_checkpoint
+    from quorate.operations.common_requests import Nothing
+
+    with answered(settings, "sign-checkpoint", Nothing()) as found:
+        text = "".join(f"{line}\n" for line in found.lines(False))  # noqa: FBT003 - as of every answer
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    write_new(out, [text])
+    signed = read_checkpoint(text)
+    done = f"signed block {signed.height}, sequence {signed.seq}, hash {signed.hash.hex()} in {out}"
+    with telling(done):
+        click.echo(done)
+
+
+@ledger.command(
+    epilog=examples(
+        "quorate ledger export --out ledger.jsonl",
+        "quorate ledger export | grep -c lease-started",
+    )
+)
+@click.option("--out", metavar="FILE", help="Write to this new file instead of printing.")
+@ledger_options
+@click.pass_obj
+def export(settings: Settings, out: str | None) -> None:
+    """Write the whole ledger as JSON lines.
+
+    One line for each block: its hashes, its exact bytes in base64, and its events decoded, so that
+    anybody can recompute every hash with no part of Quorate. Format: docs/reference/export.md.
+    """
+    from quorate.cli.ask_and_print import answered
+    from quorate.cli.printing import telling
+    from quorate.cli.sources import write_new
+    from quorate.model.closed_words import counted
+    from quorate.operations.common_requests import Nothing
+
+    with answered(settings, "export-ledger", Nothing()) as found:
+        assert found.stream is not None, "an export is sent line by line"
+        if out is None:
+            for line in found.stream():
+                click.echo(line, nl=False)
+            return
+        count = write_new(out, found.stream())
+    done = f"exported {counted(count, 'block')} to {out}"
+    with telling(done):
+        click.echo(done)
+
+
+@ledger.command(
+    "import",
+    epilog=examples(
+        "quorate ledger import ledger.jsonl --out restored.db",
+        "cat ledger.jsonl | quorate --ledger restored.db ledger import -",
+    ),
+)
+@click.argument("file")
+@click.option("--out", metavar="NEW.db", help="The new ledger file.  [default: that of --ledger]")
+@ledger_options
+@click.pass_obj
+def import_(settings: Settings, file: str, out: str | None) -> None:
+    """Make a ledger file from an export.
+
+    Every hash is checked while reading, and one that does not fit leaves no file. Nothing that
+    exists is overwritten. The signing key and the lottery's secret are in no export: keep copies
+    of them, too.
+    """
+    from pathlib import Path
+
+    from quorate.cli.ledger_import import import_ledger
+    from quorate.cli.printing import telling
+    from quorate.cli.session import on_file
+    from quorate.model.closed_words import counted
+    from quorate.service.secret_checks import trouble_with_secrets
+    from quorate.views.runs.outcome_view import receipt_line
+
+    on_file(settings, "ledger import")
+    path = Path(settings.ledger if out is None else out)
+    head = import_ledger(file, path)
+    counts = f"{counted(head.seq, 'event')} in {counted(head.height, 'block')}"
+    done = f"imported {counts} to {path}, hash {head.hash.hex()}"
+    with telling(done):
+        click.echo(done)
+        click.echo(receipt_line(head))
+        for line in trouble_with_secrets(path):
+            click.echo(line)
+
+
+@ledger.command(
+    epilog=examples(
+        "quorate ledger backup --out tonight.db",
+        "quorate ledger backup --out full.db --with-keys",
+    )
+)
+@click.option("--out", metavar="NEW.db", required=True, help="The new file of the copy.")
+@click.option(
+    "--with-keys", is_flag=True, help="Also copy the signing key and the lottery's secret."
+)
+@ledger_options
+@click.pass_obj
+def backup(settings: Settings, out: str, *, with_keys: bool) -> None:
+    """Copy the ledger, also while a service writes it.
+
+    The copy is one consistent state of the ledger, verified, with its head file beside it. Nothing
+    that exists is overwritten. Whoever has the secrets can sign for the ledger and knows every draw
+    to come, so they are copied only if asked.
+    """
+    from pathlib import Path
+
+    from quorate.cli.operator_commands.backup_command import back_up
+    from quorate.cli.session import on_file
+
+    on_file(settings, "ledger backup")
+    back_up(settings, Path(settings.ledger), Path(out), with_keys=with_keys)
+
+
+@ledger.command(
+    epilog=examples(
+        "quorate ledger restore backup.db --out restored.db",
+        "quorate --ledger restored.db ledger restore backup.db",
+    )
+)
+@click.argument("file", metavar="BACKUP.db")
+@click.option("--out", metavar="NEW.db", help="The new ledger file.  [default: that of --ledger]")
+@ledger_options
+@click.pass_obj
+def restore(settings: Settings, file: str, out: str | None) -> None:
+    """Make a ledger from a backup.
+
+    It is verified, and secrets that lie beside the backup are copied with it. Nothing that exists
+    is overwritten. Says what will not work without a secret that is missing.
+    """
+    from pathlib import Path
+
+    from quorate.cli.operator_commands.backup_command import restore as restore_backup
+    from quorate.cli.session import on_file
+
+    on_file(settings, "ledger restore")
+    restore_backup(settings, Path(file), Path(settings.ledger if out is None else out))
+
+
+@ledger.command(
+    epilog=examples(
+        "quorate ledger replay --at 2025-01-31T09:00:00Z",
+        "quorate ledger replay --at 2025-01-31T09:00:00Z get charges -o json",
+    )
+)
+@click.option("--at", "at", metavar="TIME", required=True, help="RFC 3339, as in the examples.")
+@click.argument("what", metavar="[get] [KIND] [NAME]...", nargs=-1)
+@reader
+@click.pass_obj
+def replay(settings: Settings, at: str, what: tuple[str, ...]) -> None:
+    """Show the state as it was at a time.
+
+    The ledger is folded again up to that instant; nothing else is needed. KIND is as for `get`,
+    by default runs. Where in the ledger that is, is told on standard error.
+    """
+    from quorate.cli.ask_and_print import ask
+    from quorate.operations.common_requests import GetSystem, GetThing, ListRuns, ListThings
+    from quorate.views.kind_names import kind_named, split_target
+
+    words = what[1:] if what[:1] == ("get",) else what
+    kind, names = split_target(words[0] if words else "runs", words[1:])
+    found = kind_named(kind)
+    if found.name == "system":
+        ask(settings, "get-system", GetSystem(at=at))
+    elif len(names) == 1 and found.name != "queue":
+        ask(settings, f"get-{found.name}", GetThing(name=names[0], at=at))
+    else:
+        takes = ListRuns if found.name in ("run", "queue") else ListThings
+        ask(settings, f"list-{found.plural}", takes(names=names, at=at))

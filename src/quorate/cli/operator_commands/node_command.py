@@ -1,0 +1,161 @@
+"""``quorate node``: what people and monitors know about machines, and what follows for the runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from quorate.cli.completing import names_of
+from quorate.cli.global_options import Settings, examples, writer
+from quorate.cli.operator_commands.discover_command import discover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def _marking(command: F) -> F:
+    """Return ``command`` with the argument and options of one that marks a node."""
+    note = click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
+    return click.argument("name", shell_complete=names_of("node"))(note(writer(command)))
+
+
+@click.group(
+    epilog=examples(
+        'quorate node fail a1 --note "power supply"',
+        "quorate node drain a1 --dry-run     # who would have to move?",
+        "quorate get nodes                   # their status",
+    )
+)
+def node() -> None:
+    """Say that a node failed, is back, or is to be emptied; or what this machine is.
+
+    A node is Ready, Cordoned (what runs there goes on, nothing new is placed) or Failed (what ran
+    there is gone). One that a claim has had is given to nobody else before it was wiped. Every
+    change is recorded with who said so.
+    """
+
+
+@node.command(
+    epilog=examples(
+        "quorate node fail a1",
+        'quorate node fail a1 --note "power supply"',
+        "quorate node fail a1 --dry-run     # what if it did?",
+    )
+)
+@_marking
+@click.pass_obj
+def fail(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
+    """Record that a node is lost with all that ran on it.
+
+    Spares in the group's domain take over at full width. Without enough of them a malleable run
+    goes on narrower, as long as its minimum is whole; any other run waits again, in its old place,
+    and starts from its last checkpoint when it can.
+    """
+    _mark(settings, "fail-node", name, note, dry_run=dry_run)
+
+
+@node.command(epilog=examples("quorate node recover a1", 'quorate node recover a1 --note "fixed"'))
+@_marking
+@click.pass_obj
+def recover(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
+    """Record that a failed node works again.
+
+    It is given work at once. To have it back without work, cordon it instead: a failed node that
+    is cordoned counts as repaired.
+    """
+    _mark(settings, "recover-node", name, note, dry_run=dry_run)
+
+
+@node.command(
+    epilog=examples("quorate node cordon a1", 'quorate node cordon a1 --note "odd noises"')
+)
+@_marking
+@click.pass_obj
+def cordon(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
+    """Place nothing new on a node; what is on it goes on."""
+    _mark(settings, "cordon-node", name, note, dry_run=dry_run)
+
+
+@node.command(epilog=examples("quorate node uncordon a1"))
+@_marking
+@click.pass_obj
+def uncordon(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
+    """Let a cordoned node be given work again."""
+    _mark(settings, "uncordon-node", name, note, dry_run=dry_run)
+
+
+@node.command(
+    epilog=examples(
+        'quorate node drain a1 --note "new firmware"',
+        "quorate node drain a1 --dry-run     # who would have to move?",
+    )
+)
+@_marking
+@click.pass_obj
+def drain(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
+    """Cordon a node and stop what is on it.
+
+    What is stopped gets its grace to checkpoint. A malleable run goes on without the steps it had
+    there; any other run waits again, in its old place, and starts elsewhere as soon as it can. A
+    claim stays until its end.
+    """
+    _mark(settings, "drain-node", name, note, dry_run=dry_run)
+
+
+@node.command(
+    epilog=examples(
+        "quorate node wiped a1",
+        "quorate node wiped a1 --after scans     # what a script should say",
+        'quorate node wiped a1 --failed --note "disk 2 does not answer"',
+        "quorate get nodes     # Claimed, Wiping or Quarantined",
+    )
+)
+@click.option("--failed", is_flag=True, help="It could not be wiped: quarantine it.")
+@click.option(
+    "--after",
+    metavar="CLAIM",
+    help="Only if this claim was the last one on it: a late word frees nothing then.",
+)
+@_marking
+@click.pass_obj
+def wiped(
+    settings: Settings, *, name: str, failed: bool, after: str | None, note: str, dry_run: bool
+) -> None:
+    """Record that a node is clean after a claim.
+
+    Nobody is given a node that a claim has had before it was wiped. One that could not be wiped is
+    quarantined until somebody says, with this command, that it is clean.
+    """
+    from quorate.cli.ask_and_print import ask
+    from quorate.cli.commands.finish_command import checked_note
+    from quorate.operations.fleet.fleet_requests import NodeWiped
+
+    asked = NodeWiped(
+        node=_node_name(name),
+        failed=failed,
+        after=None if after is None else after.removeprefix("claim/"),
+        note=checked_note(note),
+        dry_run=dry_run,
+    )
+    ask(settings, "mark-node-wiped", asked)
+
+
+node.add_command(discover)
+
+
+def _node_name(name: str) -> str:
+    """Return the node's name; ``node/NAME``, as other commands print it, is taken too."""
+    return name.removeprefix("node/")
+
+
+def _mark(settings: Settings, operation: str, name: str, note: str, *, dry_run: bool) -> None:
+    """Ask for one of the operations that say what a node is."""
+    from quorate.cli.ask_and_print import ask
+    from quorate.cli.commands.finish_command import checked_note
+    from quorate.operations.fleet.fleet_requests import MarkNode
+
+    asked = MarkNode(node=_node_name(name), note=checked_note(note), dry_run=dry_run)
+    ask(settings, operation, asked)

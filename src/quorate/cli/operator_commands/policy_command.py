@@ -1,0 +1,134 @@
+"""``quorate policy``: how GPUs of several flavors would be shared, by any of the policies."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.global_options import Settings, examples, output_option
+from quorate.cli.policy_files import needs_rounds, problem_options
+from quorate.views.exits import CommandError, Exit
+
+
+@click.group(
+    epilog=examples(
+        "quorate policy list",
+        "quorate policy solve -p isolated --problem problem.json",
+        "quorate policy compare --problem problem.json",
+    )
+)
+def policy() -> None:
+    """Share GPUs of several flavors among jobs, by any policy.
+
+    A policy says which part of its time each job is to have GPUs of each flavor. These commands
+    read files and need no ledger; docs/reference/policies.md says what is in them.
+    """
+
+
+@policy.command("list", epilog=examples("quorate policy list", "quorate policy list -o wide"))
+@output_option
+@click.pass_obj
+@needs_rounds
+def list_policies(settings: Settings) -> None:
+    """List the policies, and what each is after."""
+    from quorate.cli.printing import print_tree
+    from quorate.policy.table import POLICIES
+    from quorate.views.policies.policy_view import policies_text, policies_tree
+
+    if settings.is_table:
+        click.echo(policies_text(POLICIES.values(), show_wide=settings.wide))
+    else:
+        print_tree(settings, policies_tree(POLICIES.values()))
+
+
+@policy.command(
+    epilog=examples(
+        "quorate policy solve -p isolated --problem problem.json",
+        "quorate policy solve -p fifo_packed --problem problem.json -o json",
+        "quorate policy solve -p fifo --throughputs rates.json --jobs jobs.json "
+        "--cluster h100=2,l40s=3",
+    )
+)
+@click.option("-p", "--policy", "name", metavar="NAME", required=True, help="Which policy.")
+@problem_options
+@output_option
+@click.pass_obj
+@needs_rounds
+def solve(
+    settings: Settings,
+    *,
+    name: str,
+    problem: str | None,
+    throughputs: str | None,
+    jobs: str | None,
+    cluster: str | None,
+) -> None:
+    """Show how a policy shares the GPUs.
+
+    For each job, and for two that share GPUs ("0,1"), the part of its time on each flavor; the
+    objective; how far that can be from the best; and what one more GPU of each flavor would add.
+    """
+    from quorate.cli.policy_files import policy_called, problem_of_options
+    from quorate.cli.printing import print_tree
+    from quorate.policy.allocation import Unsolved
+    from quorate.policy.askable import answer
+    from quorate.views.policies.policy_view import solution_text, solution_tree
+
+    chosen = policy_called(name)
+    asked = problem_of_options(problem, throughputs, jobs, cluster, with_pairs=chosen.reads_pairs)
+    found = answer(chosen, asked)
+    if isinstance(found, Unsolved):
+        raise CommandError(Exit.REFUSED, f"{chosen.name}: {found.message}; {found.remedy}")
+    if settings.is_table:
+        click.echo(solution_text(chosen, asked, found, show_wide=settings.wide))
+    else:
+        print_tree(settings, solution_tree(chosen, asked, found))
+
+
+@policy.command(
+    epilog=examples(
+        "quorate policy compare --problem problem.json",
+        "quorate policy compare -p isolated -p fifo_perf --problem problem.json -o wide",
+    )
+)
+@click.option(
+    "-p", "--policy", "names", metavar="NAME", multiple=True, help="Only this one; all if left out."
+)
+@problem_options
+@output_option
+@click.pass_obj
+@needs_rounds
+def compare(
+    settings: Settings,
+    *,
+    names: tuple[str, ...],
+    problem: str | None,
+    throughputs: str | None,
+    jobs: str | None,
+    cluster: str | None,
+) -> None:
+    """Compare what several policies make of one problem.
+
+    LEAST RATE is the least of the jobs' rates relative to a proportional share; FINISH RATIO the
+    largest ratio of when a job ends to when it would alone on an equal share; MAKESPAN when the
+    last one ends. A policy that cannot answer is shown with its refusal.
+    """
+    from quorate.cli.policy_files import policy_called, problem_of_options
+    from quorate.cli.printing import print_tree
+    from quorate.policy.allocation import Unsolved
+    from quorate.policy.askable import answer
+    from quorate.policy.table import POLICIES
+    from quorate.views.policies.policy_view import comparison_text, comparison_tree
+
+    chosen = [policy_called(name) for name in dict.fromkeys(names)] or list(POLICIES.values())
+    with_pairs = any(each.reads_pairs for each in chosen)
+    asked = problem_of_options(problem, throughputs, jobs, cluster, with_pairs=with_pairs)
+    answers = [(each, answer(each, asked)) for each in chosen]
+    if settings.is_table:
+        click.echo(comparison_text(asked, answers, show_wide=settings.wide))
+    else:
+        print_tree(settings, comparison_tree(asked, answers))
+    refused = [found for _, found in answers if isinstance(found, Unsolved)]
+    if len(refused) == len(answers):
+        raise CommandError(
+            Exit.REFUSED, f"no policy has an answer: {refused[0].message}; {refused[0].remedy}"
+        )

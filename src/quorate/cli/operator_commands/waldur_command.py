@@ -1,0 +1,23 @@
+"""``quorate waldur``: how the link to Waldur stands."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.global_options import Settings, examples, reader
+
+
+@click.group(epilog=examples("quorate waldur status"))
+def waldur() -> None:
+    """See how the link to Waldur stands."""
+
+
+@waldur.command(epilog=examples("quorate waldur status", "quorate waldur status -o wide"))
+@reader
+@click.pass_obj
+def status(settings: Settings) -> None:
+    """Show whose figure counts for each linked owner, who answered when, and what waits."""
+    from quorate.cli.ask_and_print import ask
+    from quorate.operations.common_requests import Nothing
+
+    ask(settings, "accounting-status", Nothing())

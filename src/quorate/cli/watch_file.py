@@ -1,0 +1,121 @@
+"""Watching a ledger: its head is asked for often, the rest is read only when that has moved."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Final
+
+import click
+
+from quorate.cli.global_options import Settings
+from quorate.cli.session import as_of, clock_of, open_to_read
+from quorate.core.explain.start_plan import Forecast, foretell
+from quorate.documents.times import time_text
+from quorate.ledger.chain import Head
+from quorate.loop.engine import Engine
+from quorate.model.amounts import MINUTE_MS
+from quorate.operations.caller import Caller
+from quorate.operations.ledger.watch_handlers import Watched, picture_lines
+from quorate.ports.store_port import EventStore
+from quorate.views.runs.event_text import Entry, entries, said
+from quorate.views.runs.instant import Moment
+
+RETELL_MS: Final = MINUTE_MS
+"""How old a forecast may be that is only counted down."""
+
+
+@dataclass(slots=True)
+class _Eye:
+    """Looks at one ledger; ``head`` is where it was when it was last read."""
+
+    settings: Settings
+    store: EventStore
+    engine: Engine
+    head: Head
+    caller: Caller
+    _told: Forecast | None = None
+    _told_ms: int = 0
+
+    @classmethod
+    def open(cls, settings: Settings, store: EventStore) -> _Eye:
+        engine = Engine.open(store, clock_of(settings))
+        caller = Caller.owner_of_file(settings.actor())
+        return cls(settings, store, engine, engine.head, caller)
+
+    def look(self) -> list[Entry]:
+        """Return what was recorded since the last look, and read the state anew if anything was."""
+        if self.store.head() == self.head:
+            return []
+        after, self.engine = self.head, Engine.open(self.store, clock_of(self.settings))
+        self.head, self._told = self.engine.head, None
+        new = entries(self.store.blocks(from_height=after.height + 1), after=after)
+        return [entry for entry in new if entry.seq <= self.head.seq]
+
+    def forecast(self, run: str, now_ms: int) -> Forecast:
+        """Return the forecast of ``run``, found anew when something was recorded, or once a minute.
+
+        Counting down needs no more than another time.
+        """
+        if self._told is None or now_ms - self._told_ms >= RETELL_MS:
+            found = foretell(self.engine.view, self.engine.view.runs[run].spec, now_ms)
+            assert isinstance(found, Forecast), found
+            self._told, self._told_ms = found, now_ms
+        return replace(self._told, now_ms=now_ms)
+
+    @property
+    def moment(self) -> Moment:
+        """The state as of now."""
+        return as_of(self.engine.view, self.engine.now_ms())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looking:
+    """How to watch: how often, and ``count`` times at most.
+
+    With ``redraw`` the picture replaces the last one; otherwise it is printed once, and then a line
+    for each new event.
+    """
+
+    interval_ms: int
+    count: int | None
+    redraw: bool
+
+
+def follow(settings: Settings, watched: Watched, looking: Looking) -> None:
+    """Show ``watched`` until it is over."""
+    count, redraw = looking.count, looking.redraw
+    with open_to_read(settings) as store:
+        eye = _Eye.open(settings, store)
+        watched.check(eye.engine.view, eye.caller)
+        _show(settings, watched, eye, redraw=redraw)
+        looks = 1
+        while not watched.is_over(eye.engine.view) and looks != count:
+            time.sleep(looking.interval_ms / 1000)
+            looks += 1
+            new = eye.look()
+            if redraw:
+                _show(settings, watched, eye, redraw=True)
+                continue
+            view = eye.engine.view
+            for entry in new:
+                if watched.concerns(entry.event, view):
+                    event = entry.event
+                    click.echo(f"{entry.seq} {time_text(event.at_ms)} {said(event)}")
+
+
+def _show(settings: Settings, watched: Watched, eye: _Eye, *, redraw: bool) -> None:
+    moment = eye.moment
+    picture = picture_lines(
+        watched,
+        moment,
+        eye.caller,
+        prefix=settings.prefix,
+        forecast=lambda run: eye.forecast(run, moment.now_ms),
+    )
+    lines = list(picture)
+    if redraw:
+        click.clear()
+        lines.append(f"{time_text(moment.now_ms)}, sequence {moment.seq}; Ctrl-C ends this")
+    for line in lines:
+        click.echo(line)

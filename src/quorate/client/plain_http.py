@@ -1,0 +1,121 @@
+"""Requests carried by the standard library: for a command that asks once and ends.
+
+httpx takes longer to be imported than a service takes to answer. Proxies are httpx's business.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from typing import Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from quorate.client import transport_errors
+from quorate.client.errors import QuorateClientError
+from quorate.client.service_address import Place
+from quorate.client.sync_runner import (
+    STREAM_SILENCE_S_MAX,
+    TIMEOUT_S,
+    Opened,
+    SyncRunner,
+    own_headers,
+)
+from quorate.client.wire import Reply, Request
+
+CHUNK_BYTES: Final = 64 * 1024
+_PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
+
+
+def driver_for(
+    place: Place, *, timeout_s: float, environ: Mapping[str, str] = os.environ
+) -> SyncRunner:
+    """Return what carries requests to ``place``: httpx where the environment names a proxy."""
+    if any(environ.get(name) or environ.get(name.upper()) for name in _PROXIES):
+        from quorate.client.drivers import Driver  # noqa: PLC0415 - what this module spares others
+
+        return Driver(place, timeout_s=timeout_s)
+    return PlainDriver(place, timeout_s=timeout_s)
+
+
+class PlainDriver(SyncRunner):
+    """One connection, kept for as long as the service keeps it."""
+
+    def __init__(self, place: Place, *, timeout_s: float = TIMEOUT_S) -> None:
+        parts = urlsplit(place.server)
+        assert parts.hostname is not None, place
+        self._server = place.server
+        self._base = quote(parts.path, safe="/%:@!$&'()*+,;=~")
+        self._headers = own_headers(place)
+        self._timeout_s = timeout_s
+        self._waited_s = timeout_s
+        self._is_connected = False
+        if place.is_tls:
+            self._http: HTTPConnection = HTTPSConnection(
+                parts.hostname, parts.port, timeout=timeout_s, context=place.tls()
+            )
+        else:
+            self._http = HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._http.close()
+
+    def send(self, request: Request) -> Reply:
+        """Return the whole answer to ``request``."""
+        response = self._asked(request, self._timeout_s)
+        return _reply(response, response.read())
+
+    def open(self, request: Request, opened: Opened) -> Reply:
+        """Return the head of the answer to ``request``, whose body ``opened`` then has."""
+        response = self._asked(request, STREAM_SILENCE_S_MAX)
+        opened.chunks, opened.shut = _chunks(response), self.close
+        found = _reply(response, b"")
+        return found if found.is_ok else _reply(response, response.read())
+
+    def fault_of(self, error: Exception) -> QuorateClientError | None:
+        """Return what ``error`` means to whoever asked; None where asking did not cause it."""
+        if not isinstance(error, OSError | HTTPException):
+            return None
+        self.close()
+        untrusted = transport_errors.untrusted(error, self._server)
+        if untrusted is not None:
+            return untrusted
+        is_late = isinstance(error, TimeoutError)
+        if not self._is_connected:
+            return transport_errors.unconnected(error, self._server, is_late=is_late)
+        if is_late:
+            return transport_errors.unanswered(self._server, self._waited_s)
+        return transport_errors.cut_off(error, self._server)
+
+    def _asked(self, request: Request, silence_s: float) -> HTTPResponse:
+        """Return the answer, of which the head was read."""
+        if self._http.sock is not None and select.select([self._http.sock], [], [], 0)[0]:
+            self.close()  # What can be read before anything is asked is that the service hung up.
+        if self._http.sock is None:
+            self._is_connected = False
+            self._http.connect()
+        self._is_connected = True
+        self._http.sock.settimeout(silence_s)
+        self._waited_s = silence_s
+        path = self._base + request.path
+        if request.query:
+            path += "?" + urlencode(request.query, quote_via=quote)
+        self._http.request(
+            request.method, path, body=request.body, headers={**self._headers, **request.headers}
+        )
+        return self._http.getresponse()
+
+
+def _chunks(response: HTTPResponse) -> Iterator[bytes]:
+    """Yield the body as it comes; raises ``IncompleteRead`` where it breaks off."""
+    while chunk := response.read1(CHUNK_BYTES):
+        yield chunk
+    if response.length:
+        raise IncompleteRead(b"", response.length)
+
+
+def _reply(response: HTTPResponse, body: bytes) -> Reply:
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    return Reply(status=response.status, headers=headers, body=body)

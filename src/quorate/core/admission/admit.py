@@ -1,0 +1,396 @@
+"""Admit: a placement and a payment for one run, found together.
+
+Widths from the widest, then family money before sponsors', then flavors in the run's order, then
+placements in pack order: the first that fits and is paid. Within the search limit this is complete:
+if any placement can be paid, one is found. docs/adr/0008-admission.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from quorate.core.admission.cover import payer_phases
+from quorate.core.admission.domain_offer import DomainOffer, Yards
+from quorate.core.admission.hard_quota import Headroom, too_many_runs
+from quorate.core.admission.holds import grace_ms, hold_duration_ms
+from quorate.core.admission.layout import Bundle, PackRequest, pack_request
+from quorate.core.admission.pack import PackPlan, pick_slots
+from quorate.core.admission.payers import (
+    CoverRequest,
+    Demand,
+    Leg,
+    PayerList,
+    Place,
+    family_of,
+    names_racks,
+)
+from quorate.core.admission.payment import pay, payable
+from quorate.core.admission.search_budget import SearchBudget
+from quorate.core.admission.shortfall import explain_uncovered
+from quorate.core.admission.spread import Spread, demands_of, spreads
+from quorate.core.admission.target_slices import best_slice, is_enough, no_placement
+from quorate.model.events import Tier
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.selector import CLUSTER, DOMAIN, REGION, Selector, matches, selector_of
+from quorate.model.specs import Run
+from quorate.model.state.records import Lease, RunRecord
+from quorate.model.state.state_view import Payers, StateView
+
+
+class Admitted(Struct, frozen=True):
+    """Where the run starts and who pays."""
+
+    width: int
+    flavor: str
+    plan: PackPlan
+    demands: Sequence[Demand]
+    legs: Sequence[Leg]
+
+
+class _Attempt(Struct):
+    """One flavor at one width: the request, the first placement and whose money can be tried.
+
+    ``over_quota`` is the node quota that stood in the way of a placement, if one did.
+    """
+
+    request: PackRequest
+    domain_offers: Yards
+    first: Spread | None
+    cover: CoverRequest
+    phases: tuple[Payers, ...]
+    headroom: Headroom | None
+    over_quota: Refusal | None = None
+
+
+def admit(  # noqa: PLR0913 - whose start, when, and how long to search
+    view: StateView,
+    run: Run,
+    now_ms: int,
+    *,
+    has_executor: bool = False,
+    asked_ms: int | None = None,
+    steps: SearchBudget | None = None,
+) -> Admitted | Refusal:
+    """Return how ``run`` starts at ``now_ms``, or why it cannot, told of its least width.
+
+    ``asked_ms`` is when a start is planned, where that is earlier. Unless a budget of ``steps`` is
+    given, which several attempts may share, the least width is searched in full.
+    """
+    refusal = None if run.sensitive else too_many_runs(view, run.owner)
+    if refusal is not None:
+        return refusal
+    covers = [
+        cover_request(view, run, flavor, now_ms, has_executor=has_executor, asked_ms=asked_ms)
+        for flavor in run.flavors
+    ]
+    *wider, least = run.widths()
+    shared = steps
+    steps = SearchBudget() if shared is None else shared
+    for width in wider:
+        found = _at_width(view, [_attempt(view, run, c, width, steps) for c in covers], steps)
+        if found is not None:
+            return found
+        if steps.exhausted:
+            break
+    # However long the search for more was, the least width is searched in full.
+    steps = SearchBudget() if shared is None else shared
+    attempts = [_attempt(view, run, cover, least, steps) for cover in covers]
+    return _at_width(view, attempts, steps) or _refusal(view, attempts, steps)
+
+
+def admit_round(  # noqa: PLR0913 - whose start, of what, when, and where it was
+    view: StateView,
+    run: Run,
+    flavor: str,
+    now_ms: int,
+    *,
+    begins: int,
+    has_executor: bool,
+    prefer: frozenset[str],
+    within: tuple[tuple[str, int], ...] = (),
+) -> Admitted | Refusal:
+    """Return how ``run`` gets GPUs of ``flavor`` for a round, or why it cannot.
+
+    ``begins`` is how many runs count as running by it that did not before: none where it had a
+    round already. Domains that it knows (``prefer``) come first; where it is told what was meant
+    for it, it gets nothing else.
+    """
+    refusal = too_many_runs(view, run.owner, begins) if begins else None
+    if refusal is not None:
+        return refusal
+    cover, steps = (
+        cover_request(view, run, flavor, now_ms, has_executor=has_executor),
+        SearchBudget(),
+    )
+    request = pack_request(run, view.pools[run.pool], flavor, run.gpus)
+    request = replace(request, prefer=prefer, within=within)
+    attempts = [_attempt_at(view, request, cover, steps)]
+    return _at_width(view, attempts, steps) or _refusal(view, attempts, steps)
+
+
+def _at_width(
+    view: StateView, attempts: Sequence[_Attempt], steps: SearchBudget
+) -> Admitted | None:
+    """Return the first placement that is paid: family money first, then flavors in order."""
+    for phase in range(max(len(attempt.phases) for attempt in attempts)):
+        for attempt in attempts:
+            if phase < len(attempt.phases):
+                found = _place_and_pay(view, attempt, attempt.phases[phase], steps)
+                if found is not None:
+                    return found
+    return None
+
+
+def admit_bundles(
+    view: StateView,
+    record: RunRecord,
+    bundles: tuple[Bundle, ...],
+    now_ms: int,
+    *,
+    has_executor: bool,
+) -> Admitted | None:
+    """Return how a running run gets ``bundles`` more, in the flavor it has, or None.
+
+    Domains it uses come first; a run that must stay in one domain stays in its own.
+    """
+    run, steps = record.spec, SearchBudget()
+    leases = [view.leases[name] for name in record.leases]
+    nodes = [view.nodes[node].spec for lease in leases for node, _ in lease.fact.slots]
+    cover = cover_request(
+        view, run, nodes[0].flavor, now_ms, leases=leases, has_executor=has_executor
+    )
+    request = replace(
+        pack_request(run, view.pools[run.pool], cover.flavor, run.gpus),
+        bundles=bundles,
+        prefer=frozenset(node.domain_key for node in nodes),
+    )
+    if not run.cross_group_spread:
+        home = {REGION: nodes[0].region, CLUSTER: nodes[0].cluster, DOMAIN: nodes[0].domain}
+        request = replace(request, selector=selector_of(dict(run.selector) | home))
+    attempt = _attempt_at(view, request, cover, steps)
+    for payers in attempt.phases:
+        found = _place_and_pay(view, attempt, payers, steps)
+        if found is not None:
+            first = 1 + max(int(lease.fact.comp_path.partition("/")[2]) for lease in leases)
+            groups = tuple(replace(g, index=first + g.index) for g in found.plan.groups)
+            return replace(found, plan=PackPlan(groups))
+    return None
+
+
+def cover_request(  # noqa: PLR0913 - what, when, and what is there already
+    view: StateView,
+    run: Run,
+    flavor: str,
+    now_ms: int,
+    *,
+    leases: Iterable[Lease] = (),
+    has_executor: bool = False,
+    asked_ms: int | None = None,
+) -> CoverRequest:
+    """Return what covering a start of ``run`` now asks of its payers.
+
+    ``leases`` are those it keeps beside what is to be covered. With an executor whatever starts
+    has to be told to stop one grace before its money ends, so a payer must outlast that; and
+    whoever pays for a claim pays to its end.
+    """
+    pool = view.pools[run.pool]
+    duration_ms = hold_duration_ms(run, pool)
+    outlast_ms = now_ms + (grace_ms(run, pool) if has_executor else 0)
+    if run.sensitive:
+        outlast_ms = now_ms + duration_ms - 1
+    left = run.funding.borrow_gpus_max
+    if left is not None:
+        left -= sum(lease.gpus for lease in leases if lease.fact.tier is Tier.BORROWED)
+    return CoverRequest(
+        owner=run.owner,
+        flavor=flavor,
+        now_ms=now_ms,
+        duration_ms=duration_ms,
+        allow_borrow=run.funding.allow_borrow,
+        borrow_gpus_left=left,
+        sponsors=run.funding.sponsors,
+        outlast_ms=outlast_ms,
+        asked_ms=asked_ms,
+        own_only=run.sensitive,
+    )
+
+
+def _attempt(
+    view: StateView, run: Run, cover: CoverRequest, width: int, steps: SearchBudget
+) -> _Attempt:
+    request = pack_request(run, view.pools[run.pool], cover.flavor, width)
+    return _attempt_at(view, request, cover, steps)
+
+
+def _attempt_at(
+    view: StateView, request: PackRequest, cover: CoverRequest, steps: SearchBudget
+) -> _Attempt:
+    phases = payer_phases(view, cover)
+    sponsors = phases[-1][len(phases[0]) :]
+    by_rack = family_of(view, cover.owner, cover.flavor).by_rack or names_racks(view, sponsors)
+    domain_offers = Yards(view, request, by_rack=by_rack)
+    first = next(spreads(domain_offers, None, steps), None)
+    return _Attempt(request, domain_offers, first, cover, phases, Headroom.of(view, cover.owner))
+
+
+def _place_and_pay(
+    view: StateView, attempt: _Attempt, payers: Payers, steps: SearchBudget
+) -> Admitted | None:
+    """Return the first placement in pack order that ``payers`` pay for."""
+    if attempt.first is None:
+        return None
+    payer_list = PayerList(view, attempt.cover, payers)
+    demands = demands_of(attempt.first)
+    legs = pay(payer_list, demands, steps)
+    if legs is not None:
+        found = _admitted(attempt, attempt.first, demands, legs)
+        if found is not None:
+            return found
+        payer_list.reset()
+    gpus = sum(gpus for _, gpus in demands)
+    if not _money_anywhere(payer_list, gpus) or _too_many_nodes(attempt):
+        return None
+    return _search(attempt, payer_list, steps)
+
+
+def _money_anywhere(payer_list: PayerList, gpus: int) -> bool:
+    """Return whether the payers could pay that many GPUs if place did not matter."""
+    room = 0
+    for key, tier in payer_list.payers:
+        room += payer_list.room(key, tier)
+        if room >= gpus:
+            return True
+    return False
+
+
+def _too_many_nodes(attempt: _Attempt) -> bool:
+    """Return whether no placement takes fewer nodes beyond a limit than the one that was tried.
+
+    Then there is nothing to search for, neither a start nor a smaller number to tell.
+    """
+    if attempt.headroom is None or attempt.over_quota is None:
+        return False
+    islands = [domain_offer.island for domain_offer in attempt.domain_offers.most_free()]
+    return attempt.headroom.refuses_wherever(islands, attempt.request.gpus) == attempt.over_quota
+
+
+def _search(attempt: _Attempt, payer_list: PayerList, steps: SearchBudget) -> Admitted | None:
+    """Return the first payable placement after the first one, looking at each kind of bill once."""
+    refused: set[tuple[object, ...]] = set()
+
+    def may_be_paid(demands: Sequence[Demand]) -> bool:
+        return sum(payable(payer_list, demands)) == sum(gpus for _, gpus in demands)
+
+    for spread in spreads(attempt.domain_offers, may_be_paid, steps):
+        demands = demands_of(spread)
+        bill = tuple(
+            (
+                tuple(key for key, _ in payer_list.payers if payer_list.pays_at(key, place.labels)),
+                gpus,
+            )
+            for place, gpus in demands
+        )
+        if bill in refused:
+            continue
+        legs = pay(payer_list, demands, steps)
+        if legs is None:
+            refused.add(bill)
+            continue
+        found = _admitted(attempt, spread, demands, legs)
+        if found is not None:
+            return found
+        payer_list.reset()
+    return None
+
+
+def _admitted(
+    attempt: _Attempt, spread: Spread, demands: Sequence[Demand], legs: Sequence[Leg]
+) -> Admitted | None:
+    """Return what is paid, in slots; None where it would take more nodes than its owner may have.
+
+    Fewest new nodes come second: keeping nodes whole for others comes first where it may be.
+    """
+    plan, headroom = pick_slots(spread, attempt.request), attempt.headroom
+    if headroom is not None and headroom.refuses(plan.nodes) is not None:
+        plan = pick_slots(spread, attempt.request, headroom.kept)
+        refusal = headroom.refuses(plan.nodes)
+        if refusal is not None:
+            known = attempt.over_quota
+            if known is None or refusal.short < known.short:
+                attempt.over_quota = refusal
+            return None
+    return Admitted(plan.gpus, attempt.request.flavor, plan, demands, legs)
+
+
+def _refusal(view: StateView, attempts: Sequence[_Attempt], steps: SearchBudget) -> Refusal:
+    """Return what holds the run: a quota where nothing else does; else the flavor least short."""
+    over = [attempt.over_quota for attempt in attempts if attempt.over_quota is not None]
+    if over:
+        return min(over, key=lambda found: found.short)
+    return min(
+        (_refusal_of(view, attempt, steps) for attempt in attempts),
+        key=lambda found: max(found.short, 0 if found.also is None else found.also.short),
+    )
+
+
+def _refusal_of(view: StateView, attempt: _Attempt, steps: SearchBudget) -> Refusal:
+    """Return what holds the run in one flavor."""
+    request = attempt.request
+    if steps.exhausted:
+        return Refusal(code=RefusalCode.SEARCH_LIMIT, wanted=request.gpus)
+    payer_list = PayerList(view, attempt.cover, attempt.phases[-1])
+    lines = {view.envelopes[key].spec.selector for key, _ in payer_list.payers}
+    served, places, is_any = list[DomainOffer](), dict[str, Place](), False
+    for domain_offer in attempt.domain_offers.most_free():
+        is_any = True
+        place = _paid_place(lines, domain_offer)
+        if place is not None:
+            served.append(domain_offer)
+            places[domain_offer.domain] = place
+            if is_enough(request, served):
+                break
+    if not is_any:
+        return no_placement(request, served)
+    if not served:
+        return Refusal(
+            code=RefusalCode.NO_ENVELOPE,
+            subject=attempt.cover.owner,
+            wanted=request.gpus,
+            short=request.gpus,
+        )
+    return _least_short(payer_list, attempt, served, places, steps)
+
+
+def _least_short(
+    payer_list: PayerList,
+    attempt: _Attempt,
+    served: Sequence[DomainOffer],
+    places: Mapping[str, Place],
+    steps: SearchBudget,
+) -> Refusal:
+    """Return what is short: money first, then room, and the other where both are.
+
+    It is measured against the slice with the least deficit among ``served``, the domains where
+    somebody may pay for this run at all, in ``places``: room elsewhere is of no use to it.
+    """
+    parts, _ = best_slice(attempt.request, served)
+    demands = [(places[part.domain], part.wanted) for part in parts]
+    no_room = no_placement(attempt.request, served)
+    lacks_room = any(part.deficit for part in parts)
+    if pay(payer_list, demands, steps) is None:
+        unpaid = explain_uncovered(payer_list, demands, steps)
+        return replace(unpaid, also=no_room if lacks_room else None)
+    if lacks_room and attempt.first is not None:
+        return replace(no_room, code=RefusalCode.FUNDS_ELSEWHERE, subject=attempt.cover.owner)
+    return no_room
+
+
+def _paid_place(lines: Iterable[Selector], domain_offer: DomainOffer) -> Place | None:
+    """Return the first place of ``domain_offer`` where one of ``lines`` of budgets pays."""
+    for node_class in domain_offer.node_classes:
+        if any(matches(line, node_class.place.labels) for line in lines):
+            return node_class.place
+    return None

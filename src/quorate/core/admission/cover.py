@@ -1,0 +1,64 @@
+"""Cover: who pays. Design section 5; docs/adr/0006-cover.md.
+
+The answer is a partition of the demand into legs, each paid by one envelope, lexicographically
+first: for each place in the order given, from each payer in cover order, the most that leaves the
+rest payable. Greedy first, which is exact when it succeeds; else an exact search within ``Steps``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quorate.core.admission.payers import (
+    CoverRequest,
+    Demand,
+    Leg,
+    PayerList,
+    family_payers,
+    sponsor_payers,
+)
+from quorate.core.admission.payment import pay
+from quorate.core.admission.search_budget import SearchBudget
+from quorate.core.admission.shortfall import explain_uncovered
+from quorate.model.events import Tier
+from quorate.model.refusal import Refusal
+from quorate.model.state.state_view import Payers, StateView
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """Every GPU of the demand has a payer."""
+
+    legs: tuple[Leg, ...]
+
+
+def plan_cover(
+    view: StateView,
+    request: CoverRequest,
+    demands: Sequence[Demand],
+    steps: SearchBudget | None = None,
+) -> Covered | Refusal:
+    """Return the legs that pay for ``demands`` in full, or what was short, where, by how much.
+
+    Family money first; sponsors join only when the family cannot pay alone.
+    """
+    steps = SearchBudget() if steps is None else steps
+    phases = payer_phases(view, request)
+    for payers in phases:
+        legs = pay(PayerList(view, request, payers), demands, steps)
+        if legs is not None:
+            return Covered(tuple(legs))
+    return explain_uncovered(PayerList(view, request, phases[-1]), demands, steps)
+
+
+def payer_phases(view: StateView, request: CoverRequest) -> tuple[Payers, ...]:
+    """Return whose money is tried: the family's, then the family's and the sponsors'."""
+    family = family_payers(view, request.owner, request.flavor)
+    if request.own_only:
+        return (tuple((key, tier) for key, tier in family if tier is Tier.OWNED),)
+    sponsors = sponsor_payers(view, request)
+    if request.barred:
+        family = tuple(payer for payer in family if payer[0] not in request.barred)
+        sponsors = tuple(payer for payer in sponsors if payer[0] not in request.barred)
+    return (family, family + sponsors) if sponsors else (family,)

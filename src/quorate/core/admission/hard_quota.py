@@ -1,0 +1,284 @@
+"""Hard quotas: how many nodes and running runs an owner may have at once, descendants included.
+
+Checked against the state a decision will be committed on, so no two decisions can exceed one
+together. A limit may be lowered below what is in use: nothing is stopped, and nothing new starts
+until use has dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.core.decision_log import DecisionLog
+from quorate.model.events import (
+    Event,
+    LeaseEnded,
+    NodeApplied,
+    NodeWiped,
+    OwnerApplied,
+    OwnerRemoved,
+    PledgeClosed,
+    RunEnded,
+    RunRequeued,
+)
+from quorate.model.refusal import Refusal, RefusalCode, Shortage
+from quorate.model.specs import Run
+from quorate.model.state.free_slots import Island
+from quorate.model.state.holdings import lineage
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
+
+HARD: Final = frozenset((RefusalCode.MAX_NODES, RefusalCode.MAX_CONCURRENT_RUNS))
+# Looking a member up in its enumeration is slow in Python 3.11, and many may wait for a quota.
+_RUNS: Final = RefusalCode.MAX_CONCURRENT_RUNS
+_WAITING: Final = RefusalCode.WAITING_FOR_QUOTA
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """How many more nodes each of those above an owner, itself included, may hold."""
+
+    view: StateView
+    bounds: tuple[tuple[str, int], ...]
+    """(owner, limit) of each that has a limit on nodes."""
+
+    @classmethod
+    def of(cls, view: StateView, owner: str) -> Headroom | None:
+        """Return the headroom of ``owner``; None where nobody limits its nodes."""
+        names = view.holdings.bounds_of(owner)
+        if not names:
+            return None
+        bounds = tuple(
+            (name, limit)
+            for name in names
+            if (limit := view.owners[name].quota.nodes_max) is not None
+        )
+        return cls(view, bounds) if bounds else None
+
+    def refuses(self, nodes: Iterable[str]) -> Refusal | None:
+        """Return which limit taking ``nodes`` would exceed, if any.
+
+        While more is in use than a lowered limit allows, not even nodes that are in use are taken.
+        """
+        wanted = set(nodes)
+        holdings = self.view.holdings
+        for owner, limit in self.bounds:
+            new = sum(not holdings.has(owner, node) for node in wanted)
+            current = holdings.nodes.get(owner, 0)
+            if current + new > limit:
+                return _over(RefusalCode.MAX_NODES, owner, current, new, limit)
+        return None
+
+    def kept(self, island: Island) -> int:
+        """Return the nodes of ``island``, as bits of positions, that cost no bound anything."""
+        has, found = self.view.holdings.has, 0
+        open_nodes = 0
+        for nodes in island.buckets[1:]:
+            open_nodes |= nodes
+        while open_nodes:
+            low = open_nodes & -open_nodes
+            open_nodes ^= low
+            name = island.nodes[low.bit_length() - 1].name
+            if all(has(owner, name) for owner, _ in self.bounds):
+                found |= low
+        return found
+
+    def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
+        """Return which limit ``gpus`` of ``islands`` exceed however they are placed, if any.
+
+        Fewest nodes are those that are held already, and then the emptiest.
+        """
+        for owner, limit in self.bounds:
+            current = self.view.holdings.nodes.get(owner, 0)
+            new = self._new_at_least(owner, islands, gpus)
+            if new > limit - current:
+                return _over(RefusalCode.MAX_NODES, owner, current, new, limit)
+        return None
+
+    def _new_at_least(self, owner: str, islands: Sequence[Island], gpus: int) -> int:
+        """Return how many nodes that ``owner`` does not hold any ``gpus`` of ``islands`` need."""
+        has, others = self.view.holdings.has, Counter[int]()
+        for island in islands:
+            for position, free in enumerate(island.free):
+                if not free:
+                    continue
+                if has(owner, island.nodes[position].name):
+                    gpus -= free.bit_count()
+                else:
+                    others[free.bit_count()] += 1
+        new = 0
+        for size in sorted(others, reverse=True):
+            if gpus <= 0:
+                break
+            nodes = min(others[size], -(-gpus // size))
+            gpus -= nodes * size
+            new += nodes
+        return new
+
+    def refuses_at_least(self, run: Run) -> Refusal | None:
+        """Return which limit ``run`` exceeds wherever it goes, if any: it needs that many nodes.
+
+        What is free on nodes that its owner has already needs no others.
+        """
+        view, least = self.view, run.widths()[-1]
+        nodes = None
+        for flavor in run.flavors:
+            islands = [view.island(key) for key in view.domains(run.pool, flavor).keys]
+            if not islands:
+                continue
+            free = sum(_free(island, self.kept(island)) for island in islands)
+            size = max(max(island.sizes) for island in islands)
+            needs = -(-max(0, least - free) // size)
+            nodes = needs if nodes is None else min(nodes, needs)
+        for owner, limit in self.bounds:
+            current = view.holdings.nodes.get(owner, 0)
+            if current + (nodes or 0) > limit:
+                return _over(RefusalCode.MAX_NODES, owner, current, nodes or 0, limit)
+        return None
+
+
+def _free(island: Island, nodes: int) -> int:
+    return sum(count * (bits & nodes).bit_count() for count, bits in enumerate(island.buckets))
+
+
+def too_many_runs(view: StateView, owner: str, more: int = 1) -> Refusal | None:
+    """Return whose limit on running runs ``more`` of ``owner`` would exceed, if anybody's."""
+    for name in view.holdings.bounds_of(owner):
+        limit = view.owners[name].quota.concurrent_runs_max
+        current = view.holdings.runs.get(name, 0)
+        if limit is not None and current + more > limit:
+            return _over(RefusalCode.MAX_CONCURRENT_RUNS, name, current, more, limit)
+    return None
+
+
+def _over(code: RefusalCode, owner: str, current: int, wanted: int, limit: int) -> Refusal:
+    return Refusal(
+        code=code,
+        subject=owner,
+        wanted=wanted,
+        short=current + wanted - limit,
+        current=current,
+        limit=limit,
+        remedy="wait for its runs to end, have the limit raised, or submit with onQuota: wait",
+    )
+
+
+def refuses_ever_so(view: StateView, run: Run) -> Refusal | None:
+    """Return the hard quota that forbids ``run`` now, wherever it would go, if any does."""
+    refusal = too_many_runs(view, run.owner)
+    headroom = Headroom.of(view, run.owner)
+    if refusal is None and headroom is not None:
+        refusal = headroom.refuses_at_least(run)
+    return refusal
+
+
+def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
+    """Return ``refusal``, which is of a hard quota, as what an accepted run waits for.
+
+    Where other nodes coming free would help too, it says so, and the run is not parked with its
+    owner: it is tried whenever something has changed.
+    """
+    held = held_by_quota(view, run)
+    found = refusal if held is None else held
+    left = max(0, found.limit - found.current)
+    elsewhere = Shortage(where="nodes", wanted=found.wanted, available=left, limit="max_nodes")
+    return Refusal(
+        code=RefusalCode.WAITING_FOR_QUOTA,
+        subject=found.subject,
+        wanted=found.wanted,
+        short=found.short,
+        shortages=(elsewhere,) if held is None else (),
+        current=found.current,
+        limit=found.limit,
+        also=found,
+    )
+
+
+def held_by_quota(view: StateView, run: Run) -> Refusal | None:
+    """Return the hard quota that forbids ``run`` whatever others do, if any does.
+
+    It needs so many nodes beside those that its owner has, were all that is on these its own.
+    """
+    refusal = too_many_runs(view, run.owner)
+    headroom = Headroom.of(view, run.owner)
+    if refusal is not None or headroom is None:
+        return refusal
+    sizes = [
+        max(view.island(key).sizes)
+        for flavor in run.flavors
+        for key in view.domains(run.pool, flavor).keys
+    ]
+    for owner, limit in headroom.bounds if sizes else ():
+        current = view.holdings.nodes.get(owner, 0)
+        room = view.holdings.room.get(owner, 0)
+        nodes = -(-max(0, run.widths()[-1] - room) // max(sizes))
+        if current + nodes > limit:
+            return _over(RefusalCode.MAX_NODES, owner, current, nodes, limit)
+    return None
+
+
+def still_over_quota(view: StateView, record: RunRecord, full: set[tuple[str, str]]) -> bool:
+    """Return whether a run that waits for its turn to run is certainly not given one now.
+
+    False says nothing. Many may wait behind one limit, and most of them wait on: ``full`` are the
+    (tenant at its limit, owner below it) found so far.
+    """
+    known = record.refusal
+    if known is None or known.also is None or known.code is not _WAITING:
+        return False
+    if known.also.code is not _RUNS:
+        return False
+    key = (known.subject, record.spec.owner)
+    if key in full:
+        return True
+    if known.subject in view.holdings.bounds_of(key[1]) and _is_full(view, known.subject):
+        full.add(key)
+        return True
+    return False
+
+
+def woken(log: DecisionLog) -> Iterator[str]:
+    """Yield the parked runs whose owner may have headroom again after what was written."""
+    view = log.view
+    if not view.parked:
+        return
+    owners = _relieved(view, log.events)
+    for owner in view.parked if owners is None else sorted(o for o in owners if o in view.parked):
+        # Where a family has changed, what waits for an owner may not be below it any more.
+        if owners is None or not _is_full(view, owner):
+            yield from view.parked[owner]
+
+
+def _is_full(view: StateView, owner: str) -> bool:
+    """Return whether as many runs as may run under ``owner`` do: then nobody is woken there."""
+    known = view.owners.get(owner)
+    limit = None if known is None else known.quota.concurrent_runs_max
+    return limit is not None and view.holdings.runs.get(owner, 0) >= limit
+
+
+def _relieved(view: StateView, events: Iterable[Event]) -> set[str] | None:
+    """Return the owners that may hold less since ``events``; None for all of them."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    for event in events:
+        match event:
+            case OwnerApplied() | OwnerRemoved() | NodeApplied():
+                return None
+            case LeaseEnded():
+                run = event.lease.rpartition("/")[0]
+            case PledgeClosed():
+                run = event.pledge.rpartition("/")[0]
+            case NodeWiped():
+                run = event.claim
+            case RunEnded() | RunRequeued():
+                run = event.run
+            case _:
+                continue
+        owner = view.runs[run].spec.owner
+        if owner not in seen:
+            seen.add(owner)
+            found.update(lineage(view.owners, owner))
+    return found

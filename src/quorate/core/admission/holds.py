@@ -1,0 +1,115 @@
+"""Holds: what a start sets aside on its payer, and what happens when a lease outlives it.
+
+Use turns held into spent, the end releases the rest, and spent + held never exceeds what was
+granted. A lease that outlives its hold is given another quantum while money remains; when none is
+left, or the payer's window closes, its whole bundle stops at that instant.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.core.admission.payers import family_payers
+from quorate.model.amounts import HOLD_QUANTUM_MS, MINUTE_MS
+from quorate.model.events import Tier
+from quorate.model.specs import Discipline, Pool, Run
+from quorate.model.state.durations import declared_ms
+from quorate.model.state.records import EnvelopeAccount, Lease
+from quorate.model.state.state_view import StateView
+
+_ROUNDS: Final = Discipline.ROUNDS
+ROUND_SLACK_MS: Final = MINUTE_MS
+"""How late a round may end before the holds of the last one have to be renewed."""
+
+
+def grace_ms(run: Run, pool: Pool) -> int:
+    """Return how long ``run`` gets to checkpoint when it is stopped."""
+    return min(run.checkpoint_ms, pool.grace_max_ms)
+
+
+def expected_ms(run: Run, pool: Pool) -> int:
+    """Return how long ``run`` is expected to take, once it has started; a claim takes just that.
+
+    In a pool that shares in rounds it has what it is given for one round, and is told to stop then.
+    """
+    if pool.discipline is _ROUNDS:
+        return pool.round_ms + grace_ms(run, pool)
+    said_ms = run.expected_duration_ms
+    if run.sensitive and said_ms is not None:
+        return said_ms
+    return declared_ms(run, pool)
+
+
+def hold_duration_ms(run: Run, pool: Pool) -> int:
+    """Return how long a start of ``run`` is paid for in advance: what it expects, plus grace.
+
+    A claim is over at its stated end, and its work stops one grace before that. A round is paid to
+    its end, and a little longer: whoever stays is paid for again only when the next one begins.
+    """
+    if run.sensitive:
+        return expected_ms(run, pool)
+    if pool.discipline is _ROUNDS:
+        return pool.round_ms + ROUND_SLACK_MS + grace_ms(run, pool)
+    return expected_ms(run, pool) + grace_ms(run, pool)
+
+
+def extension_ms(view: StateView, lease: Lease, now_ms: int) -> int:
+    """Return by how much the hold of ``lease`` can be extended to outlast ``now_ms``.
+
+    Whole quanta, never past the payer's window, never more than the payer, its caps and its
+    lending limits allow; 0 when there is no money, or the payer may not pay for this run any more.
+    """
+    account = view.envelopes[lease.fact.payer]
+    if not may_still_pay(view, lease):
+        return 0
+    needed = now_ms + 1 - lease.hold_ends_ms
+    wanted = -(-needed // HOLD_QUANTUM_MS) * HOLD_QUANTUM_MS
+    return _affordable_ms(view, lease, account, wanted)
+
+
+def extension_to_ms(view: StateView, lease: Lease, until_ms: int) -> int:
+    """Return by how much the hold of ``lease`` must grow to last to ``until_ms``; -1 if it cannot.
+
+    Nothing less helps: a round is paid for as a whole.
+    """
+    wanted = until_ms - lease.hold_ends_ms
+    if wanted <= 0:
+        return 0
+    if not may_still_pay(view, lease):
+        return -1
+    found = _affordable_ms(view, lease, view.envelopes[lease.fact.payer], wanted)
+    return found if found == wanted else -1
+
+
+def _affordable_ms(view: StateView, lease: Lease, account: EnvelopeAccount, wanted: int) -> int:
+    affordable = _gpu_ms_left(view, account, lease.fact.tier) // lease.gpus
+    possible = min(wanted, affordable, account.spec.end_ms - lease.hold_ends_ms)
+    return max(0, possible)
+
+
+def may_still_pay(view: StateView, lease: Lease) -> bool:
+    """Return whether the payer of ``lease`` would still be asked: lists and families change.
+
+    What was held stays promised; nothing more is.
+    """
+    fact = lease.fact
+    owner, account = view.runs[fact.run].spec.owner, view.envelopes[fact.payer]
+    if account.retired:
+        return False
+    if fact.tier is Tier.BORROWED:
+        return account.spec.lending.admits(owner)
+    payers = family_payers(view, owner, account.spec.flavor)
+    return any(key == fact.payer for key, _ in payers)
+
+
+def _gpu_ms_left(view: StateView, account: EnvelopeAccount, tier: Tier) -> int:
+    """Return the GPU-milliseconds the payer can still promise to a lease of ``tier``."""
+    left = account.spec.gpu_ms_granted - account.committed_gpu_ms
+    for key in account.caps:
+        cap = view.caps[key]
+        if cap.spec.gpu_ms_max is not None:
+            left = min(left, cap.spec.gpu_ms_max - cap.committed_gpu_ms)
+    lending = account.spec.lending
+    if tier is Tier.BORROWED and lending.gpu_ms_max is not None:
+        left = min(left, lending.gpu_ms_max - account.lent_committed_gpu_ms)
+    return left

@@ -1,0 +1,321 @@
+"""Payment: who pays how much of which demand, exactly.
+
+Taking the most from each payer in order is tried first; what follows is for when that does not pay.
+
+Overlapping caps make the problem hard in general, so the search is bounded by ``Steps``; a small
+maximum flow prunes it so well that, without overlapping caps, it never turns back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.core.admission.max_flow import FlowNetwork
+from quorate.core.admission.payers import Demand, Leg, PayerList
+from quorate.core.admission.search_budget import SearchBudget
+from quorate.model.events import Tier
+from quorate.model.specs import CapId, EnvelopeId
+
+Choice = tuple[int, EnvelopeId, Tier]
+"""(demand, payer, tier): one cell of the table to be filled in."""
+
+
+CELLS_PER_STEP: Final = 256
+"""How many cells looked at count as one step of searching."""
+
+
+def choices_of(payer_list: PayerList, demands: Sequence[Demand]) -> list[Choice]:
+    """Return the cells that could be more than zero, in lexicographic order."""
+    payers = [(key, tier) for key, tier in payer_list.payers if payer_list.room(key, tier) > 0]
+    return [
+        (index, key, tier)
+        for index, (place, _) in enumerate(demands)
+        for key, tier in payers
+        if payer_list.pays_at(key, place.labels)
+    ]
+
+
+@dataclass(slots=True)
+class Relaxation:
+    """What payers have left as a flow: demands to payers, each payer under its tightest bound.
+
+    Bounds shared by several payers beyond the tightest are dropped, which only makes paying
+    easier: too little flow is a proof that the rest cannot be paid.
+    """
+
+    network: FlowNetwork
+    sink: int
+    sources: dict[int, int]
+    watched: int
+
+    @classmethod
+    def build(
+        cls,
+        payer_list: PayerList,
+        choices: Sequence[Choice],
+        demanded: Sequence[int],
+        *,
+        watched: Choice | None = None,
+    ) -> Relaxation:
+        """Return the network in which only ``choices`` are left to pay for ``demanded``.
+
+        Payers that serve the same demands under the same bound are one node: what matters is what
+        they have together. The payer of the ``watched`` cell is kept apart, and its edge known.
+        """
+        network = FlowNetwork()
+        sink = network.node()
+        sources = {index: network.node() for index, gpus in enumerate(demanded) if gpus}
+        served: dict[EnvelopeId, list[int]] = {}
+        tiers: dict[EnvelopeId, Tier] = {}
+        for index, key, tier in choices:
+            if index in sources:
+                served.setdefault(key, []).append(index)
+                tiers[key] = tier
+        rooms: dict[tuple[tuple[int, ...], str, str], int] = {}
+        bounds: dict[str, int] = {}
+        for key, indexes in served.items():
+            gpus, name = min(shared_bounds(payer_list, (key, tiers[key])), default=(0, ""))
+            if name:
+                bounds[name] = gpus
+            apart = key if watched is not None and watched[1] == key else ""
+            alike = (tuple(indexes), name, apart)
+            rooms[alike] = rooms.get(alike, 0) + payer_list.room(key, tiers[key])
+        heads = {name: network.node() for name in bounds}
+        for name, node in heads.items():
+            network.edge(node, sink, bounds[name])
+        seen = -1
+        for (indexes_of, name, apart), room in rooms.items():
+            node = network.node()
+            network.edge(node, heads[name] if name else sink, room)
+            for index in indexes_of:
+                edge = network.edge(sources[index], node, room)
+                if apart and watched is not None and index == watched[0]:
+                    seen = edge
+        return cls(network, sink, sources, seen)
+
+    def fill(self, demanded: Sequence[int]) -> list[int]:
+        """Return how much of each demand gets through, earlier ones first."""
+        return [
+            self.network.push(self.sources[index], self.sink, gpus) if gpus else 0
+            for index, gpus in enumerate(demanded)
+        ]
+
+
+def shared_bounds(payer_list: PayerList, payer: tuple[EnvelopeId, Tier]) -> list[tuple[int, str]]:
+    """Return (GPUs left, name) of each bound that ``payer`` shares with others.
+
+    What a cap on GPU-hours leaves is told in GPUs that hold for as short as any of its payers does,
+    so it is never told as less than it is.
+    """
+    key, tier = payer
+    limits: list[tuple[int, str]] = []
+    for cap_key in payer_list.view.envelopes[key].caps:
+        cap = payer_list.view.caps[cap_key]
+        if cap.spec.concurrency_max is not None:
+            used = cap.gpus_active + cap.gpus_reserved + payer_list.cap_gpus.get(cap_key, 0)
+            limits.append((max(0, cap.spec.concurrency_max - used), f"cap {cap_key}"))
+        if cap.spec.gpu_ms_max is not None:
+            promised = cap.committed_gpu_ms + payer_list.cap_gpu_ms.get(cap_key, 0)
+            gpus = (cap.spec.gpu_ms_max - promised) // payer_list.hold_times(cap_key)[0]
+            limits.append((max(0, gpus), f"GPU-hours of cap {cap_key}"))
+    if tier is Tier.BORROWED and payer_list.request.borrow_gpus_left is not None:
+        left = payer_list.request.borrow_gpus_left - payer_list.borrowed
+        limits.append((max(0, left), "borrow limit"))
+    return limits
+
+
+def is_exact(payer_list: PayerList, payers: Iterable[tuple[EnvelopeId, Tier]]) -> bool:
+    """Return whether the relaxation drops nothing.
+
+    Each payer is under one shared bound at most, and where that counts GPU-hours all who share it
+    hold for the same time, so that it counts GPUs.
+    """
+    return all(
+        len(shared_bounds(payer_list, payer)) <= 1
+        and all(
+            payer_list.view.caps[cap_key].spec.gpu_ms_max is None
+            or len(payer_list.hold_times(cap_key)) == 1
+            for cap_key in payer_list.view.envelopes[payer[0]].caps
+        )
+        for payer in payers
+    )
+
+
+_Ahead = tuple[tuple[EnvelopeId, ...], tuple[CapId, ...]]
+"""From one cell on: who may pay once more, and which caps they are under."""
+
+
+def _ahead(payer_list: PayerList, choices: Sequence[Choice]) -> list[_Ahead]:
+    """Return what is ahead of each cell, and of the end."""
+    payers: dict[EnvelopeId, None] = {}
+    caps: dict[CapId, None] = {}
+    found: list[_Ahead] = [((), ())]
+    for _, key, _ in reversed(choices):
+        payers[key] = None
+        caps.update(dict.fromkeys(payer_list.view.envelopes[key].caps))
+        found.append((tuple(payers), tuple(caps)))
+    return found[::-1]
+
+
+@dataclass(slots=True)
+class PaymentSearch:
+    """Depth-first over the cells in order, the most first; dead ends are remembered."""
+
+    payer_list: PayerList
+    demands: Sequence[Demand]
+    steps: SearchBudget
+    choices: list[Choice] = field(init=False)
+    left: list[int] = field(init=False)
+    taken: list[int] = field(init=False)
+    by_bisection: bool = field(init=False)
+    ahead: list[_Ahead] = field(init=False)
+    dead_ends: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.choices = choices_of(self.payer_list, self.demands)
+        self.left = [gpus for _, gpus in self.demands]
+        self.taken = []
+        self.ahead = _ahead(self.payer_list, self.choices)
+        # Where the relaxation is exact, what leaves the rest payable is an interval and its top is
+        # found by halving. Elsewhere every amount is tried.
+        self.by_bisection = is_exact(self.payer_list, {(k, tier) for _, k, tier in self.choices})
+
+    def run(self) -> list[Leg] | None:
+        """Return the lexicographically first legs, or None: a proof unless steps ran out."""
+        if not self._rest_payable(0):
+            return None
+        stack = [self._amounts(0)]
+        while stack:
+            gpus = next(stack[-1], None)
+            if gpus is None:
+                stack.pop()
+                if self.taken:
+                    self._undo()
+                if self.steps.exhausted:
+                    return None
+                continue
+            self._do(gpus)
+            if not any(self.left):
+                return self._legs()
+            if len(self.taken) < len(self.choices) and self._is_new():
+                stack.append(self._amounts(len(self.taken)))
+            else:
+                self._undo()
+        return None
+
+    def _legs(self) -> list[Leg]:
+        payer_list = self.payer_list
+        return [
+            Leg(index, key, tier, gpus, payer_list.hold_ms(payer_list.view.envelopes[key]))
+            for (index, key, tier), gpus in zip(self.choices, self.taken, strict=False)
+            if gpus
+        ]
+
+    def _do(self, gpus: int) -> None:
+        index, key, tier = self.choices[len(self.taken)]
+        self.payer_list.take(key, tier, gpus)
+        self.left[index] -= gpus
+        self.taken.append(gpus)
+
+    def _undo(self) -> None:
+        gpus = self.taken.pop()
+        index, key, tier = self.choices[len(self.taken)]
+        self.left[index] += gpus
+        self.payer_list.take(key, tier, -gpus)
+
+    def _is_new(self) -> bool:
+        """Return whether this state was not met before.
+
+        Two are the same if as much is left to pay and as much was taken from whatever may still pay
+        or still binds: how that came about makes no difference to the rest.
+        """
+        payer_list, (payers, caps) = self.payer_list, self.ahead[len(self.taken)]
+        state = (
+            len(self.taken),
+            (
+                *self.left,
+                *(payer_list.taken.get(key, 0) for key in payers),
+                *(payer_list.cap_gpus.get(key, 0) for key in caps),
+                *(payer_list.cap_gpu_ms.get(key, 0) for key in caps),
+                payer_list.borrowed,
+            ),
+        )
+        if state in self.dead_ends:
+            return False
+        self.dead_ends.add(state)
+        return True
+
+    def _amounts(self, at: int) -> Iterator[int]:
+        """Yield the amounts for cell ``at`` that may leave the rest payable, most first."""
+        index, key, tier = self.choices[at]
+        most = min(self.left[index], self.payer_list.room(key, tier))
+        if most == 0:
+            yield 0  # Nothing is wanted or nothing is there: the rest is as payable as before.
+            return
+        top, is_interval = most + 1, self.by_bisection
+        if is_interval:
+            top = most if self._possible(at, most) else self._below(at, most)
+            yield top
+        for gpus in range(top - 1, -1, -1):
+            if self._possible(at, gpus):
+                yield gpus
+            elif is_interval or self.steps.exhausted:
+                return
+
+    def _below(self, at: int, impossible: int) -> int:
+        """Return the largest possible amount below ``impossible``, where they are an interval.
+
+        Some payment of the rest exists, and what it takes here is a possible amount.
+        """
+        relaxation = Relaxation.build(
+            self.payer_list, self.choices[at:], self.left, watched=self.choices[at]
+        )
+        relaxation.fill(self.left)
+        possible = relaxation.network.flow_on(relaxation.watched)
+        while impossible - possible > 1:
+            middle = (possible + impossible) // 2
+            if self._possible(at, middle):
+                possible = middle
+            else:
+                impossible = middle
+        return possible
+
+    def _possible(self, at: int, gpus: int) -> bool:
+        """Return whether taking ``gpus`` in cell ``at`` may leave the rest payable."""
+        index, key, tier = self.choices[at]
+        self.payer_list.take(key, tier, gpus)
+        self.left[index] -= gpus
+        found = self._rest_payable(at + 1)
+        self.left[index] += gpus
+        self.payer_list.take(key, tier, -gpus)
+        return found
+
+    def _rest_payable(self, at: int) -> bool:
+        """Return whether the cells from ``at`` on could pay what is left, by relaxation."""
+        rest = self.choices[at:]
+        if not self.steps.spend(1 + len(rest) // CELLS_PER_STEP):
+            return False
+        return Relaxation.build(self.payer_list, rest, self.left).fill(self.left) == self.left
+
+
+def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -> list[Leg] | None:
+    """Return the lexicographically first legs that pay for ``demands``, or None.
+
+    None is a proof unless ``steps`` ran out. The list of payers must be empty, and is left so.
+    """
+    legs = payer_list.greedy(demands)
+    if legs is None:
+        legs = PaymentSearch(payer_list, demands, steps).run()
+    payer_list.reset()
+    return legs
+
+
+def payable(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
+    """Return how many GPUs of each demand can be paid at most, earlier demands first.
+
+    An upper bound, and exact where no envelope is under two bounds.
+    """
+    wanted = [gpus for _, gpus in demands]
+    return Relaxation.build(payer_list, choices_of(payer_list, demands), wanted).fill(wanted)

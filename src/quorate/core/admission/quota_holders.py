@@ -1,0 +1,147 @@
+"""Which hard quotas keep a waiting run from starting, and who holds what of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from quorate.core.admission.admit import Admitted, admit
+from quorate.core.admission.hard_quota import HARD
+from quorate.model.events import OwnerApplied
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Run
+from quorate.model.state.apply_event import apply
+from quorate.model.state.state_view import StateView
+
+HOLDERS_MAX: Final = 5
+"""How many runs are named that hold something of a quota."""
+
+RAISES_MAX: Final = 16
+"""How often a limit is raised to see what else stands in the way."""
+
+LIMIT_FIELDS: Final = {
+    RefusalCode.MAX_NODES: "nodes_max",
+    RefusalCode.MAX_CONCURRENT_RUNS: "concurrent_runs_max",
+}
+"""The field of ``Quota`` that each refusal of a hard quota is about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A run that counts against a quota: on how many nodes it is, and its GPUs."""
+
+    run: str
+    owner: str
+    nodes: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaInTheWay:
+    """A hard quota that a run waits for, and the largest of those that hold something of it.
+
+    ``code`` says which of the tenant's limits it is. ``others`` are the holders that are not named.
+    """
+
+    code: RefusalCode
+    tenant: str
+    current: int
+    wanted: int
+    limit: int
+    holders: tuple[Holder, ...]
+    others: int
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacles:
+    """The quotas in the way of a run, first met first.
+
+    ``starts`` says that with all of them raised, by as little as is needed, nothing else is.
+    """
+
+    quotas: tuple[Refusal, ...] = ()
+    starts: bool = False
+
+    def raised(self) -> dict[tuple[str, str], int]:
+        """Return the least limits that leave room, by (tenant, field of its quota)."""
+        return {_field(each): each.current + each.wanted for each in self.quotas}
+
+
+def obstacles(view: StateView, run: Run, now_ms: int) -> Obstacles:
+    """Return the hard quotas that keep ``run`` from starting if nobody else waited."""
+    trial = view.overlay()
+    found: dict[tuple[str, str], Refusal] = {}
+    for _ in range(RAISES_MAX):
+        answer = admit(trial, run, now_ms)
+        if isinstance(answer, Admitted) or answer.code not in HARD:
+            return Obstacles(tuple(found.values()), isinstance(answer, Admitted))
+        tenant, field = _field(answer)
+        # A limit that turned out too low again keeps the number that people know.
+        known = found.get((tenant, field))
+        found[tenant, field] = answer if known is None else replace(answer, limit=known.limit)
+        owner = trial.owners[tenant]
+        quota = replace(owner.quota, **{field: answer.current + answer.wanted})
+        apply(trial, OwnerApplied(at_ms=now_ms, actor="explain", owner=replace(owner, quota=quota)))
+    return Obstacles(tuple(found.values()))
+
+
+def _field(refusal: Refusal) -> tuple[str, str]:
+    return refusal.subject, LIMIT_FIELDS[refusal.code]
+
+
+def quotas_in_the_way(view: StateView, refusals: Iterable[Refusal]) -> tuple[QuotaInTheWay, ...]:
+    """Return each of the quotas that ``refusals`` are about with those who hold it."""
+    return tuple(_with_holders(view, refusal) for refusal in refusals)
+
+
+def _with_holders(view: StateView, refusal: Refusal) -> QuotaInTheWay:
+    holders = sorted(
+        _holders(view, refusal.subject), key=lambda each: (-each.nodes, -each.gpus, each.run)
+    )
+    if refusal.code is RefusalCode.MAX_CONCURRENT_RUNS:
+        holders.sort(key=lambda each: (-each.gpus, each.run))
+    return QuotaInTheWay(
+        code=refusal.code,
+        tenant=refusal.subject,
+        current=refusal.current,
+        wanted=refusal.wanted,
+        limit=refusal.limit,
+        holders=tuple(holders[:HOLDERS_MAX]),
+        others=max(0, len(holders) - HOLDERS_MAX),
+    )
+
+
+def _holders(view: StateView, tenant: str) -> Iterator[Holder]:
+    """Yield the runs of ``tenant`` and of all below it that hold nodes."""
+    owners = family_of(view, tenant)
+    nodes: dict[str, set[str]] = {}
+    gpus: dict[str, int] = {}
+    for owner in owners:
+        for name in view.owner_leases.get(owner, ()):
+            lease = view.leases[name]
+            run = lease.fact.run
+            nodes.setdefault(run, set()).update(node for node, _ in lease.fact.slots)
+            gpus[run] = gpus.get(run, 0) + lease.gpus
+    for pledge in view.pledges.values():
+        if view.runs[pledge.run].spec.owner in owners:
+            nodes.setdefault(pledge.run, set()).update(node for node, _ in pledge.slots)
+    for node, known in view.unwiped.items():
+        if view.runs[known.claim].spec.owner in owners:
+            nodes.setdefault(known.claim, set()).add(node)
+    for run, held in nodes.items():
+        owner = view.runs[run].spec.owner
+        yield Holder(run=run, owner=owner, nodes=len(held), gpus=gpus.get(run, 0))
+
+
+def family_of(view: StateView, tenant: str) -> dict[str, None]:
+    """Return ``tenant`` and all below it, each once."""
+    found = {tenant: None}
+    level = [tenant]
+    while level:
+        below = (child for name in level for child in view.children.get(name, ()))
+        level = [child for child in dict.fromkeys(below) if child not in found]
+        found.update(dict.fromkeys(level))
+    return found

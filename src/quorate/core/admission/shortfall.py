@@ -1,0 +1,135 @@
+"""Shortfall: why nobody pays, with numbers: what is short where, and what holds each payer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from quorate.core.admission.payers import Demand, PayerList
+from quorate.core.admission.payment import pay, payable, shared_bounds
+from quorate.core.admission.search_budget import SearchBudget
+from quorate.model.events import Tier
+from quorate.model.refusal import SHORTAGES_MAX, Refusal, RefusalCode, Shortage
+from quorate.model.specs import EnvelopeId
+from quorate.model.state.state_view import Payers
+
+
+def explain_uncovered(
+    payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget
+) -> Refusal:
+    """Return why nobody pays for ``demands``: per place what is short, per payer what limits it."""
+    request = payer_list.request
+    wanted = sum(gpus for _, gpus in demands)
+    usable = tuple(
+        (key, tier)
+        for key, tier in payer_list.payers
+        if any(payer_list.pays_at(key, place.labels) for place, _ in demands)
+    )
+    if not usable:
+        return Refusal(
+            code=RefusalCode.NO_ENVELOPE, subject=request.owner, wanted=wanted, short=wanted
+        )
+    code, subject = RefusalCode.INSUFFICIENT_FUNDS, request.owner
+    paid = payable(payer_list, demands)
+    if sum(paid) == wanted:
+        if steps.exhausted:
+            code = RefusalCode.SEARCH_LIMIT
+        paid = _paid_in_order(payer_list, demands)
+    elif _without_borrow_limit(payer_list, demands) > sum(paid):
+        code, subject = RefusalCode.BORROW_LIMIT, str(request.borrow_gpus_left)
+    places = [
+        Shortage(where=place.where, wanted=gpus, available=got)
+        for (place, gpus), got in zip(demands, paid, strict=True)
+        if got < gpus
+    ]
+    shortages = (*places, *_caps(payer_list, usable), *_payers(payer_list, usable))
+    return Refusal(
+        code=code,
+        subject=subject,
+        wanted=wanted,
+        short=wanted - sum(paid),
+        shortages=shortages[:SHORTAGES_MAX],
+    )
+
+
+def _paid_in_order(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
+    """Return how much of each demand can be paid, earlier demands first.
+
+    For limits that overlap, where the quick bound may say too much. What pays for more pays for
+    less, so the most that goes with what is already kept is found by halving.
+    """
+    kept: list[Demand] = []
+    paid: list[int] = []
+    steps = SearchBudget()
+    for place, gpus in demands:
+        most, impossible = 0, gpus + 1
+        while impossible - most > 1:
+            middle = (most + impossible) // 2
+            if pay(payer_list, [*kept, (place, middle)], steps) is None:
+                impossible = middle
+            else:
+                most = middle
+        paid.append(most)
+        if most:
+            kept.append((place, most))
+    return paid
+
+
+def _without_borrow_limit(payer_list: PayerList, demands: Sequence[Demand]) -> int:
+    """Return how much could be paid were the run's own borrow limit not there."""
+    unlimited = replace(payer_list.request, borrow_gpus_left=None)
+    return sum(payable(PayerList(payer_list.view, unlimited, payer_list.payers), demands))
+
+
+def _payers(payer_list: PayerList, payers: Payers) -> list[Shortage]:
+    """Return, for each payer that could serve, how much it has left and what holds it there."""
+    return [
+        Shortage(
+            where=key, available=payer_list.room(key, tier), limit=limit_of(payer_list, key, tier)
+        )
+        for key, tier in payers[:SHORTAGES_MAX]
+    ]
+
+
+def _caps(payer_list: PayerList, payers: Payers) -> list[Shortage]:
+    """Return the shared bounds that leave less than the payers under them have together."""
+    rooms: dict[str, int] = {}
+    left: dict[str, int] = {}
+    for key, tier in payers:
+        for gpus, name in shared_bounds(payer_list, (key, tier)):
+            rooms[name] = rooms.get(name, 0) + payer_list.room(key, tier)
+            left[name] = gpus
+    return [
+        Shortage(where=name, available=left[name], limit="shared by its envelopes")
+        for name, room in rooms.items()
+        if room > left[name]
+    ]
+
+
+def limit_of(payer_list: PayerList, key: EnvelopeId, tier: Tier) -> str:
+    """Return the limit that decides how much the envelope can pay, in a few words."""
+    account = payer_list.view.envelopes[key]
+    spec = account.spec
+    if payer_list.request.now_ms >= spec.end_ms:
+        return "window has ended"
+    if not payer_list.is_open(account):
+        return "window has not begun"
+    per = payer_list.hold_ms(account)
+    limits = [
+        (
+            spec.concurrency - account.gpus_active - account.gpus_reserved,
+            f"concurrency {spec.concurrency}, {account.gpus_active + account.gpus_reserved} in use",
+        ),
+        ((spec.gpu_ms_granted - account.committed_gpu_ms) // per, "GPU-hours spent or held"),
+    ]
+    limits += [(gpus, name) for gpus, name in shared_bounds(payer_list, (key, tier))]
+    if tier is Tier.BORROWED:
+        lending = spec.lending
+        if lending.concurrency_max is not None:
+            gpus = lending.concurrency_max - account.lent_gpus_active
+            limits.append((gpus, f"lends at most {lending.concurrency_max} GPUs"))
+        if lending.gpu_ms_max is not None:
+            gpus = (lending.gpu_ms_max - account.lent_committed_gpu_ms) // per
+            limits.append((gpus, "GPU-hours it lends"))
+    return min(limits, key=lambda found: found[0])[1]

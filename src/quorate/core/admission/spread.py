@@ -1,0 +1,487 @@
+"""Spread: how many groups go to which domain, in pack order.
+
+``spreads`` yields every distinct way to divide a request among domains, best first, so that the
+first one that can also be paid is the answer. Without a payer to please, the first is the answer.
+Order: under ``tight``, and for a run that must stay in one domain, single domains first (``tight``:
+the least free that holds it; ``classic``: the most free); then one domain is filled before the
+next, beginning with those the run already uses, most free first, ties by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Final
+
+from msgspec import Struct
+
+from quorate.core.admission.domain_offer import DomainOffer, Yards
+from quorate.core.admission.layout import PackRequest
+from quorate.core.admission.payers import Demand
+from quorate.core.admission.search_budget import SearchBudget
+from quorate.model.specs import Placement
+
+Payable = Callable[[Sequence[Demand]], bool]
+"""Whether some demands could be paid; asked to prune, so it may err towards yes alone."""
+
+DEPTH_MAX: Final = 200
+"""Into how many pieces a search for payable placements cuts a run before it gives up."""
+
+
+class Item(Struct, frozen=True, gc=False):
+    """``count`` groups of ``gpus`` each; a divisible one is cut into as many groups as domains."""
+
+    bundle: int
+    gpus: int
+    count: int
+    divisible: bool
+
+
+class Piece(Struct, frozen=True, gc=False):
+    """``count`` groups of ``gpus``, each with ``spares``: ``amounts`` of the node classes there."""
+
+    bundle: int
+    gpus: int
+    count: int
+    spares: int
+    domain_offer: DomainOffer
+    amounts: tuple[int, ...]
+
+
+Spread = tuple[Piece, ...]
+
+
+def items_of(request: PackRequest) -> tuple[Item, ...]:
+    """Return the groups of ``request`` as runs of equal size."""
+    items: list[Item] = []
+    for bundle in request.bundles:
+        if bundle.groups is None:
+            items.append(Item(bundle.index, bundle.gpus, 1, divisible=True))
+            continue
+        items.extend(
+            Item(bundle.index, size, bundle.groups.count(size), divisible=False)
+            for size in dict.fromkeys(bundle.groups)
+        )
+    return tuple(items)
+
+
+def demands_of(spread: Sequence[Piece]) -> list[Demand]:
+    """Return what has to be paid where, places in pack order."""
+    totals: dict[str, Demand] = {}
+    for piece in spread:
+        for node_class, gpus in zip(piece.domain_offer.node_classes, piece.amounts, strict=True):
+            if gpus:
+                place = node_class.place
+                known = totals.get(place.where)
+                totals[place.where] = (place, gpus if known is None else gpus + known[1])
+    return list(totals.values())
+
+
+def spreads(domain_offers: Yards, payable: Payable | None, steps: SearchBudget) -> Iterator[Spread]:
+    """Yield the ways to place ``domain_offers.request``, in pack order.
+
+    Stops early, with ``steps.exhausted`` set, when the search is too long.
+    """
+    request = domain_offers.request
+    items = items_of(request)
+    if request.whole_nodes and not _fits_whole_nodes(domain_offers, items):
+        return
+    if request.one_domain or request.placement is Placement.TIGHT:
+        yield from _single_domain(domain_offers, items, payable, steps)
+    if request.one_domain:
+        return
+    search = _SpreadSearch(domain_offers, items, payable, steps)
+    if payable is None and search.filling_is_best:
+        filled = search.fill()
+        if filled is not None:
+            yield filled
+        return
+    yield from search.run()
+
+
+def _fits_whole_nodes(domain_offers: Yards, items: Sequence[Item]) -> bool:
+    """Return whether every group could be made up of whole nodes, were there enough of them."""
+    sizes = {
+        node_class.unit
+        for domain_offer in domain_offers.most_free()
+        for node_class in domain_offer.node_classes
+    }
+    return fills_nodes(items, domain_offers.request.spares_per_group, sizes)
+
+
+def fills_nodes(items: Sequence[Item], spares: int, sizes: Collection[int]) -> bool:
+    """Return whether every group with its spares could fill nodes of ``sizes`` without a rest.
+
+    A divisible item has spares in each of its parts.
+    """
+    grain = gcd(*sizes)
+    return grain > 0 and all(
+        any(
+            (item.gpus + parts * spares) % grain == 0
+            for parts in (range(1, grain + 1) if item.divisible else (1,))
+        )
+        for item in items
+    )
+
+
+def _single_domain(
+    domain_offers: Yards, items: Sequence[Item], payable: Payable | None, steps: SearchBudget
+) -> Iterator[Spread]:
+    """Yield the spreads that use one domain only."""
+    spares = domain_offers.request.spares_per_group
+    need = 0
+    for item in items:
+        need += (item.gpus + spares) * item.count
+    for domain_offer in _holding(domain_offers, need):
+        if not steps.spend():
+            return
+        if domain_offer.is_plain:
+            pieces = []
+            for item in items:
+                gpus = (item.gpus + spares) * item.count
+                pieces.append(
+                    Piece(item.bundle, item.gpus, item.count, spares, domain_offer, (gpus,))
+                )
+            yield tuple(pieces)
+        else:
+            yield from _InOneYard(domain_offer, items, spares, payable, steps).run()
+
+
+@dataclass(slots=True)
+class _InOneYard:
+    """Every way to take all items from the node classes of a domain, the first ones first."""
+
+    domain_offer: DomainOffer
+    items: Sequence[Item]
+    spares: int
+    payable: Payable | None
+    steps: SearchBudget
+    entered: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
+
+    def run(self) -> Iterator[Spread]:
+        """Yield complete spreads; two that take the same from each node_class come up once."""
+        return self._rest(
+            0, [node_class.gpus_free for node_class in self.domain_offer.node_classes], ()
+        )
+
+    def _rest(self, at: int, left: Sequence[int], done: Spread) -> Iterator[Spread]:
+        if at == len(self.items):
+            yield done
+            return
+        if (at, tuple(left)) in self.entered:
+            return
+        self.entered.add((at, tuple(left)))
+        item = self.items[at]
+        for piece in _fits(item, item.count, self.spares, self.domain_offer, left, self.steps):
+            if not self.steps.spend():
+                return
+            pieces = (*done, piece)
+            if self.payable is None or self.payable(demands_of(pieces)):
+                rest = [have - gpus for have, gpus in zip(left, piece.amounts, strict=True)]
+                yield from self._rest(at + 1, rest, pieces)
+
+
+def _holding(domain_offers: Yards, need: int) -> Iterator[DomainOffer]:
+    """Yield the domains with at least ``need`` free, those the run uses first, ties by key."""
+    request = domain_offers.request
+    in_order = (
+        domain_offers.least_free
+        if request.placement is Placement.TIGHT
+        else domain_offers.most_free
+    )
+    if not request.prefer:
+        return in_order(need)
+    return iter(
+        sorted(in_order(need), key=lambda domain_offer: domain_offer.domain not in request.prefer)
+    )
+
+
+def _take(left: list[int], amounts: Sequence[int], sign: int) -> None:
+    for index, gpus in enumerate(amounts):
+        left[index] -= sign * gpus
+
+
+def _fits(  # noqa: PLR0913, PLR0917 - what to take, from where, and how long to look
+    item: Item,
+    count: int,
+    spares: int,
+    domain_offer: DomainOffer,
+    left: Sequence[int],
+    steps: SearchBudget,
+) -> Iterator[Piece]:
+    """Yield the ways to take ``count`` groups of ``item`` from the node classes of a domain."""
+    need = (item.gpus + spares) * count
+    if domain_offer.is_plain:
+        if left[0] >= need:
+            yield Piece(item.bundle, item.gpus, count, spares, domain_offer, (need,))
+        return
+    if count == 1 or all(node_class.unit == 1 for node_class in domain_offer.node_classes):
+        ways = _splits(domain_offer, left, need, steps)
+    else:
+        ways = _group_by_group(domain_offer, left, item.gpus + spares, count, steps)
+    for amounts in ways:
+        yield Piece(item.bundle, item.gpus, count, spares, domain_offer, amounts)
+
+
+def _group_by_group(
+    domain_offer: DomainOffer, left: Sequence[int], gpus: int, count: int, steps: SearchBudget
+) -> Iterator[tuple[int, ...]]:
+    """Yield what ``count`` groups of ``gpus``, each of whole nodes, can take from the node_classes.
+
+    One group after the other, each in its first way first; no total is met twice.
+    """
+    seen = {(0, tuple(left))}
+    stack = [_splits(domain_offer, left, gpus, steps)]
+    path = [tuple(left)]
+    while stack:
+        one = next(stack[-1], None)
+        if one is None:
+            stack.pop()
+            path.pop()
+            continue
+        rest = tuple(have - taken for have, taken in zip(path[-1], one, strict=True))
+        if (len(stack), rest) in seen:
+            continue
+        seen.add((len(stack), rest))
+        if len(stack) == count:
+            yield tuple(had - have for had, have in zip(left, rest, strict=True))
+        else:
+            stack.append(_splits(domain_offer, rest, gpus, steps))
+            path.append(rest)
+
+
+def _splits(
+    domain_offer: DomainOffer, left: Sequence[int], gpus: int, steps: SearchBudget
+) -> Iterator[tuple[int, ...]]:
+    """Yield the ways to take ``gpus`` from the node classes, most from the first one first.
+
+    A class is only given what the classes behind it can make up: never more than they have, and
+    never what their units do not divide.
+    """
+    units = [node_class.unit for node_class in domain_offer.node_classes]
+    behind, grain = [0] * len(units), [0] * len(units)
+    for at in range(len(units) - 2, -1, -1):
+        behind[at] = behind[at + 1] + left[at + 1] // units[at + 1] * units[at + 1]
+        grain[at] = gcd(grain[at + 1], units[at + 1])
+    taken: list[int] = []
+    rest = gpus
+    choices = [_here(rest, left[0], units[0], behind[0], grain[0])]
+    while choices:
+        if not steps.spend():
+            return
+        here = next(choices[-1], None)
+        if here is None:
+            choices.pop()
+            if taken:
+                rest += taken.pop()
+            continue
+        at = len(taken)
+        if at == len(units) - 1:
+            yield (*taken, here)
+            continue
+        taken.append(here)
+        rest -= here
+        following = at + 1
+        choices.append(
+            _here(rest, left[following], units[following], behind[following], grain[following])
+        )
+
+
+def _here(rest: int, left: int, unit: int, behind: int, grain: int) -> Iterator[int]:
+    """Yield what one node class may give of ``rest``, most first; grain 0: nothing lies behind."""
+    most = min(rest, left) // unit * unit
+    for here in range(most, max(0, rest - behind) - 1, -unit):
+        other = rest - here
+        if other == 0 if grain == 0 else other % grain == 0:
+            yield here
+
+
+@dataclass(slots=True)
+class _SpreadSearch:
+    """Depth-first, domain by domain, the most groups first; no state is entered twice."""
+
+    domain_offers: Yards
+    items: Sequence[Item]
+    payable: Payable | None
+    steps: SearchBudget
+    pieces: list[Piece] = field(default_factory=list)
+    left: dict[str, list[int]] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)
+    entered: set[tuple[object, ...]] = field(default_factory=set)
+    filling_is_best: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Groups of one size waste the same room wherever they go, and one smaller group at the end
+        # fits wherever a full one would have. Divisible work wastes nothing unless it has spares,
+        # and then it wastes least in the largest domains. Whole nodes fit or do not fit.
+        request = self.domain_offers.request
+        sizes = [item.gpus for item in self.items]
+        uniform = len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0]
+        last_is_one = sizes[-1] == sizes[0] or self.items[-1].count == 1
+        if request.whole_nodes and not self._of_one_size():
+            self.filling_is_best = False
+        elif self.items[0].divisible:
+            alone = len(self.items) == 1 and not request.prefer
+            self.filling_is_best = alone or not request.spares_per_group
+        else:
+            self.filling_is_best = uniform and last_is_one
+
+    def _of_one_size(self) -> bool:
+        """Return whether all nodes have one size and every group is a multiple of it."""
+        units = {
+            node_class.unit
+            for domain_offer in self.domain_offers.most_free()
+            for node_class in domain_offer.node_classes
+        }
+        spares = self.domain_offers.request.spares_per_group
+        return len(units) == 1 and all(
+            size % unit == 0
+            for unit in units
+            for size in (spares, *(item.gpus for item in self.items))
+        )
+
+    def fill(self) -> Spread | None:
+        """Return the spread that fills one domain before the next; None where nothing fits.
+
+        A proof where ``filling_is_best``, however many domains there are.
+        """
+        spares = self.domain_offers.request.spares_per_group
+        for item in self.items:
+            rest = item.gpus if item.divisible else item.count
+            least = spares + (1 if item.divisible else item.gpus)
+            for domain_offer in self._candidates(least):
+                left = self._left(domain_offer)
+                gpus = sum(left)
+                most = min(rest, gpus - spares if item.divisible else gpus // (item.gpus + spares))
+                piece = next(self._pieces(item, most, domain_offer), None)
+                if piece is None:
+                    return None
+                _take(left, piece.amounts, 1)
+                self.pieces.append(piece)
+                self.used[domain_offer.domain] = self.used.get(domain_offer.domain, 0) + 1
+                rest -= most
+                if rest == 0:
+                    break
+            if rest:
+                return None
+        return tuple(self.pieces)
+
+    def run(self) -> Iterator[Spread]:
+        """Yield complete spreads in order."""
+        return self._item(0)
+
+    def _item(self, at: int) -> Iterator[Spread]:
+        if at == len(self.items):
+            yield tuple(self.pieces)
+            return
+        item = self.items[at]
+        yield from self._rest(at, item.gpus if item.divisible else item.count, ())
+
+    def _rest(self, at: int, rest: int, done: tuple[str, ...]) -> Iterator[Spread]:
+        """Place what is left of item ``at`` (GPUs or groups) in domains that are not ``done``."""
+        if rest == 0:
+            yield from self._item(at + 1)
+            return
+        if not self._is_new(at, rest, done):
+            return
+        if len(self.pieces) == DEPTH_MAX:
+            self.steps.exhausted = True
+            return
+        item, spares = self.items[at], self.domain_offers.request.spares_per_group
+        least = spares + (1 if item.divisible else item.gpus)
+        for domain_offer in self._candidates(least):
+            if domain_offer.domain in done:
+                continue
+            left = sum(self._left(domain_offer))
+            most = min(rest, left - spares if item.divisible else left // (item.gpus + spares))
+            for amount in self._amounts(item, most, domain_offer):
+                for _ in self._placed(item, amount, domain_offer):
+                    yield from self._rest(at, rest - amount, (*done, domain_offer.domain))
+                if self.steps.exhausted:
+                    return
+            # Whatever follows does without this domain, so that no division comes up twice.
+            done = (*done, domain_offer.domain)
+
+    def _amounts(self, item: Item, most: int, domain_offer: DomainOffer) -> Iterator[int]:
+        """Yield how much of ``item`` to try in ``domain_offer``, most first.
+
+        What can be paid is an interval from nothing up, so its top is found by halving; not so
+        where nodes go whole, because there an amount in between may not fit at all.
+        """
+        top = most
+        halving = self.payable is not None and not self.domain_offers.request.whole_nodes
+        if halving and not self._could(item, most, domain_offer):
+            low, high = 0, most
+            while high - low > 1:
+                middle = (low + high) // 2
+                if self._could(item, middle, domain_offer):
+                    low = middle
+                else:
+                    high = middle
+            top = low
+        yield from range(top, 0, -1)
+
+    def _pieces(self, item: Item, amount: int, domain_offer: DomainOffer) -> Iterator[Piece]:
+        spares = self.domain_offers.request.spares_per_group
+        part = Item(item.bundle, amount, 1, divisible=True) if item.divisible else item
+        count = 1 if item.divisible else amount
+        return _fits(part, count, spares, domain_offer, self._left(domain_offer), self.steps)
+
+    def _could(self, item: Item, amount: int, domain_offer: DomainOffer) -> bool:
+        """Return whether some way to put ``amount`` into ``domain_offer`` might be payable."""
+        assert self.payable is not None
+        for piece in self._pieces(item, amount, domain_offer):
+            if not self.steps.spend():
+                return False
+            if self.payable(demands_of([*self.pieces, piece])):
+                return True
+        return False
+
+    def _placed(self, item: Item, amount: int, domain_offer: DomainOffer) -> Iterator[None]:
+        """Put ``amount`` in, in each way that may be payable, and take it out again."""
+        for piece in self._pieces(item, amount, domain_offer):
+            if not self.steps.spend():
+                return
+            self.pieces.append(piece)
+            if self.payable is None or self.payable(demands_of(self.pieces)):
+                left = self._left(domain_offer)
+                _take(left, piece.amounts, 1)
+                self.used[domain_offer.domain] = self.used.get(domain_offer.domain, 0) + 1
+                yield None
+                self.used[domain_offer.domain] -= 1
+                _take(left, piece.amounts, -1)
+            self.pieces.pop()
+
+    def _left(self, domain_offer: DomainOffer) -> list[int]:
+        if domain_offer.domain not in self.left:
+            self.left[domain_offer.domain] = [
+                node_class.gpus_free for node_class in domain_offer.node_classes
+            ]
+        return self.left[domain_offer.domain]
+
+    def _candidates(self, need: int) -> Iterator[DomainOffer]:
+        """Yield the domains with room for ``need``: used ones first, then by most free and key."""
+        used = {domain for domain, count in self.used.items() if count}
+        used |= self.domain_offers.request.prefer
+        offers = [
+            (domain_offer, sum(self._left(domain_offer)))
+            for d in used
+            if (domain_offer := self.domain_offers.at(d))
+        ]
+        offers.sort(key=lambda offer: (-offer[1], offer[0].domain))
+        for domain_offer, gpus in offers:
+            if gpus >= need:
+                yield domain_offer
+        for domain_offer in self.domain_offers.most_free(need):
+            if domain_offer.domain not in used:
+                yield domain_offer
+
+    def _is_new(self, *at: object) -> bool:
+        """Return whether the search was never here with the same things taken."""
+        taken = ((domain, tuple(self.left[domain])) for domain, count in self.used.items() if count)
+        state = (*at, tuple(sorted(taken)))
+        if state in self.entered:
+            return False
+        self.entered.add(state)
+        return True

@@ -1,0 +1,209 @@
+"""Slices: which domains a request would use if room were made there, and how much is missing.
+
+The deficit of a slice is the sum over its domains of max(0, wanted - free). The slice chosen is
+the one with the least deficit, ties by pack order; it is what a refusal names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+
+from quorate.core.admission.domain_offer import DomainOffer
+from quorate.core.admission.layout import PackRequest
+from quorate.core.admission.spread import Item, items_of
+from quorate.model.refusal import SHORTAGES_MAX, Refusal, RefusalCode, Shortage
+
+
+@dataclass(frozen=True, slots=True)
+class SlicePart:
+    """``wanted`` GPUs in ``domain``, which has ``gpus_free`` of ``gpus_total``."""
+
+    domain: str
+    wanted: int
+    gpus_free: int
+    gpus_total: int
+
+    @property
+    def deficit(self) -> int:
+        """The GPUs missing here."""
+        return max(0, self.wanted - self.gpus_free)
+
+
+def best_slice(
+    request: PackRequest, domain_offers: Sequence[DomainOffer]
+) -> tuple[list[SlicePart], bool]:
+    """Return the slice with the least deficit, and whether the empty domains could hold it.
+
+    Where they could not, they are asked for more than they have: that is what is missing.
+    """
+    parts = least_deficit(request, domain_offers)
+    if parts is not None:
+        return parts, True
+    return least_deficit(request, domain_offers, bounded=False) or [], False
+
+
+def no_placement(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> Refusal:
+    """Return why ``request`` cannot be placed in ``domain_offers``: the least deficit."""
+    parts, fits_empty = best_slice(request, domain_offers) if domain_offers else ([], False)
+    if not parts:
+        return Refusal(code=RefusalCode.NO_NODES, subject=request.flavor, wanted=request.gpus)
+    remedy = ""
+    if not fits_empty:
+        remedy = (
+            "the empty fleet could not hold it: ask for fewer GPUs, smaller groups or another "
+            "flavor"
+        )
+    short = sum(part.deficit for part in parts)
+    if short == 0:
+        remedy = "enough GPUs are free, but not where its groups, as whole as they are, could go"
+    code = RefusalCode.INSUFFICIENT_CAPACITY
+    if request.one_domain:
+        code = RefusalCode.NO_SINGLE_DOMAIN
+    return Refusal(
+        code=code,
+        subject=request.flavor,
+        wanted=sum(part.wanted for part in parts),
+        short=max(1, short),
+        shortages=tuple(
+            Shortage(where=part.domain, wanted=part.wanted, available=part.gpus_free)
+            for part in parts[:SHORTAGES_MAX]
+        ),
+        remedy=remedy,
+    )
+
+
+def is_enough(request: PackRequest, domain_offers: Sequence[DomainOffer]) -> bool:
+    """Return whether offers that have no more free than ``domain_offers`` change no slice.
+
+    ``domain_offers`` are the most free ones, in that order. Where each could hold all of a request
+    if it were empty, each group of it is cheapest in one of the first, and what is divisible goes
+    to what is free and then to the very first.
+    """
+    need = _need(request)
+    if domain_offers[-1].island.gpus_total < need or domain_offers[0].island.gpus_total < need:
+        return False
+    if request.one_domain:
+        return True
+    if any(bundle.groups is None for bundle in request.bundles):
+        return domain_offers[-1].gpus_free <= 0
+    groups = sum(len(bundle.groups or ()) for bundle in request.bundles)
+    return len(domain_offers) >= groups and all(
+        domain_offer.island.gpus_total >= need for domain_offer in domain_offers
+    )
+
+
+def _need(request: PackRequest) -> int:
+    spares = request.spares_per_group
+    return sum((item.gpus + spares) * item.count for item in items_of(request))
+
+
+def least_deficit(
+    request: PackRequest, domain_offers: Sequence[DomainOffer], *, bounded: bool = True
+) -> list[SlicePart] | None:
+    """Return the slice with the least deficit, or None when the empty fleet could not hold it.
+
+    ``domain_offers`` in pack order; unless ``bounded``, a domain may be asked for more than it has.
+    For groups of one size the cost of one more group in a domain never falls, so taking the
+    cheapest next group is optimal; groups of other sizes follow, each where it is cheapest.
+    """
+    room = {
+        domain_offer.domain: domain_offer.island.gpus_total if bounded else _need(request)
+        for domain_offer in domain_offers
+    }
+    wanted = {domain_offer.domain: 0 for domain_offer in domain_offers}
+    if request.one_domain:
+        need = _need(request)
+        holding = [
+            domain_offer for domain_offer in domain_offers if room[domain_offer.domain] >= need
+        ]
+        if not holding:
+            return None
+        best = min(holding, key=lambda domain_offer: max(0, need - domain_offer.gpus_free))
+        wanted[best.domain] = need
+        return _parts(wanted, domain_offers)
+    for item in items_of(request):
+        place = _divide if item.divisible else _add
+        if not place(item, request.spares_per_group, domain_offers, wanted, room):
+            return None
+    return _parts(wanted, domain_offers)
+
+
+def _add(
+    item: Item,
+    spares: int,
+    domain_offers: Sequence[DomainOffer],
+    wanted: dict[str, int],
+    room: dict[str, int],
+) -> bool:
+    """Add the groups of ``item`` one by one where each costs least; ties: used, then pack order."""
+    size = item.gpus + spares
+
+    def cost(index: int) -> tuple[int, bool, int]:
+        domain_offer = domain_offers[index]
+        now = wanted[domain_offer.domain]
+        more = max(0, now + size - domain_offer.gpus_free) - max(0, now - domain_offer.gpus_free)
+        return more, now == 0, index
+
+    costs = [
+        cost(index)
+        for index, y in enumerate(domain_offers)
+        if wanted[y.domain] + size <= room[y.domain]
+    ]
+    heapify(costs)
+    count = item.count
+    while count:
+        if not costs:
+            return False
+        index = costs[0][2]
+        domain_offer = domain_offers[index]
+        domain, now = domain_offer.domain, wanted[domain_offer.domain]
+        # As long as one more costs the same here, no other domain is looked at.
+        limit = domain_offer.gpus_free if now + size <= domain_offer.gpus_free else room[domain]
+        crosses = now < domain_offer.gpus_free < now + size
+        more = 1 if crosses else min(count, (min(limit, room[domain]) - now) // size)
+        wanted[domain] += size * more
+        count -= more
+        if wanted[domain] + size <= room[domain]:
+            heapreplace(costs, cost(index))
+        else:
+            heappop(costs)
+    return True
+
+
+def _divide(
+    item: Item,
+    spares: int,
+    domain_offers: Sequence[DomainOffer],
+    wanted: dict[str, int],
+    room: dict[str, int],
+) -> bool:
+    """Fill what is free, domain by domain, then what is taken; each domain costs its spares."""
+    left = item.gpus
+    used: set[str] = set()
+    free = {domain_offer.domain: domain_offer.gpus_free for domain_offer in domain_offers}
+    for bound in (free, room):
+        for domain_offer in domain_offers:
+            extra = 0 if domain_offer.domain in used else spares
+            gpus = min(left, bound[domain_offer.domain] - wanted[domain_offer.domain] - extra)
+            if gpus > 0:
+                wanted[domain_offer.domain] += gpus + extra
+                used.add(domain_offer.domain)
+                left -= gpus
+            if left == 0:
+                return True
+    return False
+
+
+def _parts(wanted: dict[str, int], domain_offers: Sequence[DomainOffer]) -> list[SlicePart]:
+    return [
+        SlicePart(
+            domain_offer.domain,
+            wanted[domain_offer.domain],
+            domain_offer.gpus_free,
+            domain_offer.island.gpus_total,
+        )
+        for domain_offer in domain_offers
+        if wanted[domain_offer.domain]
+    ]

@@ -1,0 +1,220 @@
+"""Continuity: what follows what in a history. A part of the audit, with books of its own.
+
+A hand-over is the same slots of the same groups under other payers, from the very instant on. A
+swap puts slots the run already had, with their payers and what is left of their holds, in the place
+of lost ones. What was told to stop goes for that reason, unless its work ends by itself before; a
+run that is stopping gets nothing new, and one that is stopped for good does not come back. Nothing
+is given out on a node that is not ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.core.admission.run_shape import Violation
+from quorate.model.events import (
+    EndReason,
+    Event,
+    HoldExtended,
+    LeaseEnded,
+    LeaseEnding,
+    LeaseStarted,
+    NodeMarked,
+    NodeStatus,
+    Outcome,
+    Role,
+    RunEnded,
+    RunRequeued,
+    RunResized,
+    RunStopping,
+    StartReason,
+    lease_gpus,
+)
+
+_BY_ITSELF: Final = frozenset((EndReason.END, EndReason.FAIL))
+_NEW: Final = frozenset((StartReason.START, StartReason.GROW))
+
+_Slot = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Open:
+    """An open lease: its start, what is held for it, and why it stops if it does."""
+
+    fact: LeaseStarted
+    hold_gpu_ms: int
+    ending: EndReason | None = None
+
+    @property
+    def hold_ends_ms(self) -> int:
+        return self.fact.start_ms + self.hold_gpu_ms // lease_gpus(self.fact.slots)
+
+
+@dataclass(slots=True)
+class Continuity:
+    """The books: feed it every event of a ledger in order, and ``settle`` at the end."""
+
+    _open: dict[str, _Open] = field(default_factory=dict)
+    _status: dict[str, NodeStatus] = field(default_factory=dict)
+    _stopping: dict[str, Outcome | None] = field(default_factory=dict)
+    _ended: list[tuple[_Open, LeaseEnded]] = field(default_factory=list)
+    _started: list[LeaseStarted] = field(default_factory=list)
+    _resized: RunResized | None = None
+
+    def enter(self, event: Event) -> Iterator[Violation]:
+        """Write ``event`` down, and yield where it does not follow from what came before."""
+        if not self._goes_on(event):
+            yield from self.settle()
+        if self._resized is not None and not _shrinks(event):
+            yield from self._width()
+        match event:
+            case LeaseStarted():
+                yield from self._start(event)
+            case LeaseEnded():
+                yield from self._end(event)
+            case LeaseEnding() | HoldExtended() if event.lease in self._open:
+                self._change(self._open[event.lease], event)
+            case RunResized() if event.run not in self._stopping:
+                self._resized = event
+            case NodeMarked():
+                self._status[event.node] = event.status
+            case RunStopping():
+                yield from self._stop(event)
+            case RunRequeued() | RunEnded():
+                yield from self._let_go(event)
+            case _:
+                return
+
+    def settle(self) -> Iterator[Violation]:
+        """Yield what is wrong with the replacement that has just been written down, if one has."""
+        ended, started = self._ended, self._started
+        self._ended, self._started = [], []
+        if not ended and not started:
+            return
+        yield from _handed_over(ended, started)
+        yield from _swapped(ended, started)
+
+    def _goes_on(self, event: Event) -> bool:
+        """Return whether ``event`` belongs to the same replacement as the ones before it."""
+        match event:
+            case LeaseStarted():
+                runs = {fact.run for fact in self._started} | {o.fact.run for o, _ in self._ended}
+                return runs <= {event.run}
+            case LeaseEnded() if event.lease in self._open:
+                run = self._open[event.lease].fact.run
+                return not self._started and all(o.fact.run == run for o, _ in self._ended)
+            case _:
+                return False
+
+    def _start(self, fact: LeaseStarted) -> Iterator[Violation]:
+        self._open[fact.lease] = _Open(fact, fact.hold_gpu_ms)
+        self._started.append(fact)
+        if fact.run in self._stopping:
+            yield Violation("I11", fact.lease, f"starts for {fact.run}, which is stopping")
+        for node, _ in fact.slots:
+            status = self._status.get(node, NodeStatus.READY)
+            is_new = fact.reason in _NEW and status is not NodeStatus.READY
+            if is_new or status is NodeStatus.FAILED:
+                yield Violation("I1", fact.lease, f"starts on {node}, which is {status}")
+
+    def _change(self, lease: _Open, event: LeaseEnding | HoldExtended) -> None:
+        if isinstance(event, LeaseEnding):
+            lease.ending = event.reason
+        else:
+            lease.hold_gpu_ms += event.gpu_ms
+
+    def _end(self, event: LeaseEnded) -> Iterator[Violation]:
+        lease = self._open.pop(event.lease, None)
+        if lease is None:
+            return
+        self._ended.append((lease, event))
+        if lease.ending not in (None, event.reason) and event.reason not in _BY_ITSELF:
+            yield Violation("I6", event.lease, f"stops by {lease.ending}, ends by {event.reason}")
+
+    def _stop(self, event: RunStopping) -> Iterator[Violation]:
+        if self._stopping.get(event.run) is not None and event.outcome is None:
+            yield Violation("I11", event.run, "was to stop for good, and is to come back")
+        self._stopping[event.run] = event.outcome
+
+    def _width(self) -> Iterator[Violation]:
+        """Yield a run that was resized and does not work on as many GPUs as it was told to."""
+        resized, self._resized = self._resized, None
+        assert resized is not None, "asked only after a change of width"
+        gpus = sum(
+            lease_gpus(lease.fact.slots)
+            for lease in self._open.values()
+            if lease.fact.run == resized.run
+            and lease.ending is None
+            and lease.fact.role is not Role.SPARE
+        )
+        if gpus != resized.gpus:
+            yield Violation("I7", resized.run, f"works on {gpus} GPUs, told {resized.gpus}")
+
+    def _let_go(self, event: RunRequeued | RunEnded) -> Iterator[Violation]:
+        told = self._stopping.pop(event.run, None)
+        if told is not None and isinstance(event, RunRequeued):
+            yield Violation("I11", event.run, "was to stop for good, and waits again")
+
+
+def _shrinks(event: Event) -> bool:
+    """Return whether ``event`` is a step that a run gives back."""
+    return isinstance(event, LeaseEnding | LeaseEnded) and event.reason is EndReason.SHRINK
+
+
+def _handed_over(
+    ended: list[tuple[_Open, LeaseEnded]], started: list[LeaseStarted]
+) -> Iterator[Violation]:
+    """Yield a hand-over that is not of the same slots of the same groups at one instant."""
+    before = {
+        (lease.fact.bundle, lease.fact.comp_path, slot): event.end_ms
+        for lease, event in ended
+        if event.reason is EndReason.HANDOVER
+        for slot in _slots(lease.fact)
+    }
+    after = {
+        (fact.bundle, fact.comp_path, slot): fact.start_ms
+        for fact in started
+        if fact.reason is StartReason.HANDOVER
+        for slot in _slots(fact)
+    }
+    if before != after:
+        run = (started or [ended[0][0].fact])[0].run
+        yield Violation("I6", run, "is handed over, and not as it was")
+
+
+def _swapped(
+    ended: list[tuple[_Open, LeaseEnded]], started: list[LeaseStarted]
+) -> Iterator[Violation]:
+    """Yield a swap that takes slots, money or time the run did not have."""
+    had = {slot: lease for lease, _ in ended for slot in _slots(lease.fact)}
+    taken: set[_Slot] = set()
+    for fact in started:
+        if fact.reason is not StartReason.SWAP:
+            continue
+        taken.update(_slots(fact))
+        hold_ends_ms = _Open(fact, fact.hold_gpu_ms).hold_ends_ms
+        for slot in _slots(fact):
+            old = had.get(slot)
+            if old is None:
+                yield Violation("I6", fact.lease, f"swaps in {slot}, which it did not have")
+            elif (old.fact.payer, old.fact.tier) != (fact.payer, fact.tier):
+                yield Violation("I3", fact.lease, f"swaps in {slot}, paid by {old.fact.payer}")
+            elif hold_ends_ms != old.hold_ends_ms:
+                yield Violation("I2", fact.lease, f"swaps in {slot}, held until {hold_ends_ms}")
+    for lease, event in ended:
+        gives_up = event.reason is EndReason.SWAP or (
+            event.reason is EndReason.SHRINK and lease.ending is None
+        )
+        if gives_up and taken.isdisjoint(_slots(lease.fact)):
+            yield Violation("I6", event.lease, f"ends by {event.reason} and is not swapped in")
+
+
+def _slots(fact: LeaseStarted) -> list[_Slot]:
+    return [
+        (node, ordinal)
+        for node, mask in fact.slots
+        for ordinal in range(mask.bit_length())
+        if mask >> ordinal & 1
+    ]

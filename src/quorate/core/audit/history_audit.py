@@ -1,0 +1,491 @@
+"""The audit: a whole history is gone through, event by event, and must never have been wrong.
+
+It keeps its own small books (who holds which slot, what each envelope has promised) and shares no
+counter with the state, so that a mistake in one shows up against the other. The time it takes
+grows with the number of events, not with their product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.core.audit.claim_audit import ClaimBooks
+from quorate.core.audit.continuity import Continuity
+from quorate.core.audit.duration_audit import DurationBooks
+from quorate.core.audit.invariants import (
+    END_REASONS,
+    START_REASONS,
+    Tally,
+    Violation,
+    check_cap,
+    check_envelope,
+    check_payer,
+    check_shape,
+)
+from quorate.core.audit.lottery_audit import Lotteries
+from quorate.core.audit.pledge_audit import PledgeBooks
+from quorate.core.audit.promise_audit import Promises
+from quorate.core.audit.quota_audit import Quotas
+from quorate.core.audit.recall_audit import RecallBooks
+from quorate.model.events import (
+    BudgetApplied,
+    ConflictDeclared,
+    ConflictResolved,
+    EndReason,
+    Event,
+    HoldExtended,
+    LeaseEnded,
+    LeaseEnding,
+    LeaseStarted,
+    NodeApplied,
+    OwnerApplied,
+    OwnerRemoved,
+    PledgeClosed,
+    PoolApplied,
+    ReservationClosed,
+    ReservationMade,
+    ReservationMoved,
+    RunEnded,
+    RunRequeued,
+    RunSubmitted,
+    Share,
+    SpareFilled,
+    StartReason,
+    SystemApplied,
+    Tier,
+    lease_gpus,
+)
+from quorate.model.specs import (
+    Budget,
+    Cap,
+    CapId,
+    Envelope,
+    EnvelopeId,
+    Node,
+    Run,
+    Sharing,
+    cap_id,
+    envelope_id,
+)
+from quorate.model.state.free_slots import all_slots
+from quorate.model.state.state_view import StateView
+
+_NEW: Final = frozenset((StartReason.START, StartReason.GROW))
+_APPLIED: Final = (
+    SystemApplied,
+    PoolApplied,
+    NodeApplied,
+    OwnerApplied,
+    BudgetApplied,
+    RunSubmitted,
+    ConflictDeclared,
+)
+VIOLATIONS_MAX: Final = 1_000
+"""How many violations an audit names before it stops looking."""
+
+
+def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Violation]:
+    """Return everything that was ever wrong in ``events``, a ledger from its first event on.
+
+    I1 to I7, I9, I11 and I12 after every event, in ledger order; a run is looked at when
+    the events about it are interrupted by others, so a start of several leases counts as one. With
+    ``view``, the state those events add up to, also that it spent exactly what leases cost (I10),
+    and that owners' histories of durations are those of their runs (I8).
+    """
+    books, continuity, promises = _Books(), Continuity(), Promises()
+    claims, durations = ClaimBooks(), DurationBooks()
+    others = (
+        continuity,
+        PledgeBooks(),
+        Lotteries(),
+        promises,
+        Quotas(),
+        claims,
+        durations,
+        RecallBooks(),
+    )
+    found: list[Violation] = []
+    for event in events:
+        found.extend(books.enter(event))
+        for other in others:
+            found.extend(other.enter(event))
+        if len(found) >= VIOLATIONS_MAX:
+            return found[:VIOLATIONS_MAX]
+    found.extend(books.settle(None))
+    found.extend(books.kept())
+    found.extend(continuity.settle())
+    found.extend(promises.settle())
+    found.extend(claims.settle())
+    if view is not None:
+        found.extend(_compare(books, view))
+        found.extend(durations.compare(view))
+    return found[:VIOLATIONS_MAX]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A lease in the books."""
+
+    fact: LeaseStarted
+    gpus: int
+    hold_gpu_ms: int
+    is_ending: bool = False
+
+
+@dataclass(slots=True)
+class _CapLine:
+    """A cap in the books, and what its envelopes have in use and promised together."""
+
+    cap_id: CapId
+    spec: Cap
+    tally: Tally
+
+
+@dataclass(slots=True)
+class _Line:
+    """An envelope in the books; ``spec`` is None once its budget has left it out."""
+
+    spec: Envelope | None
+    tally: Tally
+    caps: tuple[_CapLine, ...] = ()
+
+
+@dataclass(slots=True)
+class _Books:
+    """What the auditor has written down so far."""
+
+    at_ms: int = 0
+    nodes: dict[str, Node] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
+    parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    budgets: dict[str, Budget] = field(default_factory=dict)
+    lines: dict[EnvelopeId, _Line] = field(default_factory=dict)
+    charges: dict[tuple[str, EnvelopeId, Tier], int] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    open: dict[str, _Open] = field(default_factory=dict)
+    held_by: dict[str, dict[str, None]] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+    over: set[str] = field(default_factory=set)
+    pledges: dict[str, tuple[LeaseStarted, SpareFilled]] = field(default_factory=dict)
+    promised: dict[str, tuple[Share, ...]] = field(default_factory=dict)
+    unsettled: str | None = None
+    tightening: set[str] = field(default_factory=set)
+    to_reach: set[str] = field(default_factory=set)
+    conflicts: dict[str, str] = field(default_factory=dict)
+
+    def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
+        """Write ``event`` down, and yield what is wrong with it or with what it leaves behind."""
+        if event.at_ms < self.at_ms:
+            yield Violation("I6", f"event at {event.at_ms}", f"comes after one at {self.at_ms}")
+        self.at_ms = max(self.at_ms, event.at_ms)
+        yield from self.settle(self._run_of(event))
+        if self.tightening and not _is_of_an_apply(event):
+            yield from self.kept()
+        match event:
+            case ConflictDeclared() if event.scope.limit:
+                self.conflicts[event.conflict] = event.scope.limit
+                self.to_reach.add(event.scope.limit)
+            case ConflictResolved() if event.conflict in self.conflicts:
+                self.to_reach.discard(self.conflicts.pop(event.conflict))
+            case LeaseStarted():
+                yield from self._start(event)
+            case LeaseEnding() | HoldExtended():
+                yield from self._continue(event)
+            case LeaseEnded():
+                yield from self._end(event)
+            case RunSubmitted():
+                yield from self._submit(event)
+            case RunEnded() | RunRequeued():
+                yield from self._let_go(event)
+            case BudgetApplied():
+                yield from self._budget(event.budget)
+            case NodeApplied():
+                yield from self._node(event.node)
+            case SpareFilled() | PledgeClosed():
+                self._pledge(event)
+            case ReservationMade() | ReservationMoved() | ReservationClosed():
+                yield from self._hold(event)
+            case OwnerApplied():
+                self.parents[event.owner.name] = event.owner.parents
+            case OwnerRemoved():
+                self.parents.pop(event.owner, None)
+            case _:
+                return
+
+    def settle(self, run: str | None) -> Iterator[Violation]:
+        """Look at the run that events were about until now, unless it still is ``run``."""
+        before, self.unsettled = self.unsettled, run
+        if before is None or before == run or before not in self.runs:
+            return
+        held = [self.open[name] for name in self.held_by.get(before, {})]
+        facts = [lease.fact for lease in held]
+        if all(node in self.nodes for fact in facts for node, _ in fact.slots):
+            ending = {lease.fact.lease for lease in held if lease.is_ending}
+            yield from check_shape(self.runs[before], facts, self.nodes, ending)
+
+    def _run_of(self, event: Event) -> str | None:
+        match event:
+            case LeaseStarted() | RunEnded() | RunRequeued():
+                return event.run
+            case LeaseEnding() | LeaseEnded():
+                return self.open[event.lease].fact.run if event.lease in self.open else None
+            case _:
+                return None
+
+    def _start(self, fact: LeaseStarted) -> Iterator[Violation]:
+        name = fact.lease
+        if name in self.open or name in self.ended:
+            yield Violation("I6", name, "starts a second time")
+        if fact.run not in self.runs or fact.run in self.over:
+            yield Violation("I11", name, f"starts for {fact.run}, which is not there or is over")
+        if fact.reason not in START_REASONS or fact.start_ms > fact.at_ms:
+            yield Violation("I6", name, f"starts at {fact.start_ms} by reason {fact.reason}")
+        for node, mask in fact.slots:
+            size = self.nodes[node].gpus if node in self.nodes else 0
+            taken = self.taken.get(node, 0)
+            if not mask or mask & ~all_slots(size) or taken & mask:
+                yield Violation("I1", name, f"slots {mask:#x} of {node} are not free")
+            self.taken[node] = taken | mask
+        gpus = lease_gpus(fact.slots)
+        self.open[name] = _Open(fact, gpus, fact.hold_gpu_ms)
+        self.held_by.setdefault(fact.run, {})[name] = None
+        yield from self._promise(fact, gpus=gpus, gpu_ms=fact.hold_gpu_ms)
+        line = self.lines.get(fact.payer)
+        if line is None or line.spec is None:
+            yield Violation("I3", name, f"its payer {fact.payer} does not exist")
+            return
+        nodes = (self.nodes[node] for node, _ in fact.slots if node in self.nodes)
+        yield from check_payer(fact, line.spec, nodes)
+        # A swap goes on with the payer it has, as the lease it follows would have done.
+        is_new = fact.reason is not StartReason.SWAP
+        if is_new and fact.run in self.runs and not self._may_pay(fact, line.spec):
+            run = self.runs[fact.run]
+            yield Violation("I3", name, f"{fact.payer} may not pay for {run.owner} as {fact.tier}")
+
+    def _may_pay(self, fact: LeaseStarted, envelope: Envelope) -> bool:
+        """Return whether the payer stands to the run's owner as ``fact`` says."""
+        run = self.runs[fact.run]
+        payer = self.budgets[fact.payer.partition("/")[0]].owner
+        if fact.tier is Tier.OWNED:
+            return payer == run.owner
+        if fact.tier is Tier.BORROWED:
+            return run.funding.allow_borrow and envelope.lending.admits(run.owner)
+        parents = set(self.parents.get(run.owner, ()))
+        is_kin = payer in parents or not parents.isdisjoint(self.parents.get(payer, ()))
+        return is_kin and payer != run.owner and envelope.sharing is Sharing.FAMILY
+
+    def _budget(self, budget: Budget) -> Iterator[Violation]:
+        """Write down the lines of ``budget``; what they promised before, they still promise."""
+        for envelope in self.budgets[budget.name].envelopes if budget.name in self.budgets else ():
+            line = self.lines[envelope_id(budget.name, envelope.name)]
+            line.spec, line.caps = None, ()
+        self.budgets[budget.name] = budget
+        for envelope in budget.envelopes:
+            key = envelope_id(budget.name, envelope.name)
+            line = self.lines.setdefault(key, _Line(envelope, Tally()))
+            line.spec = envelope
+            # Whether a limit that was lowered is kept is looked at when what follows is written.
+            limits = {f"envelope {key}", f"lending {key}"}
+            self.tightening.update(limits)
+            yield from check_envelope(key, envelope, line.tally, limits)
+        for cap in budget.caps:
+            keys = [envelope_id(budget.name, name) for name in cap.envelopes]
+            members = [self.lines[key] for key in keys if key in self.lines]
+            if len(members) < len(keys):
+                yield Violation("I2", cap_id(budget.name, cap.name), "is over an unknown envelope")
+            tally = Tally(
+                gpus=sum(line.tally.gpus for line in members),
+                gpu_ms=sum(line.tally.gpu_ms for line in members),
+                reserved=sum(line.tally.reserved for line in members),
+                going=sum(line.tally.going for line in members),
+            )
+            shared = _CapLine(cap_id(budget.name, cap.name), cap, tally)
+            for line in members:
+                line.caps = (*line.caps, shared)
+            self.tightening.add(f"cap {shared.cap_id}")
+            yield from check_cap(shared.cap_id, cap, tally, self.tightening)
+
+    def _promise(self, fact: LeaseStarted, *, gpus: int, gpu_ms: int) -> Iterator[Violation]:
+        """Count what the payer of ``fact`` now has in use or promised, and check its limits."""
+        line = self.lines.get(fact.payer)
+        if line is None:
+            line = self.lines[fact.payer] = _Line(None, Tally())
+        line.tally.add(fact.tier, gpus=gpus, gpu_ms=gpu_ms)
+        more = gpus > 0 or gpu_ms > 0
+        excused = self.tightening | self.to_reach
+        if gpus > 0 and fact.reason in _NEW:
+            # What is new may not come under a limit that is still to be reached. What is not lent
+            # does not come under one of lending.
+            excused &= set() if fact.tier is Tier.BORROWED else {f"lending {fact.payer}"}
+        if more and line.spec is not None:
+            yield from check_envelope(fact.payer, line.spec, line.tally, excused)
+        for cap in line.caps:
+            cap.tally.add(fact.tier, gpus=gpus, gpu_ms=gpu_ms)
+            if more:
+                yield from check_cap(cap.cap_id, cap.spec, cap.tally, excused)
+
+    def _tell(self, lease: _Open, sign: int) -> None:
+        """Count a lease (-1: no longer) as told to stop."""
+        line = self.lines[lease.fact.payer]
+        for tally in (line.tally, *(cap.tally for cap in line.caps)):
+            tally.tell(lease.fact.tier, sign * lease.gpus)
+
+    def kept(self) -> Iterator[Violation]:
+        """Yield the limits that were lowered, are not kept, and that no conflict is about."""
+        names, self.tightening = self.tightening, set()
+        for key in sorted({name.partition(" ")[2].partition("/")[0] for name in names}):
+            for envelope in self.budgets[key].envelopes:
+                line = self.lines[envelope_id(key, envelope.name)]
+                yield from check_envelope(
+                    envelope_id(key, envelope.name), envelope, line.tally, self.to_reach
+                )
+                for cap in line.caps:
+                    yield from check_cap(cap.cap_id, cap.spec, cap.tally, self.to_reach)
+
+    def _hold(
+        self, event: ReservationMade | ReservationMoved | ReservationClosed
+    ) -> Iterator[Violation]:
+        """Write down what is held for a planned start, and look at the limits of who holds it."""
+        for share in self.promised.pop(event.reservation, ()):
+            self._keep(share, -1)
+        if isinstance(event, ReservationClosed):
+            return
+        self.promised[event.reservation] = event.payers
+        for share in event.payers:
+            if share.payer not in self.lines:
+                self.lines[share.payer] = _Line(None, Tally())
+            self._keep(share, 1)
+            yield from self._limits(share.payer)
+
+    def _keep(self, share: Share, sign: int) -> None:
+        line = self.lines[share.payer]
+        gpu_ms = sign * share.gpus * share.hold_ms
+        for tally in (line.tally, *(cap.tally for cap in line.caps)):
+            tally.add(share.tier, gpus=0, gpu_ms=gpu_ms)
+
+    def _pledge(self, event: SpareFilled | PledgeClosed) -> None:
+        if isinstance(event, SpareFilled):
+            lease = self.open.get(event.lease)
+            if lease is not None:
+                self.pledges[event.pledge] = (lease.fact, event)
+                self._set_aside(lease.fact, event, 1)
+        elif event.pledge in self.pledges:
+            self._set_aside(*self.pledges.pop(event.pledge), -1)
+
+    def _set_aside(self, fact: LeaseStarted, filled: SpareFilled, sign: int) -> None:
+        """Count (-1: no longer) what the payer of a filled spare keeps for its return.
+
+        Its limits are looked at when the spare's own lease has ended, which counts until then.
+        """
+        gpus, gpu_ms = lease_gpus(filled.slots) * sign, filled.hold_gpu_ms * sign
+        line = self.lines[fact.payer]
+        for tally in (line.tally, *(cap.tally for cap in line.caps)):
+            tally.add(fact.tier, gpus=0, gpu_ms=gpu_ms)
+            tally.reserved += gpus
+            tally.lent_gpus += gpus if fact.tier is Tier.BORROWED else 0
+
+    def _limits(self, payer: EnvelopeId) -> Iterator[Violation]:
+        """Yield the limits that a payer or its caps exceed."""
+        line = self.lines[payer]
+        if line.spec is not None:
+            yield from check_envelope(payer, line.spec, line.tally, self.to_reach)
+        for cap in line.caps:
+            yield from check_cap(cap.cap_id, cap.spec, cap.tally, self.to_reach)
+
+    def _continue(self, event: LeaseEnding | HoldExtended) -> Iterator[Violation]:
+        """Write down what happens to a lease between its start and its end."""
+        lease = self.open.get(event.lease)
+        if lease is None:
+            yield Violation("I6", event.lease, "is not open")
+        elif isinstance(event, HoldExtended):
+            lease.hold_gpu_ms += event.gpu_ms
+            yield from self._promise(lease.fact, gpus=0, gpu_ms=event.gpu_ms)
+        else:
+            if not lease.is_ending:
+                self._tell(lease, 1)
+            lease.is_ending = True
+            if event.reason not in END_REASONS:
+                yield Violation("I6", event.lease, f"ends by reason {event.reason}")
+
+    def _end(self, event: LeaseEnded) -> Iterator[Violation]:
+        name = event.lease
+        lease = self.open.pop(name, None)
+        if lease is None:
+            before = "a second time" if name in self.ended else "and never started"
+            yield Violation("I6", name, f"ends {before}")
+            return
+        self.ended.add(name)
+        fact = lease.fact
+        if event.reason not in END_REASONS or not fact.start_ms <= event.end_ms <= event.at_ms:
+            yield Violation("I6", name, f"ends at {event.end_ms} by reason {event.reason}")
+        used = lease.gpus * (event.end_ms - fact.start_ms)
+        if used > lease.hold_gpu_ms:
+            yield Violation("I2", name, f"used {used} GPU-ms of {lease.hold_gpu_ms} held")
+        yield from self._promise(fact, gpus=-lease.gpus, gpu_ms=used - lease.hold_gpu_ms)
+        if lease.is_ending:
+            self._tell(lease, -1)
+        if event.reason is EndReason.FILLED:
+            yield from self._limits(fact.payer)
+        key = (fact.run, fact.payer, fact.tier)
+        self.charges[key] = self.charges.get(key, 0) + used
+        for node, mask in fact.slots:
+            self.taken[node] &= ~mask
+        del self.held_by[fact.run][name]
+
+    def _submit(self, event: RunSubmitted) -> Iterator[Violation]:
+        if event.run.name in self.runs:
+            yield Violation("I6", event.run.name, "is submitted a second time")
+        self.runs[event.run.name] = event.run
+
+    def _let_go(self, event: RunEnded | RunRequeued) -> Iterator[Violation]:
+        name = event.run
+        if name not in self.runs or name in self.over:
+            yield Violation("I6", name, "ends and is not there or was over")
+        if self.held_by.get(name):
+            yield Violation("I11", name, f"still holds {len(self.held_by[name])} leases")
+        if isinstance(event, RunEnded):
+            self.over.add(name)
+
+    def _node(self, node: Node) -> Iterator[Violation]:
+        taken = self.taken.get(node.name, 0)
+        old = self.nodes.get(node.name)
+        self.nodes[node.name] = node
+        if taken & ~all_slots(node.gpus):
+            yield Violation("I1", node.name, "lost slots that are leased")
+        if taken and old is not None and old.domain_key != node.domain_key:
+            yield Violation("I5", node.name, "moved to another domain under its leases")
+
+
+def _is_of_an_apply(event: Event) -> bool:
+    """Return whether ``event`` may be part of what a tightened budget leads to at once."""
+    if isinstance(event, LeaseStarted | LeaseEnded):
+        return event.reason in (StartReason.HANDOVER, EndReason.HANDOVER)
+    return isinstance(event, _APPLIED)
+
+
+def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
+    """Yield envelopes and runs of ``view`` that did not pay for their leases to the GPU-ms: I10."""
+    spent: dict[EnvelopeId, int] = {}
+    for (_, payer, _), gpu_ms in books.charges.items():
+        spent[payer] = spent.get(payer, 0) + gpu_ms
+    for lease in books.open.values():
+        running = lease.gpus * (view.at_ms - lease.fact.start_ms)
+        spent[lease.fact.payer] = spent.get(lease.fact.payer, 0) + running
+    for key, account in view.envelopes.items():
+        if account.spent_gpu_ms(view.at_ms) != spent.get(key, 0):
+            found = account.spent_gpu_ms(view.at_ms)
+            yield Violation("I10", key, f"{found} GPU-ms on its account, {spent.get(key, 0)} used")
+    charged = {
+        (name, payer, tier): gpu_ms
+        for name, record in view.runs.items()
+        for (payer, tier), gpu_ms in record.charges.items()
+    }
+    for key_r in charged.keys() | books.charges.keys():
+        if charged.get(key_r, 0) != books.charges.get(key_r, 0):
+            yield Violation(
+                "I10", key_r[0], f"was not charged exactly what it used from {key_r[1]}"
+            )
+    if set(view.leases) != set(books.open):
+        yield Violation("I8", "leases", "the open ones are not those that started and did not end")

@@ -1,0 +1,419 @@
+"""What must hold in every state: the invariants of design section 12, checked the slow way.
+
+``sweep`` looks at one state and trusts none of its counters: what is taken, promised and paid is
+added up again from the open leases and from what each run was charged. ``history_audit.py`` does
+the same over a whole sequence of events. Both return what is wrong and raise nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.core.admission.run_shape import Violation, check_shape
+from quorate.core.audit.claim_audit import check_claims
+from quorate.core.audit.pledge_audit import check_pledges
+from quorate.core.audit.round_audit import check_rounds
+from quorate.core.profile.first_room import FirstRoom
+from quorate.core.profile.profile import Profile
+from quorate.core.profile.resource import FOREVER_MS
+from quorate.core.tenancy.queue_order import ranked_lines
+from quorate.model.amounts import DAY_MS
+from quorate.model.events import ConflictCause, EndReason, LeaseStarted, StartReason, Tier
+from quorate.model.selector import matches
+from quorate.model.specs import (
+    Cap,
+    CapId,
+    Envelope,
+    EnvelopeId,
+    Node,
+    cap_id,
+    envelope_id,
+)
+from quorate.model.state.free_slots import all_slots
+from quorate.model.state.records import TERMINAL, Lease, Phase, RunRecord
+from quorate.model.state.state_view import StateView
+
+# The decoder already insists on these; a history that never was on disk has no decoder.
+START_REASONS: Final = frozenset(StartReason)
+END_REASONS: Final = frozenset(EndReason)
+
+__all__ = [
+    "END_REASONS",
+    "START_REASONS",
+    "Tally",
+    "Violation",
+    "check_cap",
+    "check_envelope",
+    "check_lease",
+    "check_payer",
+    "check_run_record",
+    "check_shape",
+    "sweep",
+    "tallies_of",
+    "tightened",
+]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one envelope has in use, and has spent or promised; ``lent`` is the part lent out.
+
+    ``reserved`` is the width kept for filled spares, and ``going`` what was told to stop: a limit
+    that was tightened is kept when all that is too much is on its way out.
+    """
+
+    gpus: int = 0
+    gpu_ms: int = 0
+    lent_gpus: int = 0
+    lent_gpu_ms: int = 0
+    reserved: int = 0
+    going: int = 0
+    lent_going: int = 0
+
+    def tell(self, tier: Tier, gpus: int) -> None:
+        """Count ``gpus`` (negative: no longer) as told to stop."""
+        self.going += gpus
+        if tier is Tier.BORROWED:
+            self.lent_going += gpus
+
+    def add(self, tier: Tier, *, gpus: int, gpu_ms: int) -> None:
+        """Count ``gpus`` in use and ``gpu_ms`` promised (negative: no longer)."""
+        self.gpus += gpus
+        self.gpu_ms += gpu_ms
+        if tier is Tier.BORROWED:
+            self.lent_gpus += gpus
+            self.lent_gpu_ms += gpu_ms
+
+
+def sweep(view: StateView) -> list[Violation]:
+    """Return every invariant that does not hold in ``view``; nothing when all is well.
+
+    Checks I1, I2, I3, I5, I6 and I12 as far as a state shows them, I7, I10, I11, and of I8 that
+    counters and indexes are what the tables add up to. Takes time in proportion to the state.
+    """
+    found = [*_slots(view), *_money(view), *_indexes(view)]
+    found += [*check_pledges(view), *check_claims(view)]
+    for lease in view.leases.values():
+        found += check_lease(view, lease)
+    for record in view.runs.values():
+        found += check_run_record(view, record)
+    return found
+
+
+# --- One lease, one run, one line: the audit looks at these too ----------------------------------
+
+
+def check_payer(
+    fact: LeaseStarted, envelope: Envelope, nodes: Iterable[Node]
+) -> Iterator[Violation]:
+    """Yield where ``envelope`` may not pay for ``fact``, which is on ``nodes``: I3."""
+    flavor, selector = envelope.flavor, envelope.selector
+    matched: tuple[str, str, str, str | None] | None = None
+    for node in nodes:
+        if node.flavor != flavor:
+            yield Violation("I3", fact.lease, f"{fact.payer} pays {flavor}, not {node.flavor}")
+        if not selector:
+            continue
+        # The nodes of a lease are mostly in one place, and what matches one matches the next.
+        place = (node.region, node.cluster, node.domain, node.rack)
+        if place == matched:
+            continue
+        if matches(selector, node.location):
+            matched = place
+        else:
+            yield Violation("I3", fact.lease, f"{fact.payer} does not pay on node {node.name}")
+    if fact.start_ms >= envelope.end_ms:
+        yield Violation("I3", fact.lease, f"starts after the window of {fact.payer} has ended")
+    if fact.start_ms < envelope.start_ms and not envelope.allow_admission:
+        yield Violation("I3", fact.lease, f"starts before the window of {fact.payer}")
+
+
+def check_envelope(
+    key: EnvelopeId, envelope: Envelope, tally: Tally, excused: Collection[str] = ()
+) -> Iterator[Violation]:
+    """Yield each limit of ``envelope`` and of its lending that ``tally`` exceeds: I2.
+
+    ``excused`` names limits that were tightened and are still to be reached.
+    """
+    lending = envelope.lending
+    if f"envelope {key}" not in excused:
+        used = tally.gpus + tally.reserved - tally.going
+        yield from _over(key, "GPUs", used, envelope.concurrency)
+    yield from _over(key, "GPU-ms", tally.gpu_ms, envelope.gpu_ms_granted)
+    if f"lending {key}" not in excused:
+        lent = tally.lent_gpus - tally.lent_going
+        yield from _over(key, "lent GPUs", lent, lending.concurrency_max)
+    yield from _over(key, "lent GPU-ms", tally.lent_gpu_ms, lending.gpu_ms_max)
+
+
+def check_cap(
+    key: CapId, cap: Cap, tally: Tally, excused: Collection[str] = ()
+) -> Iterator[Violation]:
+    """Yield each limit of ``cap`` that ``tally``, the sum over its envelopes, exceeds: I2."""
+    if f"cap {key}" not in excused:
+        used = tally.gpus + tally.reserved - tally.going
+        yield from _over(key, "GPUs", used, cap.concurrency_max)
+    yield from _over(key, "GPU-ms", tally.gpu_ms, cap.gpu_ms_max)
+
+
+def tightened(view: StateView) -> set[str]:
+    """Return the limits that were tightened below their use, and that a conflict is to reach."""
+    declared = (view.conflicts[name].declared for name in view.open_conflicts)
+    return {each.scope.limit for each in declared if each.cause is ConflictCause.TIGHTENED}
+
+
+def _over(key: str, what: str, used: int, limit: int | None) -> Iterator[Violation]:
+    if limit is not None and used > limit:
+        yield Violation("I2", key, f"{used} {what} of {limit}")
+
+
+# --- The whole state ------------------------------------------------------------------------------
+
+
+def tallies_of(view: StateView) -> dict[EnvelopeId, Tally]:
+    """Return what every envelope has in use and has promised, from leases and charges alone."""
+    tallies: dict[EnvelopeId, Tally] = {}
+    for record in view.runs.values():
+        for (payer, tier), gpu_ms in record.charges.items():
+            tallies.setdefault(payer, Tally()).add(tier, gpus=0, gpu_ms=gpu_ms)
+    for lease in view.leases.values():
+        gpus = sum(mask.bit_count() for _, mask in lease.fact.slots)
+        tally = tallies.setdefault(lease.fact.payer, Tally())
+        tally.add(lease.fact.tier, gpus=gpus, gpu_ms=lease.hold_gpu_ms)
+        if lease.ending is not None:
+            tally.tell(lease.fact.tier, gpus)
+    for promise in view.reservations.values():
+        for share in promise.payers:
+            tally = tallies.setdefault(share.payer, Tally())
+            tally.add(share.tier, gpus=0, gpu_ms=share.gpus * share.hold_ms)
+    for pledge in view.pledges.values():
+        tally = tallies.setdefault(pledge.payer, Tally())
+        tally.add(pledge.tier, gpus=0, gpu_ms=pledge.hold_gpu_ms)
+        tally.reserved += pledge.gpus
+        tally.lent_gpus += pledge.gpus if pledge.tier is Tier.BORROWED else 0
+    return tallies
+
+
+def _slots(view: StateView) -> Iterator[Violation]:
+    """Yield slots leased twice (I1), and free ones the index does not know (I8)."""
+    taken: dict[str, int] = {}
+    for name, lease in view.leases.items():
+        for node, mask in lease.fact.slots:
+            if node not in view.nodes or mask & ~all_slots(view.nodes[node].spec.gpus) or not mask:
+                yield Violation("I1", name, f"slots {mask:#x} of {node} are not there")
+            if taken.get(node, 0) & mask:
+                yield Violation(
+                    "I1", name, f"slots {taken[node] & mask:#x} of {node} are leased twice"
+                )
+            taken[node] = taken.get(node, 0) | mask
+    for pool, flavor in {(r.island.pool, r.island.flavor) for r in view.nodes.values()}:
+        view.domain_order(pool, flavor)  # asking brings the index up to date
+    for name, record in view.nodes.items():
+        island = view.island(record.island)
+        left = all_slots(record.spec.gpus) & ~taken.get(name, 0)
+        if island.slots_left(record.position) != left:
+            indexed = island.slots_left(record.position)
+            yield Violation("I8", name, f"free slots are indexed as {indexed:#x}")
+        offered = 0 if name in view.node_status or name in view.unwiped else left
+        if island.free[record.position] != offered:
+            yield Violation("I8", name, f"offers {island.free[record.position]:#x}")
+
+
+@dataclass(slots=True)
+class _Account:
+    """An envelope's counters, added up from leases and charges."""
+
+    ended_gpu_ms: int = 0
+    started_gpu_ms: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+
+def _money(view: StateView) -> Iterator[Violation]:
+    """Yield limits passed (I2), wrong bills (I10) and accounts that do not add up (I8)."""
+    tallies, excused = tallies_of(view), tightened(view)
+    for budget in view.budgets.values():
+        for envelope in budget.envelopes:
+            key = envelope_id(budget.name, envelope.name)
+            yield from check_envelope(key, envelope, tallies.get(key, Tally()), excused)
+    accounts = {key: _Account(tally=tally) for key, tally in tallies.items()}
+    for record in view.runs.values():
+        for (payer, _), gpu_ms in record.charges.items():
+            accounts[payer].ended_gpu_ms += gpu_ms
+    for lease in view.leases.values():
+        accounts[lease.fact.payer].started_gpu_ms += lease.gpus * lease.fact.start_ms
+    for key, account in view.envelopes.items():
+        mine = accounts.pop(key, _Account())
+        tally = mine.tally
+        spent = mine.ended_gpu_ms + tally.gpus * view.at_ms - mine.started_gpu_ms
+        if account.spent_gpu_ms(view.at_ms) != spent:
+            spent_is = account.spent_gpu_ms(view.at_ms)
+            yield Violation("I10", key, f"{spent_is} GPU-ms on its account, {spent} used")
+        kept = (account.gpus_active, account.committed_gpu_ms, account.gpus_reserved)
+        lent = (account.lent_gpus_active, account.lent_committed_gpu_ms)
+        told = (tally.gpus, tally.gpu_ms, tally.reserved)
+        if kept != told or lent != (tally.lent_gpus, tally.lent_gpu_ms):
+            yield Violation("I8", key, f"counts {kept} and lent {lent}, leases say {tally}")
+    for key in accounts:
+        yield Violation("I3", key, "pays and does not exist")
+    yield from _caps(view, tallies)
+
+
+def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Violation]:
+    """Yield caps in force that are passed (I2) or are not the sum of their envelopes (I8)."""
+    for budget in view.budgets.values():
+        for cap in budget.caps:
+            key = cap_id(budget.name, cap.name)
+            members = [tallies.get(envelope_id(budget.name, n), Tally()) for n in cap.envelopes]
+            gpus, gpu_ms = sum(m.gpus for m in members), sum(m.gpu_ms for m in members)
+            reserved, going = sum(m.reserved for m in members), sum(m.going for m in members)
+            total = Tally(gpus=gpus, gpu_ms=gpu_ms, reserved=reserved, going=going)
+            yield from check_cap(key, cap, total, tightened(view))
+            account = view.caps[key]
+            kept = (account.gpus_active, account.committed_gpu_ms, account.gpus_reserved)
+            if kept != (gpus, gpu_ms, reserved):
+                told = (gpus, gpu_ms, reserved)
+                yield Violation("I8", key, f"counts {kept}, its envelopes {told}")
+
+
+def _indexes(view: StateView) -> Iterator[Violation]:
+    """Yield tables that do not list the open leases under their run, owner and nodes: I8."""
+    by_run: dict[str, set[str]] = {}
+    by_owner: dict[str, set[str]] = {}
+    by_node: dict[str, set[str]] = {}
+    for name, lease in view.leases.items():
+        by_run.setdefault(lease.fact.run, set()).add(name)
+        by_owner.setdefault(view.runs[lease.fact.run].spec.owner, set()).add(name)
+        for node, _ in lease.fact.slots:
+            by_node.setdefault(node, set()).add(name)
+    listed = {name: set(record.leases) for name, record in view.runs.items() if record.leases}
+    if listed != by_run:
+        yield Violation("I8", "runs", "their leases are not the open ones")
+    if {owner: set(names) for owner, names in view.owner_leases.items() if names} != by_owner:
+        yield Violation("I8", "owners", "their leases are not the open ones")
+    if {node: set(names) for node, names in view.node_leases.items() if names} != by_node:
+        yield Violation("I8", "nodes", "their leases are not the open ones")
+    promised = {r.made.run: name for name, r in view.reservations.items()}
+    if {n: r.reservation for n, r in view.runs.items() if r.reservation} != promised:
+        yield Violation("I8", "reservations", "are not those of the runs")
+    if not promised.keys() <= view.pending.keys():
+        yield Violation("I11", "reservations", "are kept for runs that do not wait")
+    queues = {n: r for n, r in view.runs.items() if r.spec.rounds is None}
+    waiting = {n: r.seq for n, r in queues.items() if r.phase is Phase.PENDING}
+    if dict(view.pending) != waiting:
+        yield Violation("I8", "queue", "is not the runs that are pending")
+    yield from check_rounds(view)
+    yield from _ends(view)
+    yield from _rooms(view)
+    yield from _tenancy(view)
+
+
+def _tenancy(view: StateView) -> Iterator[Violation]:
+    """Yield counters of hard quotas, and a queue, that are not what leases and runs are: I8."""
+    recounted = view.overlay()
+    recounted.recount()
+    rooms = {name: gpus for name, gpus in view.holdings.room.items() if gpus}
+    if any(gpus < 0 for gpus in rooms.values()) or rooms != {
+        name: gpus for name, gpus in recounted.holdings.room.items() if gpus
+    }:
+        yield Violation("I8", "holdings", f"leave {rooms} GPUs of their nodes to others")
+    if recounted.holdings.held() != view.holdings.held():
+        yield Violation("I8", "holdings", "are not what leases and runs add up to")
+    yield from _crossings(view)
+    parked = {name for names in view.parked.values() for name in names}
+    if parked | set(view.queued) != set(view.pending) or parked & set(view.queued):
+        yield Violation("I8", "queue", "is not those that are tried and those that are parked")
+        return
+    tried = [view.runs[name].spec for name in view.queued]
+    counts = Counter((run.pool, run.owner) for run in tried)
+    tried += [view.runs[n].spec for n in view.in_rounds if view.runs[n].phase is Phase.PENDING]
+    followers = {run.name for run in tried if run.follow is not None}
+    if counts != dict(view.queued_counts) or followers != set(view.followers):
+        yield Violation("I8", "queue", "is not what is counted of it")
+    yield from _kept_of_queue(view)
+
+
+def _kept_of_queue(view: StateView) -> Iterator[Violation]:
+    """Yield that ranks or cut runs are remembered otherwise than they are: I8."""
+    fresh, now_ms = view.overlay(), max(view.at_ms, view.line_ranks.last_asked_ms)
+    fresh.ranks_changed()
+    if ranked_lines(view, now_ms) != ranked_lines(fresh, now_ms):
+        yield Violation("I8", "queue", "does not stand in the order of its ranks")
+    cut = {
+        name
+        for name, record in view.runs.items()
+        if (record.cut_by or record.steps_cut_by) and record.phase not in TERMINAL
+    }
+    if cut != set(view.cut_runs):
+        yield Violation("I8", "cut runs", "are not those that a conflict has cut")
+
+
+def _crossings(view: StateView) -> Iterator[Violation]:
+    """Yield that owners cross thresholds at other times than is remembered: I8."""
+    fresh, until_ms = view.overlay(), view.at_ms + DAY_MS
+    fresh.uses_changed()
+    known, found = view.crossings, fresh.crossings
+    if known.until(view, until_ms) != found.until(fresh, until_ms) or next(
+        known.rising(view), None
+    ) != next(found.rising(fresh), None):
+        yield Violation("I8", "crossings", "are not what the owners' use comes to")
+
+
+def _ends(view: StateView) -> Iterator[Violation]:
+    """Yield expected ends that are remembered otherwise than the leases have them: I8."""
+    cache, fresh = view.ends_cache, view.overlay()
+    fresh.ends_changed()
+    known, found = Profile(view, 0), Profile(fresh, 0)
+    for key in tuple(cache.islands.found):
+        if known.island_ends(key) != found.island_ends(key):
+            yield Violation("I8", f"ends in {key.domain}", "are not those of its leases")
+    for payer in tuple(cache.payers.found):
+        if known.payer_ends(payer) != found.payer_ends(payer):
+            yield Violation("I8", f"ends of {payer}", "are not those of its leases")
+
+
+def _rooms(view: StateView) -> Iterator[Violation]:
+    """Yield domains that have GPUs free sooner than is remembered: I8."""
+    index = view.room_index
+    now_ms = max(view.at_ms, index.last_asked_ms)
+    first = FirstRoom(Profile(view, now_ms))
+    for site, gpus in index.kept_bounds():
+        known = {at: ms for ms, at in index.bounds_of(site, gpus, now_ms, first.bound_ms)}
+        for number, domain in enumerate(site.domains):
+            true_ms = first.bound_ms(domain.key, gpus)
+            if true_ms is not None and known.get(number, FOREVER_MS) > max(now_ms, true_ms):
+                yield Violation("I8", domain.key.domain, f"has {gpus} GPUs free before its bound")
+
+
+def check_lease(view: StateView, lease: Lease) -> Iterator[Violation]:
+    """Yield what is wrong with one open lease: I3 and I6."""
+    fact = lease.fact
+    account = view.envelopes[fact.payer]
+    nodes = [view.nodes[node].spec for node, _ in fact.slots if node in view.nodes]
+    yield from check_payer(fact, account.spec, nodes)
+    if account.retired:
+        yield Violation("I3", fact.lease, f"its payer {fact.payer} is retired")
+    if lease.hold_ends_ms > account.spec.end_ms:
+        yield Violation("I3", fact.lease, f"is held for beyond the window of {fact.payer}")
+    if fact.start_ms > view.at_ms or fact.reason not in START_REASONS:
+        yield Violation("I6", fact.lease, f"started at {fact.start_ms} by reason {fact.reason}")
+    if lease.ending is not None and lease.ending.reason not in END_REASONS:
+        yield Violation("I6", fact.lease, f"ends by reason {lease.ending.reason}")
+
+
+def check_run_record(view: StateView, record: RunRecord) -> Iterator[Violation]:
+    """Yield what is wrong with one run: I5, I7 and I11."""
+    name = record.spec.name
+    if record.phase is Phase.RUNNING:
+        if not record.leases and record.spec.rounds is None:
+            yield Violation("I11", name, "is running and has nothing")
+        leases = [view.leases[lease] for lease in record.leases if lease in view.leases]
+        nodes = {node: view.nodes[node].spec for lease in leases for node, _ in lease.fact.slots}
+        ending = {lease.fact.lease for lease in leases if lease.ending is not None}
+        yield from check_shape(record.spec, [lease.fact for lease in leases], nodes, ending)
+    elif record.leases:
+        yield Violation("I11", name, f"is {record.phase} and holds {len(record.leases)} leases")
+    if (record.phase in TERMINAL) != (record.ended_ms is not None):
+        yield Violation("I11", name, f"is {record.phase} and ended at {record.ended_ms}")

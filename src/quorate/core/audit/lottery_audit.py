@@ -1,0 +1,120 @@
+"""The lotteries of a whole history: invariant I9. A part of the audit, with books of its own.
+
+What two events show by themselves is checked by ``lottery.check_draws``. Here is what takes the
+history: that the links of the committed chain are revealed one after the other, each for one
+lottery; that tokens are what was submitted; and that nobody loses a lease to chance but a victim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from quorate.core.admission.run_shape import Violation
+from quorate.core.preemption.lottery import check_draws, link_of
+from quorate.model.events import (
+    ConflictDeclared,
+    ConflictResolved,
+    CutStep,
+    EndReason,
+    Event,
+    LeaseEnded,
+    LeaseEnding,
+    LeaseStarted,
+    LotteryCommitted,
+    RunSubmitted,
+)
+
+
+@dataclass(slots=True)
+class Lotteries:
+    """The books: feed it every event of a ledger in order.
+
+    ``_public`` is the last link of the chain that everybody knows, in hex, and ``_revealed`` its
+    number. Conflicts may be open beside each other, but a link serves one lottery: a conflict whose
+    link another has revealed meanwhile may not draw, and has to be declared anew.
+    """
+
+    _public: str | None = None
+    _revealed: int = 0
+    _length: int = 0
+    _submitted: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _run_of: dict[str, str] = field(default_factory=dict)
+    _open: dict[str, ConflictDeclared] = field(default_factory=dict)
+    _settled: set[str] = field(default_factory=set)
+    _seeds: dict[str, str] = field(default_factory=dict)
+
+    def enter(self, event: Event) -> Iterator[Violation]:
+        """Write ``event`` down, and yield what is wrong with it."""
+        match event:
+            case LotteryCommitted():
+                yield from self._commit(event)
+            case RunSubmitted(run=run):
+                self._submitted[run.name] = (run.owner, run.nonce)
+            case LeaseStarted():
+                self._run_of[event.lease] = event.run
+            case ConflictDeclared():
+                yield from self._declare(event)
+            case ConflictResolved():
+                yield from self._resolve(event)
+            case LeaseEnding() | LeaseEnded():
+                yield from self._stop(event)
+            case _:
+                return
+
+    def _commit(self, event: LotteryCommitted) -> Iterator[Violation]:
+        if link_of(event.commitment) is None or event.length < 1:
+            yield Violation("I9", "a lottery chain", "has no link or no length")
+        if self._revealed < self._length:
+            # Whoever could begin a new chain at will could choose it when it knows the tokens.
+            text = f"begins when {self._revealed} of {self._length} links of the last are used"
+            yield Violation("I9", "a lottery chain", text)
+        self._public, self._revealed, self._length = event.commitment, 0, event.length
+
+    def _declare(self, declared: ConflictDeclared) -> Iterator[Violation]:
+        name = declared.conflict
+        if name in self._open or name in self._settled:
+            yield Violation("I9", name, "is declared a second time")
+        if self._public is None:
+            yield Violation("I9", name, "is declared before any lottery chain was committed")
+        elif declared.commitment != self._public:
+            yield Violation("I9", name, "does not name the last public link as its commitment")
+        if declared.preimage_index != self._revealed + 1 or self._revealed >= self._length:
+            text = f"names link {declared.preimage_index} after {self._revealed} of {self._length}"
+            yield Violation("I9", name, text)
+        for token in declared.tokens:
+            if self._submitted.get(token.run) != (token.owner, token.nonce):
+                text = f"has a token of {token.run} that is not of its owner or has another nonce"
+                yield Violation("I9", name, text)
+        self._open[name] = declared
+
+    def _resolve(self, resolved: ConflictResolved) -> Iterator[Violation]:
+        name = resolved.conflict
+        declared = self._open.pop(name, None)
+        if declared is None:
+            yield Violation("I9", name, "is resolved and was not open")
+            return
+        self._settled.add(name)
+        for fault in check_draws(declared, resolved):
+            yield Violation("I9", name, fault)
+        for cut in resolved.cuts:
+            if cut.step is CutStep.LOTTERY:
+                self._seeds.update((lease, resolved.seed) for lease in cut.leases)
+                if any(self._run_of.get(lease) != cut.run for lease in cut.leases):
+                    yield Violation("I9", name, f"cuts a lease that is not one of {cut.run}")
+        if resolved.draws:
+            if declared.commitment != self._public:
+                yield Violation("I9", name, "draws by a link that another lottery has used")
+                return
+            self._public, self._revealed = resolved.preimage, self._revealed + 1
+
+    def _stop(self, event: LeaseEnding | LeaseEnded) -> Iterator[Violation]:
+        if event.reason is EndReason.RANDOM_PREEMPT:
+            seed = self._seeds.get(event.lease)
+            if seed is None:
+                yield Violation("I9", event.lease, "is preempted at random and was not drawn")
+            elif seed not in event.detail:
+                yield Violation("I9", event.lease, f"does not name the seed that drew it, {seed}")
+        if isinstance(event, LeaseEnded):
+            self._run_of.pop(event.lease, None)
+            self._seeds.pop(event.lease, None)

@@ -1,0 +1,172 @@
+"""What must hold of filled spares, in every state and through every history.
+
+A part of the sweep (``invariants.py``) and of the audit (``history_audit.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from quorate.core.admission.run_shape import Violation
+from quorate.model.events import (
+    EndReason,
+    Event,
+    LeaseEnded,
+    LeaseStarted,
+    PledgeClosed,
+    Role,
+    Slots,
+    SpareFilled,
+    StartReason,
+    lease_gpus,
+)
+from quorate.model.state.free_slots import ordinals
+from quorate.model.state.records import Phase, PledgeRecord
+from quorate.model.state.state_view import StateView
+
+_Slot = tuple[str, int]
+
+
+def check_pledges(view: StateView) -> Iterator[Violation]:
+    """Yield pledges whose slots are not their filler's (I1), or that nobody has a use for (I5).
+
+    A state is looked at between decisions, and each of those brings back what it can.
+    """
+    if not view.pledges:
+        return
+    holders = {
+        slot: lease.fact.run for lease in view.leases.values() for slot in _slots(lease.fact.slots)
+    }
+    spares: dict[tuple[str, str], int] = {}
+    for lease in view.leases.values():
+        if lease.fact.role is Role.SPARE and lease.ending is None:
+            key = (lease.fact.run, lease.fact.comp_path)
+            spares[key] = spares.get(key, 0) + lease.gpus
+    for name, pledge in view.pledges.items():
+        for slot in _slots(pledge.slots):
+            if holders.get(slot) != pledge.filler:
+                yield Violation("I1", name, f"{slot} is held by {holders.get(slot)}")
+        spares[pledge.run, pledge.comp_path] = (
+            spares.get((pledge.run, pledge.comp_path), 0) + pledge.gpus
+        )
+        yield from _use(view, pledge)
+    for (run, path), gpus in spares.items():
+        if gpus > view.runs[run].spec.spares_per_group:
+            yield Violation("I5", run, f"{path} has {gpus} spare GPUs, filled ones included")
+
+
+def _use(view: StateView, pledge: PledgeRecord) -> Iterator[Violation]:
+    record = view.runs[pledge.run]
+    if record.phase is not Phase.RUNNING or record.stopping is not None:
+        yield Violation("I11", pledge.pledge, f"is kept for {pledge.run}, which is {record.phase}")
+    if view.envelopes[pledge.payer].spec.end_ms <= view.at_ms:
+        yield Violation("I3", pledge.pledge, f"is kept beyond the window of {pledge.payer}")
+    group = pledge.comp_path.replace("spare/", "group/")
+    homes = {
+        view.nodes[node].spec.domain_key
+        for name in record.leases
+        if (lease := view.leases[name]).fact.comp_path == group and lease.ending is None
+        for node, _ in lease.fact.slots
+    }
+    if any(view.nodes[node].spec.domain_key not in homes for node, _ in pledge.slots):
+        yield Violation("I5", pledge.pledge, f"its group works in {sorted(homes)}")
+
+
+@dataclass(slots=True)
+class PledgeBooks:
+    """The books of filled spares: feed it every event of a ledger in order.
+
+    A spare ends by ``Filled`` where its slots were pledged, and only there. While a pledge is open
+    only its filler starts on its slots. A spare of a group that works already starts on slots whose
+    pledges were closed just before, with their payer and no more than was kept for it.
+    """
+
+    _open: dict[str, LeaseStarted] = field(default_factory=dict)
+    _pledges: dict[str, tuple[SpareFilled, LeaseStarted]] = field(default_factory=dict)
+    _pledged: dict[_Slot, str] = field(default_factory=dict)
+    _filled: str | None = None
+    _closed: dict[_Slot, tuple[SpareFilled, LeaseStarted]] = field(default_factory=dict)
+    _begun: set[tuple[str, str]] = field(default_factory=set)
+
+    def enter(self, event: Event) -> Iterator[Violation]:
+        """Write ``event`` down, and yield where it does not follow from what came before."""
+        if self._filled is not None and not _ends(event, self._filled):
+            yield Violation("I6", self._filled, "is filled and does not end next")
+            self._filled = None
+        if not isinstance(event, LeaseStarted | PledgeClosed):
+            self._closed.clear()
+        if not isinstance(event, LeaseStarted):
+            self._begun.clear()
+        match event:
+            case LeaseStarted():
+                yield from self._start(event)
+            case LeaseEnded():
+                fact = self._open.pop(event.lease, None)
+                if (event.reason is EndReason.FILLED) != (self._filled == event.lease):
+                    yield Violation("I6", event.lease, f"ends by {event.reason}: {fact}")
+                self._filled = None
+            case SpareFilled():
+                yield from self._fill(event)
+            case PledgeClosed():
+                yield from self._close(event)
+            case _:
+                return
+
+    def _fill(self, event: SpareFilled) -> Iterator[Violation]:
+        fact = self._open.get(event.lease)
+        slots = _slots(event.slots)
+        if fact is None or fact.role is not Role.SPARE or event.pledge in self._pledges:
+            yield Violation("I6", event.pledge, f"fills {event.lease}, which is no spare")
+            return
+        if fact.run == event.filler or not set(slots) <= set(_slots(fact.slots)):
+            yield Violation("I6", event.pledge, f"{event.filler} fills {slots} of {event.lease}")
+        for slot in slots:
+            if slot in self._pledged:
+                yield Violation("I1", event.pledge, f"{slot} is pledged twice")
+            self._pledged[slot] = event.pledge
+        self._pledges[event.pledge] = (event, fact)
+        self._filled = event.lease
+
+    def _close(self, event: PledgeClosed) -> Iterator[Violation]:
+        known = self._pledges.pop(event.pledge, None)
+        if known is None:
+            yield Violation("I6", event.pledge, "is closed and is not open")
+            return
+        for slot in _slots(known[0].slots):
+            self._pledged.pop(slot, None)
+            self._closed[slot] = known
+
+    def _start(self, fact: LeaseStarted) -> Iterator[Violation]:
+        self._open[fact.lease] = fact
+        self._begun.add((fact.run, fact.comp_path))
+        for slot in _slots(fact.slots):
+            pledge = self._pledged.get(slot)
+            if pledge is not None and self._pledges[pledge][0].filler != fact.run:
+                yield Violation("I1", fact.lease, f"starts on {slot}, which {pledge} keeps")
+        group = fact.comp_path.replace("spare/", "group/")
+        comes_back = fact.role is Role.SPARE and fact.reason is StartReason.START
+        if comes_back and (fact.run, group) not in self._begun:
+            yield from self._returned(fact)
+
+    def _returned(self, fact: LeaseStarted) -> Iterator[Violation]:
+        for slot in _slots(fact.slots):
+            known = self._closed.pop(slot, None)
+            if known is None:
+                yield Violation("I6", fact.lease, f"a spare comes back to {slot}, not its own")
+                continue
+            pledge, was = known
+            here = (fact.run, fact.comp_path, fact.bundle, fact.payer, fact.tier)
+            if here != (was.run, was.comp_path, was.bundle, was.payer, was.tier):
+                yield Violation("I3", fact.lease, f"does not come back as {was.lease} was")
+            kept = pledge.hold_gpu_ms * lease_gpus(fact.slots)
+            if fact.hold_gpu_ms * lease_gpus(pledge.slots) > kept:
+                yield Violation("I2", fact.lease, f"holds more than {pledge.pledge} kept for it")
+
+
+def _ends(event: Event, lease: str) -> bool:
+    return isinstance(event, LeaseEnded | SpareFilled) and event.lease == lease
+
+
+def _slots(slots: Slots) -> list[_Slot]:
+    return [(node, ordinal) for node, mask in slots for ordinal in ordinals(mask)]

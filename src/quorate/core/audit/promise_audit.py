@@ -1,0 +1,96 @@
+"""The audit of promises: reservations made, moved and closed, with books of its own.
+
+A run has one reservation at most, only while it waits; a start that moves later has a cause; what
+is closed as activated starts at that instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from quorate.core.admission.run_shape import Violation
+from quorate.model.events import (
+    Event,
+    LeaseStarted,
+    MoveCode,
+    ReservationClosed,
+    ReservationMade,
+    ReservationMoved,
+    ReservationOutcome,
+    RunEnded,
+    RunRequeued,
+    RunStopping,
+)
+
+
+@dataclass(slots=True)
+class Promises:
+    """The reservations that are open, and the runs that are to start because one was activated."""
+
+    open: dict[str, ReservationMade] = field(default_factory=dict)
+    of_run: dict[str, str] = field(default_factory=dict)
+    activated: dict[str, int] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
+
+    def enter(self, event: Event) -> Iterator[Violation]:
+        """Write ``event`` down, and yield what is wrong with it."""
+        match event:
+            case ReservationMade():
+                yield from self._make(event)
+            case ReservationMoved():
+                yield from self._move(event)
+            case ReservationClosed():
+                yield from self._close(event)
+            case LeaseStarted():
+                yield from self._start(event)
+            case RunEnded() | RunRequeued():
+                self.running.discard(event.run)
+                if event.run in self.of_run:
+                    yield Violation("I11", event.run, f"ends and has {self.of_run[event.run]}")
+            case RunStopping() if event.run in self.of_run:
+                yield Violation("I11", event.run, "is told to stop and waits for its start")
+            case _:
+                return
+
+    def settle(self) -> Iterator[Violation]:
+        """Yield the runs whose reservation was activated and that never started."""
+        for run in self.activated:
+            yield Violation("I6", run, "was to start and did not")
+
+    def _make(self, event: ReservationMade) -> Iterator[Violation]:
+        if event.reservation in self.open or event.run in self.of_run:
+            yield Violation("I6", event.reservation, f"run {event.run} has a reservation already")
+        if event.run in self.running:
+            yield Violation("I11", event.reservation, f"run {event.run} is running")
+        if event.planned_start_ms < event.at_ms or not event.payers or not event.slice.domains:
+            yield Violation(
+                "I6", event.reservation, "is planned for nowhere, by nobody or too late"
+            )
+        self.open[event.reservation] = event
+        self.of_run[event.run] = event.reservation
+
+    def _move(self, event: ReservationMoved) -> Iterator[Violation]:
+        if event.reservation not in self.open:
+            yield Violation("I6", event.reservation, "moves and is not there")
+        elif event.cause.code is MoveCode.AS_RECORDED and not event.cause.note:
+            yield Violation("I6", event.reservation, "moves without a cause")
+        if (event.planned_start_ms is None) != (not event.payers):
+            yield Violation("I2", event.reservation, "holds money without a start, or the reverse")
+
+    def _close(self, event: ReservationClosed) -> Iterator[Violation]:
+        made = self.open.pop(event.reservation, None)
+        if made is None:
+            yield Violation("I6", event.reservation, "is closed and not there")
+            return
+        del self.of_run[made.run]
+        if event.outcome is ReservationOutcome.ACTIVATED:
+            self.activated[made.run] = event.at_ms
+
+    def _start(self, event: LeaseStarted) -> Iterator[Violation]:
+        if event.run in self.of_run:
+            yield Violation("I6", event.run, f"starts and keeps {self.of_run[event.run]}")
+        at_ms = self.activated.pop(event.run, event.at_ms)
+        if at_ms != event.at_ms:
+            yield Violation("I6", event.run, f"was to start at {at_ms}, and starts later")
+        self.running.add(event.run)

@@ -1,0 +1,136 @@
+"""The audit of hard quotas, I4, with books of its own: nodes and running runs, owner by owner.
+
+Whatever starts or grows leaves its owner, and everybody above it, within their limits. What was
+within them when it started may be beyond them later, when a limit is lowered or a family changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from quorate.core.admission.run_shape import Violation
+from quorate.model.events import (
+    Event,
+    LeaseEnded,
+    LeaseStarted,
+    NodesClaimed,
+    NodeWiped,
+    OwnerApplied,
+    OwnerRemoved,
+    PledgeClosed,
+    RunEnded,
+    RunRequeued,
+    RunSubmitted,
+    SpareFilled,
+    StartReason,
+)
+from quorate.model.specs import Owner
+
+
+@dataclass(slots=True)
+class Quotas:
+    """Who holds what, counted lease by lease."""
+
+    owners: dict[str, Owner] = field(default_factory=dict)
+    owner_of: dict[str, str] = field(default_factory=dict)
+    open: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
+    """Lease, pledge or node set apart -> its run and its nodes."""
+    uses: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Owner -> node -> how many of its own leases and pledges are there."""
+    running: dict[str, int] = field(default_factory=dict)
+    """Run -> when it began to run."""
+    claims: set[str] = field(default_factory=set)
+    """Runs that are claims: these take nodes, and are not counted as running."""
+
+    def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
+        """Write ``event`` down, and yield the limits that it exceeds."""
+        match event:
+            case OwnerApplied():
+                self.owners[event.owner.name] = event.owner
+            case OwnerRemoved():
+                self.owners.pop(event.owner, None)
+            case RunSubmitted():
+                self.owner_of[event.run.name] = event.run.owner
+                if event.run.sensitive:
+                    self.claims.add(event.run.name)
+            case LeaseStarted():
+                yield from self._start(event)
+            case LeaseEnded():
+                self._let_go(event.lease)
+            case SpareFilled():
+                run = event.lease.rpartition("/")[0]
+                self._take(event.pledge, run, (node for node, _ in event.slots))
+            case PledgeClosed():
+                self._let_go(event.pledge)
+            case NodesClaimed():
+                for node in event.nodes:
+                    self._take(f"{event.claim} on {node}", event.claim, (node,))
+            case NodeWiped() if event.is_clean:
+                self._let_go(f"{event.claim} on {event.node}")
+            case RunEnded() | RunRequeued():
+                self.running.pop(event.run, None)
+            case _:
+                return
+
+    def _start(self, event: LeaseStarted) -> Iterator[Violation]:
+        both = (event.run,) if event.partner is None else (event.run, event.partner)
+        begins = any(run not in self.running for run in both)
+        for run in both:
+            self.running.setdefault(run, event.at_ms)
+        self._take(event.lease, event.run, (node for node, _ in event.slots))
+        owner = self.owner_of.get(event.run)
+        grows = event.reason is StartReason.GROW
+        starts = event.reason is StartReason.START and self.running[event.run] == event.at_ms
+        if owner is None or not (grows or starts):
+            return  # A swap, a hand-over or a spare that comes back: no more than there was.
+        for name in self._above(owner):
+            quota, family = self.owners[name].quota, self._family(name)
+            if quota.nodes_max is not None:
+                held = {node for member in family for node in self.uses.get(member, ())}
+                if len(held) > quota.nodes_max:
+                    what = f"brings {name} to {len(held)} nodes of {quota.nodes_max}"
+                    yield Violation("I4", event.lease, what)
+            if begins and event.run not in self.claims and quota.concurrent_runs_max is not None:
+                running = (run for run in self.running if run not in self.claims)
+                count = sum(self.owner_of.get(run) in family for run in running)
+                if count > quota.concurrent_runs_max:
+                    what = f"brings {name} to {count} running of {quota.concurrent_runs_max}"
+                    yield Violation("I4", event.run, what)
+
+    def _take(self, name: str, run: str, nodes: Iterable[str]) -> None:
+        self.open[name] = (run, frozenset(nodes))
+        uses = self.uses.setdefault(self.owner_of.get(run, ""), {})
+        for node in self.open[name][1]:
+            uses[node] = uses.get(node, 0) + 1
+
+    def _let_go(self, name: str) -> None:
+        run, nodes = self.open.pop(name, ("", frozenset[str]()))
+        uses = self.uses.get(self.owner_of.get(run, ""), {})
+        for node in nodes:
+            uses[node] -= 1
+            if not uses[node]:
+                del uses[node]
+
+    def _above(self, owner: str) -> list[str]:
+        """Return ``owner`` and its ancestors that have a hard quota."""
+        found, rest = [], [owner]
+        seen: set[str] = set()
+        while rest:
+            name = rest.pop()
+            if name in seen or name not in self.owners:
+                continue
+            seen.add(name)
+            rest += self.owners[name].parents
+            if self.owners[name].quota.is_hard:
+                found.append(name)
+        return found
+
+    def _family(self, owner: str) -> set[str]:
+        """Return ``owner`` and all below it."""
+        found, grew = {owner}, True
+        while grew:
+            below = {n for n, spec in self.owners.items() if found.intersection(spec.parents)}
+            grew = not below <= found
+            found |= below
+        return found

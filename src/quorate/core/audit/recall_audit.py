@@ -1,0 +1,118 @@
+"""The audit of recalls, with books of its own: only loans, on their terms, and never too soon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from quorate.core.admission.run_shape import Violation
+from quorate.model.events import (
+    BudgetApplied,
+    EndReason,
+    Event,
+    LeaseEnded,
+    LeaseEnding,
+    LeaseStarted,
+    LoanRecalled,
+    PoolApplied,
+    RecallWithdrawn,
+    RunEnded,
+    RunRequeued,
+    RunSubmitted,
+    Tier,
+)
+from quorate.model.specs import DEFAULT_POOL, Envelope, EnvelopeId, Pool, Run, envelope_id
+
+
+@dataclass(slots=True)
+class RecallBooks:
+    """The loans that are open, the terms of every envelope, and what was recalled.
+
+    ``graces_ms`` are the longest that each pool ever gave: a lease keeps the one it started with.
+    """
+
+    graces_ms: dict[str, int] = field(
+        default_factory=lambda: {DEFAULT_POOL: Pool(name=DEFAULT_POOL).grace_max_ms}
+    )
+    lines: dict[EnvelopeId, tuple[str, Envelope]] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    leases: dict[str, LeaseStarted] = field(default_factory=dict)
+    held_by: dict[str, dict[str, None]] = field(default_factory=dict)
+    recalls: dict[tuple[str, int], LoanRecalled] = field(default_factory=dict)
+
+    def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one per event
+        """Write ``event`` down, and yield what is wrong with it."""
+        match event:
+            case PoolApplied():
+                name, grace_ms = event.pool.name, event.pool.grace_max_ms
+                self.graces_ms[name] = max(grace_ms, self.graces_ms.get(name, 0))
+            case BudgetApplied():
+                for line in event.budget.envelopes:
+                    key = envelope_id(event.budget.name, line.name)
+                    self.lines[key] = (event.budget.owner, line)
+            case RunSubmitted():
+                self.runs[event.run.name] = event.run
+            case LeaseStarted():
+                self.leases[event.lease] = event
+                self.held_by.setdefault(event.run, {})[event.lease] = None
+            case LoanRecalled():
+                yield from self._recall(event)
+                self.recalls[event.run, event.bundle] = event
+            case RecallWithdrawn():
+                if self.recalls.pop((event.run, event.bundle), None) is None:
+                    yield Violation("I6", event.run, "goes on and was not recalled")
+            case LeaseEnding(reason=EndReason.RECALLED):
+                yield from self._stop(event)
+            case LeaseEnded():
+                yield from self._end(event)
+            case RunRequeued() | RunEnded():
+                for bundle in [n for run, n in self.recalls if run == event.run]:
+                    del self.recalls[event.run, bundle]
+            case _:
+                return
+
+    def _recall(self, event: LoanRecalled) -> Iterator[Violation]:
+        """Yield what forbids a recall: it is no loan of that lender, or not on its terms."""
+        what = f"{event.run}, bundle {event.bundle}"
+        if (event.run, event.bundle) in self.recalls:
+            yield Violation("I6", what, "is recalled a second time")
+        owner, line = self.lines.get(event.payer, ("", None))
+        waiting = self.runs.get(event.waiting_run)
+        if waiting is None or waiting.owner != owner or self.held_by.get(event.waiting_run):
+            yield Violation(
+                "I6", what, f"is recalled for {event.waiting_run}, which is not {owner}'s or runs"
+            )
+        held = [self.leases[name] for name in self.held_by.get(event.run, ())]
+        lent = [
+            fact
+            for fact in held
+            if (fact.bundle, fact.payer, fact.tier) == (event.bundle, event.payer, Tier.BORROWED)
+        ]
+        if not lent:
+            yield Violation("I3", what, f"is recalled and borrows nothing from {event.payer}")
+        notice_ms = None if line is None else line.lending.recall_notice_ms
+        if notice_ms is None or event.due_ms - event.at_ms < notice_ms:
+            yield Violation("I6", what, f"is recalled for {event.due_ms}, which breaks its terms")
+
+    def _stop(self, event: LeaseEnding) -> Iterator[Violation]:
+        """Yield that a lease is told to go without a recall, or with less than its notice."""
+        fact = self.leases.get(event.lease)
+        recall = None if fact is None else self._recall_of(fact)
+        if fact is None or recall is None:
+            yield Violation("I6", event.lease, "is told to go and was not recalled")
+            return
+        first_ms = recall.due_ms - self.graces_ms[self.runs[fact.run].pool]
+        if event.deadline_ms < recall.due_ms or event.at_ms < first_ms:
+            yield Violation("I6", event.lease, f"is told to go before {recall.due_ms}")
+
+    def _end(self, event: LeaseEnded) -> Iterator[Violation]:
+        fact = self.leases.pop(event.lease, None)
+        if fact is None:
+            return
+        del self.held_by[fact.run][event.lease]
+        if event.reason is EndReason.RECALLED and self._recall_of(fact) is None:
+            yield Violation("I6", event.lease, "has gone as recalled and was not")
+
+    def _recall_of(self, fact: LeaseStarted) -> LoanRecalled | None:
+        found = self.recalls.get((fact.run, fact.bundle))
+        return self.recalls.get((fact.run, 0)) if found is None else found

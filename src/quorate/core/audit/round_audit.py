@@ -1,0 +1,69 @@
+"""The invariants of rounds: who is in them, who waits for room, who shares a lease with whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from quorate.core.admission.run_shape import Violation
+from quorate.model.state.records import TERMINAL
+from quorate.model.state.state_view import StateView
+
+
+def check_rounds(view: StateView) -> Iterator[Violation]:
+    """Yield runs that are not where they belong (I8), and partners that are not one owner's (I1).
+
+    Every run that declared work in rounds and is not over is in them, and nobody else. A grant
+    waits only for a run that is there.
+    """
+    there = {n for n, r in view.runs.items() if r.spec.rounds is not None}
+    there = {name for name in there if view.runs[name].phase not in TERMINAL}
+    if set(view.in_rounds) != there:
+        yield Violation("I8", "rounds", "are not of the runs that are in them")
+    if Counter(known.pool for known in view.in_rounds.values()) != dict(view.round_sizes):
+        yield Violation("I8", "rounds", "are not counted as they are")
+    yield from _grants(view)
+    yield from _partners(view)
+
+
+def _partners(view: StateView) -> Iterator[Violation]:
+    """Yield leases that are shared by others than two runs of one owner, or by a run too many."""
+    beside = {
+        lease.fact.partner: name
+        for name, lease in view.leases.items()
+        if lease.fact.partner is not None and lease.fact.partner in view.in_rounds
+    }
+    for name, lease in view.leases.items():
+        partner = lease.fact.partner
+        if partner is None:
+            continue
+        shared = view.in_rounds[partner].lease if partner in view.in_rounds else None
+        if shared not in view.runs[lease.fact.run].leases:
+            yield Violation("I8", name, f"is shared with {partner}, which does not know of it")
+    for partner, name in beside.items():
+        first = view.runs[view.leases[name].fact.run].spec
+        if view.runs[partner].spec.owner != first.owner:
+            yield Violation("I1", name, f"is shared with {partner}, which is another's")
+    for name, known in view.in_rounds.items():
+        if known.lease and view.runs[name].leases:
+            yield Violation("I1", name, "has a lease of its own and shares another")
+        if known.lease and (known.lease not in view.leases or name not in beside):
+            yield Violation("I8", name, f"shares {known.lease}, which is not open")
+
+
+def _grants(view: StateView) -> Iterator[Violation]:
+    """Yield grants of nobody's, and leases that are told to stop and not noted."""
+    for pool, round_ in view.rounds.items():
+        leaving = {
+            lease
+            for name, known in view.in_rounds.items()
+            if known.pool == pool
+            for lease in view.runs[name].leases
+            if view.leases[lease].ending is not None
+        }
+        if set(round_.leaving) != leaving:
+            yield Violation("I8", pool, "has not noted which of its leases were told to stop")
+        for name in round_.waiting:
+            known = view.in_rounds.get(name)
+            if known is None or known.pool != pool:
+                yield Violation("I11", name, f"is granted a round of {pool}, and is not there")

@@ -1,0 +1,79 @@
+"""The decision log: collects the events of one decision and shows their effect to the rest of it.
+
+The view is the given one until something written has to be seen; then it is an overlay with the
+events applied. A decision that writes and does not look back never makes one.
+"""
+
+from __future__ import annotations
+
+from quorate.model.events import Event, RunRequeued, RunSubmitted
+from quorate.model.state.apply_event import apply
+from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
+
+
+class DecisionLog:
+    """Events of one decision, at one time, by one actor.
+
+    With an executor, what is told to stop runs on until the executor confirms that it is gone.
+    Without one nothing runs, and a stop is both facts at once.
+    """
+
+    __slots__ = (
+        "_applied",
+        "_base",
+        "_overlay",
+        "actor",
+        "began_ms",
+        "events",
+        "has_executor",
+        "now_ms",
+    )
+
+    def __init__(
+        self, view: StateView, *, now_ms: int, actor: str, has_executor: bool = False
+    ) -> None:
+        self._base = view
+        self._overlay: State | None = None
+        self._applied = 0
+        self.events: list[Event] = []
+        self.began_ms = view.at_ms
+        self.now_ms = max(now_ms, view.at_ms)
+        self.actor = actor
+        self.has_executor = has_executor
+
+    @property
+    def view(self) -> StateView:
+        """The state with everything written so far."""
+        if self._applied == len(self.events):
+            return self._base if self._overlay is None else self._overlay
+        if self._overlay is None:
+            self._overlay = self._base.overlay()
+        for event in self.events[self._applied :]:
+            apply(self._overlay, event)
+        self._applied = len(self.events)
+        return self._overlay
+
+    def frozen(self) -> StateView:
+        """Return the state with everything written so far, which nothing written later changes."""
+        self._base, self._overlay = self.view, None
+        return self._base
+
+    @property
+    def somebody_waits(self) -> bool:
+        """Whether any run waits; known without looking at what was written, unless it was a run."""
+        return bool(self._base.pending) or any(
+            isinstance(event, RunSubmitted | RunRequeued) for event in self.events
+        )
+
+    @property
+    def shares_in_rounds(self) -> bool:
+        """Whether any run is in a pool that shares in rounds; known without looking closer."""
+        return bool(self._base.in_rounds) or any(
+            isinstance(event, RunSubmitted) and event.run.rounds is not None
+            for event in self.events
+        )
+
+    def write(self, event: Event) -> None:
+        """Add ``event`` to the decision."""
+        self.events.append(event)

@@ -1,0 +1,69 @@
+"""Ending one running run of the same owner: the last resort an owner has in its own hands."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.core.admission.admit import Admitted, admit
+from quorate.core.commands import Cancel
+from quorate.core.decision_log import DecisionLog
+from quorate.core.explain.remedies import ACTOR, Proof, Remedy, RemedyKind, Trials, started_with
+from quorate.core.lifecycle.stops import stop_run
+from quorate.model.closed_words import counted
+from quorate.model.events import EndReason, Outcome
+from quorate.model.specs import Run
+from quorate.model.state.state_view import StateView
+
+DRY_RUNS_MAX: Final = 16
+"""How many ends are tried, smallest runs first, on an overlay or by deciding."""
+
+LISTED_MAX: Final = 3
+"""How many are proposed."""
+
+
+def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
+    """Return up to ``LISTED_MAX`` runs of the owner whose end starts ``run``, smallest first.
+
+    Of equal ones the newest comes first: it has the least to lose. ``settled`` is ``view`` with
+    everything done that is due.
+    """
+    trials = Trials(view, now_ms, DRY_RUNS_MAX)
+    found: list[Remedy] = []
+    for name, gpus in _running(settled, run.owner):
+        command = Cancel(name)
+        proof: Proof = ()
+        if trials.spend() and _makes_room(settled, name, run, now_ms):
+            # The whole command, because runs that wait longer are tried first.
+            proof = trials.start_of(run.name, command, attempts=1 + len(settled.pending))
+        if proof:
+            found.append(
+                Remedy(
+                    kind=RemedyKind.END_RUN,
+                    target_kind="run",
+                    target_name=name,
+                    changes=(),
+                    effect=f"ends a run of {counted(gpus, 'GPU')}; {run.name} starts now with "
+                    f"{started_with(proof)}",
+                    command=("quorate", "cancel", name),
+                    trial=command,
+                )
+            )
+        if len(found) == LISTED_MAX or trials.dry_runs_left == 0:
+            break
+    return tuple(found)
+
+
+def _makes_room(settled: StateView, name: str, run: Run, now_ms: int) -> bool:
+    """Return whether ``run`` would start after the end of run ``name`` if nobody else waited."""
+    log = DecisionLog(settled, now_ms=now_ms, actor=ACTOR)
+    stop_run(log, settled.runs[name], EndReason.CANCELLED, Outcome.CANCELLED)
+    return isinstance(admit(log.view, run, now_ms), Admitted)
+
+
+def _running(view: StateView, owner: str) -> list[tuple[str, int]]:
+    """Return the owner's running runs and their GPUs, fewest first, then newest."""
+    gpus: dict[str, int] = {}
+    for lease in view.owner_leases.get(owner, ()):
+        run = view.leases[lease].fact.run
+        gpus[run] = gpus.get(run, 0) + view.leases[lease].gpus
+    return sorted(gpus.items(), key=lambda entry: (entry[1], -view.runs[entry[0]].seq))

@@ -1,0 +1,237 @@
+"""Explain: what holds a run, with the numbers, and which single changes would start it now.
+
+Everything is computed for this instant: holds that have run out are settled first, as any command
+would, and the queue is tried again. "Why is my run waiting" is answered here as data; the CLI only
+prints it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quorate.core.admission.quota_holders import (
+    Obstacles,
+    QuotaInTheWay,
+    obstacles,
+    quotas_in_the_way,
+)
+from quorate.core.explain.budget_remedies import budget_remedies
+from quorate.core.explain.end_remedies import end_remedies
+from quorate.core.explain.quota_remedies import quota_remedies
+from quorate.core.explain.remedies import ACTOR, Remedy, RemedyKind
+from quorate.core.explain.run_remedies import follow_remedies, run_remedies
+from quorate.core.explain.state_outlook import Outlook
+from quorate.core.explain.wipe_remedies import wipe_remedies
+from quorate.core.lifecycle.loan_terms import LoanTerms, loans_of, terms_of
+from quorate.core.planning.foresight import Foreseen, Foresight
+from quorate.core.planning.no_firm_start import parked_words
+from quorate.core.planning.queue_walk import is_news
+from quorate.core.preemption.conflict_preview import Ordeal, ordeals_of
+from quorate.core.rounds.round_outlook import between_rounds, share_words
+from quorate.core.tenancy.queue_position import Standing, standing_of
+from quorate.model.events import ReservationClosed, ReservationOutcome
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.state.apply_event import apply
+from quorate.model.state.records import Phase, ReservationRecord, RunRecord
+from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
+
+__all__ = ["Explanation", "Remedy", "RemedyKind", "explain", "refused_now", "without"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Where a run stands at one instant, why, and what would start it.
+
+    ``phase`` is what holds now; ``recorded_phase`` is what the ledger says so far, and the two
+    differ when time has made something due that the next command will record. ``since_ms`` is when
+    the run came to where it is: submitted, started or ended. ``refusal``, since when it is for this
+    reason, and the queue position (from 1) are there while it waits, and ``reservation`` where its
+    start is firm. ``plan`` is when it starts, and ``parked`` says why that is not firm.
+    ``standing`` is why it has that position, and ``quotas`` are the hard ones in its way.
+    ``ordeals`` are the conflicts it entered or was cut by. ``note`` says why it failed. One that
+    shares a pool in rounds has a ``share``, and a refusal whenever it has no GPUs. ``loans`` are
+    what it borrows, or will by its plan, with the terms.
+    """
+
+    run: str
+    phase: Phase
+    recorded_phase: Phase
+    since_ms: int
+    refusal: Refusal | None = None
+    refused_since_ms: int | None = None
+    queue_position: int | None = None
+    queue_length: int = 0
+    standing: Standing | None = None
+    quotas: tuple[QuotaInTheWay, ...] = ()
+    reservation: ReservationRecord | None = None
+    plan: Foreseen | None = None
+    parked: str = ""
+    ordeals: tuple[Ordeal, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    note: str = ""
+    share: str = ""
+    loans: tuple[LoanTerms, ...] = ()
+
+
+def explain(
+    view: StateView,
+    run_name: str,
+    now_ms: int,
+    *,
+    outlook: Outlook | None = None,
+    is_exact: bool = False,
+) -> Explanation | Refusal:
+    """Return why ``run_name`` is where it is at ``now_ms``; a refusal when there is no such run.
+
+    ``outlook`` is that of ``view`` at ``now_ms``, where the caller has it already. Where
+    ``is_exact`` and the run is beyond the depth, everything before it is planned, too.
+    """
+    record = view.runs.get(run_name)
+    if record is None:
+        return Refusal(
+            code=RefusalCode.UNKNOWN_NAME,
+            subject=f"no run {run_name!r}",
+            remedy="list them: quorate get runs",
+        )
+    outlook = outlook or Outlook(view, now_ms)
+    now_ms, settled = outlook.now_ms, outlook.settled
+    current = settled.runs[run_name]
+    ordeals = tuple(ordeals_of(settled, run_name))
+    if run_name in settled.in_rounds:
+        return _in_rounds(settled, current, record.phase, ordeals, now_ms)
+    if current.phase is not Phase.PENDING:
+        return Explanation(
+            run=run_name,
+            phase=current.phase,
+            recorded_phase=record.phase,
+            since_ms=_since_ms(current),
+            ordeals=ordeals,
+            note=current.note if current.phase is Phase.FAILED else "",
+            loans=loans_of(settled, current),
+        )
+    foresight = outlook.after_due.plan
+    refusal = foresight.refusal_of(current) or current.refusal
+    # A search that was too long in its turn can be shorter once runs behind it have started.
+    assert refusal is not None, run_name
+    foreseen = outlook.after_due.plan_for(run_name, is_exact=is_exact).start_of(current)
+    promised = current.reservation
+    in_the_way = _obstacles(settled, current, refusal, now_ms)
+    standing = standing_of(settled, run_name, now_ms, lambda: outlook.after_due.queue)
+    return Explanation(
+        run=run_name,
+        phase=current.phase,
+        recorded_phase=record.phase,
+        since_ms=record.submitted_ms,
+        refusal=refusal,
+        refused_since_ms=_same_since_ms(record, refusal, now_ms),
+        queue_position=standing.position,
+        queue_length=standing.length,
+        standing=standing,
+        quotas=quotas_in_the_way(settled, in_the_way.quotas),
+        reservation=None if promised is None else settled.reservations[promised],
+        plan=foreseen,
+        parked=""
+        if promised is not None
+        else parked_words(settled, current.spec, foreseen, now_ms),
+        ordeals=ordeals,
+        remedies=_remedies(view, settled, current, refusal, now_ms, in_the_way=in_the_way),
+        loans=() if foreseen.entry is None else terms_of(settled, foreseen.entry.shares),
+    )
+
+
+def _in_rounds(
+    settled: StateView,
+    record: RunRecord,
+    recorded: Phase,
+    ordeals: tuple[Ordeal, ...],
+    now_ms: int,
+) -> Explanation:
+    """Return where a run stands that shares a pool in rounds: it is in no queue."""
+    refusal = between_rounds(settled, record, now_ms)
+    return Explanation(
+        run=record.spec.name,
+        phase=record.phase,
+        recorded_phase=recorded,
+        since_ms=_since_ms(record),
+        refusal=refusal,
+        refused_since_ms=None if refusal is None else record.refused_since_ms,
+        ordeals=ordeals,
+        share=share_words(settled, record),
+    )
+
+
+def _same_since_ms(record: RunRecord, refusal: Refusal, now_ms: int) -> int:
+    """Return since when the run is refused for this reason, as far as the ledger tells."""
+    return now_ms if is_news(record.refusal, refusal) else record.refused_since_ms
+
+
+def _since_ms(record: RunRecord) -> int:
+    if record.ended_ms is not None:
+        return record.ended_ms
+    return record.submitted_ms if record.started_ms is None else record.started_ms
+
+
+def refused_now(
+    view: StateView, record: RunRecord, now_ms: int, *, has_executor: bool = False
+) -> Refusal | None:
+    """Return why a waiting run cannot start at ``now_ms`` beside what is planned before it.
+
+    None when nothing holds it.
+    """
+    return Foresight.of(view, now_ms, has_executor=has_executor).refusal_of(record)
+
+
+def without(view: StateView, reservation: str, now_ms: int) -> State:
+    """Return the view in which what a reservation holds is free again."""
+    trial = view.overlay()
+    apply(
+        trial,
+        ReservationClosed(
+            at_ms=now_ms,
+            actor=ACTOR,
+            reservation=reservation,
+            outcome=ReservationOutcome.CANCELLED,
+        ),
+    )
+    return trial
+
+
+def _obstacles(settled: State, record: RunRecord, refusal: Refusal, now_ms: int) -> Obstacles:
+    """Return the hard quotas that the run waits for."""
+    if refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
+        return Obstacles()
+    found = obstacles(_own_room(settled, record, now_ms), record.spec, now_ms)
+    if not found.quotas and refusal.also is not None:
+        # It was recorded in its turn, and is gone since.
+        return Obstacles((refusal.also,))
+    return found
+
+
+def _own_room(settled: State, record: RunRecord, now_ms: int) -> State:
+    """Return the state in which what is held for the run itself is there for it."""
+    return settled if record.reservation is None else without(settled, record.reservation, now_ms)
+
+
+def _remedies(  # noqa: PLR0913 - the run, why it waits, and the state before and after what is due
+    view: StateView,
+    settled: State,
+    record: RunRecord,
+    refusal: Refusal,
+    now_ms: int,
+    *,
+    in_the_way: Obstacles,
+) -> tuple[Remedy, ...]:
+    """Return what would start the run: changes of it, then of others' limits, then others' ends."""
+    run = record.spec
+    if refusal.code in (RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED):
+        # Nothing else is even looked at while it waits for others.
+        return follow_remedies(view, run, now_ms)
+    settled = _own_room(settled, record, now_ms)
+    return (
+        *run_remedies(view, run, now_ms),
+        *quota_remedies(view, run, in_the_way, now_ms),
+        *budget_remedies(view, settled, run, now_ms),
+        *wipe_remedies(view, run, now_ms),
+        *end_remedies(view, settled, run, now_ms),
+    )

@@ -1,0 +1,160 @@
+"""Remedies: single changes that would start a waiting run now, each proven by a dry run.
+
+A remedy is listed only after ``decide`` itself, given the very command, started the run (or its
+changed copy). ``Trials`` are those dry runs; how many may be made is bounded, so that explaining
+costs little however long the queue and however many payers there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from quorate.core.commands import Command
+from quorate.core.decide import decide
+from quorate.model.closed_words import counted
+from quorate.model.events import LeaseStarted
+from quorate.model.state.state_view import StateView
+
+ACTOR: Final = "explain"
+"""Who dry runs are made by; it is never recorded."""
+
+ATTEMPTS_MAX: Final = 500
+"""How many waiting runs the dry runs of one family of remedies may try again, in all."""
+
+PROOFS_MIN: Final = 4
+"""How many commands may be decided in full however long the queue is, which each tries again."""
+
+Value = str | int | bool | None
+"""A field's new value, as a document has it; None takes the field away."""
+
+Proof = tuple[LeaseStarted, ...]
+"""The leases with which a run would start; empty when it would not."""
+
+T = TypeVar("T")
+
+
+class RemedyKind(StrEnum):
+    """What is to be changed."""
+
+    NO_FOLLOW = "no-follow"
+    FEWER_GPUS = "fewer-gpus"
+    OTHER_FLAVOR = "other-flavor"
+    NO_GROUPS = "no-groups"
+    SMALLER_GROUPS = "smaller-groups"
+    SPREAD = "spread"
+    NO_SPARES = "no-spares"
+    NO_SELECTOR = "no-selector"
+    BORROW = "borrow"
+    ANY_SPONSOR = "any-sponsor"
+    SHORTER = "shorter"
+    RAISE_CONCURRENCY = "raise-concurrency"
+    RAISE_GPU_HOURS = "raise-gpu-hours"
+    RAISE_CAP = "raise-cap"
+    RAISE_LENDING = "raise-lending"
+    OPEN_EARLY = "open-early"
+    RAISE_QUOTA = "raise-quota"
+    WIPE_NODE = "wipe-node"
+    END_RUN = "end-run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """One change and what it does.
+
+    ``command`` is the argument vector to type, ``changes`` its fields and values (None: removed),
+    ``target_kind`` and ``target_name`` what it changes: a run to copy, a budget, an
+    owner, or a run to end.
+    ``trial`` is the command that was decided to prove it. ``instead`` says that the run it copies
+    has to be cancelled before: room or money is kept for that one.
+    """
+
+    kind: RemedyKind
+    target_kind: str
+    target_name: str
+    changes: tuple[tuple[str, Value], ...]
+    effect: str
+    command: tuple[str, ...]
+    trial: Command
+    instead: bool = False
+
+
+@dataclass(slots=True)
+class Trials:
+    """Dry runs against ``view``. Once none are left every trial fails: nothing unproven is said."""
+
+    view: StateView
+    now_ms: int
+    dry_runs_left: int
+    attempts_left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.attempts_left = max(ATTEMPTS_MAX, PROOFS_MIN * (1 + len(self.view.pending)))
+
+    def spend(self, attempts: int = 1) -> bool:
+        """Return whether one more dry run, which tries ``attempts`` runs, may be made."""
+        if self.dry_runs_left <= 0 or self.attempts_left < attempts:
+            return False
+        self.dry_runs_left -= 1
+        self.attempts_left -= attempts
+        return True
+
+    def start_of(self, run: str, command: Command, *, attempts: int = 1) -> Proof:
+        """Return the leases with which ``run`` starts when ``command`` is given now."""
+        if not self.spend(attempts):
+            return ()
+        decision = decide(self.view, command, now_ms=self.now_ms, actor=ACTOR)
+        return tuple(
+            event
+            for event in decision.events
+            if isinstance(event, LeaseStarted) and event.run == run
+        )
+
+
+def first_working(
+    values: Sequence[int], attempt: Callable[[int], T | None]
+) -> tuple[int, T] | None:
+    """Return the first of ``values`` that works and what ``attempt`` returned for it.
+
+    Where one value works all later ones are taken to, so it is found by bisection, the last value
+    first. Where that does not hold, what is returned still works.
+    """
+    if not values:
+        return None
+    best = attempt(values[-1])
+    if not best:
+        return None
+    low, high = -1, len(values) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = attempt(values[middle])
+        if found:
+            high, best = middle, found
+        else:
+            low = middle
+    return values[high], best
+
+
+def setting(changes: Sequence[tuple[str, Value]]) -> tuple[str, ...]:
+    """Return ``changes`` as command-line options; ``null`` takes a field away."""
+    return tuple(word for path, value in changes for word in ("--set", f"{path}={_text(value)}"))
+
+
+def _text(value: Value) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def started_with(proof: Proof) -> str:
+    """Return how many GPUs a proof starts and who pays, in a few words."""
+    paid: dict[str, int] = {}
+    for lease in proof:
+        gpus = sum(mask.bit_count() for _, mask in lease.slots)
+        paid[lease.payer] = paid.get(lease.payer, 0) + gpus
+    payers = ", ".join(f"{payer} {gpus}" for payer, gpus in paid.items())
+    return f"{counted(sum(paid.values()), 'GPU')}, paid by {payers}"

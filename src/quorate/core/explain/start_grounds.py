@@ -1,0 +1,328 @@
+"""Grounds: what a planned start rests on, and the conflicts that may make room for it.
+
+Parts of a forecast (``start_plan.py``), each computed from the state in which everything due is
+done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from quorate.core.admission.domain_offer import Yards
+from quorate.core.admission.layout import pack_request
+from quorate.core.admission.quota_holders import family_of, obstacles
+from quorate.core.admission.target_slices import SlicePart, best_slice
+from quorate.core.explain.explanation import without
+from quorate.core.planning.start_quantiles import Need, StartQuantiles, releases_of, start_quantiles
+from quorate.core.preemption.conflict_preview import Contest, foresee, foresee_declared
+from quorate.core.preemption.conflict_scope import for_reservation
+from quorate.core.preemption.disruption_rules import foresee_conflict, may_call
+from quorate.core.profile.firm_places import firm_profile
+from quorate.core.profile.lease_ends import is_overdue
+from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.profile import Profile
+from quorate.core.profile.resource import Resource
+from quorate.model.closed_words import Word
+from quorate.model.events import Share, Slice
+from quorate.model.refusal import Refusal
+from quorate.model.specs import Run
+from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.records import ReservationRecord, RunRecord
+from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
+
+RELEASES_MAX: Final = 64
+"""How many leases of a domain, those that end first, tell when a start comes."""
+DANGERS_MAX: Final = 8
+"""How many conflicts that could end a running run are looked into."""
+
+
+class Confidence(Word):
+    """What a start rests on."""
+
+    CERTAIN = "certain"
+    """No expected end: it starts now, or when a window opens or a stop that is under way is due."""
+    EXPECTED = "expected"
+    """Ends of runs that are within their expected duration, or a conflict that works as it is."""
+    ROUGH = "rough"
+    """Runs that are overdue already, or stops that are late: nobody knows when those end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recourse:
+    """Whether a run may have room made for it, and when; ``why_not`` is empty where it may.
+
+    ``lost_gpu_ms`` is what that may cost, and ``covered_ms`` when its owner's disruption account
+    covers it, where that is what it waits for.
+    """
+
+    start_ms: int | None = None
+    why_not: str = ""
+    lost_gpu_ms: int = 0
+    covered_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Danger:
+    """A conflict that could end a running run: for whom, when, and how likely."""
+
+    conflict: str
+    reservation: str
+    at_ms: int
+    is_certain: bool
+    odds: Fraction | None
+    cut: int
+    draws: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The state in which everything due is done, and how it is looked at."""
+
+    state: State
+    now_ms: int
+    has_executor: bool
+
+
+def unpromised(seen: Seen, promise: ReservationRecord | None) -> State:
+    """Return the state in which what the run's own reservation holds is free again."""
+    if promise is None:
+        return seen.state
+    return without(seen.state, promise.made.reservation, seen.now_ms)
+
+
+def planned(
+    promise: ReservationRecord | None, natural: Entry | None
+) -> tuple[int | None, Slice | None, tuple[Share, ...]]:
+    """Return the start that is promised, else the natural one, with its place and payers."""
+    if promise is not None and promise.planned_start_ms is not None:
+        return promise.planned_start_ms, promise.slice, promise.payers
+    if natural is not None:
+        return natural.start_ms, natural.slice, natural.shares
+    return None, None, ()
+
+
+def least_short(view: StateView, run: Run) -> tuple[int, Slice | None]:
+    """Return how many GPUs are missing now, and of which slice: where that is least."""
+    pool, least = view.pools[run.pool], run.widths()[-1]
+    found: tuple[int, Slice] | None = None
+    for flavor in run.flavors:
+        request = pack_request(run, pool, flavor, least)
+        domain_offers = list(Yards(view, request).most_free())
+        parts: Sequence[SlicePart] = best_slice(request, domain_offers)[0] if domain_offers else ()
+        deficit = sum(part.deficit for part in parts)
+        if parts and (found is None or deficit < found[0]):
+            domains = tuple((part.domain, part.wanted) for part in parts)
+            found = deficit, Slice(flavor, request.gpus, domains)
+    return (0, None) if found is None else found
+
+
+# --- What it rests on -----------------------------------------------------------------------------
+
+
+def waits_for(
+    seen: Seen, run: Run, promise: ReservationRecord | None, natural: Entry | None
+) -> Iterator[str]:
+    """Yield the leases whose expected ends a start counts on: where what is free is not enough.
+
+    What is free, or what a hard quota leaves: then those that hold it have to end.
+    None for a start by a conflict, which waits for nobody.
+    """
+    start_ms, place, payers = planned(promise, natural)
+    if start_ms is None or place is None or (promise is not None and promise.by_conflict):
+        return
+    state = unpromised(seen, promise)
+    profile = firm_profile(state, seen.now_ms)
+    names: dict[str, None] = {}
+    for domain, gpus in place.domains:
+        key = IslandKey(run.pool, place.flavor, domain)
+        there = {name: end_ms for end_ms, _, name in profile.island_ends(key)}
+        names |= _counted_on(seen, profile.room(key), start_ms, gpus, there)
+    for share in payers:
+        theirs = {n: profile.lease_end_ms(n) for n in state.payer_leases.get(share.payer, ())}
+        names |= _counted_on(seen, profile.payer(share.payer), start_ms, share.gpus, theirs)
+    for quota in obstacles(state, run, seen.now_ms).quotas:
+        held = (n for o in family_of(state, quota.subject) for n in state.owner_leases.get(o, ()))
+        names |= {name: None for name in held if profile.lease_end_ms(name) <= start_ms}
+    yield from names
+
+
+def _counted_on(
+    seen: Seen, resource: Resource, at_ms: int, gpus: int, ends_ms: Mapping[str, int]
+) -> dict[str, None]:
+    """Return the leases that have to end so that ``gpus`` are free at ``at_ms``.
+
+    None where that many are free though nothing ends. What is late may not be expected until then
+    any more, and is counted on all the same where nothing else is enough.
+    """
+    free = resource.value(at_ms)
+    if free - (resource.unplanned(at_ms) - resource.free_now) >= gpus:
+        return {}
+    return {
+        name: None
+        for name, end_ms in ends_ms.items()
+        if end_ms <= at_ms or (free < gpus and _is_late(seen, name))
+    }
+
+
+def _is_late(seen: Seen, name: str) -> bool:
+    """Return whether a lease's run takes longer than it said, or its stop does."""
+    lease = seen.state.leases[name]
+    if lease.ending is not None:
+        return seen.now_ms > lease.ending.deadline_ms
+    return is_overdue(seen.state, seen.state.runs[lease.fact.run], seen.now_ms)
+
+
+def overdue_runs(seen: Seen, leases: Sequence[str]) -> Iterator[str]:
+    """Yield the runs among those waited for that take longer than they said, or stop late."""
+    late = (name for name in leases if _is_late(seen, name))
+    yield from dict.fromkeys(seen.state.leases[name].fact.run for name in late)
+
+
+def confidence_of(
+    seen: Seen, promise: ReservationRecord | None, start_ms: int | None, leases: Sequence[str]
+) -> Confidence | None:
+    """Return what a start at ``start_ms`` rests on when it counts on the ends of ``leases``."""
+    if start_ms is None:
+        return None
+    if any(True for _ in overdue_runs(seen, leases)):
+        return Confidence.ROUGH
+    if promise is not None and promise.by_conflict:
+        return Confidence.EXPECTED
+    waits = any(seen.state.leases[name].ending is None for name in leases)
+    return Confidence.EXPECTED if waits else Confidence.CERTAIN
+
+
+def quantiles_of(profile: Profile, entry: Entry | None) -> StartQuantiles | None:
+    """Return by when a planned start has come with a chance of a half, and of nine in ten.
+
+    From each owner's history of actual against declared durations. ``profile`` has the plan put in:
+    what it takes then has to come free first. None where ends of running work do not tell.
+    """
+    if entry is None:
+        return None
+    view, needs = profile.view, list[Need]()
+    for domain, _ in entry.slice.domains:
+        key = IslandKey(entry.pool, entry.slice.flavor, domain)
+        room = profile.room(key)
+        planned = room.unplanned(entry.start_ms) - room.value(entry.start_ms)
+        short = planned - room.free_now
+        leases = list(dict.fromkeys(name for _, _, name in profile.island_ends(key)))
+        if sum(view.leases[name].gpus for name in leases) < short:
+            return None
+        if short > 0:
+            needs.append(Need(short, releases_of(view, leases[:RELEASES_MAX])))
+            if sum(view.leases[name].gpus for name in leases[:RELEASES_MAX]) < short:
+                return None
+    if not needs:
+        return None
+    return start_quantiles(view.durations, needs, now_ms=profile.now_ms)
+
+
+# --- Room made by a conflict ----------------------------------------------------------------------
+
+
+def recourse_of(
+    seen: Seen, record: RunRecord, promise: ReservationRecord | None, natural: Entry | None
+) -> Recourse | None:
+    """Return whether the run may ask for a conflict, and when that would start it.
+
+    None where it is of no use: a start by itself is not farther away than a notice, or room is
+    being made already.
+    """
+    state, now_ms = seen.state, seen.now_ms
+    pool = state.pools[record.spec.pool]
+    if promise is not None and (promise.by_conflict or promise.conflict):
+        return Recourse(start_ms=promise.planned_start_ms) if promise.by_conflict else None
+    first_ms = now_ms + pool.notice_ms
+    if natural is None or natural.start_ms <= first_ms:
+        return None
+    refused = may_call(state, record, now_ms)
+    if refused is not None:
+        return Recourse(why_not=refused.text, covered_ms=refused.covered_ms)
+    _, place = least_short(state, record.spec)
+    if place is None:
+        return None
+    found = foresee_conflict(
+        state,
+        record.spec,
+        place,
+        made_ms=now_ms if promise is None else promise.made.at_ms,
+        now_ms=first_ms,
+        has_executor=seen.has_executor,
+        reservation="" if promise is None else promise.made.reservation,
+    )
+    if found is None:
+        return Recourse(why_not="ending all that may be ended there is not enough")
+    lost_gpu_ms, flavor = found.lost_gpu_ms, found.slice.flavor
+    refused = may_call(state, record, now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
+    why_not = "" if refused is None else refused.text
+    covered_ms = None if refused is None else refused.covered_ms
+    if found.short and state.lottery.next_index > state.lottery.length:
+        why_not = "somebody would have to be drawn, and this ledger has no lottery left"
+        covered_ms = None
+    elif found.start_ms >= natural.start_ms:
+        why_not = "what runs there may not be drawn before it can start by itself"
+        covered_ms = None
+    return Recourse(
+        start_ms=found.start_ms,
+        why_not=why_not,
+        lost_gpu_ms=found.lost_gpu_ms,
+        covered_ms=covered_ms,
+    )
+
+
+def contest_for(seen: Seen, promise: ReservationRecord | None) -> Contest | Refusal | None:
+    """Return the conflict that is to make room for a reservation, if one is in play."""
+    state = seen.state
+    if promise is None:
+        return None
+    name = promise.made.reservation
+    for key in state.open_conflicts:
+        declared = state.conflicts[key].declared
+        if declared.reservation == name:
+            return foresee_declared(state, declared, seen.now_ms, has_executor=seen.has_executor)
+    if not promise.by_conflict or promise.planned_start_ms is None:
+        return None
+    at_ms = max(promise.planned_start_ms, seen.now_ms)
+    return foresee(state, for_reservation(state, name), at_ms, has_executor=seen.has_executor)
+
+
+def dangers_of(seen: Seen, record: RunRecord) -> Iterator[Danger]:
+    """Yield the conflicts that could end a running run, the next one first."""
+    state, run = seen.state, record.spec
+    found: list[tuple[int, str, Contest | Refusal | None]] = []
+    for key in list(state.open_conflicts)[:DANGERS_MAX]:
+        declared = state.conflicts[key].declared
+        if declared.scope.pool == run.pool:
+            contest = foresee_declared(state, declared, seen.now_ms, has_executor=seen.has_executor)
+            found.append((declared.due_ms, declared.reservation, contest))
+    declared_for = {state.conflicts[key].declared.reservation for key in state.open_conflicts}
+    for name, promise in state.reservations.items():
+        if len(found) >= DANGERS_MAX:
+            break
+        is_here = state.runs[promise.made.run].spec.pool == run.pool
+        if promise.by_conflict and is_here and name not in declared_for:
+            at_ms = max(promise.planned_start_ms or 0, seen.now_ms)
+            found.append((at_ms, name, contest_for(seen, promise)))
+    for at_ms, reservation, contest in sorted(found, key=lambda each: each[:2]):
+        if isinstance(contest, Contest):
+            yield from _danger(run.name, at_ms, reservation, contest)
+
+
+def _danger(run: str, at_ms: int, reservation: str, contest: Contest) -> Iterator[Danger]:
+    is_cut = any(cut.run == run for cut in contest.cuts)
+    entrant = next((each for each in contest.entrants if each.run == run), None)
+    if is_cut or entrant is not None:
+        yield Danger(
+            conflict=contest.conflict,
+            reservation=reservation,
+            at_ms=at_ms,
+            is_certain=run in contest.sure,
+            odds=None if entrant is None else entrant.odds,
+            cut=0 if entrant is None else entrant.cut,
+            draws=contest.draws,
+        )

@@ -1,0 +1,319 @@
+"""Plan: when a run starts, why not now, who pays, what would help, and whom it could cost.
+
+Told for a run that waits, or for one that nobody has submitted yet: it is submitted in an overlay,
+so that what is told is what ``decide`` would do, and nothing is written. The CLI only prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quorate.core.admission.holds import expected_ms
+from quorate.core.commands import Submit
+from quorate.core.decide import decide
+from quorate.core.explain.explanation import Explanation, Remedy, explain
+from quorate.core.explain.remedies import ACTOR
+from quorate.core.explain.start_grounds import (
+    Confidence,
+    Danger,
+    Recourse,
+    Seen,
+    confidence_of,
+    contest_for,
+    dangers_of,
+    least_short,
+    overdue_runs,
+    planned,
+    quantiles_of,
+    recourse_of,
+    waits_for,
+)
+from quorate.core.explain.state_outlook import Outlook
+from quorate.core.lifecycle.follow import waits_for_upstream
+from quorate.core.lifecycle.loan_terms import LoanTerms, loans_of, returning, terms_of
+from quorate.core.planning.foresight import LongWalk, PlanState
+from quorate.core.planning.no_firm_start import parked_words
+from quorate.core.planning.start_quantiles import StartQuantiles
+from quorate.core.preemption.conflict_preview import Contest
+from quorate.core.profile.lease_ends import is_overdue, run_end_ms
+from quorate.core.profile.plan_entry import Entry
+from quorate.core.rounds.round_outlook import between_rounds, next_round_ms, share_words
+from quorate.core.tenancy.queue_order import place_in_queue
+from quorate.model.events import MoveCause, ReservationStatus, Share, Slice
+from quorate.model.refusal import Refusal
+from quorate.model.specs import EnvelopeId, Run
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import TERMINAL, Phase, ReservationRecord, RunRecord
+from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What is known at ``now_ms`` about a run's start.
+
+    ``recorded_phase`` None: it is not submitted. ``planned_start_ms`` is that of its firm
+    ``reservation``; ``natural_start_ms`` is when it could start by itself, as far as is known now.
+    ``plan_state`` says what the start is worth, None where nothing is planned; ``long_walk`` is
+    there where it was searched beyond the depth, as an exact forecast is.
+    ``place`` and ``payers`` are of the planned start, else of the natural one. ``deficit`` and
+    ``scope`` are what is short now, where that is least. ``parked`` says why there is no
+    firm one. ``dangers`` are there while it runs. ``loans`` are what it borrows or would borrow,
+    with the terms; ``returning`` is what its owner lent and has recalled for it.
+    """
+
+    run: Run
+    now_ms: int
+    phase: Phase
+    recorded_phase: Phase | None
+    starts_now: bool = False
+    queue_position: int | None = None
+    queue_length: int = 0
+    reservation: str = ""
+    status: ReservationStatus | None = None
+    made_ms: int | None = None
+    conflict: str = ""
+    cause: MoveCause | None = None
+    plan_state: PlanState | None = None
+    long_walk: LongWalk | None = None
+    parked: str = ""
+    planned_start_ms: int | None = None
+    natural_start_ms: int | None = None
+    by_conflict: bool = False
+    recourse: Recourse | None = None
+    place: Slice | None = None
+    payers: tuple[Share, ...] = ()
+    expected_end_ms: int | None = None
+    confidence: Confidence | None = None
+    quantiles: StartQuantiles | None = None
+    overdue: tuple[str, ...] = ()
+    deficit: int = 0
+    scope: Slice | None = None
+    refusal: Refusal | None = None
+    remedies: tuple[Remedy, ...] = ()
+    contest: Contest | Refusal | None = None
+    dangers: tuple[Danger, ...] = ()
+    loans: tuple[LoanTerms, ...] = ()
+    returning: tuple[tuple[EnvelopeId, int], ...] = ()
+
+    @property
+    def plan_start_ms(self) -> int | None:
+        """The planned start, firm or tentative; None where it starts only not before something."""
+        is_tentative = self.plan_state is PlanState.TENTATIVE
+        return self.natural_start_ms if is_tentative else self.planned_start_ms
+
+    @property
+    def start_ms(self) -> int | None:
+        """The start to count down to: the promised one, else the natural one."""
+        return self.natural_start_ms if self.planned_start_ms is None else self.planned_start_ms
+
+
+def foretell(  # noqa: PLR0913 - what is known already, and how far to look
+    view: StateView,
+    run: Run,
+    now_ms: int,
+    *,
+    has_executor: bool = False,
+    outlook: Outlook | None = None,
+    is_exact: bool = False,
+) -> Forecast | tuple[Refusal, ...]:
+    """Return what is known about the start of ``run``, which may be in the queue or new.
+
+    The refusals with which it would not even be accepted, where it is new. ``outlook`` is that of
+    ``view`` at ``now_ms``, where the caller has it already. Where ``is_exact`` and the run is
+    beyond the depth, everything before it is planned, too.
+    """
+    now_ms = max(now_ms, view.at_ms)
+    known = view.runs.get(run.name)
+    if known is not None and known.spec == run:
+        before = outlook or Outlook(view, now_ms, has_executor=has_executor)
+        return _told(before.after_due, before, run.name, known.phase, is_exact=is_exact)
+    state = _submitted(view, run, now_ms, has_executor=has_executor)
+    if not isinstance(state, State):
+        return state
+    after = Outlook(state, now_ms, has_executor=has_executor)
+    return _told(after, after, run.name, None, is_exact=is_exact)
+
+
+def foretell_new(
+    view: StateView,
+    runs: Sequence[Run],
+    now_ms: int,
+    *,
+    has_executor: bool = False,
+    is_exact: bool = False,
+) -> list[Forecast] | tuple[Refusal, ...]:
+    """Return what is known about each of ``runs``, as if those before it were submitted too.
+
+    None of them is there yet; the refusals of the first that would not be accepted, where one is.
+    """
+    now_ms = max(now_ms, view.at_ms)
+    found: list[Forecast] = []
+    state: StateView = view
+    for run in runs:
+        after = _submitted(state, run, now_ms, has_executor=has_executor)
+        if not isinstance(after, State):
+            return after
+        outlook = Outlook(after, now_ms, has_executor=has_executor)
+        found.append(_told(outlook, outlook, run.name, None, is_exact=is_exact))
+        state = after
+    return found
+
+
+def _submitted(
+    view: StateView, run: Run, now_ms: int, *, has_executor: bool
+) -> State | tuple[Refusal, ...]:
+    """Return the state after ``run`` is submitted, or why it is refused."""
+    decision = decide(view, Submit(run), now_ms=now_ms, actor=ACTOR, has_executor=has_executor)
+    if decision.refusals:
+        return decision.refusals
+    state = view.overlay()
+    apply_all(state, decision.events)
+    return state
+
+
+def _told(
+    outlook: Outlook, before: Outlook, run: str, recorded: Phase | None, *, is_exact: bool
+) -> Forecast:
+    """Return the forecast of a run; remedies are tried in the state ``before`` what is due."""
+    state, now_ms = outlook.view, outlook.now_ms
+    assert isinstance(state, State), "an overlay"
+    seen, record = Seen(state, now_ms, outlook.has_executor), state.runs[run]
+    if record.phase in TERMINAL:
+        return Forecast(run=record.spec, now_ms=now_ms, phase=record.phase, recorded_phase=recorded)
+    if record.spec.name in state.in_rounds:
+        return _in_rounds(seen, record, recorded)
+    if record.phase is Phase.RUNNING:
+        return Forecast(
+            run=record.spec,
+            now_ms=now_ms,
+            phase=record.phase,
+            recorded_phase=recorded,
+            starts_now=recorded is not Phase.RUNNING,
+            place=_held_place(state, record),
+            payers=_held_shares(state, record),
+            expected_end_ms=run_end_ms(state, record, now_ms),
+            confidence=Confidence.ROUGH
+            if is_overdue(state, record, now_ms)
+            else Confidence.EXPECTED,
+            dangers=tuple(dangers_of(seen, record)),
+            loans=loans_of(state, record),
+        )
+    return _waiting(seen, (outlook, before), record, recorded, is_exact=is_exact)
+
+
+def _in_rounds(seen: Seen, record: RunRecord, recorded: Phase | None) -> Forecast:
+    """Return the forecast of a run that shares a pool in rounds: nothing is promised there."""
+    state, now_ms, run = seen.state, seen.now_ms, record.spec
+    refusal = between_rounds(state, record, now_ms)
+    waits = waits_for_upstream(state, run) is not None
+    return Forecast(
+        run=run,
+        now_ms=now_ms,
+        phase=record.phase,
+        recorded_phase=recorded,
+        parked=f"pool {run.pool} shares in rounds"
+        + ("" if refusal else f"; {share_words(state, record)}"),
+        natural_start_ms=None if waits else next_round_ms(state, run.pool, now_ms),
+        place=_held_place(state, record),
+        payers=_held_shares(state, record),
+        loans=loans_of(state, record),
+        refusal=refusal,
+    )
+
+
+def _waiting(
+    seen: Seen,
+    outlooks: tuple[Outlook, Outlook],
+    record: RunRecord,
+    recorded: Phase | None,
+    *,
+    is_exact: bool,
+) -> Forecast:
+    """Return the forecast of a run that waits, in the outlooks after and before what is due."""
+    outlook, before = outlooks
+    state, now_ms, run = seen.state, seen.now_ms, record.spec
+    promise = None if record.reservation is None else state.reservations[record.reservation]
+    foresight = outlook.plan_for(run.name, is_exact=is_exact)
+    foreseen = foresight.start_of(record)
+    natural = foreseen.entry
+    start_ms, place, payers = planned(promise, natural)
+    leases = list(waits_for(seen, run, promise, natural))
+    explained = explain(before.view, run.name, now_ms, outlook=before)
+    assert isinstance(explained, Explanation), explained
+    position, length = place_in_queue(state, run.name, now_ms)
+    deficit, scope = least_short(state, run)
+    return Forecast(
+        run=run,
+        now_ms=now_ms,
+        phase=record.phase,
+        recorded_phase=recorded,
+        queue_position=position,
+        queue_length=length,
+        reservation="" if promise is None else promise.made.reservation,
+        status=None if promise is None else promise.status,
+        made_ms=None if promise is None else promise.made.at_ms,
+        conflict="" if promise is None else promise.conflict,
+        cause=None if promise is None else promise.cause,
+        plan_state=foreseen.state,
+        long_walk=foreseen.long_walk,
+        parked=parked_words(state, run, foreseen, now_ms) if promise is None else "",
+        planned_start_ms=None if promise is None else promise.planned_start_ms,
+        natural_start_ms=_natural_ms(promise, natural),
+        by_conflict=promise is not None and promise.by_conflict,
+        recourse=recourse_of(seen, record, promise, natural),
+        place=place,
+        payers=payers,
+        expected_end_ms=None
+        if start_ms is None
+        else start_ms + expected_ms(run, state.pools[run.pool]),
+        confidence=confidence_of(seen, promise, start_ms, leases),
+        quantiles=None
+        if promise is not None and promise.by_conflict
+        else quantiles_of(foresight.walk.profile, natural),
+        overdue=tuple(overdue_runs(seen, leases)),
+        deficit=deficit,
+        scope=scope,
+        refusal=outlook.plan.refusal_of(record) or record.refusal,
+        remedies=explained.remedies,
+        contest=contest_for(seen, promise),
+        loans=terms_of(state, payers),
+        returning=returning(state, run.name),
+    )
+
+
+# --- When, where, paid by whom --------------------------------------------------------------------
+
+
+def _natural_ms(promise: ReservationRecord | None, natural: Entry | None) -> int | None:
+    """Return when a run could start by itself; a place by a conflict is sooner than that."""
+    if promise is not None and promise.by_conflict:
+        return promise.natural_start_ms
+    return None if natural is None else natural.start_ms
+
+
+def _held_place(state: StateView, record: RunRecord) -> Slice | None:
+    """Return where a running run is."""
+    domains: dict[str, int] = {}
+    flavor, width = "", 0
+    for name in record.leases:
+        lease = state.leases[name]
+        for node, mask in lease.fact.slots:
+            spec = state.nodes[node].spec
+            flavor = spec.flavor
+            domains[spec.domain_key] = domains.get(spec.domain_key, 0) + mask.bit_count()
+        width += lease.gpus
+    return Slice(flavor, width, tuple(domains.items())) if domains else None
+
+
+def _held_shares(state: StateView, record: RunRecord) -> tuple[Share, ...]:
+    """Return who pays for a running run, and how long each GPU of theirs is paid for in all."""
+    found: dict[tuple[object, ...], Share] = {}
+    for name in record.leases:
+        lease = state.leases[name]
+        fact, hold_ms = lease.fact, lease.hold_gpu_ms // lease.gpus
+        key = (fact.payer, fact.tier, hold_ms)
+        gpus = lease.gpus + (found[key].gpus if key in found else 0)
+        found[key] = Share(fact.payer, fact.tier, gpus, hold_ms)
+    return tuple(found.values())

@@ -1,0 +1,66 @@
+"""What follows from a state at one instant: each worked out once, for every question about it.
+
+The plan, the order of the queue and the state after what is due take as long as the queue is. A
+reader that is asked many questions about one sequence keeps its outlook and shares it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from quorate.core.commands import Tick
+from quorate.core.decide import decide
+from quorate.core.explain.remedies import ACTOR
+from quorate.core.planning.foresight import Foresight
+from quorate.core.tenancy.queue_order import queue_order
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
+
+
+class Outlook:
+    """For one thread at a time; ``view`` must not change while it is used."""
+
+    def __init__(self, view: StateView, now_ms: int, *, has_executor: bool = False) -> None:
+        self.view = view
+        self.now_ms = max(now_ms, view.at_ms)
+        self.has_executor = has_executor
+
+    @cached_property
+    def plan(self) -> Foresight:
+        """When the waiting runs start."""
+        return Foresight.of(self.view, self.now_ms, has_executor=self.has_executor)
+
+    def plan_for(self, run: str, *, is_exact: bool) -> Foresight:
+        """Return the plan that tells the start of a waiting run.
+
+        Where ``is_exact`` and it is beyond the depth, one that goes on to it, found anew each time.
+        """
+        if not is_exact or self.plan.planned_start_of(self.view.runs[run]) is not None:
+            return self.plan
+        return Foresight.up_to(self.view, run, self.now_ms, has_executor=self.has_executor)
+
+    @cached_property
+    def queue(self) -> tuple[str, ...]:
+        """The waiting runs in the order in which they stand."""
+        return tuple(queue_order(self.view, self.now_ms))
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The place of each waiting run in the queue, from 0."""
+        return {name: place for place, name in enumerate(self.queue)}
+
+    @cached_property
+    def settled(self) -> State:
+        """The state after what time has made due."""
+        decision = decide(
+            self.view, Tick(), now_ms=self.now_ms, actor=ACTOR, has_executor=self.has_executor
+        )
+        found = self.view.overlay()
+        apply_all(found, decision.events)
+        return found
+
+    @cached_property
+    def after_due(self) -> Outlook:
+        """The outlook on the state after what time has made due."""
+        return Outlook(self.settled, self.now_ms, has_executor=self.has_executor)

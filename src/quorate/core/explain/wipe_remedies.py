@@ -1,0 +1,38 @@
+"""Wiping one node after a claim: what a run that waits for room may be waiting for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.core.commands import Wiped
+from quorate.core.explain.remedies import Remedy, RemedyKind, Trials, started_with
+from quorate.model.specs import Run
+from quorate.model.state.state_view import StateView
+
+DRY_RUNS_MAX: Final = 8
+"""How many nodes are tried."""
+
+
+def wipe_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
+    """Return the first node, by name, whose wiping starts ``run``; nothing where none would."""
+    trials = Trials(view, now_ms, DRY_RUNS_MAX)
+    for name in sorted(view.unwiped):
+        node, known = view.nodes[name], view.unwiped[name]
+        if known.leases or node.island.pool != run.pool or node.spec.flavor not in run.flavors:
+            continue
+        command = Wiped(name, is_clean=True, claim=known.claim)
+        proof = trials.start_of(run.name, command, attempts=1 + len(view.pending))
+        if proof:
+            return (
+                Remedy(
+                    kind=RemedyKind.WIPE_NODE,
+                    target_kind="node",
+                    target_name=name,
+                    changes=(),
+                    effect=f"once it is clean after claim {known.claim}, {run.name} starts with "
+                    f"{started_with(proof)}",
+                    command=("quorate", "node", "wiped", name, "--after", known.claim),
+                    trial=command,
+                ),
+            )
+    return ()

@@ -1,0 +1,47 @@
+"""Requests with an idempotency key: each is carried out once, however often it comes.
+
+That it was is an event in the block of what it did. So nobody who asks again can have it done
+twice, not even when the program ended before it could answer.
+"""
+
+from __future__ import annotations
+
+from quorate.core.commands import Decision, Keyed
+from quorate.model.amounts import HOUR_MS
+from quorate.model.events import RequestKept
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.state.records import REQUESTS_KEPT_MS
+from quorate.model.state.state_view import StateView
+
+
+def repeated(view: StateView, command: Keyed, now_ms: int) -> Decision | None:
+    """Return that ``command`` was carried out before, or that its key was another's; else None."""
+    known = view.requests.get(command.key)
+    if known is None or known.is_forgotten(now_ms):
+        return None
+    if known.digest == command.digest:
+        return Decision(repeats=known)
+    sent = command.sent or command.key
+    refusal = Refusal(
+        code=RefusalCode.KEY_REUSED,
+        subject=f"the idempotency key {sent!r} was used for another request",
+        remedy=f"repeat that request unchanged, or choose a new key: one is known for "
+        f"{REQUESTS_KEPT_MS // HOUR_MS} hours",
+    )
+    return Decision(refusals=(refusal,))
+
+
+def kept(command: Keyed, decision: Decision, at_ms: int, actor: str) -> Decision:
+    """Return ``decision``, and that it was made for ``command``; nothing is kept of a refusal."""
+    if decision.refusals:
+        return decision
+    fact = RequestKept(
+        at_ms=at_ms,
+        actor=actor,
+        key=command.key,
+        digest=command.digest,
+        count=len(decision.events),
+        changes=tuple((kind, name, change.value) for kind, name, change in decision.changes),
+        warnings=decision.warnings,
+    )
+    return Decision((*decision.events, fact), (), decision.changes, decision.warnings)

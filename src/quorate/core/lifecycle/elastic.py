@@ -1,0 +1,125 @@
+"""Elasticity: a malleable run gives steps back, and takes them when nobody waits for them.
+
+Steps are whole bundles. The highest go first when a run shrinks, and the lowest missing ones come
+first when it grows, so a run's width is always its minimum and some steps.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from quorate.core.admission.admit import Admitted, admit_bundles
+from quorate.core.admission.holds import grace_ms
+from quorate.core.admission.layout import step_bundles
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.cut_cooldown import growth_held_until_ms
+from quorate.core.lifecycle.starts import write_start
+from quorate.core.lifecycle.stops import stop_bundle
+from quorate.core.profile.firm_places import place_of
+from quorate.core.profile.lease_ends import run_end_ms
+from quorate.core.profile.plan_entry import shares_of, slice_of
+from quorate.core.profile.profile import Profile
+from quorate.core.profile.room_left import room_beside
+from quorate.model.events import EndReason, RunResized, StartReason
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.state.records import Phase, RunRecord
+from quorate.model.state.state_view import StateView
+
+
+def steps_held(view: StateView, record: RunRecord) -> set[int]:
+    """Return the numbers of the steps a run works on, those that are stopping left out."""
+    leases = (view.leases[name] for name in record.leases)
+    return {lease.fact.bundle for lease in leases if lease.ending is None and lease.fact.bundle}
+
+
+def desired_width(record: RunRecord) -> int:
+    """Return how many GPUs a malleable run grows to: what it was shrunk to, else what it asked."""
+    elastic = record.spec.malleable
+    assert elastic is not None, record.spec
+    return elastic.gpus_desired if record.gpus_desired is None else record.gpus_desired
+
+
+def shrink_run(log: DecisionLog, record: RunRecord, gpus: int) -> Refusal | None:
+    """Stop the highest steps of a run until it works on ``gpus``, or say why it cannot.
+
+    It does not grow beyond that again by itself.
+    """
+    name, elastic = record.spec.name, record.spec.malleable
+    if elastic is None or record.phase is not Phase.RUNNING:
+        what = "is not malleable" if elastic is None else f"is {record.phase}"
+        return Refusal(
+            code=RefusalCode.NOT_RUNNING if elastic else RefusalCode.INVALID,
+            subject=f"run {name!r} {what} and cannot shrink",
+            remedy=f"to end it: quorate cancel {name}",
+        )
+    held = sorted(steps_held(log.view, record))
+    width = elastic.gpus_min + len(held) * elastic.gpus_step
+    grid = range(elastic.gpus_min, width + 1, elastic.gpus_step)
+    if gpus not in grid:
+        return Refusal(
+            code=RefusalCode.INVALID,
+            subject=f"run {name!r} works on {width} GPUs and cannot shrink to {gpus}",
+            wanted=gpus,
+            remedy=f"choose one of {', '.join(map(str, grid))}",
+        )
+    if gpus != desired_width(record):
+        log.write(RunResized(at_ms=log.now_ms, actor=log.actor, run=name, gpus=gpus))
+    keep = (gpus - elastic.gpus_min) // elastic.gpus_step
+    for bundle in reversed(held[keep:]):
+        stop_bundle(log, name, bundle, EndReason.SHRINK)
+    return None
+
+
+def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
+    """Start missing steps of running malleable runs, oldest run first, beside all that is planned.
+
+    What waits and could start has been started before, and ``profile`` has what the others will
+    need: a run that was cut for one of them does not take that back. One that was cut by hand waits
+    for one notice. ``backfill``: a run that has a start waits on.
+    """
+    view = log.view
+    for name in sorted(view.growable, key=lambda found: view.runs[found].seq):
+        record = log.view.runs[name]
+        held_ms = growth_held_until_ms(view, record)
+        if record.stopping is None and (held_ms is None or held_ms <= log.now_ms):
+            _grow(log, profile, record, backfill=backfill)
+
+
+def _grow(log: DecisionLog, profile: Profile, record: RunRecord, *, backfill: bool) -> None:
+    """Start as many missing steps as can be placed and paid, one at a time."""
+    run, elastic = record.spec, record.spec.malleable
+    assert elastic is not None, run
+    wanted = (desired_width(record) - elastic.gpus_min) // elastic.gpus_step
+    while True:
+        view = log.view
+        now = view.runs[run.name]
+        busy = {view.leases[lease].fact.bundle for lease in now.leases}
+        missing = [step for step in range(1, wanted + 1) if step not in busy]
+        if not missing or any(view.leases[lease].ending for lease in now.leases):
+            return
+        # The step ends with its run, whenever that began.
+        end_ms = run_end_ms(view, now, log.now_ms)
+        found = _step_beside(log, profile, now, missing[0], end_ms)
+        if found is None:
+            return
+        taken = place_of(profile.view, run, log.now_ms, slice_of(found), shares_of(found.legs))
+        profile.put(replace(taken, end_ms=end_ms))
+        profile.hold_nodes(run.owner, found.plan.nodes, log.now_ms, end_ms)
+        grow, ever = StartReason.GROW, now.leases_ever
+        write_start(log, run, found, leases_ever=ever, reason=grow, backfill=backfill)
+
+
+def _step_beside(
+    log: DecisionLog, profile: Profile, record: RunRecord, step: int, end_ms: int
+) -> Admitted | None:
+    """Return how a run gets one more step until ``end_ms`` beside what is planned, or None."""
+    view, run = log.view, record.spec
+    bundles = step_bundles(run, step)
+    found = admit_bundles(view, record, bundles, log.now_ms, has_executor=log.has_executor)
+    if found is None:
+        return None
+    until_ms = end_ms + grace_ms(run, view.pools[run.pool])
+    room = room_beside(view, profile, run, log.now_ms, until_ms)
+    if room is view:
+        return found
+    return admit_bundles(room, record, bundles, log.now_ms, has_executor=log.has_executor)

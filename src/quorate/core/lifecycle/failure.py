@@ -1,0 +1,176 @@
+"""Failure: what becomes of the runs on a node that is lost, or is to be emptied.
+
+A bundle with enough spares in its group's domain swaps them in. Where others fill them, these make
+room first: until they have gone, what was lost stays open and the run is not put back. Else a
+malleable run goes on narrower, as long as its minimum is whole. Else the run stops and waits again,
+to start from its last checkpoint. ``replace: Restart`` goes straight to the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.reclaim import reclaim, reclaimable
+from quorate.core.lifecycle.sensitive_claims import lose_nodes
+from quorate.core.lifecycle.spares import close_pledges, part_with, return_spares
+from quorate.core.lifecycle.stops import confirm, stop_bundle, stop_run
+from quorate.core.lifecycle.swap import healthy, leases_of, promoted, spares_of, swap
+from quorate.model.events import EndReason, NodeMarked, NodeStatus, Role, lease_gpus
+from quorate.model.specs import Replace
+from quorate.model.state.records import Lease, RunRecord
+from quorate.model.state.state_view import StateView
+
+
+def mark_node(log: DecisionLog, node: str, status: NodeStatus, note: str) -> None:
+    """Write the status of a node if it is news, and what a failure does to the runs on it."""
+    before = log.view.node_status.get(node, NodeStatus.READY)
+    if before is status:
+        return
+    if before is NodeStatus.FAILED:
+        # It comes back empty: what waits there for a spare that is filled has to start over.
+        for record in _waiting(log.view, node):
+            _stop_bundles(log, record.spec.name, _bundles_on(log.view, record, node))
+    log.write(NodeMarked(at_ms=log.now_ms, actor=log.actor, node=node, status=status, note=note))
+    if status is NodeStatus.FAILED:
+        for record in _runs_on(log.view, node):
+            _recover(log, record.spec.name)
+
+
+def settle_spares(log: DecisionLog) -> bool:
+    """Bring spares back whose fillers have gone, and swap them in where that was waited for.
+
+    Returns whether any came back or was given up.
+    """
+    changed = False
+    while return_spares(log):
+        changed = True
+        for record in _waiting(log.view):
+            _recover(log, record.spec.name)
+    return changed
+
+
+def drain_node(log: DecisionLog, node: str, note: str) -> None:
+    """Cordon a node and stop the bundles on it, claims excepted; runs that need them wait again."""
+    mark_node(log, node, NodeStatus.CORDONED, note)
+    view = log.view
+    close_pledges(log, [c for c in view.pledges.values() if any(n == node for n, _ in c.slots)])
+    for record in _runs_on(log.view, node):
+        name = record.spec.name
+        if record.spec.sensitive:
+            continue  # A claim is never cut: its nodes are empty when it is over.
+        _drop_spares(log, name, {node}, EndReason.DRAINED)
+        bundles = _bundles_on(log.view, log.view.runs[name], node)
+        _stop_bundles(log, name, bundles, EndReason.DRAINED)
+
+
+def _bundles_on(view: StateView, record: RunRecord, node: str) -> set[int]:
+    """Return the bundles of a run that have leases on ``node``."""
+    return {
+        lease.fact.bundle
+        for lease in leases_of(view, record)
+        if any(place == node for place, _ in lease.fact.slots)
+    }
+
+
+def _stop_bundles(
+    log: DecisionLog, run: str, bundles: Iterable[int], reason: EndReason = EndReason.FAIL
+) -> None:
+    """Stop ``bundles`` of a run; with its first one all of it stops."""
+    ordered = sorted(bundles)
+    for bundle in ordered[:1] if 0 in ordered else ordered:
+        stop_bundle(log, run, bundle, reason)
+
+
+def _runs_on(view: StateView, node: str) -> list[RunRecord]:
+    """Return the runs with leases on ``node``, in the order of submission."""
+    names = {view.leases[lease].fact.run for lease in view.node_leases.get(node, ())}
+    return sorted((view.runs[name] for name in names), key=lambda record: record.seq)
+
+
+def _waiting(view: StateView, *nodes: str) -> list[RunRecord]:
+    """Return the runs that wait for a spare: nobody told what they lost (on ``nodes``) to stop."""
+    lost = nodes or [n for n, status in view.node_status.items() if status is NodeStatus.FAILED]
+    names = {
+        view.leases[lease].fact.run
+        for node in lost
+        for lease in view.node_leases.get(node, ())
+        if view.leases[lease].ending is None
+    }
+    return sorted((view.runs[name] for name in names), key=lambda record: record.seq)
+
+
+def _recover(log: DecisionLog, run: str) -> None:
+    """Swap, shrink or requeue a run that has slots on failed nodes, or let it wait for spares."""
+    view = log.view
+    record = view.runs[run]
+    for lease in leases_of(view, record):
+        if lease.ending is not None and not healthy(view, lease.fact.slots):
+            confirm(log, lease)
+    record = log.view.runs[run]
+    if record.stopping is not None or not record.leases:
+        return
+    if record.spec.sensitive:
+        lose_nodes(log, run)
+        return
+    if record.spec.replace is Replace.RESTART:
+        stop_run(log, record, EndReason.FAIL, None)
+        return
+    lost, short = _swap_in(log, run)
+    lost = {b for b in lost if not promoted(log, run, b, {group.path for group in short})}
+    failed = {n for n, status in log.view.node_status.items() if status is NodeStatus.FAILED}
+    _drop_spares(log, run, failed, EndReason.FAIL)
+    if 0 not in lost:
+        for group in short:
+            if group.bundle not in lost:
+                reclaim(log, run, group.path, group.gpus)
+    _stop_bundles(log, run, lost)
+
+
+class _Short(Struct, frozen=True, gc=False):
+    """A group that lacks ``gpus`` until as many of its filled spares have come back."""
+
+    path: str
+    bundle: int
+    gpus: int
+
+
+def _swap_in(log: DecisionLog, run: str) -> tuple[set[int], list[_Short]]:
+    """Swap spares in, group by group.
+
+    Returns the bundles that have not enough of them, and the groups that have with those that
+    others fill.
+    """
+    lost: set[int] = set()
+    short: list[_Short] = []
+    view = log.view
+    groups: dict[str, list[Lease]] = {}
+    for lease in leases_of(view, view.runs[run]):
+        if lease.fact.role is not Role.SPARE and lease.ending is None:
+            groups.setdefault(lease.fact.comp_path, []).append(lease)
+    for path, leases in groups.items():
+        missing = sum(lease.gpus - lease_gpus(healthy(view, lease.fact.slots)) for lease in leases)
+        if not missing:
+            continue
+        spares = spares_of(log.view, run, path)
+        kept = sum(lease_gpus(healthy(view, spare.fact.slots)) for spare in spares)
+        filled = sum(pledge.gpus for pledge in reclaimable(log, run, path))
+        bundle = leases[0].fact.bundle
+        if kept >= missing:
+            swap(log, run, leases, spares, missing)
+        elif kept + filled >= missing:
+            short.append(_Short(path, bundle, missing - kept))
+        else:
+            lost.add(bundle)
+    return lost, short
+
+
+def _drop_spares(log: DecisionLog, run: str, nodes: set[str], reason: EndReason) -> None:
+    """End spares on ``nodes``; what is left of them stays a spare."""
+    view = log.view
+    for lease in leases_of(view, view.runs[run]):
+        lost = tuple(slot for slot in lease.fact.slots if slot[0] in nodes)
+        if lease.fact.role is Role.SPARE and lease.ending is None and lost:
+            part_with(log, lease.fact.lease, lost, reason)

@@ -1,0 +1,259 @@
+"""Fill: a run that finds no room works on slots that others keep as spares, until these are needed.
+
+The spare's lease ends there and the filler's own envelopes pay; the spare's payer keeps room and
+money for its return (``spares.py``). Free slots are used first, and as few spares as possible.
+Design section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from quorate.core.admission.admit import Admitted, admit
+from quorate.core.admission.holds import hold_duration_ms
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.spares import part_with
+from quorate.core.lifecycle.starts import write_start
+from quorate.core.profile.lease_ends import run_end_ms
+from quorate.model.events import EndReason, NodeStatus, Slots, SpareFilled
+from quorate.model.specs import Run
+from quorate.model.state.free_slots import IslandKey, ordinals
+from quorate.model.state.records import ReservationRecord, RunRecord
+from quorate.model.state.state_view import StateView
+
+
+class Filled(Struct, frozen=True):
+    """Where a run starts and who pays, and the spares whose slots it takes, lease by lease."""
+
+    admitted: Admitted
+    spares: tuple[tuple[str, Slots], ...]
+
+
+class _Offer(Struct, frozen=True, gc=False):
+    """One slot that a spare has."""
+
+    lease: str
+    place: IslandKey
+    node: str
+    ordinal: int
+
+
+def kept_from_fill(view: StateView, run: Run, now_ms: int, *, exempt: str = "") -> set[IslandKey]:
+    """Return the islands whose spares ``run`` may not fill: conflicts will cut them meanwhile.
+
+    ``exempt`` is the run's own reservation.
+    """
+    gone_ms = now_ms + hold_duration_ms(run, view.pools[run.pool])
+    return {
+        IslandKey(run.pool, record.slice.flavor, domain)
+        for name, record in view.reservations.items()
+        if name != exempt and _will_cut(view, record, run.pool, gone_ms)
+        for domain, _ in record.slice.domains
+    }
+
+
+def _will_cut(view: StateView, record: ReservationRecord, pool: str, before_ms: int) -> bool:
+    """Return whether room for a reservation in ``pool`` is made by a conflict before an instant.
+
+    Spares are what that cuts before anybody is drawn.
+    """
+    planned_ms = record.planned_start_ms
+    if not record.by_conflict or view.runs[record.made.run].spec.pool != pool:
+        return False
+    return planned_ms is not None and planned_ms < before_ms
+
+
+def admit_on_spares(
+    view: StateView,
+    run: Run,
+    now_ms: int,
+    *,
+    has_executor: bool,
+    kept: Collection[IslandKey] = (),
+) -> Filled | None:
+    """Return how ``run``, which finds no room on free slots, starts with the help of spares.
+
+    Whoever pays for those goes on doing so, and the run's own payers pay on top. Slots are added
+    until the run fits, those of the domain with the most free first, and what turns out not to be
+    needed is left alone. Spares that are ``kept`` for others are no help.
+    """
+    offers = [offer for offer in _offers(view, run, now_ms) if offer.place not in kept]
+    if not _enough(view, run, offers):
+        return None
+
+    def attempt(found: Sequence[_Offer]) -> Admitted | None:
+        trial = view.overlay()
+        trial.vacate(_slots(found))
+        answer = admit(trial, run, now_ms, has_executor=has_executor)
+        return answer if isinstance(answer, Admitted) else None
+
+    best = attempt(offers)
+    if best is None:
+        return None
+    low, high = 0, len(offers)
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = attempt(offers[:middle])
+        if found is None:
+            low = middle
+        else:
+            best, high = found, middle
+    used = _used(offers[:high], best)
+    while fewer := _without_idle(view, used, best):
+        found = attempt(fewer)
+        if found is None:
+            break
+        best, used = found, _used(fewer, found)
+    return Filled(best, _by_lease(used))
+
+
+def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
+    """Return the spare slots that ``run`` may use, in the order in which they are asked for.
+
+    Domains with the most free first, as they lack the least; the newest runs' spares first.
+    """
+    free = {
+        (flavor, domain): -left
+        for flavor in run.flavors
+        for left, domain in view.domain_order(run.pool, flavor)
+    }
+    pledged: dict[str, int] = {}
+    for pledge in view.pledges.values():
+        for node, mask in pledge.slots:
+            pledged[node] = pledged.get(node, 0) | mask
+    gone_ms = _gone_ms(view, run, now_ms)
+    able: dict[str, bool] = {}
+    found: list[tuple[tuple[int, str, int, str], _Offer]] = []
+    for name in view.spares:
+        lease = view.leases[name]
+        record = view.runs[lease.fact.run]
+        if record.spec.name not in able:
+            able[record.spec.name] = _can_spare(view, record, run, now_ms, gone_ms)
+        if lease.ending is not None or not able[record.spec.name]:
+            continue
+        for node, mask in lease.fact.slots:
+            place = view.nodes[node].island
+            if (place.flavor, place.domain) not in free or node in view.node_status:
+                continue
+            key = (-free[place.flavor, place.domain], place.domain, -record.seq, name)
+            # A filler's own spare on a filled one goes back with it, and not to a third run.
+            left = ordinals(mask & ~pledged.get(node, 0))
+            found += ((key, _Offer(name, place, node, ordinal)) for ordinal in left)
+    found.sort(key=lambda entry: (entry[0], entry[1].node, entry[1].ordinal))
+    return [offer for _, offer in found]
+
+
+def _gone_ms(view: StateView, run: Run, now_ms: int) -> int | None:
+    """Return when ``run`` is expected to be gone, where a reservation of its pool asks for that."""
+    if not any(view.runs[r.made.run].spec.pool == run.pool for r in view.reservations.values()):
+        return None
+    return now_ms + hold_duration_ms(run, view.pools[run.pool])
+
+
+def _can_spare(
+    view: StateView, record: RunRecord, run: Run, now_ms: int, gone_ms: int | None
+) -> bool:
+    """Return whether a run can do without its spares for as long as ``run`` takes.
+
+    Where reservations count on slots that come free, the filler must be expected to go before the
+    spare's own run does: nobody gets the slots any later than without it.
+    """
+    if record.spec.name == run.name or record.spec.pool != run.pool:
+        return False
+    if record.stopping is not None or _has_lost(view, record.leases):
+        return False
+    return gone_ms is None or run_end_ms(view, record, now_ms) >= gone_ms
+
+
+def _has_lost(view: StateView, leases: Iterable[str]) -> bool:
+    """Return whether some of ``leases`` are on lost nodes, so that their spares are needed."""
+    return bool(view.node_status) and any(
+        view.node_status.get(node) is NodeStatus.FAILED
+        for name in leases
+        for node, _ in view.leases[name].fact.slots
+    )
+
+
+def _enough(view: StateView, run: Run, offers: Sequence[_Offer]) -> bool:
+    """Return whether counting does not speak against the least width of ``run`` in some flavor."""
+    spare: dict[str, int] = {}
+    for offer in offers:
+        spare[offer.place.flavor] = spare.get(offer.place.flavor, 0) + 1
+    least = run.widths()[-1]
+    return any(
+        gpus - sum(left for left, _ in view.domain_order(run.pool, flavor)) >= least
+        for flavor, gpus in spare.items()
+    )
+
+
+def _slots(offers: Iterable[_Offer]) -> Slots:
+    masks: dict[str, int] = {}
+    for offer in offers:
+        masks[offer.node] = masks.get(offer.node, 0) | 1 << offer.ordinal
+    return tuple(masks.items())
+
+
+def _used(offers: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
+    """Return the ``offers`` that the run starts on."""
+    taken: dict[str, int] = {}
+    for group in admitted.plan.groups:
+        for node, mask in (*group.slots, *group.spare_slots):
+            taken[node] = taken.get(node, 0) | mask
+    return [offer for offer in offers if taken.get(offer.node, 0) >> offer.ordinal & 1]
+
+
+def _without_idle(view: StateView, used: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
+    """Return ``used`` less as many slots as lie free beside them; nothing where none does.
+
+    A slot is as good as another in its domain unless racks or whole nodes matter, so it should do.
+    """
+    wanted: dict[str, int] = {}
+    for group in admitted.plan.groups:
+        gpus = sum(mask.bit_count() for _, mask in (*group.slots, *group.spare_slots))
+        wanted[group.domain] = wanted.get(group.domain, 0) + gpus
+    kept: list[_Offer] = []
+    for place in dict.fromkeys(offer.place for offer in used):
+        here = [offer for offer in used if offer.place == place]
+        kept += here[: max(0, wanted[place.domain] - view.island(place).gpus_free)]
+    return kept if len(kept) < len(used) else []
+
+
+def _by_lease(offers: Sequence[_Offer]) -> tuple[tuple[str, Slots], ...]:
+    return tuple(
+        (name, _slots(offer for offer in offers if offer.lease == name))
+        for name in dict.fromkeys(offer.lease for offer in offers)
+    )
+
+
+def write_fill(
+    log: DecisionLog, run: Run, filled: Filled, *, leases_ever: int, backfill: bool
+) -> None:
+    """Write what becomes of the spares, then the leases of ``run``.
+
+    For each spare: a pledge for every slot it gives, the end of its lease (nothing runs there, so
+    that is one fact), and a new one for the slots it keeps.
+    """
+    for name, slots in filled.spares:
+        hold_ms = log.view.leases[name].hold_ends_ms - log.now_ms
+        for number, (node, ordinal) in enumerate(_each(slots)):
+            log.write(
+                SpareFilled(
+                    at_ms=log.now_ms,
+                    actor=log.actor,
+                    pledge=f"{name}#{number}",
+                    lease=name,
+                    filler=run.name,
+                    slots=((node, 1 << ordinal),),
+                    hold_gpu_ms=hold_ms,
+                )
+            )
+        part_with(log, name, slots, EndReason.FILLED)
+    write_start(log, run, filled.admitted, leases_ever=leases_ever, backfill=backfill)
+
+
+def _each(slots: Slots) -> Iterator[tuple[str, int]]:
+    for node, mask in slots:
+        for ordinal in ordinals(mask):
+            yield node, ordinal

@@ -1,0 +1,94 @@
+"""Follow: runs that wait for others to complete, and what becomes of them when those do not.
+
+A follower neither ages nor reserves before the last of its upstreams has completed. When one fails
+or is cancelled, a follower waits to be withdrawn, or (``onUpstreamFailure: fail``) fails itself
+once its grace has passed. Circles cannot come about: a run follows runs that are there already, and
+``declare`` refuses a circle among runs that come together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.stops import finish
+from quorate.model.events import EndReason, Outcome
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Run, UpstreamFailure
+from quorate.model.state.records import Phase, RunRecord
+from quorate.model.state.state_view import StateView
+
+_UNCOMPLETED = (Phase.FAILED, Phase.CANCELLED)
+
+
+def waits_for_upstream(view: StateView, run: Run) -> Refusal | None:
+    """Return why ``run`` may not be tried yet because of the runs it follows."""
+    if run.follow is None:
+        return None
+    phases = [(name, view.runs[name].phase) for name in run.follow.after]
+    for name, phase in phases:
+        if phase in _UNCOMPLETED:
+            return Refusal(code=RefusalCode.UPSTREAM_FAILED, subject=f"run {name}")
+    for name, phase in phases:
+        if phase is not Phase.COMPLETED:
+            return Refusal(code=RefusalCode.WAITING_FOR_UPSTREAM, subject=f"run {name}")
+    return None
+
+
+def eligible_since_ms(view: StateView, record: RunRecord) -> int | None:
+    """Return since when a run could have started as far as others go; None while it has to wait.
+
+    That is when it was submitted or, for a follower, when the last of its upstreams completed.
+    """
+    since_ms = record.submitted_ms
+    for name in () if record.spec.follow is None else record.spec.follow.after:
+        upstream = view.runs[name]
+        if upstream.phase is not Phase.COMPLETED or upstream.ended_ms is None:
+            return None
+        since_ms = max(since_ms, upstream.ended_ms)
+    return since_ms
+
+
+def follow_due_ms(view: StateView) -> int | None:
+    """Return the first instant at which a waiting follower fails; None while none has to.
+
+    Looks at the runs that wait, and at nothing else.
+    """
+    return min((at_ms for at_ms, _, _ in _failing(view)), default=None)
+
+
+def fail_followers(log: DecisionLog) -> None:
+    """End the followers whose upstream failed one grace ago, and those that follow them in turn."""
+    if not (log.somebody_waits or log.shares_in_rounds):
+        return
+    while True:
+        due = sorted(entry for entry in _failing(log.view) if entry[0] <= log.now_ms)
+        if not due:
+            return
+        for _, name, upstream in due:
+            phase = log.view.runs[upstream].phase
+            note = f"run {upstream}, which it follows, {_FAILED[phase]}"
+            finish(log, name, EndReason.FAIL, Outcome.FAILED, note)
+
+
+_FAILED = {Phase.FAILED: "failed", Phase.CANCELLED: "was cancelled"}
+
+
+def _failing(view: StateView) -> Iterator[tuple[int, str, str]]:
+    """Yield (instant, run, upstream) of the followers that fail because an upstream did.
+
+    Their grace begins when the first upstream fails, or when they are submitted after that.
+    """
+    for name in view.followers:
+        record = view.runs[name]
+        follow = record.spec.follow
+        if follow is None or follow.on_upstream_failure is not UpstreamFailure.FAIL:
+            continue
+        ended = [
+            (upstream.ended_ms, upstream.spec.name)
+            for upstream in map(view.runs.__getitem__, follow.after)
+            if upstream.phase in _UNCOMPLETED and upstream.ended_ms is not None
+        ]
+        if ended:
+            first_ms, upstream_name = min(ended)
+            yield max(first_ms, record.submitted_ms) + follow.grace_ms, name, upstream_name

@@ -1,0 +1,179 @@
+"""Sensitive claims: whole nodes for one user until a stated end, and wiped before anybody else.
+
+A claim is a run with ``sensitive: true``. It is granted at once or refused, for there is no queue
+for it; its owner's own envelopes pay for all of it in advance, work or not; nothing of it is ever
+shared, filled, cut or drawn, and no promise made to others counts on its nodes. Who takes which
+nodes until when is written down before they are taken. docs/adr/0018-claims.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from quorate.core.admission.admit import Admitted
+from quorate.core.admission.bind import LeaseDraft, bind
+from quorate.core.admission.holds import grace_ms
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.starts import write_leases
+from quorate.core.lifecycle.stops import finish, stop_lease, stop_run
+from quorate.core.lifecycle.swap import healthy, leases_of
+from quorate.model.events import (
+    EndReason,
+    NodesClaimed,
+    NodeWiped,
+    Outcome,
+    Role,
+    StartReason,
+)
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Funding, OnQuota, Run
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
+
+
+def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
+    """Yield (field, what is wrong, remedy) of what a claim may not be."""
+    if not run.user:
+        yield "user", "a claim is for one user", "say which"
+    said_ms, pool = run.expected_duration_ms, view.pools.get(run.pool)
+    if said_ms is None:
+        yield "runtime.expectedDuration", "a claim has a stated end", "say how long it is for"
+    elif pool is not None and said_ms <= grace_ms(run, pool):
+        yield (
+            "runtime.expectedDuration",
+            "is no longer than what its work gets to checkpoint",
+            "claim for longer, or ask for a shorter runtime.checkpoint",
+        )
+    if run.malleable is not None:
+        yield "malleable", "a claim has all its nodes or none", "leave it out"
+    if run.spares_per_group:
+        yield "sparesPerGroup", "a claim has no spares", "leave it out, or claim more nodes"
+    if run.group_gpus is not None:
+        yield "locality.groupGPUs", "a claim is of whole nodes", "leave it out"
+    if run.funding != Funding():
+        yield "funding", "a claim is paid by its owner's own envelopes", "leave it out"
+    if run.follow is not None:
+        yield "follow", "a claim is granted now or not at all", "claim when the others are done"
+    if run.on_quota is not OnQuota.REFUSE:
+        yield "onQuota", "a claim is granted now or not at all", "leave it out"
+
+
+def over_pool_size(view: StateView, nodes: int) -> Refusal | None:
+    """Return why ``nodes`` more cannot be claimed, if all claims together would have too many.
+
+    A node counts until it was wiped: before that it serves nobody else.
+    """
+    limit, current = view.system.sensitive_pool_size, len(view.unwiped)
+    if limit is None or current + nodes <= limit:
+        return None
+    return Refusal(
+        code=RefusalCode.SENSITIVE_POOL_SIZE,
+        subject="system",
+        wanted=nodes,
+        short=current + nodes - limit,
+        current=current,
+        limit=limit,
+        remedy="wait until nodes of other claims were wiped (quorate get claims), or have the "
+        "limit raised",
+    )
+
+
+def write_claim(log: DecisionLog, run: Run, admitted: Admitted) -> None:
+    """Write who takes which nodes until when; then the leases, one for each node and payer."""
+    assert run.expected_duration_ms is not None, run
+    drafts = list(_by_node(bind(admitted.plan, admitted.demands, admitted.legs)))
+    nodes = tuple(dict.fromkeys(draft.slots[0][0] for draft in drafts))
+    log.write(
+        NodesClaimed(
+            at_ms=log.now_ms,
+            actor=log.actor,
+            claim=run.name,
+            user=run.user,
+            nodes=nodes,
+            end_ms=log.now_ms + run.expected_duration_ms,
+        )
+    )
+    write_leases(log, run.name, drafts, 0, StartReason.START, start_ms=log.now_ms)
+
+
+def _by_node(drafts: Iterable[LeaseDraft]) -> Iterator[LeaseDraft]:
+    """Yield ``drafts`` cut up so that each is on one node, which can fail without the others."""
+    numbers: dict[str, int] = {}
+    for draft in drafts:
+        for slot in draft.slots:
+            number = numbers.setdefault(slot[0], len(numbers))
+            path = f"group/{number}"
+            yield replace(draft, comp_path=path, bundle=0, role=Role.CLAIM, slots=(slot,))
+
+
+def end_claim(log: DecisionLog, record: RunRecord, *, end_ms: int) -> None:
+    """Write that a claim has reached its stated end."""
+    stop_run(log, record, EndReason.END, Outcome.COMPLETED, end_ms=end_ms)
+
+
+def lose_nodes(log: DecisionLog, run: str) -> None:
+    """Write that a claim has lost its failed nodes; it keeps the others, while there are any."""
+    view = log.view
+    for lease in leases_of(view, view.runs[run]):
+        if not healthy(view, lease.fact.slots):
+            stop_lease(log, lease.fact.lease, EndReason.FAIL)
+    if not log.view.runs[run].leases:
+        finish(log, run, EndReason.FAIL, Outcome.FAILED, "its last node failed")
+
+
+def release(log: DecisionLog, record: RunRecord, note: str) -> Refusal | None:
+    """Write that a claim is given back before its end; return why it cannot be, if so."""
+    if not record.spec.sensitive:
+        return Refusal(
+            code=RefusalCode.CONFLICT,
+            subject=f"run {record.spec.name!r} is no claim",
+            remedy=f"to withdraw it: quorate cancel {record.spec.name}",
+        )
+    stop_run(log, record, EndReason.END, Outcome.COMPLETED, note=note)
+    return None
+
+
+def wiped(
+    log: DecisionLog, node: str, claim: str | None, note: str, *, is_clean: bool
+) -> Refusal | None:
+    """Write what became of wiping a node after ``claim`` (None: whichever); or return why not.
+
+    A late word about an earlier claim is not taken for one about the last.
+    """
+    known = log.view.unwiped.get(node)
+    if known is None or (claim is not None and known.claim != claim):
+        last = "" if claim is None else f" after claim {claim!r}"
+        return Refusal(
+            code=RefusalCode.CONFLICT,
+            subject=f"node {node!r} has nothing to be wiped{last}",
+            remedy="list the nodes: quorate get nodes",
+        )
+    if known.leases:
+        return Refusal(
+            code=RefusalCode.CONFLICT,
+            subject=f"claim {known.claim!r} of {known.user} still has node {node!r}",
+            remedy=f"wait for its end, or have it released: quorate release {known.claim}",
+        )
+    if is_clean or not known.is_quarantined or known.note != note:
+        log.write(
+            NodeWiped(
+                at_ms=log.now_ms,
+                actor=log.actor,
+                node=node,
+                claim=known.claim,
+                is_clean=is_clean,
+                note=note,
+            )
+        )
+    return None
+
+
+def drain_warnings(view: StateView, node: str) -> tuple[str, ...]:
+    """Return what whoever drains ``node`` must know: a claim stays on it."""
+    known = view.unwiped.get(node)
+    if known is None or not known.leases:
+        return ()
+    stays = f"node {node} stays with claim {known.claim} of {known.user} until its end"
+    return (f"{stays}: a claim is never cut",)

@@ -1,0 +1,93 @@
+"""Settle: what time has made due for the leases that run.
+
+A hold that is about to run out is extended while its payer has money; else the bundle is handed to
+the next payers; else it is stopped, in time to be gone when the money is. With an executor that is
+one grace before the hold ends. Without one nothing runs between two commands, and what should have
+happened then is written now, with the instants at which it was due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+
+from quorate.core.admission.holds import extension_ms
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.handover import hand_over
+from quorate.core.lifecycle.sensitive_claims import end_claim
+from quorate.core.lifecycle.stops import stop_bundle
+from quorate.model.events import EndReason, HoldExtended, Role
+from quorate.model.state.records import Lease
+
+
+def settle_holds(log: DecisionLog) -> None:
+    """Extend every hold that is running out, hand its bundle over, or stop it."""
+    heap = log.view.holds_due()
+    if not heap or heap[0][0] > log.now_ms:
+        return
+    due = due_holds(heap, log.now_ms)
+    unpaid: list[tuple[int, str]] = []
+    looked = 0
+    while due:
+        renew_ms, name = heappop(due)
+        lease = log.view.leases.get(name)
+        if lease is None or lease.renew_ms != renew_ms or not _is_due(log, lease):
+            continue  # An entry of a lease that has ended or was extended since.
+        for again in _go_on(log, lease):
+            known = log.view.leases[again]
+            if _is_due(log, known):
+                heappush(due, (known.renew_ms, again))
+        if lease.ending is not None:
+            unpaid.append((renew_ms, name))
+        if not due and unpaid and len(log.events) > looked:
+            # A hand-over may have left money to those that are slow to stop.
+            looked, due, unpaid = len(log.events), unpaid, []
+            heapify(due)
+
+
+def _is_due(log: DecisionLog, lease: Lease) -> bool:
+    return (lease.renew_ms if log.has_executor else lease.hold_ends_ms) <= log.now_ms
+
+
+def _go_on(log: DecisionLog, lease: Lease) -> Sequence[str]:
+    """Let a lease go on if anybody pays, and return the leases to look at again."""
+    view, fact = log.view, lease.fact
+    if fact.role is Role.CLAIM:
+        end_claim(log, view.runs[fact.run], end_ms=lease.hold_ends_ms)
+        return ()
+    until_ms = log.now_ms + (lease.grace_ms if log.has_executor else 0)
+    more_ms = extension_ms(view, lease, until_ms)
+    if more_ms > 0:
+        log.write(
+            HoldExtended(
+                at_ms=log.now_ms,
+                actor=log.actor,
+                lease=fact.lease,
+                gpu_ms=more_ms * lease.gpus,
+            )
+        )
+        return (fact.lease,)
+    if lease.ending is not None:
+        return ()  # It is stopping already, and is charged no further than its hold.
+    # With an executor that is now; but nobody pays for longer than was held, however late it is.
+    at_ms = min(log.now_ms, lease.hold_ends_ms)
+    handed = hand_over(log, fact.run, fact.bundle, at_ms=at_ms)
+    if handed:
+        return handed
+    closed = lease.hold_ends_ms >= view.envelopes[fact.payer].spec.end_ms
+    reason = EndReason.WINDOW_CLOSED if closed else EndReason.BUDGET_EXHAUSTED
+    stop_bundle(log, fact.run, fact.bundle, reason, end_ms=lease.hold_ends_ms)
+    return ()
+
+
+def due_holds(heap: Sequence[tuple[int, str]], now_ms: int) -> list[tuple[int, str]]:
+    """Return the entries of ``heap`` up to ``now_ms``, as a heap; it stays as it is."""
+    found: list[tuple[int, str]] = []
+    places = [0]
+    while places:
+        place = places.pop()
+        if place < len(heap) and heap[place][0] <= now_ms:
+            found.append(heap[place])
+            places += (2 * place + 1, 2 * place + 2)
+    heapify(found)
+    return found

@@ -1,0 +1,242 @@
+"""Spares: slots a run keeps beside its work, and the pledges on those that others fill meanwhile.
+
+A pledge keeps a filled spare's room and money on its payer, one pledge for each GPU, so that each
+comes back by itself: when its filler has gone from there, a spare starts on the very slot again. A
+pledge that nobody has a use for any more (its run is over or has lost the group, the node is lost,
+the payer's window has closed) is given up, and the filler stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from quorate.core.admission.bind import LeaseDraft
+from quorate.core.admission.holds import grace_ms
+from quorate.core.admission.payers import family_payers
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.starts import write_leases
+from quorate.core.lifecycle.stops import end_lease
+from quorate.model.events import (
+    EndReason,
+    NodeStatus,
+    PledgeClosed,
+    Role,
+    Slots,
+    StartReason,
+    Tier,
+    lease_gpus,
+)
+from quorate.model.selector import matches
+from quorate.model.state.records import EnvelopeAccount, Lease, Phase, PledgeRecord
+from quorate.model.state.state_view import StateView
+
+
+def part_with(log: DecisionLog, name: str, slots: Slots, reason: EndReason) -> None:
+    """End a spare, on which nothing runs, and let what it has beside ``slots`` go on as one.
+
+    Not on nodes that are lost: it may be asked for slots before anybody has looked at those.
+    """
+    view = log.view
+    lease = view.leases[name]
+    fact, lost = lease.fact, dict(slots)
+    end_lease(log, name, reason, end_ms=log.now_ms)
+    left = ((node, mask & ~lost.get(node, 0)) for node, mask in fact.slots)
+    kept = tuple(
+        (node, mask)
+        for node, mask in left
+        if mask and view.node_status.get(node) is not NodeStatus.FAILED
+    )
+    if kept:
+        hold_ms = max(0, lease.hold_ends_ms - log.now_ms)
+        draft = LeaseDraft(
+            fact.comp_path, fact.bundle, Role.SPARE, fact.payer, fact.tier, hold_ms, kept
+        )
+        _start(log, fact.run, draft, StartReason.SWAP)
+
+
+def _start(log: DecisionLog, run: str, draft: LeaseDraft, reason: StartReason) -> None:
+    first = log.view.runs[run].leases_ever
+    write_leases(log, run, [draft], first, reason, start_ms=log.now_ms)
+
+
+# --- Pledges --------------------------------------------------------------------------------------
+
+
+def holder(view: StateView, pledge: PledgeRecord) -> Lease | None:
+    """Return an open lease on the slots of ``pledge``: its filler's, or nobody's."""
+    for node, mask in pledge.slots:
+        for name in view.node_leases.get(node, ()):
+            lease = view.leases[name]
+            if any(place == node and mask & held for place, held in lease.fact.slots):
+                return lease
+    return None
+
+
+def pledges_of(view: StateView, run: str, path: str) -> list[PledgeRecord]:
+    """Return the pledges of the group at ``path`` of ``run``, in the order of their names."""
+    spare_path = path.replace("group/", "spare/")
+    return sorted(
+        (c for c in view.pledges.values() if c.run == run and c.comp_path == spare_path),
+        key=lambda pledge: pledge.pledge,
+    )
+
+
+def close_pledges(log: DecisionLog, pledges: Iterable[PledgeRecord]) -> None:
+    """Give up ``pledges``: room and money that were kept for them are free for others."""
+    for pledge in pledges:
+        log.write(PledgeClosed(at_ms=log.now_ms, actor=log.actor, pledge=pledge.pledge))
+
+
+def pledges_due_ms(view: StateView) -> int | None:
+    """Return the first instant at which a pledge lapses because its payer's window closes."""
+    payers = {pledge.payer for pledge in view.pledges.values()}
+    return min((view.envelopes[payer].spec.end_ms for payer in payers), default=None)
+
+
+def return_spares(log: DecisionLog) -> bool:
+    """Start spares again whose fillers have gone, give up idle pledges; return whether any was."""
+    view = log.view
+    if not view.pledges:
+        return False
+    homes: dict[tuple[str, str, int], set[str]] = {}
+    gone: list[PledgeRecord] = []
+    back: dict[tuple[object, ...], list[PledgeRecord]] = {}
+    for name in sorted(view.pledges):
+        pledge = view.pledges[name]
+        key = (pledge.run, pledge.comp_path, pledge.bundle)
+        if key not in homes:
+            homes[key] = _homes(view, *key)
+        if not _has_use(view, pledge, homes[key], log.now_ms):
+            gone.append(pledge)
+        elif (lease := holder(view, pledge)) is None:
+            per_gpu = pledge.hold_gpu_ms // pledge.gpus
+            back.setdefault((*key, pledge.payer, pledge.tier, per_gpu), []).append(pledge)
+        elif lease.fact.run != pledge.filler:
+            gone.append(pledge)
+    close_pledges(log, gone)
+    for pledges in back.values():
+        _return(log, pledges)
+    return bool(gone or back)
+
+
+def _homes(view: StateView, run: str, path: str, bundle: int) -> set[str]:
+    """Return the domains in which the group of the spares at ``path`` works; none when it is gone.
+
+    A run that is stopping, waits or is over has no use for spares anywhere.
+    """
+    record = view.runs[run]
+    if record.phase is not Phase.RUNNING or record.stopping is not None:
+        return set()
+    group = path.replace("spare/", "group/")
+    leases = (view.leases[name] for name in record.leases)
+    return {
+        view.nodes[node].spec.domain_key
+        for lease in leases
+        if lease.fact.comp_path == group and lease.fact.bundle == bundle and lease.ending is None
+        for node, _ in lease.fact.slots
+    }
+
+
+def _has_use(view: StateView, pledge: PledgeRecord, homes: set[str], now_ms: int) -> bool:
+    """Return whether the spare would be of use to its run, if it came back."""
+    return view.envelopes[pledge.payer].spec.end_ms > now_ms and all(
+        view.nodes[node].spec.domain_key in homes
+        and view.node_status.get(node) is not NodeStatus.FAILED
+        for node, _ in pledge.slots
+    )
+
+
+def _return(log: DecisionLog, pledges: Sequence[PledgeRecord]) -> None:
+    """Write ``pledges``, alike but for their slots, as one spare, as far as that may be."""
+    view, now_ms = log.view, log.now_ms
+    able = [c for c in pledges if may_come_back(view, c, now_ms, has_executor=log.has_executor)]
+    able = able[: _borrowable(view, pledges[0])]
+    close_pledges(log, pledges)
+    if not able:
+        return
+    first = able[0]
+    masks: dict[str, int] = {}
+    for pledge in able:
+        for node, mask in pledge.slots:
+            masks[node] = masks.get(node, 0) | mask
+    draft = LeaseDraft(
+        first.comp_path,
+        first.bundle,
+        Role.SPARE,
+        first.payer,
+        first.tier,
+        _hold_ms(view, first, now_ms),
+        tuple(masks.items()),
+    )
+    _start(log, first.run, draft, StartReason.START)
+
+
+def _hold_ms(view: StateView, pledge: PledgeRecord, now_ms: int) -> int:
+    """Return how long a spare that comes back now is paid for: never past its payer's window."""
+    end_ms = view.envelopes[pledge.payer].spec.end_ms
+    return min(pledge.hold_gpu_ms // pledge.gpus, end_ms - now_ms)
+
+
+def may_come_back(
+    view: StateView, pledge: PledgeRecord, now_ms: int, *, has_executor: bool
+) -> bool:
+    """Return whether the slots of ``pledge`` are given out and its payer still pays for them.
+
+    Room and money were kept for it, so that is a question of what has changed since: nodes that are
+    not ready, envelopes that were tightened, retired or whose window has almost closed.
+    """
+    run = view.runs[pledge.run].spec
+    account = view.envelopes[pledge.payer]
+    outlast_ms = grace_ms(run, view.pools[run.pool]) if has_executor else 0
+    if _hold_ms(view, pledge, now_ms) <= outlast_ms or account.retired:
+        return False
+    for node, _ in pledge.slots:
+        spec = view.nodes[node].spec
+        if node in view.node_status or spec.flavor != account.spec.flavor:
+            return False
+        if not matches(account.spec.selector, spec.location):
+            return False
+    opened = account.spec.start_ms <= now_ms or account.spec.allow_admission
+    return opened and _would_be_asked(view, pledge) and not any(_over(view, account))
+
+
+def _would_be_asked(view: StateView, pledge: PledgeRecord) -> bool:
+    """Return whether the payer stands to the run's owner as it did when the spare started."""
+    run, account = view.runs[pledge.run].spec, view.envelopes[pledge.payer]
+    if pledge.tier is Tier.BORROWED:
+        return run.funding.allow_borrow and account.spec.lending.admits(run.owner)
+    payers = family_payers(view, run.owner, account.spec.flavor)
+    return (pledge.payer, pledge.tier) in payers
+
+
+def _over(view: StateView, account: EnvelopeAccount) -> Iterator[bool]:
+    """Yield, limit by limit, whether the payer has promised more than it may."""
+    spec, lending = account.spec, account.spec.lending
+    yield account.gpus_active + account.gpus_reserved > spec.concurrency
+    yield account.committed_gpu_ms > spec.gpu_ms_granted
+    if lending.concurrency_max is not None:
+        yield account.lent_gpus_active > lending.concurrency_max
+    if lending.gpu_ms_max is not None:
+        yield account.lent_committed_gpu_ms > lending.gpu_ms_max
+    for key in account.caps:
+        cap = view.caps[key]
+        if cap.spec.concurrency_max is not None:
+            yield cap.gpus_active + cap.gpus_reserved > cap.spec.concurrency_max
+        if cap.spec.gpu_ms_max is not None:
+            yield cap.committed_gpu_ms > cap.spec.gpu_ms_max
+
+
+def _borrowable(view: StateView, pledge: PledgeRecord) -> int | None:
+    """Return how many pledges like this one its run may borrow for; None for any number.
+
+    It may have borrowed for other slots while these were filled.
+    """
+    record = view.runs[pledge.run]
+    most = record.spec.funding.borrow_gpus_max
+    if pledge.tier is not Tier.BORROWED or most is None:
+        return None
+    leases = (view.leases[name] for name in record.leases)
+    borrowed = sum(
+        lease_gpus(lease.fact.slots) for lease in leases if lease.fact.tier is Tier.BORROWED
+    )
+    return max(0, most - borrowed) // pledge.gpus

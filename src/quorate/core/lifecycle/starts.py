@@ -1,0 +1,63 @@
+"""Starts: what was admitted, written as leases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from quorate.core.admission.admit import Admitted
+from quorate.core.admission.bind import LeaseDraft, bind
+from quorate.core.decision_log import DecisionLog
+from quorate.model.events import LeaseStarted, StartReason, lease_gpus
+from quorate.model.specs import Run
+
+
+def write_start(  # noqa: PLR0913 - the parts of a start
+    log: DecisionLog,
+    run: Run,
+    admitted: Admitted,
+    *,
+    leases_ever: int,
+    reason: StartReason = StartReason.START,
+    backfill: bool = False,
+) -> None:
+    """Write one lease per group and payer: Bind-Now, all of it or none.
+
+    ``backfill``: it starts out of order, while a run that has a start waits on.
+    """
+    assert not run.sensitive, run  # Claims have a door of their own.
+    drafts = bind(admitted.plan, admitted.demands, admitted.legs)
+    write_leases(log, run.name, drafts, leases_ever, reason, start_ms=log.now_ms, backfill=backfill)
+
+
+def write_leases(  # noqa: PLR0913 - the parts of one event
+    log: DecisionLog,
+    run: str,
+    drafts: Iterable[LeaseDraft],
+    leases_ever: int,
+    reason: StartReason,
+    *,
+    start_ms: int,
+    partner: str | None = None,
+    backfill: bool = False,
+) -> None:
+    """Write a lease for each of ``drafts``, numbered on from ``leases_ever``."""
+    for number, draft in enumerate(drafts, start=leases_ever):
+        log.write(
+            LeaseStarted(
+                at_ms=log.now_ms,
+                actor=log.actor,
+                lease=f"{run}/{number}",
+                run=run,
+                partner=partner,
+                comp_path=draft.comp_path,
+                bundle=draft.bundle,
+                role=draft.role,
+                slots=draft.slots,
+                payer=draft.payer,
+                tier=draft.tier,
+                hold_gpu_ms=lease_gpus(draft.slots) * draft.hold_ms,
+                start_ms=start_ms,
+                reason=reason,
+                backfill=backfill,
+            )
+        )

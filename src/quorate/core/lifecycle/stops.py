@@ -1,0 +1,188 @@
+"""Stops: told to end, and ended. Two facts, because work needs time to checkpoint.
+
+Slots are free only after the second one. With an executor the first is written here and the second
+when the executor confirms; without one nothing runs, and both are written together.
+"""
+
+from __future__ import annotations
+
+from quorate.core.decision_log import DecisionLog
+from quorate.model.events import (
+    EndReason,
+    LeaseEnded,
+    LeaseEnding,
+    NodeStatus,
+    Outcome,
+    ReservationClosed,
+    ReservationOutcome,
+    RunEnded,
+    RunRequeued,
+    RunStopping,
+)
+from quorate.model.state.records import Lease, RunRecord
+from quorate.model.state.state_view import StateView
+
+
+def stop_run(  # noqa: PLR0913 - who, why, and what comes after
+    log: DecisionLog,
+    record: RunRecord,
+    reason: EndReason,
+    outcome: Outcome | None,
+    *,
+    end_ms: int | None = None,
+    note: str = "",
+    detail: str = "",
+) -> None:
+    """Stop every lease of the run; then it is over with ``outcome``, or waits again for None.
+
+    ``end_ms`` is the instant up to which it is charged when nothing has to be waited for, and
+    ``detail`` goes with the reason on every lease.
+    """
+    if record.stopping is not None and (outcome is None or record.stopping.outcome is not None):
+        return  # It is on its way out; what it was told first holds, unless it is now cancelled.
+    if outcome is None and record.spec.rounds is not None:
+        # From its first round to its end it counts as running, whether it has GPUs or not.
+        for name in tuple(record.leases):
+            stop_lease(log, name, reason, end_ms=end_ms, detail=detail)
+        return
+    works_under = leases_under(log.view, record)
+    if works_under and log.has_executor:
+        log.write(
+            RunStopping(
+                at_ms=log.now_ms,
+                actor=log.actor,
+                run=record.spec.name,
+                outcome=outcome,
+                reason=reason,
+                note=note,
+            )
+        )
+    if works_under and not record.leases:
+        # They are another's, which goes on in a round to come.
+        reason, detail = EndReason.ROUND_END, f"{record.spec.name}, which shared it, is over"
+    for name in works_under:
+        stop_lease(log, name, reason, end_ms=end_ms, detail=detail)
+    record = log.view.runs[record.spec.name]
+    if not leases_under(log.view, record):
+        finish(log, record.spec.name, reason, outcome, note)
+
+
+def leases_under(view: StateView, record: RunRecord) -> tuple[str, ...]:
+    """Return the leases that a run works under: its own, or those of the run it shares GPUs with.
+
+    Two that share end together: no slot is free before both are gone.
+    """
+    known = view.in_rounds.get(record.spec.name)
+    if known is None or not known.lease:
+        return tuple(record.leases)
+    return tuple(view.runs[view.leases[known.lease].fact.run].leases)
+
+
+def is_shared(view: StateView, record: RunRecord) -> bool:
+    """Return whether another run works under the same leases."""
+    names = leases_under(view, record)
+    return any(view.leases[name].fact.partner is not None for name in names)
+
+
+def stop_bundle(  # noqa: PLR0913 - what, why, and when
+    log: DecisionLog,
+    run: str,
+    bundle: int,
+    reason: EndReason,
+    *,
+    end_ms: int | None = None,
+    detail: str = "",
+) -> None:
+    """Stop one bundle; without its first bundle the run goes back to the queue."""
+    record = log.view.runs[run]
+    if bundle == 0:
+        stop_run(log, record, reason, None, end_ms=end_ms, detail=detail)
+        return
+    for name in tuple(record.leases):
+        if log.view.leases[name].fact.bundle == bundle:
+            stop_lease(log, name, reason, end_ms=end_ms, detail=detail)
+
+
+def stop_lease(
+    log: DecisionLog, name: str, reason: EndReason, *, end_ms: int | None = None, detail: str = ""
+) -> None:
+    """Tell a lease to stop: within its grace, or by ``end_ms``; without an executor it has.
+
+    A lease that is stopping already is left to it.
+    """
+    lease = log.view.leases[name]
+    if lease.ending is not None:
+        return
+    gone_ms = None if end_ms is None else max(end_ms, lease.fact.start_ms)
+    log.write(
+        LeaseEnding(
+            at_ms=log.now_ms,
+            actor=log.actor,
+            lease=name,
+            reason=reason,
+            deadline_ms=log.now_ms + lease.grace_ms if gone_ms is None else gone_ms,
+            detail=detail,
+        )
+    )
+    if not log.has_executor or _is_fenced(log.view, lease):
+        gone_ms = log.now_ms if gone_ms is None else gone_ms
+        end_lease(log, name, reason, end_ms=gone_ms, detail=detail)
+
+
+def _is_fenced(view: StateView, lease: Lease) -> bool:
+    """Return whether every node of ``lease`` has failed, so that nothing of it can still run."""
+    return all(view.node_status.get(node) is NodeStatus.FAILED for node, _ in lease.fact.slots)
+
+
+def confirm(log: DecisionLog, lease: Lease) -> None:
+    """Write that a stopping lease is gone, and what that means for its run.
+
+    It is charged up to now, and never for more than is held: whoever is slow to die after the
+    money has ended keeps the slots and costs nobody more.
+    """
+    assert lease.ending is not None, lease
+    fact = lease.fact
+    end_ms = max(fact.start_ms, min(log.now_ms, lease.hold_ends_ms))
+    ending = lease.ending
+    end_lease(log, fact.lease, ending.reason, end_ms=end_ms, detail=ending.detail)
+    for name in (fact.run,) if fact.partner is None else (fact.run, fact.partner):
+        record = log.view.runs[name]
+        stopping = record.stopping
+        if stopping is not None and not leases_under(log.view, record):
+            finish(log, name, stopping.reason, stopping.outcome, stopping.note)
+
+
+def end_lease(
+    log: DecisionLog, name: str, reason: EndReason, *, end_ms: int, detail: str = ""
+) -> None:
+    """Write that a lease has ended, charged up to ``end_ms``."""
+    log.write(
+        LeaseEnded(
+            at_ms=log.now_ms,
+            actor=log.actor,
+            lease=name,
+            reason=reason,
+            end_ms=end_ms,
+            detail=detail,
+        )
+    )
+
+
+def finish(
+    log: DecisionLog, run: str, reason: EndReason, outcome: Outcome | None, note: str
+) -> None:
+    """Write that a run without leases is over, or that it waits again."""
+    if outcome is None:
+        log.write(RunRequeued(at_ms=log.now_ms, actor=log.actor, run=run, reason=reason))
+    else:
+        reservation = log.view.runs[run].reservation
+        if reservation is not None:
+            log.write(
+                ReservationClosed(
+                    at_ms=log.now_ms,
+                    actor=log.actor,
+                    reservation=reservation,
+                    outcome=ReservationOutcome.CANCELLED,
+                )
+            )
+        log.write(RunEnded(at_ms=log.now_ms, actor=log.actor, run=run, outcome=outcome, note=note))

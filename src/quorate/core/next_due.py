@@ -1,0 +1,127 @@
+"""Due: when somebody has to tick next, if nobody asks for anything before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from types import MappingProxyType
+from typing import Final
+
+from quorate.core.lifecycle.cut_cooldown import release_due_ms
+from quorate.core.lifecycle.follow import follow_due_ms
+from quorate.core.lifecycle.spares import pledges_due_ms
+from quorate.core.planning.conflict_starts import look_ms
+from quorate.core.planning.overstay import stop_instants_ms
+from quorate.core.planning.recall import recall_instants_ms
+from quorate.core.preemption.disruption_account import deferrals_due_ms
+from quorate.core.profile.firm_places import replan_due_ms
+from quorate.core.rounds.begin_round import rounds_due
+from quorate.core.tenancy.thresholds import threshold_due_ms
+from quorate.model.state.records import Lease
+from quorate.model.state.state_view import StateView
+
+_LOOKED_MIN: Final = 32
+_LOOKED_PART: Final = 16
+"""After how many leases, and which part of all, the heap of holds is not walked any further."""
+
+
+def next_due_ms(
+    view: StateView,
+    *,
+    has_executor: bool,
+    after_ms: int | None = None,
+    round_waits: Mapping[str, int] = MappingProxyType({}),
+) -> int | None:
+    """Return the first instant at which a ``Tick`` has something to do; None when it never will.
+
+    That is when the first hold must be renewed: with an executor one grace before it runs out, so
+    that what nobody pays for is gone in time. A lease that is ending makes nothing due: its hold is
+    looked at whenever anything is decided, its confirmation included. Looks at the top of the heap
+    of holds only, however many leases there are. What a tick at ``after_ms`` has seen to is left
+    out: a start that waits for something expected at that very instant is looked at again right
+    after it. The round of a pool in ``round_waits`` is not due before that instant.
+    """
+    found = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
+    least_ms = 0 if after_ms is None else after_ms + 1
+    for ends_ms, pool in rounds_due(view) if view.in_rounds else ():
+        due_ms = max(ends_ms, least_ms, round_waits.get(pool, 0))
+        found = due_ms if found is None else min(found, due_ms)
+    heap = view.holds_due() if has_executor else view.holds_ending()
+    places = [(*heap[0], 0)] if heap else []
+    looked = 0
+    while places:
+        due_ms, name, place = heappop(places)
+        if found is not None and due_ms >= found:
+            break
+        if _makes_due(view, name, due_ms, has_executor=has_executor):
+            return due_ms
+        looked += 1
+        if looked > _LOOKED_MIN and looked * _LOOKED_PART > len(heap):
+            # So many stop at once, as at the end of a round, that going through all is quicker.
+            return _least_due(view, heap, found, has_executor=has_executor)
+        for below in (2 * place + 1, 2 * place + 2):
+            if below < len(heap):
+                heappush(places, (*heap[below], below))
+    return found
+
+
+def _makes_due(view: StateView, name: str, due_ms: int, *, has_executor: bool) -> bool:
+    """Return whether a lease has to be renewed at ``due_ms``: not if it ends, or has another."""
+    lease = view.leases.get(name)
+    return lease is not None and lease.ending is None and _due_of(lease, has_executor) == due_ms
+
+
+def _least_due(
+    view: StateView, heap: Sequence[tuple[int, str]], found: int | None, *, has_executor: bool
+) -> int | None:
+    """Return the first instant at which a lease of ``heap`` has to be renewed, or ``found``."""
+    for due_ms, name in heap:
+        if (found is None or due_ms < found) and _makes_due(
+            view, name, due_ms, has_executor=has_executor
+        ):
+            found = due_ms
+    return found
+
+
+def _due_of(lease: Lease, has_executor: bool) -> int:  # noqa: FBT001 - as its caller is asked
+    return lease.renew_ms if has_executor else lease.hold_ends_ms
+
+
+def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -> int | None:
+    """Return when the first reservation starts or the first bundle has to make room for one.
+
+    Or when the first bundle that was recalled is told to stop, the first follower fails, the first
+    pledge on a filled spare lapses, a run that was cut
+    by hand is let go, an owner's use of a budget crosses a threshold, an owner's disruption account
+    covers the conflict that a waiting run would call, or, while any run waits, the next window
+    opens or the queue is to be planned again. A reservation that is late and has a conflict open
+    waits for that, whenever it can be settled.
+    """
+    least_ms = 0 if after_ms is None else after_ms + 1
+    dues = list(_starts_ms(view, least_ms, has_executor=has_executor))
+    stops = stop_instants_ms(view, has_executor=has_executor)
+    dues.extend(stop_ms for stop_ms in stops if stop_ms >= least_ms)
+    recalls = recall_instants_ms(view, has_executor=has_executor)
+    dues.extend(max(stop_ms, least_ms) for stop_ms in recalls)
+    conflicts = (view.conflicts[name].declared.due_ms for name in view.open_conflicts)
+    dues.extend(due_ms for due_ms in conflicts if due_ms >= least_ms)
+    seen_ms = view.at_ms if after_ms is None else max(view.at_ms, after_ms)
+    others = [follow_due_ms(view), pledges_due_ms(view), release_due_ms(view, seen_ms)]
+    others.append(threshold_due_ms(view, seen_ms))
+    others.append(min(deferrals_due_ms(view, seen_ms), default=None))
+    if view.pending:
+        others.append(view.next_opening_ms(seen_ms))  # It may be what a run waits for.
+        others.append(replan_due_ms(view, seen_ms))
+    dues.extend(due_ms for due_ms in others if due_ms is not None)
+    return min(dues, default=None)
+
+
+def _starts_ms(view: StateView, least_ms: int, *, has_executor: bool) -> Iterator[int]:
+    """Yield when reservations are looked at, from ``least_ms`` on; those that are late then."""
+    for record in view.reservations.values():
+        at_ms = look_ms(view, record, has_executor=has_executor)
+        if at_ms is not None and at_ms < least_ms:
+            at_ms = record.planned_start_ms  # It was looked at ahead; now it waits for its start.
+        # One that is late while a conflict is open waits for it, its own or the one before.
+        if at_ms is not None and (at_ms >= least_ms or not view.open_conflicts):
+            yield max(at_ms, least_ms)

@@ -1,0 +1,177 @@
+"""Beyond the depth: runs that fit into what is left now start, in queue order, a bounded number.
+
+Shapes that find no room are ruled out first, without looking at any run. Then lines are called up
+by rank; of each only the first run of a shape that fits is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from quorate.core.lifecycle.cut_cooldown import held_back
+from quorate.core.lifecycle.follow import waits_for_upstream
+from quorate.core.tenancy.queue_order import Queue
+from quorate.model.state.line_ranks import Rank
+from quorate.model.state.waiting_index import Line, Place, Shape
+
+if TYPE_CHECKING:
+    from quorate.core.planning.queue_walk import Walk
+
+STARTS_MAX: Final = 100
+"""How many runs beyond the depth are tried for real in one decision."""
+FILLS_MAX: Final = 16
+"""How many of them are tried on spares."""
+LOOKS_MAX: Final = 2_000
+"""How many lines are looked at for them."""
+
+
+def start_beyond(walk: Walk) -> None:
+    """Start runs beyond the depth in what is left, in queue order."""
+    tail = _Tail(walk)
+    if tail.shapes:
+        tail.run()
+    if walk.log.view.spares:
+        _fill_beyond(walk)
+
+
+def _fill_beyond(walk: Walk) -> None:
+    """Start the first few runs beyond the depth on spares that others keep idle."""
+    lines = walk.view.waiting.lines
+    queue = Queue(walk.ranked, lambda line: lines[line].places, walk.scores)
+    unseen = (name for name in queue.turns() if not walk.has_seen(name))
+    for name in islice(unseen, FILLS_MAX):
+        walk.try_beyond(walk.view.runs[name])
+
+
+class _Open:
+    """A shape for which there was room when ``asked`` runs had started."""
+
+    __slots__ = ("asked", "has_room", "lines", "shape")
+
+    def __init__(self, shape: Shape, lines: Mapping[Line, Sequence[Place]], asked: int) -> None:
+        self.shape = shape
+        self.lines = lines
+        self.asked = asked
+        self.has_room = True
+
+
+class _Column:
+    """The runs of one shape in one line, in their order, those before ``at`` looked at."""
+
+    __slots__ = ("at", "is_hopeless", "open", "places")
+
+    def __init__(self, shape: _Open, places: Sequence[Place]) -> None:
+        self.open = shape
+        self.places = places
+        self.at = 0
+        self.is_hopeless = False
+
+
+class _Tail:
+    __slots__ = ("_in_line", "_walk", "shapes")
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._in_line: dict[Line, list[_Column]] = {}
+        waiting = walk.view.waiting
+        self.shapes: dict[Shape, _Open] = {
+            shape: _Open(shape, lines, walk.started)
+            for shape, lines in waiting.shapes.items()
+            if self._has_room(shape, next(iter(lines.values())))
+        }
+        """The shapes for which there is room, as far as is known."""
+
+    def _has_room(self, shape: Shape, places: Sequence[Place]) -> bool:
+        """Return whether there is room for a shape, for at least as long as any of it takes.
+
+        ``places`` are those of some runs of it.
+        """
+        if not self._walk.search.is_any_free(shape.pool, shape.flavors, shape.gpus_least):
+            return False
+        least_ms = 1 << shape.octave - 1 if shape.octave else 1
+        walk = self._walk
+        run = walk.view.runs[places[0][2]].spec
+        return walk.search.has_room_now(walk.log.view, run, least_ms)
+
+    def run(self) -> None:
+        """Call lines up by rank; a line is looked into when its head is the first of all."""
+        walk = self._walk
+        ranked, untouched = walk.ranked, 0
+        heap: list[tuple[Rank, Place, Line, int, bool]] = []
+        tries = STARTS_MAX
+        for _ in range(LOOKS_MAX):
+            if not tries or not self.shapes:
+                return
+            if untouched < len(ranked) and (not heap or ranked[untouched] < heap[0][:3]):
+                rank, place, line = ranked[untouched]
+                untouched, version, is_found = untouched + 1, 0, False
+            elif heap:
+                rank, place, line, version, is_found = heappop(heap)
+            else:
+                return
+            planned = walk.scores.version(line[1])
+            if planned != version:
+                rank = walk.scores.rank(line[1:])
+                heappush(heap, (rank, place, line, planned, is_found))
+                continue
+            found = self._first(line)
+            if found is None:
+                continue
+            first, column = found
+            if not is_found or first != place:
+                heappush(heap, (rank, first, line, planned, True))
+                continue
+            tries -= self._try(first[2], column)
+            heappush(heap, (rank, place, line, planned, False))
+
+    def _first(self, line: Line) -> tuple[Place, _Column] | None:
+        """Return the first run of ``line`` of a shape that fits, which was not tried yet."""
+        has_seen, best, found = self._walk.has_seen, None, None
+        for column in self._columns_of(line):
+            if not column.open.has_room or column.is_hopeless:
+                continue
+            places, at = column.places, column.at
+            while at < len(places) and has_seen(places[at][2]):
+                at += 1
+            column.at = at
+            if at < len(places) and (best is None or places[at] < best):
+                best, found = places[at], column
+        return None if best is None or found is None else (best, found)
+
+    def _columns_of(self, line: Line) -> list[_Column]:
+        """Return the runs of ``line`` by shape, as far as there is room for it."""
+        known = self._in_line.get(line)
+        if known is None:
+            known = self._in_line[line] = [
+                _Column(each, each.lines[line])
+                for each in self.shapes.values()
+                if line in each.lines
+            ]
+        return known
+
+    def _try(self, name: str, column: _Column) -> int:
+        """Try to start a run; return how many tries that took."""
+        walk, tried = self._walk, column.open
+        column.at += 1
+        record = walk.view.runs[name]
+        if record.spec.sensitive:
+            return 0
+        if waits_for_upstream(walk.view, record.spec) or held_back(
+            walk.view, name, walk.log.now_ms
+        ):
+            return 0
+        if tried.asked != walk.started:
+            if not self._has_room(tried.shape, column.places):
+                tried.has_room = False
+                del self.shapes[tried.shape]
+                return 0
+            tried.asked = walk.started
+        if not walk.search.fits_now(record.spec):
+            # What its payers or quotas lack it lacks for all of its owner's that are like it.
+            column.is_hopeless = True
+            return 1
+        walk.try_beyond(record)
+        return 1

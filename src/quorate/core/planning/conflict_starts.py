@@ -1,0 +1,227 @@
+"""Starts by a conflict: planned one notice ahead, called when due, timed by what was cut.
+
+A run whose natural start is farther away than its pool's notice may start at the notice by a
+conflict, if its owner may call one. When that is due the conflict is declared; once it is settled,
+the start waits for what was cut to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from quorate.core.admission.admit import cover_request
+from quorate.core.admission.cover import payer_phases
+from quorate.core.admission.domain_offer import Yards
+from quorate.core.admission.layout import pack_request
+from quorate.core.admission.target_slices import least_deficit
+from quorate.core.decision_log import DecisionLog
+from quorate.core.preemption.conflict_scope import for_reservation
+from quorate.core.preemption.conflicts import declare_conflict
+from quorate.core.preemption.disruption_account import note_deferral
+from quorate.core.preemption.disruption_rules import (
+    NO_HEADROOM,
+    CallRefusal,
+    foresee_conflict,
+    is_for_headroom,
+    may_call,
+)
+from quorate.core.profile.firm_places import place_of
+from quorate.core.profile.lease_ends import lease_end_ms
+from quorate.core.profile.node_quota import counted
+from quorate.core.profile.plan_entry import Entry
+from quorate.model.events import ConflictDeclared, ReservationStatus, Slice
+from quorate.model.refusal import sentence
+from quorate.model.selector import contradicts
+from quorate.model.specs import Run
+from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.records import ReservationRecord, RunRecord
+from quorate.model.state.state_view import StateView
+
+PLACES_MAX: Final = 4
+"""In how many places of a flavor a conflict is looked for."""
+
+
+def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> Entry | None:
+    """Return the start of a waiting run by a conflict; None where it starts by itself as soon.
+
+    A conflict is announced one notice ahead, and only where the owner may call one.
+    """
+    view, run = log.view, record.spec
+    pool = view.pools[run.pool]
+    first_ms = log.now_ms + pool.notice_ms
+    if natural_ms <= first_ms:
+        return None
+    refused = may_call(view, record, log.now_ms)
+    if refused is not None:
+        _note(log, run.name, refused)
+        return None
+    if view.lottery.next_index > view.lottery.length:
+        return None  # Without a chain to draw by no conflict can be declared.
+    best: Entry | None = None
+    best_ms = natural_ms
+    deferred: CallRefusal | None = None
+    # With an executor what is cut takes its grace to go, and the start is timed by that.
+    lead_ms = pool.grace_max_ms if log.has_executor else 0
+    for place in _places(view, run, first_ms):
+        found = foresee_conflict(
+            view,
+            run,
+            place,
+            made_ms=log.now_ms,
+            now_ms=first_ms,
+            has_executor=log.has_executor,
+        )
+        if found is None or found.start_ms + lead_ms >= best_ms:
+            continue
+        if not found.deficit:
+            continue  # What is going leaves room enough: it starts by itself when that has gone.
+        lost_gpu_ms, flavor = found.lost_gpu_ms, found.slice.flavor
+        refused = may_call(view, record, log.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
+        if refused is not None:
+            deferred = _sooner(deferred, refused)
+            continue
+        best_ms = found.start_ms + lead_ms
+        best = counted(view, place_of(view, run, best_ms, found.slice, found.shares))
+        best = replace(best, by_conflict=True, keeps=())
+        if found.start_ms == first_ms:
+            break  # No other could be sooner.
+    if best is None:
+        _note(log, run.name, deferred)
+    return best
+
+
+def _note(log: DecisionLog, run: str, refused: CallRefusal | None) -> None:
+    """Write that ``run`` waits for its account, where that is why no conflict starts it."""
+    if refused is not None and refused.account is not None:
+        note_deferral(log, run, refused.account, refused.costs_gpu_ms)
+
+
+def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
+    """Return which of two refusals ends sooner by waiting for an account; None where neither."""
+    found = [each for each in (one, other) if each is not None and each.covered_ms is not None]
+    return min(found, key=lambda each: each.covered_ms or 0, default=None)
+
+
+def _places(view: StateView, run: Run, at_ms: int) -> Iterator[Slice]:
+    """Yield where room could be made, what is least short first; each domain is tried once."""
+    for flavor in run.flavors:
+        tried: set[str] = set()
+        for _ in range(PLACES_MAX):
+            place = _least_short(view, run, flavor, at_ms, tried)
+            if place is None:
+                break
+            yield place
+            tried.update(domain for domain, _ in place.domains)
+
+
+def _least_short(
+    view: StateView, run: Run, flavor: str, at_ms: int, tried: Collection[str]
+) -> Slice | None:
+    """Return where the least is missing to start ``run`` at its least width, and it is paid."""
+    request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])
+    payers = payer_phases(view, cover_request(view, run, flavor, at_ms))[-1]
+    lines = {view.envelopes[key].spec.selector for key, _ in payers}
+    domain_offers = [
+        domain_offer
+        for domain_offer in Yards(view, request).most_free()
+        if domain_offer.domain not in tried
+        and any(not contradicts(line, domain_offer.island.labels) for line in lines)
+    ]
+    parts = least_deficit(request, domain_offers)
+    if parts is None:
+        return None
+    return Slice(flavor, request.gpus, tuple((part.domain, part.wanted) for part in parts))
+
+
+def look_ms(view: StateView, record: ReservationRecord, *, has_executor: bool) -> int | None:
+    """Return when a reservation has to be looked at: when it starts.
+
+    One that is to start by a conflict, earlier by the longest grace of its pool: with an executor
+    what is cut for it takes that long to go.
+    """
+    planned_ms = record.planned_start_ms
+    if planned_ms is None or not record.by_conflict or not has_executor:
+        return planned_ms
+    if record.status is ReservationStatus.CLEARING:
+        return planned_ms
+    return planned_ms - view.pools[view.runs[record.made.run].spec.pool].grace_max_ms
+
+
+def call_conflict(log: DecisionLog, record: ReservationRecord) -> str | None:
+    """Declare the conflict that a due reservation counts on; return why not, None where it is.
+
+    None, too, while its own conflict is open, or another one has to be drawn first: each takes the
+    next link of the chain and has its cost.
+    """
+    view, name = log.view, record.made.reservation
+    for key in view.open_conflicts:
+        declared = view.conflicts[key].declared
+        if declared.reservation == name or (declared.tokens and declared.due_ms <= log.now_ms):
+            return None
+    run = view.runs[record.made.run]
+    foreseen = foresee_conflict(
+        view,
+        run.spec,
+        record.slice,
+        made_ms=record.made.at_ms,
+        now_ms=log.now_ms,
+        has_executor=log.has_executor,
+        reservation=name,
+    )
+    if foreseen is None or foreseen.start_ms > log.now_ms:
+        return _why_no_room(log, record)
+    lost_gpu_ms, flavor = foreseen.lost_gpu_ms, record.slice.flavor
+    refused = may_call(view, run, log.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
+    if refused is not None:
+        return refused.text
+    answer = declare_conflict(log, for_reservation(view, name))
+    if isinstance(answer, ConflictDeclared):
+        return None
+    return "none is needed" if answer is None else sentence(answer)
+
+
+def _why_no_room(log: DecisionLog, record: ReservationRecord) -> str:
+    """Return why no conflict starts a reservation now: no promise is one of headroom."""
+    view = log.view
+    if is_for_headroom(
+        view,
+        view.runs[record.made.run].spec,
+        record.slice,
+        now_ms=log.now_ms,
+        has_executor=log.has_executor,
+        reservation=record.made.reservation,
+    ):
+        return NO_HEADROOM
+    return "none would make room now"
+
+
+def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int | None:
+    """Return when the last lease that was cut for a reservation is expected to be gone.
+
+    None where nothing was cut for it, or all of that has gone.
+    """
+    if not record.conflict:
+        return None
+    resolved = view.conflicts[record.conflict].resolved
+    assert resolved is not None, record
+    cut = [name for each in resolved.cuts for name in each.leases if name in view.leases]
+    if not cut:
+        return None
+    # What was going there anyway counted as room, and may have longer.
+    pool, flavor = view.runs[record.made.run].spec.pool, record.slice.flavor
+    known = view.domains(pool, flavor).numbers
+    beside = (
+        name
+        for domain, _ in record.slice.domains
+        if domain in known
+        for node in view.island(IslandKey(pool, flavor, domain)).nodes
+        for name in view.node_leases.get(node.name, ())
+    )
+    going = (view.leases[name] for name in {*cut, *beside})
+    return max(
+        (lease_end_ms(view, lease, now_ms) for lease in going if lease.ending is not None),
+        default=None,
+    )

@@ -1,0 +1,96 @@
+"""The states that a profile expects, for what counting cannot tell: racks, nodes, sizes.
+
+Each is made from an earlier one by letting go of the leases that end between the two, so that
+looking at many instants lets go of each lease a few times only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from operator import itemgetter
+from typing import Final
+
+from quorate.core.admission.admit import Admitted, admit
+from quorate.core.admission.holds import hold_duration_ms
+from quorate.core.profile.profile import Profile
+from quorate.core.profile.reservations import without_hold
+from quorate.core.profile.room_left import release, room_beside, unplanned
+from quorate.model.specs import Run
+from quorate.model.state.state_view import StateView
+
+_LAYERS_MAX: Final = 3
+"""On how many others a state may lie: reading falls through all of them."""
+
+_Known = tuple[int, int, StateView]
+"""(instant, how many layers it has, the state expected then)."""
+
+
+class ExpectedStates:
+    """The states that ``profile`` expects, as far as they were asked for."""
+
+    __slots__ = ("_ends", "_known", "_profile")
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._ends: list[tuple[int, str]] | None = None
+        self._known: list[_Known] = []
+
+    def would_start(
+        self, run: Run, at_ms: int, *, has_executor: bool, takes_whole: bool = False
+    ) -> Admitted | None:
+        """Return how ``run`` starts beside the plan in the state expected at ``at_ms``.
+
+        None if it does not. With ``takes_whole`` only domains count that nothing is planned for
+        meanwhile.
+        """
+        profile = self._profile
+        record = profile.view.runs.get(run.name)
+        state = self._at(at_ms)
+        if record is not None and record.reservation is not None:
+            state = without_hold(state, record.reservation)
+        until_ms = at_ms + hold_duration_ms(run, profile.view.pools[run.pool])
+        room = room_beside(state, profile, run, at_ms, until_ms)
+        if takes_whole:
+            room = unplanned(room, profile, run, at_ms, until_ms)
+        answer = admit(room, run, at_ms, has_executor=has_executor, asked_ms=profile.now_ms)
+        return answer if isinstance(answer, Admitted) else None
+
+    def _at(self, at_ms: int) -> StateView:
+        """Return the state expected at ``at_ms``: what has ended by then is gone."""
+        known = self._known
+        index = bisect_right(known, at_ms, key=itemgetter(0))
+        if index and known[index - 1][0] == at_ms:
+            return known[index - 1][2]
+        # The latest before it on which another layer may lie.
+        below = next((each for each in reversed(known[:index]) if each[1] < _LAYERS_MAX), None)
+        after_ms, layers, view = (-1, 0, self._profile.view) if below is None else below
+        found = (at_ms, layers + 1, self._later(view, after_ms, at_ms))
+        insort(known, found, key=itemgetter(0))
+        return found[2]
+
+    def _later(self, view: StateView, after_ms: int, at_ms: int) -> StateView:
+        """Return ``view``, which is expected at ``after_ms``, as it is expected at ``at_ms``."""
+        profile, ends = self._profile, self._in_order()
+        first, last = (bisect_right(ends, ms, key=itemgetter(0)) for ms in (after_ms, at_ms))
+        state, leases = view.overlay(), profile.view.leases
+        release(
+            state,
+            profile.view,
+            [leases[name] for _, name in ends[first:last]],
+            lambda name: profile.lease_end_ms(name) <= at_ms,
+        )
+        for pledge in profile.view.pledges.values():
+            if after_ms < profile.pledge_span(pledge)[1] <= at_ms:
+                state.vacate(pledge.slots)
+        return state
+
+    def _in_order(self) -> list[tuple[int, str]]:
+        """Return when each lease is expected to end, in order."""
+        if self._ends is None:
+            profile = self._profile
+            self._ends = sorted(
+                (at_ms, name)
+                for payer in profile.view.payer_leases
+                for at_ms, _, name in profile.payer_ends(payer)
+            )
+        return self._ends

@@ -1,0 +1,152 @@
+"""Forecasts: when a waiting run starts, read off a walk that is thrown away.
+
+Within the depth the plan tells it. Beyond it, what is left behind the plan tells when it cannot
+start before; walking on to it, which costs more, tells the start itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.follow import waits_for_upstream
+from quorate.core.planning.queue_walk import Reach, Walk
+from quorate.core.profile.plan_entry import Entry
+from quorate.model.closed_words import Word
+from quorate.model.events import LeaseStarted
+from quorate.model.refusal import Refusal
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
+
+EXACT_RUNS_MAX: Final = 10_000
+"""How many waiting runs are looked at, at the most, to find the start of one beyond the depth."""
+
+
+class PlanState(Word):
+    """What a planned start is worth."""
+
+    FIRM = "firm"
+    """Recorded; it moves later only for a recorded cause."""
+    TENTATIVE = "tentative"
+    """It follows the queue: what is submitted may go before it."""
+    NOT_BEFORE = "not-before"
+    """Beyond the depth: it starts then at the earliest."""
+    NONE = "none"
+    """Nothing that is known to come leads to a start."""
+
+
+@dataclass(frozen=True, slots=True)
+class LongWalk:
+    """How far a walk beyond the depth came: over so many ``runs``, and whether up to the run."""
+
+    runs: int
+    has_reached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The planned start of a waiting run; ``entry`` is None where there is none.
+
+    ``long_walk`` is there where its start was searched beyond the depth.
+    """
+
+    state: PlanState
+    entry: Entry | None
+    long_walk: LongWalk | None = None
+
+
+@dataclass(slots=True)
+class Foresight:
+    """The plan of a view at an instant: a walk in an overlay, of which nothing is kept.
+
+    ``long_walk`` is there where it went on beyond the depth to one run.
+    """
+
+    walk: Walk
+    long_walk: LongWalk | None = None
+
+    @classmethod
+    def of(cls, view: StateView, now_ms: int, *, has_executor: bool) -> Foresight:
+        """Return the plan of everything that waits in ``view``."""
+        return cls(_walked(view, now_ms, None, has_executor=has_executor))
+
+    @classmethod
+    def up_to(
+        cls,
+        view: StateView,
+        run: str,
+        now_ms: int,
+        *,
+        has_executor: bool,
+        runs_max: int = EXACT_RUNS_MAX,
+    ) -> Foresight:
+        """Return the plan of everything that is before ``run`` in the queue, and of itself.
+
+        Its start is what the plan would tell if the pool's depth reached it. After ``runs_max``
+        runs the walk ends; then it tells before when the run does not start.
+        """
+        reach = Reach(run, view.runs[run].spec.pool, runs_max)
+        walk = _walked(view, now_ms, reach, has_executor=has_executor)
+        return cls(walk, LongWalk(walk.runs_seen, walk.has_seen(run)))
+
+    def start_of(self, record: RunRecord) -> Foreseen:
+        """Return when a waiting run starts, and what that is worth."""
+        found = self.planned_start_of(record)
+        if found is not None:
+            return found
+        entry = self.walk.search.find(record.spec, self.walk.log.now_ms)
+        state = PlanState.NONE if entry is None else PlanState.NOT_BEFORE
+        return Foreseen(state, entry, self.long_walk)
+
+    def planned_start_of(self, record: RunRecord) -> Foreseen | None:
+        """Return the start of a waiting run that the walk has found; None for one beyond it.
+
+        Costs the same however long the queue is: nothing is searched.
+        """
+        name, walk = record.spec.name, self.walk
+        if waits_for_upstream(walk.view, record.spec) is not None:
+            return Foreseen(PlanState.NONE, None)
+        pin = walk.pins.get(name)
+        if pin is not None:
+            # One that became firm in this very walk is a forecast until a decision writes it.
+            is_firm = record.reservation is not None
+            return Foreseen(PlanState.FIRM if is_firm else PlanState.TENTATIVE, pin)
+        entry = walk.entries.get(name)
+        if entry is None and self.long_walk is not None:
+            # Its turn has come in this walk, where that of a decision had tried enough others.
+            entry = walk.started_entry(name)
+        if entry is not None:
+            return Foreseen(PlanState.TENTATIVE, entry, self.long_walk)
+        if walk.has_started(name) or walk.is_fruitless(name):
+            return Foreseen(PlanState.NONE, None, self.long_walk)
+        return None
+
+    def tentative(self) -> dict[str, Entry]:
+        """Return the planned starts that are not firm, by run, the soonest first."""
+        walk = self.walk
+        found = [
+            entry
+            for entry in (*walk.pins.values(), *walk.entries.values())
+            if walk.view.runs[entry.run].reservation is None
+        ]
+        return {entry.run: entry for entry in sorted(found, key=lambda entry: entry.start_ms)}
+
+    def refusal_of(self, record: RunRecord) -> Refusal | None:
+        """Return why a waiting run does not start now; None where it does."""
+        if self.walk.has_started(record.spec.name):
+            return None
+        return self.walk.why(record)
+
+    def starts_now(self) -> set[str]:
+        """Return the runs that start now."""
+        events = self.walk.log.events
+        return {event.run for event in events if isinstance(event, LeaseStarted)}
+
+
+def _walked(view: StateView, now_ms: int, reach: Reach | None, *, has_executor: bool) -> Walk:
+    log = DecisionLog(view, now_ms=now_ms, actor="", has_executor=has_executor)
+    walk = Walk(log, reach=reach)
+    walk.put_pins()
+    walk.run()
+    return walk

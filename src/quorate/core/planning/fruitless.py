@@ -1,0 +1,89 @@
+"""Runs without a start: how many are looked for in vain before others like them are passed over.
+
+They take no place of the depth, so a walk would go on to every run behind them. What one run lacks,
+others of its line and shape lack too: after a few of them the walk passes over the rest of that
+shape in that line, and after many of any shape over the rest of the line.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from quorate.model.specs import Run
+from quorate.model.state.state_view import StateView
+from quorate.model.state.waiting_index import Line, Place, Shape, line_of, shape_of
+
+SHAPE_MAX: Final = 8
+"""For how many runs of one line and shape no start is found before such runs are passed over."""
+LINE_MAX: Final = 64
+"""For how many runs of one line no start is found before its others are passed over."""
+
+
+class Fruitless:
+    """The runs of one walk for which no start was found, counted by line and shape."""
+
+    __slots__ = ("_columns", "_counts", "_given_up", "_has_seen", "_totals", "_view")
+
+    def __init__(self, view: StateView, has_seen: Callable[[str], bool]) -> None:
+        self._view = view
+        self._has_seen = has_seen
+        self._counts: dict[tuple[Line, Shape], int] = {}
+        self._totals: dict[Line, int] = {}
+        self._given_up: dict[Line, set[Shape]] = {}
+        """The shapes that are passed over, in lines that have any."""
+        self._columns: dict[Line, list[tuple[Shape, Sequence[Place]]]] = {}
+
+    def note(self, run: Run) -> None:
+        """Note that no start was found for ``run``."""
+        line, shape = line_of(run), shape_of(run)
+        count = self._counts[line, shape] = self._counts.get((line, shape), 0) + 1
+        self._totals[line] = self._totals.get(line, 0) + 1
+        if count >= SHAPE_MAX:
+            self._given_up.setdefault(line, set()).add(shape)
+        if self._totals[line] >= LINE_MAX:
+            self._given_up.setdefault(line, set())
+
+    def is_given_up(self, run: Run) -> bool:
+        """Return whether runs like ``run`` are passed over."""
+        line = line_of(run)
+        shapes = self._given_up.get(line)
+        return shapes is not None and (self._totals[line] >= LINE_MAX or shape_of(run) in shapes)
+
+    def skip(self, line: Line, places: Sequence[Place], at: int) -> int:
+        """Return the number of the next run of ``line`` that is looked at, from ``at`` on.
+
+        ``places`` are those of its line; runs that were looked at are passed over.
+        """
+        shapes, has_seen = self._given_up.get(line), self._has_seen
+        while at < len(places):
+            if shapes is not None:
+                at = self._next_hopeful(line, shapes, places, at)
+            if at == len(places) or not has_seen(places[at][2]):
+                return at
+            at += 1
+        return at
+
+    def _next_hopeful(
+        self, line: Line, shapes: set[Shape], places: Sequence[Place], at: int
+    ) -> int:
+        """Return the number of the first run, from ``at`` on, of a shape that is not given up."""
+        if self._totals[line] >= LINE_MAX:
+            return len(places)
+        found = [
+            column[index]
+            for shape, column in self._columns_of(line)
+            if shape not in shapes and (index := bisect_left(column, places[at])) < len(column)
+        ]
+        return bisect_left(places, min(found)) if found else len(places)
+
+    def _columns_of(self, line: Line) -> list[tuple[Shape, Sequence[Place]]]:
+        """Return the waiting runs of ``line`` by shape."""
+        known = self._columns.get(line)
+        if known is None:
+            waiting = self._view.waiting
+            known = self._columns[line] = [
+                (shape, lines[line]) for shape, lines in waiting.shapes.items() if line in lines
+            ]
+        return known

@@ -1,0 +1,172 @@
+"""Giving out: after every command, what can start starts, and the rest is planned.
+
+Overstayers, and loans whose recall is due, are told first, then the walk starts and plans, then
+conflicts that are due are called, running work grows into what is left, and rounds place what they
+granted.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.core.admission.admit import admit
+from quorate.core.admission.layout import pack_request
+from quorate.core.admission.spread import items_of
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.cut_cooldown import release_due_ms
+from quorate.core.lifecycle.elastic import grow_running
+from quorate.core.lifecycle.failure import settle_spares
+from quorate.core.lifecycle.settle import settle_holds
+from quorate.core.planning.conflict_starts import look_ms
+from quorate.core.planning.overstay import stop_instants_ms, stop_overstayed
+from quorate.core.planning.queue_walk import Walk
+from quorate.core.planning.recall import recall_instants_ms, stop_recalled
+from quorate.core.preemption.disruption_account import deferrals_due_ms
+from quorate.core.profile.firm_places import replan_due_ms
+from quorate.core.rounds.round_placement import place_granted
+from quorate.core.tenancy.queue_order import Scores, ranked_lines
+from quorate.model.events import HoldExtended, StepsCounted, TokenIssued, TokenRevoked
+from quorate.model.refusal import Refusal
+from quorate.model.specs import Run
+from quorate.model.state.state_view import StateView
+from quorate.model.state.waiting_index import line_of
+
+PASSES_MAX: Final = 4
+"""How often firm places are looked at again in one decision because some have moved."""
+_STARTS_NOTHING: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
+"""Events after which nothing can start that could not before."""
+
+
+def give_out(log: DecisionLog) -> None:
+    """Start what waits and grow what runs; plan what still waits."""
+    if not stirs(log) and not _is_due(log):
+        return
+    walk = _standing(log)
+    if log.somebody_waits:
+        walk.run()
+        if walk.has_new_spares and log.somebody_waits:
+            walk = _standing(log)
+            walk.run()  # Runs that had their turn before may fill them.
+        # Work whose grace is as long as the notice of its recall is told to stop at once.
+        stop_recalled(log, _firm_places_stand)
+        for _ in range(PASSES_MAX):
+            if not walk.call_due_conflicts():
+                break
+            walk = _standing(log)
+            walk.run()
+        # A firm start that was moved may hold less now, which is left to those slow to stop.
+        settle_holds(log)
+    grow_running(log, walk.profile, backfill=walk.is_out_of_order)
+    place_granted(log)
+
+
+def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
+    """Return why ``run``, if it were submitted now, waits, where no walk is needed to know.
+
+    There is no room for it now, whatever is planned, and it stands beyond what is planned of its
+    pool. It changes nothing for others, and gets its start with the next walk, which is a
+    quarter of the horizon away at the most. None where a walk is needed.
+    """
+    view = log.view
+    if run.follow is not None or view.spares or view.holdings.bounds_of(run.owner):
+        return None
+    if _is_due(log) or _may_fit(view, run) or not _is_beyond(log, run):
+        return None
+    answer = admit(view, run, log.now_ms, has_executor=log.has_executor)
+    return answer if isinstance(answer, Refusal) else None
+
+
+def _is_beyond(log: DecisionLog, run: Run) -> bool:
+    """Return whether ``run`` would stand beyond what is planned of its pool.
+
+    As many runs of its line, or lines that are called up before it, are there as are planned.
+    """
+    view, line = log.view, line_of(run)
+    depth = view.pools[run.pool].reservation_depth
+    known = view.waiting.lines.get(line)
+    ahead = 0 if known is None else len(known.places)
+    if ahead >= depth or len(view.waiting.lines) <= depth - ahead:
+        return ahead >= depth
+    rank = Scores(view, log.now_ms).rank(line[1:])
+    first = (log.now_ms, view.seq + 1, run.name) if known is None else known.places[0]
+    for other in ranked_lines(view, log.now_ms):
+        if other >= (rank, first, line):
+            break
+        ahead += other[2][0] == run.pool
+        if ahead >= depth:
+            return True
+    return False
+
+
+def _may_fit(view: StateView, run: Run) -> bool:
+    """Return whether what is free, planned or not, does not rule a start of ``run`` out."""
+    pool, least = view.pools[run.pool], run.widths()[-1]
+    for flavor in run.flavors:
+        request = pack_request(run, pool, flavor, least)
+        items = items_of(request)
+        spares = request.spares_per_group
+        part = max(1 if item.divisible else item.gpus for item in items) + spares
+        if request.one_domain:
+            part = sum((item.gpus + spares) * item.count for item in items)
+        index = view.domains(run.pool, flavor)
+        if index.gpus_free >= least and index.levels.bit_length() - 1 >= part:
+            return True
+    return False
+
+
+def _standing(log: DecisionLog) -> Walk:
+    """Return a walk with all firm places put in, nothing overstaying in front of them.
+
+    A place that was moved may have others in front of it, which is found out by looking again.
+    """
+    for left in reversed(range(PASSES_MAX)):
+        has_stopped = stop_overstayed(log)
+        if stop_recalled(log, _firm_places_stand) or has_stopped:
+            settle_spares(log)
+        written = len(log.events)
+        walk = Walk(log)
+        walk.put_pins()
+        if len(log.events) == written or not left:
+            return walk
+    raise AssertionError(PASSES_MAX)
+
+
+def _firm_places_stand(log: DecisionLog) -> bool:
+    """Return whether every firm place stands in the view of ``log``, which is a trial."""
+    written = len(log.events)
+    Walk(log).put_pins()
+    return len(log.events) == written
+
+
+def stirs(log: DecisionLog) -> bool:
+    """Return whether anything happened that may let a run start: a longer hold never does."""
+    if any(not isinstance(event, _STARTS_NOTHING) for event in log.events):
+        return True
+    view = log.view
+    let_go_ms = release_due_ms(view, log.began_ms)
+    let_go = let_go_ms is not None and let_go_ms <= log.now_ms
+    is_covered = any(e <= log.now_ms for e in deferrals_due_ms(view, log.began_ms))
+    return let_go or is_covered or view.window_opened(log.began_ms, log.now_ms)
+
+
+def _is_due(log: DecisionLog) -> bool:
+    """Return whether a firm start, or a stop for one, is due, or firm places may have to move."""
+    view, now_ms, has_executor = log.view, log.now_ms, log.has_executor
+    if any(at_ms <= now_ms for at_ms in recall_instants_ms(view, has_executor=has_executor)):
+        return True
+    if not view.reservations:
+        return _was_passed(log)
+    if log.events:
+        return True  # A lease that needs a longer hold has overrun, perhaps into a firm place.
+    for record in view.reservations.values():
+        at_ms = look_ms(view, record, has_executor=has_executor)
+        if at_ms is not None and at_ms <= now_ms:
+            return True
+    stops = stop_instants_ms(view, has_executor=has_executor)
+    return any(log.began_ms < at_ms <= now_ms for at_ms in stops) or _was_passed(log)
+
+
+def _was_passed(log: DecisionLog) -> bool:
+    """Return whether the queue was to be planned again since the last event."""
+    at_ms = replan_due_ms(log.view, log.began_ms)
+    return at_ms is not None and at_ms <= log.now_ms

@@ -1,0 +1,166 @@
+"""Why a firm start cannot stand: the closed list of causes, each with its objects.
+
+Something was late, lost or withdrawn. What was submitted, started, grew, filled a spare or was
+cancelled is never among them: all of that goes around firm places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from quorate.core.admission.quota_holders import family_of
+from quorate.core.profile.firm_places import unpaid
+from quorate.core.profile.lease_ends import said_end_ms
+from quorate.core.profile.node_quota import nodes_short
+from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.profile import Profile, cap_members
+from quorate.model.events import MoveCause, MoveCode, NodeStatus
+from quorate.model.specs import CapId, EnvelopeId
+from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.state_view import StateView
+
+OBJECTS_MAX: Final = 16
+"""How many objects of a cause are named."""
+
+_WITHDRAWN: Final = {
+    "envelope": (MoveCode.BUDGET_CHANGED, "envelope"),
+    "lending": (MoveCode.BUDGET_CHANGED, "envelope"),
+    "cap": (MoveCode.CAP_CHANGED, "cap"),
+    "runs": (MoveCode.QUOTA_CHANGED, "owner"),
+    "nodes": (MoveCode.QUOTA_CHANGED, "owner"),
+}
+_LOST: Final = (
+    (NodeStatus.FAILED, MoveCode.NODE_LOST),
+    (NodeStatus.CORDONED, MoveCode.NODE_DRAINED),
+)
+
+Found = tuple[MoveCode, tuple[str, str]]
+"""A cause, and one object of it."""
+
+
+def cause_of(
+    profile: Profile, pin: Entry, overdue: Sequence[Entry] = (), ended: Sequence[str] = ()
+) -> MoveCause:
+    """Return why ``pin``, which is not put into ``profile``, does not stand there.
+
+    Of everything that is short: the leases there that are late, and what was lost or withdrawn
+    where those are not all of it. Its code is the first in the order of ``MoveCode``. ``overdue``
+    are firm places that were due before now: each ends as much later as what it waits for is late.
+    ``ended`` are the leases that end in this decision, for which those may have waited.
+    """
+    found: dict[Found, None] = {}
+    for kind, name, resource, amount in profile.named_needs(pin):
+        short = amount - resource.least(pin.start_ms, pin.end_ms)
+        if kind == "nodes" and short > 0:
+            short = nodes_short(profile, pin, name)
+        if short <= 0:
+            continue
+        for other in overdue:
+            needs = profile.named_needs(other)
+            taken = sum(each[3] for each in needs if each[:2] == (kind, name))
+            if taken and other.start_ms < pin.end_ms and pin.start_ms < other.end_ms:
+                short -= taken
+                late = [lease for need in needs for lease in _late(profile, other, *need[:2])]
+                gone = [(MoveCode.LEASE_OVERRAN, ("lease", lease)) for lease in ended]
+                itself: Found = (MoveCode.LEASE_OVERRAN, ("run", other.run))
+                found |= dict.fromkeys(late or gone or [itself])
+        if short > 0:
+            found |= dict.fromkeys(_causes(profile, pin, kind, name, short))
+    for key in unpaid(profile.view, pin):
+        found[MoveCode.BUDGET_CHANGED, ("envelope", key)] = None
+    if not found:
+        return _closed(profile, pin)
+    return _first(found)
+
+
+def _first(found: Collection[Found]) -> MoveCause:
+    """Return all of ``found`` as one cause, with the first code of them."""
+    code = min((code for code, _ in found), key=list(MoveCode).index)
+    return MoveCause(code, tuple(dict.fromkeys(each for _, each in found))[:OBJECTS_MAX])
+
+
+def _causes(profile: Profile, pin: Entry, kind: str, name: str, short: int) -> Iterator[Found]:
+    """Yield what is late in a resource, and what was lost or withdrawn if that is not enough."""
+    view = profile.view
+    for late in _late(profile, pin, kind, name):
+        yield late
+        short -= _share(view, late[1][1], kind, name)
+    if short <= 0:
+        return
+    if kind == "domain":
+        yield from _lost(view, IslandKey(pin.pool, pin.slice.flavor, name))
+    else:
+        code, what = _WITHDRAWN[kind]
+        yield code, (what, name)
+
+
+def _late(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[Found]:
+    """Yield the leases that hold something of a resource, are late, and do so beyond a start."""
+    view = profile.view
+    for lease in _leases(profile, pin, kind, name):
+        known = view.leases[lease]
+        is_late = said_end_ms(view, known) < profile.now_ms
+        if is_late and profile.lease_end_ms(lease) > pin.start_ms:
+            late = MoveCode.LEASE_OVERRAN if known.ending is None else MoveCode.EXECUTOR_LATE
+            yield late, ("lease", lease)
+
+
+def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]:
+    """Yield the leases that hold something of what is short; of a domain, those that are late."""
+    view = profile.view
+    match kind:
+        case "domain":
+            key = IslandKey(pin.pool, pin.slice.flavor, name)
+            late = profile.late_leases(key)
+            yield from (lease for _, _, lease in profile.island_ends(key) if lease in late)
+        case "envelope" | "lending":
+            yield from view.payer_leases.get(EnvelopeId(name), ())
+        case "cap":
+            for member in cap_members(view, CapId(name)):
+                yield from view.payer_leases.get(member, ())
+        case _:
+            for owner in family_of(view, name):
+                yield from view.owner_leases.get(owner, ())
+
+
+def _share(view: StateView, lease: str, kind: str, name: str) -> int:
+    """Return how much of a resource one lease holds; of a domain, on nodes that are ready."""
+    known = view.leases[lease]
+    if kind != "domain":
+        return 1 if kind in ("runs", "nodes") else known.gpus
+    return sum(
+        mask.bit_count()
+        for node, mask in known.fact.slots
+        if view.nodes[node].island.domain == name and node not in view.node_status
+    )
+
+
+def _lost(view: StateView, key: IslandKey) -> Iterator[Found]:
+    """Yield the nodes of an island that are lost or drained; that it has changed where none is."""
+    is_there = key.domain in view.domains(key.pool, key.flavor).numbers
+    nodes = view.island(key).nodes if is_there else ()
+    found = [
+        (code, ("node", node.name))
+        for node in nodes
+        for status, code in _LOST
+        if view.node_status.get(node.name) is status
+    ]
+    yield from found or [(MoveCode.NODES_CHANGED, ("domain", key.domain))]
+
+
+def _closed(profile: Profile, pin: Entry) -> MoveCause:
+    """Return what keeps a place that counting allows: where the GPUs are, or a quota of nodes."""
+    view = profile.view
+    domains = [("domain", domain) for domain, _ in pin.slice.domains]
+    if pin.is_choosy:
+        late = dict.fromkeys(each for kind in domains for each in _late(profile, pin, *kind))
+        return _first(late or dict.fromkeys((MoveCode.NODES_CHANGED, each) for each in domains))
+    bounded = view.holdings.bounds_of(pin.owner)
+    if bounded:
+        where = [*(("nodes", name) for name in bounded), *domains]
+        late = dict.fromkeys(each for kind in where for each in _late(profile, pin, *kind))
+        return _first(late or {(MoveCode.QUOTA_CHANGED, ("owner", bounded[0])): None})
+    return MoveCause(
+        MoveCode.BUDGET_CHANGED, tuple(("envelope", share.payer) for share in pin.shares)
+    )

@@ -1,0 +1,39 @@
+"""Why a waiting run has no firm start, in words."""
+
+from __future__ import annotations
+
+from quorate.core.lifecycle.cut_cooldown import held_back
+from quorate.core.lifecycle.follow import waits_for_upstream
+from quorate.core.planning.foresight import Foreseen, LongWalk, PlanState
+from quorate.model.refusal import RefusalCode, sentence
+from quorate.model.specs import Run
+from quorate.model.state.state_view import StateView
+
+
+def parked_words(view: StateView, run: Run, foreseen: Foreseen, now_ms: int) -> str:
+    """Return why ``run``, which waits, has no firm start."""
+    waits = waits_for_upstream(view, run)
+    if waits is not None:
+        return f"it is planned once it need not wait for others: {sentence(waits)}"
+    held = held_back(view, run.name, now_ms)
+    if held is not None:
+        return f"it is planned once it is not held back: {sentence(held)}"
+    known = view.runs[run.name].refusal
+    if foreseen.entry is None and known is not None and known.code is RefusalCode.WAITING_FOR_QUOTA:
+        return f"it is tried when the quota of {known.subject} has headroom"
+    if foreseen.state is PlanState.NONE:
+        return "waiting alone will not help; see the remedies below"
+    if foreseen.long_walk is None and foreseen.state is not PlanState.NOT_BEFORE:
+        return "it follows the queue until its start is near enough to become firm"
+    depth = view.pools[run.pool].reservation_depth
+    planned = f"the first {depth} waiting runs of pool {run.pool} are planned"
+    return f"{planned}; {_walk_words(foreseen.long_walk)}"
+
+
+def _walk_words(walk: LongWalk | None) -> str:
+    """Return what was planned beyond the depth to find one start."""
+    if walk is None:
+        return "it is not one yet"
+    if walk.has_reached:
+        return f"for this answer all before it were, too: {walk.runs - 1:,}"
+    return f"for this answer {walk.runs:,} were, which is the most, and it is behind them"

@@ -1,0 +1,301 @@
+"""Overstaying: what started out of order and outlived its word in front of a firm start.
+
+A bundle may be stopped for a firm start if it is marked ``backfill``, started after that run began
+to wait, and is past its own declared end at the start less its grace. It is told one grace before
+the start, newest first, and only as much as is short. Sequences decide, not pairings: cancelling,
+moving or hastening a reservation changes nothing for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.stops import stop_bundle
+from quorate.core.profile.firm_places import firm_profile, in_order, pin_of, unpaid
+from quorate.core.profile.lease_ends import declared_end_ms, run_end_ms
+from quorate.core.profile.node_quota import nodes_short
+from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.profile import Profile
+from quorate.core.profile.resource import FOREVER_MS
+from quorate.model.events import EndReason, Tier
+from quorate.model.specs import CapId
+from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.records import Phase, PledgeRecord, ReservationRecord
+from quorate.model.state.state_view import StateView
+
+
+@dataclass(frozen=True, slots=True)
+class Overstayer:
+    """A bundle that is past its word: its leases, how long it gets to stop, and its place in time.
+
+    ``started_seq`` is the event by which it started.
+    """
+
+    run: str
+    bundle: int
+    leases: tuple[str, ...]
+    grace_ms: int
+    declared_end_ms: int
+    started_seq: int
+    since_ms: int
+    run_seq: int
+
+
+def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
+    """Return the marked bundles that are past their declared ends, the newest first."""
+    found = []
+    for name in view.backfilled:
+        record = view.runs[name]
+        # Outside of rounds none is expected to take less than it has said.
+        least_ms = 0 if record.spec.rounds else record.spec.expected_duration_ms or 0
+        if record.since_ms is None or record.since_ms + least_ms > now_ms:
+            continue
+        if record.phase is not Phase.RUNNING or record.stopping is not None:
+            continue
+        end_ms = declared_end_ms(view, record)
+        if end_ms > now_ms:
+            continue
+        for bundle, seq in record.backfills:
+            # Without its first bundle all of a run goes.
+            leases = tuple(
+                lease
+                for lease in record.leases
+                if bundle in (0, view.leases[lease].fact.bundle)
+                and view.leases[lease].ending is None
+            )
+            if leases:
+                since_ms = record.since_ms or 0
+                grace_ms = view.leases[leases[0]].grace_ms
+                found.append(
+                    Overstayer(name, bundle, leases, grace_ms, end_ms, seq, since_ms, record.seq)
+                )
+    found.sort(key=lambda each: (-each.since_ms, -each.run_seq, -each.bundle))
+    return found
+
+
+def stop_overstayed(log: DecisionLog) -> bool:
+    """Tell the bundles to stop that overstay in front of a firm start; return whether any was."""
+    view, now_ms = log.view, log.now_ms
+    if not view.backfilled or not view.reservations:
+        return False
+    # What ends at this very instant may do so, unless it has a grace to do it in.
+    late = [
+        each
+        for each in overstayers(view, now_ms)
+        if each.declared_end_ms < now_ms or (log.has_executor and each.grace_ms)
+    ]
+    if not late:
+        return False
+    lead_ms = max(each.grace_ms for each in late) if log.has_executor else 0
+    due = [
+        record
+        for _, record in in_order(view)
+        if record.planned_start_ms is not None
+        and not record.by_conflict
+        and record.planned_start_ms - lead_ms <= now_ms
+        and any(_may_stop(view, record, max(record.planned_start_ms, now_ms), e) for e in late)
+    ]
+    if not due:
+        return False
+    profile, stopped = firm_profile(view, now_ms, is_shut=False), dict[tuple[str, int], None]()
+    for record in sorted(due, key=lambda each: (each.planned_start_ms, each.seq)):
+        pin = pin_of(view, record, now_ms)
+        assert pin is not None, record
+        for each in _in_the_way(profile, record, pin, late):
+            lead_ms = each.grace_ms if log.has_executor else 0
+            if pin.start_ms - lead_ms <= now_ms:
+                stopped[each.run, each.bundle] = None
+                late.remove(each)
+                _take(profile, pin, each, now_ms + lead_ms, _end_ms(profile, each), -1)
+    for run, bundle in stopped:
+        if log.view.runs[run].phase is Phase.RUNNING:
+            stop_bundle(log, run, bundle, EndReason.OVERSTAYED)
+    return bool(stopped)
+
+
+def _in_the_way(
+    profile: Profile, record: ReservationRecord, pin: Entry, late: Sequence[Overstayer]
+) -> list[Overstayer]:
+    """Return the bundles of ``late`` that have to go for ``pin``, newest first.
+
+    That they are expected to end before it, on a rung of the ladder, does not count: they have
+    broken their word, and a grace later it is too late to tell them.
+    """
+    may_go = _stoppable(profile, record, pin, late)
+    for each in may_go:
+        _take(profile, pin, each, _end_ms(profile, each), FOREVER_MS, 1)
+    needed = None
+    if pin.is_choosy:
+        needed = relief(profile, record, pin, may_go, all_of_it=True)
+    if needed is None:
+        needed = relief(profile, record, pin, may_go)
+    for each in may_go:
+        _take(profile, pin, each, _end_ms(profile, each), FOREVER_MS, -1)
+    return needed or []
+
+
+def _stoppable(
+    profile: Profile, record: ReservationRecord, pin: Entry, late: Sequence[Overstayer]
+) -> list[Overstayer]:
+    """Return the bundles of ``late`` that may be stopped for ``pin``."""
+    return [each for each in late if _may_stop(profile.view, record, pin.start_ms, each)]
+
+
+def _may_stop(view: StateView, record: ReservationRecord, start_ms: int, late: Overstayer) -> bool:
+    """Return whether ``late`` may be stopped for a firm start at ``start_ms``."""
+    waiting_seq = view.runs[record.made.run].waiting_seq
+    return late.started_seq >= waiting_seq and late.declared_end_ms <= start_ms - late.grace_ms
+
+
+def relief(
+    profile: Profile,
+    record: ReservationRecord,
+    pin: Entry,
+    late: Sequence[Overstayer],
+    *,
+    all_of_it: bool = False,
+) -> list[Overstayer] | None:
+    """Return the bundles of ``late`` without which ``pin`` stands, newest first.
+
+    ``profile`` has every pin put in, this one too. Nothing where it stands as it is; None where
+    stopping all that may be stopped for it is not enough. With ``all_of_it`` it stands where it has
+    all that it takes, which is all of its domains where it is choosy.
+    """
+    if unpaid(profile.view, pin):
+        return None
+    short = _short(profile, pin, all_of_it=all_of_it)
+    if not short:
+        return []
+    needed: list[Overstayer] = []
+    for each in _stoppable(profile, record, pin, late):
+        freed = [(at, gpus) for at, gpus in _held(profile, pin, each, short) if gpus]
+        if not freed:
+            continue
+        needed.append(each)
+        for at, gpus in freed:
+            short[at] = (*short[at][:2], short[at][2] - gpus)
+        short = [what for what in short if what[2] > 0]
+        if not short:
+            return needed
+    return None
+
+
+_Shortage = tuple[str, str, int]
+"""(kind, name, how much is missing)."""
+
+
+def _short(profile: Profile, pin: Entry, *, all_of_it: bool) -> list[_Shortage]:
+    found = []
+    for kind, name, resource, amount in profile.named_needs(pin):
+        beside = profile.taken(pin, kind, name, amount) - amount if all_of_it else 0
+        short = beside - resource.least(pin.start_ms, pin.end_ms)
+        if kind == "nodes" and short > 0:
+            short = nodes_short(profile, pin, name)
+        if short > 0:
+            found.append((kind, name, short))
+    return found
+
+
+def _held(
+    profile: Profile, pin: Entry, each: Overstayer, short: Sequence[_Shortage]
+) -> Iterator[tuple[int, int]]:
+    """Yield (number of the shortage, how much of it the bundle holds)."""
+    for at, (kind, name, _) in enumerate(short):
+        if kind == "domain":
+            key = IslandKey(pin.pool, pin.slice.flavor, name)
+            yield at, _room_of(profile, pin, each).get(key, 0)
+        else:
+            yield at, sum(_pays(profile.view, lease, kind, name) for lease in each.leases)
+
+
+def _room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, int]:
+    """Return the GPUs that a bundle leaves to ``pin``, by island.
+
+    Whole nodes where the pool gives those; no slots that a spare takes back for longer than that.
+    """
+    view, masks = profile.view, dict[str, int]()
+    for name in each.leases:
+        for node, mask in view.leases[name].fact.slots:
+            if node not in view.node_status:
+                masks[node] = masks.get(node, 0) | mask
+    for pledge in view.pledges.values():
+        if pledge.filler == each.run and _outlasts(profile, pledge, pin.start_ms):
+            for node, mask in pledge.slots:
+                masks[node] = masks.get(node, 0) & ~mask
+    found: dict[IslandKey, int] = {}
+    for node, mask in masks.items():
+        known = view.nodes[node]
+        whole = mask and view.pools[known.island.pool].whole_nodes
+        gpus = known.spec.gpus if whole else mask.bit_count()
+        found[known.island] = found.get(known.island, 0) + gpus
+    return found
+
+
+def _outlasts(profile: Profile, pledge: PledgeRecord, at_ms: int) -> bool:
+    """Return whether the run whose spare is filled is expected to run at ``at_ms``."""
+    record = profile.view.runs[pledge.run]
+    return (
+        record.phase is Phase.RUNNING and run_end_ms(profile.view, record, profile.now_ms) > at_ms
+    )
+
+
+def _pays(view: StateView, lease: str, kind: str, name: str) -> int:
+    """Return how much of a payer's or a cap's width a lease has.
+
+    Nothing of a quota: no bundle is stopped for the sake of one.
+    """
+    known = view.leases[lease]
+    fact = known.fact
+    match kind:
+        case "envelope":
+            return known.gpus if fact.payer == name else 0
+        case "lending":
+            return known.gpus if fact.payer == name and fact.tier is Tier.BORROWED else 0
+        case "cap":
+            return known.gpus if CapId(name) in view.envelopes[fact.payer].caps else 0
+        case _:
+            return 0
+
+
+def _end_ms(profile: Profile, each: Overstayer) -> int:
+    """Return when a bundle, which was not told to stop, is expected to end."""
+    return profile.lease_end_ms(each.leases[0])
+
+
+def _take(  # noqa: PLR0913, PLR0917 - what, for which start, when, and whether it is given back
+    profile: Profile, pin: Entry, each: Overstayer, from_ms: int, until_ms: int, sign: int
+) -> None:
+    """Take what a bundle holds out of ``profile`` for a while too, or (-1) count it as free."""
+    view = profile.view
+    for key, gpus in _room_of(profile, pin, each).items():
+        profile.room(key).take(from_ms, until_ms, sign * gpus)
+    for name in each.leases:
+        lease = view.leases[name]
+        payer, gpus = lease.fact.payer, sign * lease.gpus
+        profile.payer(payer).take(from_ms, until_ms, gpus)
+        if lease.fact.tier is Tier.BORROWED:
+            profile.lent(payer).take(from_ms, until_ms, gpus)
+        for cap in view.envelopes[payer].caps:
+            profile.cap(cap).take(from_ms, until_ms, gpus)
+
+
+def stop_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:
+    """Yield the instants at which bundles may have to be told to stop for a firm start.
+
+    One grace before each firm start, for every grace there is among marked bundles.
+    """
+    if not view.backfilled or not view.reservations:
+        return
+    graces = {0}
+    if has_executor:
+        graces = {
+            view.leases[lease].grace_ms
+            for name in view.backfilled
+            for lease in view.runs[name].leases
+        }
+    for record in view.reservations.values():
+        if record.planned_start_ms is not None and not record.by_conflict:
+            for grace_ms in graces:
+                yield record.planned_start_ms - grace_ms

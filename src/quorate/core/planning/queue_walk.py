@@ -1,0 +1,847 @@
+"""The walk: over firm places and the queue; what can start starts, the rest is planned.
+
+Firm places are put in first, in the order in which they became firm; those that cannot stand are
+planned anew around the others, with their cause. Then the waiting runs in queue order, the first
+``reservationDepth`` of each pool and every firm one: each gets the earliest start that quotas,
+payers and room allow beside all that is put in. What can start now does; a start within the
+pool's horizon becomes firm; any other is a forecast and leaves no trace. Beyond the depth a
+bounded number of runs start in what is left. docs/adr/0025-planning.md.
+
+A reader may have the walk go on beyond the depth, up to one run (``Reach``).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from quorate.core.admission.admit import Admitted, admit
+from quorate.core.admission.hard_quota import HARD, waiting
+from quorate.core.admission.holds import hold_duration_ms
+from quorate.core.admission.search_budget import SearchBudget
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.cut_cooldown import held_back, held_until_ms
+from quorate.core.lifecycle.fill import admit_on_spares, kept_from_fill, write_fill
+from quorate.core.lifecycle.follow import eligible_since_ms, waits_for_upstream
+from quorate.core.lifecycle.run_phases import grant_claim
+from quorate.core.lifecycle.starts import write_start
+from quorate.core.planning.beyond_depth import start_beyond
+from quorate.core.planning.conflict_starts import (
+    call_conflict,
+    cleared_ms,
+    look_ms,
+    start_by_conflict,
+)
+from quorate.core.planning.fruitless import Fruitless
+from quorate.core.planning.move_causes import cause_of
+from quorate.core.planning.overstay import Overstayer, overstayers, relief
+from quorate.core.planning.recall import Planned, has_loans, plan_recall, write_recall
+from quorate.core.planning.start_search import Lack, Searcher
+from quorate.core.preemption.disruption_account import deferrals_due_ms
+from quorate.core.profile.firm_places import in_order, pin_of, place_of, stands
+from quorate.core.profile.node_quota import counted, promised
+from quorate.core.profile.plan_entry import Entry, shares_of, slice_of
+from quorate.core.profile.profile import Profile
+from quorate.core.profile.reservations import close_firm, make_firm, move_firm, without_hold
+from quorate.core.profile.reserved_refusal import reserved
+from quorate.core.profile.room_left import only_domains, only_slice, room_beside
+from quorate.core.tenancy.queue_order import Queue, Scores, in_turn, ranked_lines
+from quorate.model.amounts import MINUTE_MS
+from quorate.model.events import (
+    HoldExtended,
+    LeaseEnded,
+    LeaseStarted,
+    MoveCause,
+    MoveCode,
+    ReservationOutcome,
+    ReservationStatus,
+    RunEnded,
+    RunRefused,
+    RunRequeued,
+    RunSubmitted,
+    StepsCounted,
+)
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Run
+from quorate.model.state.line_ranks import Ranked
+from quorate.model.state.records import ReservationRecord, RunRecord
+from quorate.model.state.state_view import StateView
+from quorate.model.state.waiting_index import Line, Place, line_of
+
+CONFLICTS_MAX: Final = 3
+"""For how many runs, the first of a walk, each looks whether a conflict starts them sooner."""
+CONFLICTS_TURN: Final = 16
+"""Every so many of the others have their turn in one walk."""
+PROMISES_MAX: Final = 8
+"""How many starts are looked at for one that quotas of nodes allow wherever it comes to be."""
+
+SHORT_SEARCH_STEPS: Final = 300
+"""How long each start is searched for at first: overlapping caps make paying hard."""
+
+_ROUTINE: Final = (
+    HoldExtended,
+    LeaseEnded,
+    LeaseStarted,
+    RunEnded,
+    RunRefused,
+    RunRequeued,
+    RunSubmitted,
+    StepsCounted,
+)
+"""What happens all the time: conflict starts of runs that wait are looked for again each minute."""
+
+_LACKS: Final = {
+    RefusalCode.WAITING_FOR_QUOTA: Lack.QUOTA,
+    RefusalCode.NO_ENVELOPE: Lack.FUNDS,
+    RefusalCode.INSUFFICIENT_FUNDS: Lack.FUNDS,
+    RefusalCode.BORROW_LIMIT: Lack.FUNDS,
+    RefusalCode.FUNDS_ELSEWHERE: Lack.FUNDS,
+    RefusalCode.NO_NODES: Lack.ROOM,
+    RefusalCode.INSUFFICIENT_CAPACITY: Lack.ROOM,
+    RefusalCode.NO_SINGLE_DOMAIN: Lack.ROOM,
+    RefusalCode.RESERVED: Lack.NOTHING,
+}
+"""What a run lacks now by what it was told; what is not here is found out each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a walk of a reader goes on beyond the depth: up to ``run``, over so many at most.
+
+    Beyond the depth nothing becomes firm, no conflict is looked for and no loan is recalled, as in
+    a decision; and every run is planned, however many of its owner's have no start.
+    """
+
+    run: str
+    pool: str
+    runs_max: int
+
+
+class Walk:
+    """One walk of one decision. The profile has, afterwards, everything that is planned."""
+
+    __slots__ = (
+        "_conflicts",
+        "_depths",
+        "_fruitless",
+        "_fruitless_runs",
+        "_is_waiting",
+        "_late",
+        "_long_search",
+        "_looks_for_conflicts",
+        "_new_runs",
+        "_planned",
+        "_reach",
+        "_seen",
+        "_started_runs",
+        "entries",
+        "has_new_spares",
+        "log",
+        "pins",
+        "profile",
+        "ranked",
+        "scores",
+        "search",
+        "view",
+    )
+
+    def __init__(self, log: DecisionLog, *, reach: Reach | None = None) -> None:
+        self.log = log
+        self._reach = reach
+        self.view = log.frozen()
+        self._depths = [(name, pool.reservation_depth) for name, pool in self.view.pools.items()]
+        self.profile = Profile(self.view, log.now_ms)
+        self.search = Searcher(self.profile, has_executor=log.has_executor)
+        self.scores = Scores(self.view, log.now_ms)
+        self.ranked: list[Ranked] = []
+        """The lines of waiting runs in order, as they stand when nothing is planned."""
+        self.pins: dict[str, Entry] = {}
+        """The firm places by run."""
+        self.entries: dict[str, Entry] = {}
+        """What is planned and not firm, by run."""
+        self._long_search = SearchBudget()
+        """What all starts of this walk together may search where a short search is not enough."""
+        self._late: list[Overstayer] = overstayers(self.view, log.now_ms)
+        self._planned: dict[str, int] = {}
+        self._fruitless = Fruitless(self.view, self.has_seen)
+        self._fruitless_runs: set[str] = set()
+        self._started_runs: dict[str, Entry] = {}
+        self._seen: set[str] = set()
+        self._conflicts = 0
+        self._new_runs = {
+            event.run.name if isinstance(event, RunSubmitted) else event.run
+            for event in log.events
+            if isinstance(event, RunSubmitted | RunRequeued)
+        }
+        self._looks_for_conflicts = (
+            log.now_ms // MINUTE_MS != log.began_ms // MINUTE_MS
+            or not all(isinstance(event, _ROUTINE) for event in log.events)
+            or any(at_ms <= log.now_ms for at_ms in deferrals_due_ms(self.view, log.began_ms))
+        )
+        self.has_new_spares = False
+        """Whether a run with spares has started, which runs before it in the queue could fill."""
+        self._is_waiting = False
+        """Whether a run that has a start has stayed waiting: what starts then is backfill."""
+
+    # --- Firm places ---
+
+    def put_pins(self) -> None:
+        """Put every firm place in; move those that cannot stand, and say why."""
+        now_ms = self.log.now_ms
+        aside: list[tuple[ReservationRecord, Entry]] = []
+        clearing: list[tuple[ReservationRecord, Entry, int]] = []
+        # What starts by a conflict takes what the others leave.
+        for _, record in sorted(in_order(self.view), key=lambda entry: entry[1].by_conflict):
+            pin = pin_of(self.view, record, now_ms)
+            if pin is None:
+                continue
+            gone_ms = cleared_ms(self.view, record, now_ms)
+            if gone_ms is not None and gone_ms > pin.start_ms:
+                clearing.append((record, pin, gone_ms))
+                continue
+            is_standing = record.by_conflict or stands(self.profile, pin)
+            self._put_pin(pin)
+            if not is_standing and self._relief(record, pin) is None:
+                self._lift_pin(pin)
+                aside.append((record, pin))
+        overdue = [
+            self.pins[record.made.run]
+            for record in self.view.reservations.values()
+            if (record.planned_start_ms or now_ms) < now_ms and record.made.run in self.pins
+        ]
+        ended = [event.lease for event in self.log.events if isinstance(event, LeaseEnded)]
+        causes = [cause_of(self.profile, pin, overdue, ended) for _, pin in aside]
+        self.profile.shut()
+        for record, pin, gone_ms in clearing:
+            self._wait_for_cuts(record, pin, gone_ms)
+        for (record, pin), cause in zip(aside, causes, strict=True):
+            self._move(record, pin, cause)
+
+    def _relief(self, record: ReservationRecord, pin: Entry) -> list[Overstayer] | None:
+        """Return what is stopped in time for a place that is put in; None: that is not enough.
+
+        What is expected to have ended by then is not in its way, and makes no room for it.
+        """
+        ends_ms = self.profile.lease_end_ms
+        late = [each for each in self._late if ends_ms(each.leases[0]) > pin.start_ms]
+        return relief(self.profile, record, pin, late)
+
+    def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
+        """Time a start by what was cut for it; around the firm places if it has no room then."""
+        cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
+        run = self.view.runs[record.made.run].spec
+        later = place_of(self.view, run, gone_ms, pin.slice, pin.shares, is_firm=True)
+        later = replace(counted(self.view, later), by_conflict=True, keeps=())
+        if not stands(self.profile, later):
+            self._hold_hours(pin, -1)
+            self._move_to(record, gone_ms, cause)
+            return
+        move_firm(
+            self.log,
+            record,
+            later,
+            ReservationStatus.CLEARING,
+            cause,
+            natural_ms=record.natural_start_ms,
+            by_conflict=True,
+        )
+        self._put_pin(later)
+
+    def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
+        """Give a reservation that cannot stand its next start around all that is put in."""
+        self._hold_hours(pin, -1)
+        self._move_to(record, pin.start_ms, cause)
+
+    def _move_to(self, record: ReservationRecord, from_ms: int | None, cause: MoveCause) -> None:
+        """Give a reservation, of which nothing is put in, its first start from ``from_ms`` on."""
+        run = self.view.runs[record.made.run].spec
+        entry = None if from_ms is None else self._promisable(run, from_ms)
+        status = ReservationStatus.BLOCKED if entry is None else ReservationStatus.DEFERRED
+        move_firm(self.log, record, entry, status, cause)
+        if entry is not None:
+            self._put_pin(entry)
+
+    def _promisable(self, run: Run, from_ms: int) -> Entry | None:
+        """Return the first start of ``run`` that can be promised, of the first few; None: none."""
+        at_ms: int | None = from_ms
+        for _ in range(PROMISES_MAX):
+            entry = None if at_ms is None else self.search.find(run, at_ms)
+            if entry is None:
+                return None
+            found = promised(self.profile, entry)
+            if found is not None:
+                return found
+            at_ms = self.search.next_change_ms(run, entry.start_ms)
+        return None
+
+    def _put_pin(self, pin: Entry) -> None:
+        self.profile.put(pin)
+        self.pins[pin.run] = pin
+
+    def _lift_pin(self, pin: Entry) -> None:
+        self.profile.lift(pin)
+        del self.pins[pin.run]
+
+    def _hold_hours(self, pin: Entry, sign: int) -> None:
+        """Count the GPU-hours that a firm place holds in its accounts as free, or as held again."""
+        if pin.is_firm:
+            self.profile.count_hours(pin.shares, sign)
+
+    def call_due_conflicts(self) -> bool:
+        """Have room made for the firm starts that count on it and are due.
+
+        Return whether one was moved instead, which may leave its room to others: no more are called
+        then.
+        """
+        for name, _ in in_order(self.view):
+            record = self.log.view.reservations.get(name)
+            if record is None or not record.by_conflict:
+                continue
+            look = look_ms(self.log.view, record, has_executor=self.log.has_executor)
+            if look is None or look > self.log.now_ms:
+                continue
+            if cleared_ms(self.log.view, record, self.log.now_ms) is not None:
+                continue
+            lacking = call_conflict(self.log, record)
+            if lacking is not None:
+                pin = self.pins[record.made.run]
+                self._lift_pin(pin)
+                self._move(record, pin, MoveCause(MoveCode.CONFLICT_CALLED_OFF, (), lacking))
+                return True
+        return False
+
+    # --- The queue ---
+
+    def run(self) -> None:
+        """Start and plan the waiting runs, in queue order."""
+        for _, promise in in_order(self.view):
+            # What was cut for it may lie outside of its place, and is for it first.
+            pin = self.pins.get(promise.made.run) if promise.by_conflict else None
+            if pin is not None and promise.conflict and pin.start_ms <= self.log.now_ms:
+                self._visit(self.view.runs[promise.made.run])
+        self.ranked = ranked_lines(self.view, self.log.now_ms)
+        queue = self._queue()
+        self._close_full(queue)
+        for name in queue.turns():
+            self._visit(self.view.runs[name])
+            if self._has_reached(name):
+                return
+            self._close_full(queue)
+        firm = [r.made.run for r in self.view.reservations.values() if r.made.run not in self._seen]
+        for name in in_turn(self.view, firm, self.scores):
+            self._visit(self.view.runs[name])
+        start_beyond(self)
+        for event in tuple(self.log.events):
+            if isinstance(event, RunSubmitted | RunRequeued):
+                self._told(event.run if isinstance(event, RunRequeued) else event.run.name)
+
+    def _queue(self) -> Queue:
+        """Return the waiting runs, to be called up."""
+        late, lines = self._followers(), self.view.waiting.lines
+        ranked = self.ranked
+        if late:
+            ranked = [(rank, late.get(line, [first])[0], line) for rank, first, line in ranked]
+            ranked.sort()
+
+        def skip(line: Line, places: Sequence[Place], at: int) -> int:
+            # In other places than those of its line runs are looked at one by one.
+            return at if line in late else self._fruitless.skip(line, places, at)
+
+        return Queue(
+            ranked,
+            lambda line: late.get(line) or lines[line].places,
+            self.scores,
+            skip=skip if self._reach is None else None,
+        )
+
+    def _followers(self) -> dict[Line, list[Place]]:
+        """Return the lines in which runs follow others, those in the places that they have now.
+
+        A follower ages from when the last of its upstreams completed. One that waits for an
+        upstream, and was told so, is not looked at.
+        """
+        view, found = self.view, dict[Line, list[Place]]()
+        waits_for: dict[tuple[str, ...], Refusal | None] = {}
+        for name in view.followers:
+            if name in view.in_rounds:
+                continue  # It stands in no line.
+            record = view.runs[name]
+            follow = record.spec.follow
+            after = () if follow is None else follow.after
+            if after not in waits_for:
+                waits_for[after] = waits_for_upstream(view, record.spec)
+            waits = waits_for[after]
+            if waits is not None:
+                if not is_news(record.refusal, waits):
+                    self._seen.add(name)
+                continue
+            line = line_of(record.spec)
+            since_ms = eligible_since_ms(view, record)
+            if since_ms is None or since_ms == record.submitted_ms:
+                continue
+            places = found.setdefault(line, view.waiting.lines[line].places.copy())
+            places.remove((record.submitted_ms, record.seq, name))
+            insort(places, (since_ms, record.seq, name))
+        return found
+
+    def _close_full(self, queue: Queue) -> None:
+        """Close the pools of which as many runs are planned as their depth says."""
+        closed, planned = queue.closed, self._planned
+        open_pool = "" if self._reach is None else self._reach.pool
+        for name, depth in self._depths:
+            if planned.get(name, 0) >= depth and name != open_pool:
+                closed.add(name)
+        queue.is_closed = len(closed) == len(self._depths)
+
+    def _is_full(self, pool: str) -> bool:
+        """Return whether as many runs of ``pool`` are planned as its depth says."""
+        return self._planned.get(pool, 0) >= self.view.pools[pool].reservation_depth
+
+    def _is_beyond(self, pool: str) -> bool:
+        """Return whether this walk has gone on beyond the depth of ``pool``."""
+        return self._reach is not None and self._reach.pool == pool and self._is_full(pool)
+
+    def _has_reached(self, name: str) -> bool:
+        """Return whether ``name`` is the last run of a walk that goes on beyond the depth."""
+        reach = self._reach
+        return reach is not None and (name == reach.run or self.runs_seen >= reach.runs_max)
+
+    def _visit(self, record: RunRecord) -> None:
+        """Start or plan one run within the depth, or a firm one."""
+        run = record.spec
+        if run.name in self._seen:
+            return
+        self._seen.add(run.name)
+        if run.sensitive:
+            grant_claim(self.log, run)  # It is granted when it is asked for, or not at all.
+            return
+        waits = waits_for_upstream(self.view, run)
+        if waits is not None:
+            self.tell(record, waits)
+        elif record.reservation is not None:
+            self._firm(record, self.view.reservations[record.reservation])
+        else:
+            self._next(record)
+
+    def _told(self, name: str) -> None:
+        """Tell a run that began to wait in this decision, and was not looked at, why it does."""
+        record = self.view.runs.get(name)
+        if record is None or name in self._seen or name not in self.view.pending:
+            return
+        if record.spec.sensitive:
+            grant_claim(self.log, record.spec)
+            return
+        waits = waits_for_upstream(self.view, record.spec) or held_back(
+            self.view, name, self.log.now_ms
+        )
+        if waits is not None:
+            self.tell(record, waits)
+        else:
+            self.refuse(record)
+
+    def _firm(self, record: RunRecord, promise: ReservationRecord) -> None:
+        """Start a firm run if it can at its place in the queue; else its place stays."""
+        pin = self.pins.get(record.spec.name)
+        if pin is None:
+            self._next(record)
+            return
+        held = held_back(self.view, record.spec.name, self.log.now_ms)
+        if held is not None:
+            self._counted(pin)
+            self.tell(record, held)
+            return
+        is_due = pin.start_ms <= self.log.now_ms
+        if not is_due and self._has_no_chance(record.spec):
+            self.pins[pin.run] = self.pins.pop(pin.run)  # In the order in which they are tried.
+            self._counted(pin)
+            self.refuse(record)
+            return
+        self._lift_pin(pin)
+        self._hold_hours(pin, -1)
+        if self._start_firm(record, promise, pin):
+            return
+        is_late = is_due and (promise.planned_start_ms or 0) < self.log.now_ms
+        waits_for_ends = is_late and self.search.counts_on_ends_now(record.spec)
+        if is_late and not promise.by_conflict and not waits_for_ends:
+            # Counting allows its place, and more than counting is needed there.
+            later_ms = self.search.next_change_ms(record.spec, self.log.now_ms)
+            self._move_to(promise, later_ms, cause_of(self.profile, pin))
+            self.refuse(record)
+            return
+        if not is_due and self._recall(record, pin):
+            return
+        self._hold_hours(pin, 1)
+        self._put_pin(pin)
+        self._counted(pin)
+        self.refuse(record)
+
+    def _has_no_chance(self, run: Run) -> bool:
+        """Return whether nothing starts ``run`` now: nothing is free, filled or lent by it."""
+        view = self.log.view
+        return not (view.spares or self.search.has_free(run) or has_loans(view, run.owner))
+
+    def _start_firm(self, record: RunRecord, promise: ReservationRecord, pin: Entry) -> bool:
+        """Start a firm run, whose place is not put in, if it can now; return whether it did."""
+        is_due = pin.start_ms <= self.log.now_ms
+        until_ms = pin.end_ms if is_due else self._until_ms(record.spec)
+        # Beside other firm places it has what it needs; anything else leaves them their domains.
+        with self.profile.opened() if is_due else nullcontext():
+            if not self._may_start(record.spec, until_ms):
+                return False
+            answer = self._admit_due(record, promise, pin) if is_due else None
+        room = self._room(record, promise.made.reservation)
+        if not isinstance(answer, Admitted):
+            answer = self._admit(record.spec, room)
+        if isinstance(answer, Admitted):
+            self._start(record, answer)
+            return True
+        return self._fill(record, room, answer)
+
+    def _next(self, record: RunRecord) -> None:
+        """Start a run now, or plan it for the earliest start that it has."""
+        run, now_ms = record.spec, self.log.now_ms
+        if self._reach is None and self._fruitless.is_given_up(run):
+            # It may start in what is left when all others are planned.
+            self._seen.discard(run.name)
+            return
+        held = held_back(self.view, run.name, now_ms)
+        if held is not None:
+            self._plan(record, self.search.find(run, held_until_ms(self.view, record) or now_ms))
+            self.tell(record, held)
+            return
+        entry = self.search.find(run, now_ms)
+        refusal: Refusal | None = None
+        if entry is not None and entry.start_ms == now_ms:
+            if self._may_start(run, self._until_ms(run)):
+                answer = self._admit(run, self._room(record))
+                if isinstance(answer, Admitted):
+                    self._start(record, answer)
+                    return
+                refusal = answer
+            # Counting was not enough: what it lacks now it may have when something has changed.
+            # What is expected to end at this very instant has not, and may before it is over.
+            if entry.is_choosy or not self.search.counts_on_ends_now(run):
+                later_ms = self.search.next_change_ms(run, now_ms)
+                entry = None if later_ms is None else self.search.find(run, later_ms)
+        if self.log.view.spares:
+            room = self._room(record)
+            if self._fill(record, room, refusal):
+                return
+        if self._recall(record, entry):
+            return
+        self._plan(record, entry)
+        self.refuse(record)
+
+    def _recall(self, record: RunRecord, natural: Entry | None) -> bool:
+        """Have loans back for a run that waits for nothing else; return whether it waited so.
+
+        It starts at once where other payers take all of them over, and else when their notice is
+        over. ``natural`` is its start without that; nothing of it is put in.
+        """
+        log, run, own = self.log, record.spec, record.reservation or ""
+        if self._is_beyond(run.pool):
+            return False
+        natural_ms = None if natural is None else natural.start_ms
+        planned = Planned(tuple(self.pins), tuple(self.entries.values()))
+        recall = plan_recall(log, run, planned, natural_ms, own)
+        if recall is None:
+            return False
+        write_recall(log, recall, run.name)
+        self.view = log.frozen()
+        self.profile, self.pins = planned.profile(self.view, log.now_ms)
+        self.ranked = ranked_lines(self.view, log.now_ms)
+        self.search = Searcher(self.profile, has_executor=log.has_executor)
+        record = self.view.runs[run.name]
+        if natural is not None:
+            self._hold_hours(natural, -1)
+        answer = None if recall.told else self._admit(run, self._room(record, own))
+        if isinstance(answer, Admitted):
+            self._start(record, answer)
+            return True
+        entry = self.search.find(run, log.now_ms)
+        if natural is not None and own and (entry is None or not promised(self.profile, entry)):
+            self._hold_hours(natural, 1)
+            self._put_pin(natural)
+            self._counted(natural)
+            self.refuse(record)
+            return True
+        objects = dict.fromkeys(("run", loan.run) for loan in recall.told)
+        self._plan(record, entry, MoveCause(MoveCode.LOANS_RECALLED, tuple(objects)))
+        self.refuse(record)
+        return True
+
+    def _plan(
+        self, record: RunRecord, entry: Entry | None, recalled: MoveCause | None = None
+    ) -> None:
+        """Put the start of a run in; promise it where it is near, or by a conflict.
+
+        Where loans were recalled for it, which is then the cause of a move, its start is firm.
+        """
+        run = record.spec
+        if entry is None:
+            self._fruitless.note(run)
+            self._fruitless_runs.add(run.name)
+            return
+        is_beyond = self._is_beyond(run.pool)
+        is_asked = recalled is None and not is_beyond
+        by_conflict = self._by_conflict(record, entry.start_ms) if is_asked else None
+        natural_ms, entry = entry.start_ms, by_conflict or entry
+        horizon_ms = self.view.pools[run.pool].firm_horizon_ms
+        is_near = not is_beyond and entry.start_ms <= self.log.now_ms + horizon_ms
+        is_firm = is_near or by_conflict is not None or recalled is not None
+        blocked = self.view.reservations.get(record.reservation or "")
+        if by_conflict is None and (is_firm or blocked is not None):
+            found = promised(self.profile, entry)
+            is_firm, entry = found is not None, found or entry
+            blocked = blocked if is_firm else None
+        if blocked is not None:
+            cause = recalled or MoveCause(MoveCode.FOUND_AGAIN)
+            move_firm(
+                self.log,
+                blocked,
+                entry,
+                ReservationStatus.PLANNED,
+                cause,
+                natural_ms=natural_ms,
+                by_conflict=by_conflict is not None,
+            )
+        elif is_firm:
+            make_firm(self.log, entry, natural_ms=natural_ms, by_conflict=by_conflict is not None)
+        if is_firm or blocked is not None:
+            self.pins[run.name] = entry
+        else:
+            # It keeps room, and no money: that may be for ever far away, as at a window's end.
+            self.entries[run.name] = entry = replace(entry, is_tentative=True)
+        self.profile.put(entry)
+        self._counted(entry)
+
+    def _by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
+        """Return the start of a run by a conflict; looked for in a few runs of each decision.
+
+        The first of them, and others in turn, which each minute brings to another. A run that has
+        begun to wait is looked at at once, all others in the first decision of a minute.
+        """
+        if natural_ms <= self.log.now_ms + self.view.pools[record.spec.pool].notice_ms:
+            return None
+        number, self._conflicts = self._conflicts, self._conflicts + 1
+        turn = self.log.now_ms // MINUTE_MS
+        if number >= CONFLICTS_MAX and (number - turn) % CONFLICTS_TURN:
+            return None
+        if not self._looks_for_conflicts and record.spec.name not in self._new_runs:
+            return None
+        return start_by_conflict(self.log, record, natural_ms)
+
+    def _counted(self, entry: Entry) -> None:
+        """Count a planned run: it is one of its pool's depth, and part of its owner's share."""
+        self._planned[entry.pool] = self._planned.get(entry.pool, 0) + 1
+        self.scores.plan(entry.owner, entry.slice.flavor, entry.slice.gpus)
+        self._is_waiting = True
+
+    def try_beyond(self, record: RunRecord) -> bool:
+        """Start a run beyond the depth in what is left now; return whether it did."""
+        run = record.spec
+        self._seen.add(run.name)
+        waits = waits_for_upstream(self.view, run) or held_back(
+            self.view, run.name, self.log.now_ms
+        )
+        if waits is not None or run.sensitive:
+            return False
+        room = self._room(record)
+        answer = self._admit(run, room)
+        if isinstance(answer, Admitted):
+            self._start(record, answer)
+            return True
+        if self._fill(record, room, answer):
+            return True
+        self.refuse(record)
+        return False
+
+    # --- Starting ---
+
+    def _room(self, record: RunRecord, reservation: str = "") -> StateView:
+        """Return what is left now for a run, its own hold let go."""
+        log, run = self.log, record.spec
+        view = without_hold(log.view, reservation) if reservation else log.view
+        return room_beside(view, self.profile, run, log.now_ms, self._until_ms(run))
+
+    def _may_start(self, run: Run, until_ms: int) -> bool:
+        """Return whether admission may find room for a start now: on spares, or what is free."""
+        view = self.log.view
+        return bool(view.spares) or self.search.may_have_room(view, run, until_ms)
+
+    def _until_ms(self, run: Run) -> int:
+        """Return until when a run that starts now is paid for."""
+        return self.log.now_ms + hold_duration_ms(run, self.view.pools[run.pool])
+
+    def _admit(self, run: Run, room: StateView) -> Admitted | Refusal:
+        """Return how ``run`` starts in ``room`` now, or why it cannot."""
+        now_ms, has_executor = self.log.now_ms, self.log.has_executor
+        short = SearchBudget(SHORT_SEARCH_STEPS)
+        answer = admit(room, run, now_ms, has_executor=has_executor, steps=short)
+        if short.exhausted and isinstance(answer, Refusal) and not self._long_search.exhausted:
+            steps = self._long_search
+            answer = admit(room, run, now_ms, has_executor=has_executor, steps=steps)
+        return answer
+
+    def _admit_due(
+        self, record: RunRecord, promise: ReservationRecord, pin: Entry
+    ) -> Admitted | Refusal:
+        """Return how a run that is due starts in its own place.
+
+        Others were planned to follow at its declared end, so it needs the place until then only.
+        """
+        view, run = without_hold(self.log.view, promise.made.reservation), record.spec
+        now_ms, until_ms = self.log.now_ms, pin.end_ms
+        room = room_beside(view, self.profile, run, now_ms, until_ms, whole_last=True)
+        if not pin.is_choosy:
+            return self._admit(run, only_slice(room, run.pool, pin.slice))
+        # It has its domains, and not just any GPUs of them will do: nor for the others there.
+        domains = [domain for domain, _ in pin.slice.domains]
+        answer = self._admit(run, only_domains(room, run.pool, pin.slice.flavor, domains))
+        if isinstance(answer, Refusal):
+            room = room_beside(view, self.profile, run, now_ms, until_ms)
+            answer = self._admit(run, only_domains(room, run.pool, pin.slice.flavor, domains))
+        return answer
+
+    def _start(self, record: RunRecord, admitted: Admitted) -> None:
+        log, run = self.log, record.spec
+        if record.reservation is not None:
+            close_firm(log, record.reservation, ReservationOutcome.ACTIVATED)
+        leases_ever, backfill = record.leases_ever, self.is_out_of_order
+        write_start(log, run, admitted, leases_ever=leases_ever, backfill=backfill)
+        self._started(run, admitted)
+        self.has_new_spares |= run.spares_per_group > 0
+
+    def _started(self, run: Run, admitted: Admitted) -> None:
+        """Put what has just started in: it takes that for as long as it is expected to."""
+        now_ms, legs = self.log.now_ms, admitted.legs
+        entry = place_of(self.view, run, now_ms, slice_of(admitted), shares_of(legs))
+        self.profile.put(entry)
+        self.profile.hold_nodes(run.owner, admitted.plan.nodes, now_ms, entry.end_ms)
+        self._started_runs[run.name] = entry
+        self.scores.plan(run.owner, entry.slice.flavor, entry.slice.gpus)
+
+    def has_seen(self, run: str) -> bool:
+        """Return whether ``run`` was looked at in this walk."""
+        return run in self._seen
+
+    @property
+    def runs_seen(self) -> int:
+        """How many waiting runs were looked at in this walk."""
+        return len(self._seen)
+
+    @property
+    def started(self) -> int:
+        """How many runs have started in this walk."""
+        return len(self._started_runs)
+
+    def started_entry(self, run: str) -> Entry | None:
+        """Return the place of a run that started in this walk; None for one that did not."""
+        return self._started_runs.get(run)
+
+    def has_started(self, run: str) -> bool:
+        """Return whether ``run`` started in this walk."""
+        return run in self._started_runs
+
+    def is_fruitless(self, run: str) -> bool:
+        """Return whether ``run`` was looked at, and nothing that is known to come starts it."""
+        return run in self._fruitless_runs
+
+    def _fill(self, record: RunRecord, room: StateView, answer: Refusal | None) -> bool:
+        """Start a run on spares, if there are any and no quota forbids; return whether it did."""
+        log, run = self.log, record.spec
+        if not log.view.spares or (answer is not None and answer.code in HARD):
+            return False
+        kept = kept_from_fill(log.view, run, log.now_ms, exempt=record.reservation or "")
+        filled = admit_on_spares(room, run, log.now_ms, has_executor=log.has_executor, kept=kept)
+        if filled is None:
+            return False
+        if record.reservation is not None:
+            close_firm(log, record.reservation, ReservationOutcome.ACTIVATED)
+        backfill = self.is_out_of_order
+        write_fill(log, run, filled, leases_ever=record.leases_ever, backfill=backfill)
+        self._started(run, filled.admitted)
+        return True
+
+    @property
+    def is_out_of_order(self) -> bool:
+        """Whether what starts now starts while a firm run, or one before it with a start, waits."""
+        return self._is_waiting or bool(self.pins)
+
+    # --- Why a run waits ---
+
+    def refuse(self, record: RunRecord) -> None:
+        """Write why a run waits, if that is news; found out anew only where it may be."""
+        if self._is_beyond(record.spec.pool):
+            return
+        known, view = record.refusal, self.log.view
+        if known is None or self.search.lacks_now(view, record.spec) is not _LACKS.get(known.code):
+            self.tell(record, self._why(record))
+
+    def tell(self, record: RunRecord, refusal: Refusal) -> None:
+        """Write ``refusal`` if a run was not told that before."""
+        if refusal.code in HARD:
+            refusal = waiting(self.log.view, record.spec, refusal)
+        if is_news(record.refusal, refusal):
+            log, name = self.log, record.spec.name
+            log.write(RunRefused(at_ms=log.now_ms, actor=log.actor, run=name, refusal=refusal))
+
+    def why(self, record: RunRecord) -> Refusal:
+        """Return why a run that waits does not start now beside everything that is planned."""
+        waits = waits_for_upstream(self.view, record.spec) or held_back(
+            self.view, record.spec.name, self.log.now_ms
+        )
+        if waits is not None:
+            return waits
+        planned = self.pins.get(record.spec.name) or self.entries.get(record.spec.name)
+        if planned is not None:
+            self.profile.lift(planned)
+        refusal = self._why(record)
+        if planned is not None:
+            self.profile.put(planned)
+        view, run = self.log.view, record.spec
+        return waiting(view, run, refusal) if refusal.code in HARD else refusal
+
+    def _why(self, record: RunRecord) -> Refusal:
+        """Return why a run does not start now: what is short at all, or beside the plan."""
+        log, run = self.log, record.spec
+        own = record.reservation or ""
+        if own not in log.view.reservations:
+            own = ""
+        view = without_hold(log.view, own) if own else log.view
+        answer = self._admit(run, view)
+        if isinstance(answer, Refusal):
+            return answer
+        answer = self._admit(run, self._room(record, own))
+        if isinstance(answer, Refusal):
+            return (
+                answer if answer.code in HARD else reserved(run, answer, self._planned_before(run))
+            )
+        # What is left would do, and its turn was before something made that room.
+        short = Refusal(code=RefusalCode.RESERVED, wanted=run.widths()[-1])
+        return reserved(run, short, self._planned_before(run))
+
+    def _planned_before(self, run: Run) -> list[str]:
+        """Return what keeps room or money that ``run`` could use: reservations, then runs."""
+        view = self.log.view
+        return [
+            view.runs[entry.run].reservation or entry.run
+            for entry in (*self.pins.values(), *self.entries.values())
+            if entry.run != run.name
+            and entry.pool == run.pool
+            and entry.slice.flavor in run.flavors
+        ]
+
+
+def is_news(known: Refusal | None, refusal: Refusal) -> bool:
+    """Return whether ``refusal`` is another reason to wait than ``known``, or another's quota."""
+    if known is None or known.code is not refusal.code:
+        return True
+    if refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
+        return False
+    return known.subject != refusal.subject or bool(known.shortages) != bool(refusal.shortages)

@@ -1,0 +1,425 @@
+"""Recall: a lender has its GPUs back when a run of its own waits for nothing but what it lent.
+
+Loans of envelopes that state ``lending.recall.notice`` are looked at, the newest first. Where other
+payers take bundles over at once, and the run starts by that, nothing else happens. Else the fewest
+bundles without which the run starts are recalled: each goes on until its notice is over, and the
+run's start is firm at that instant. What other payers can take over without keeping the run from
+its start is handed to them instead. docs/adr/0025-planning.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from quorate.core.admission.admit import Admitted, admit
+from quorate.core.admission.holds import hold_duration_ms
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.handover import hand_over
+from quorate.core.lifecycle.stops import stop_bundle
+from quorate.core.planning.start_search import Searcher
+from quorate.core.profile.firm_places import pin_of
+from quorate.core.profile.lease_ends import lease_end_ms, recall_of
+from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.profile import Profile
+from quorate.core.profile.reservations import without_hold
+from quorate.core.profile.room_left import room_beside
+from quorate.model.events import EndReason, LoanRecalled, RecallWithdrawn, Tier
+from quorate.model.specs import EnvelopeId, Run, envelope_id
+from quorate.model.state.records import Lease
+from quorate.model.state.state_view import StateView
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """A bundle that borrows from envelopes whose owner may have it back at ``due_ms``.
+
+    ``start_ms`` is when the newest of its borrowed leases began. ``barred`` are all envelopes of
+    that owner: what is handed to another line of the lender has not come back.
+    """
+
+    run: str
+    bundle: int
+    payers: tuple[EnvelopeId, ...]
+    due_ms: int
+    start_ms: int
+    run_seq: int
+    barred: frozenset[EnvelopeId]
+
+
+def recallable(view: StateView, run: Run, now_ms: int, *, has_executor: bool) -> list[Loan]:
+    """Return the loans that the owner of ``run`` may recall for it, the newest first.
+
+    A loan that is stopping or was recalled is on its way. One in a pool that shares in rounds is
+    given for a round at a time.
+    """
+    leases: dict[tuple[str, int], list[Lease]] = {}
+    for flavor in run.flavors:
+        for key in view.lenders.get(flavor, ()):
+            account = view.envelopes[key]
+            has_terms = account.spec.lending.recall_notice_ms is not None
+            if account.owner != run.owner or not has_terms or not account.lent_gpus_active:
+                continue
+            for name in view.payer_leases.get(key, ()):
+                lease = view.leases[name]
+                if _may_be_recalled(view, lease):
+                    leases.setdefault((lease.fact.run, lease.fact.bundle), []).append(lease)
+    found = [_loan(view, *key, of, now_ms, has_executor) for key, of in leases.items()]
+    found.sort(key=lambda loan: (-loan.start_ms, -loan.run_seq, -loan.bundle))
+    return found
+
+
+def has_loans(view: StateView, owner: str) -> bool:
+    """Return whether ``owner`` lends GPUs now that it may have back."""
+    return any(
+        account.lent_gpus_active and account.spec.lending.recall_notice_ms is not None
+        for budget in view.owner_budgets.get(owner, ())
+        for line in view.budgets[budget].envelopes
+        for account in (view.envelopes[envelope_id(budget, line.name)],)
+    )
+
+
+def _may_be_recalled(view: StateView, lease: Lease) -> bool:
+    record = view.runs[lease.fact.run]
+    return (
+        lease.fact.tier is Tier.BORROWED
+        and lease.ending is None
+        and record.stopping is None
+        and record.spec.rounds is None
+        and recall_of(view, lease) is None
+    )
+
+
+def _loan(  # noqa: PLR0913, PLR0917 - what, of whom, and from when
+    view: StateView,
+    run: str,
+    bundle: int,
+    leases: Sequence[Lease],
+    now_ms: int,
+    has_executor: bool,  # noqa: FBT001 - as its caller is asked
+) -> Loan:
+    payers = tuple(sorted({lease.fact.payer for lease in leases}))
+    notices = [view.envelopes[key].spec.lending.recall_notice_ms or 0 for key in payers]
+    # Work that has to stop gets its grace, however short the notice is.
+    graces = [lease.grace_ms for lease in leases] if has_executor else []
+    return Loan(
+        run,
+        bundle,
+        payers,
+        now_ms + max(*notices, *graces, 1),
+        max(lease.fact.start_ms for lease in leases),
+        view.runs[run].seq,
+        frozenset(
+            envelope_id(name, line.name)
+            for name in view.owner_budgets.get(view.envelopes[payers[0]].owner, ())
+            for line in view.budgets[name].envelopes
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What is done so that a run starts: bundles handed to others now, and bundles recalled."""
+
+    handed: tuple[Loan, ...]
+    told: tuple[Loan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is planned before a run: the runs with firm places, and the entries that are not firm.
+
+    Firm places are those of the view that is asked about.
+    """
+
+    firm: tuple[str, ...]
+    entries: tuple[Entry, ...]
+
+    def profile(self, view: StateView, now_ms: int) -> tuple[Profile, dict[str, Entry]]:
+        """Return the profile of ``view`` with all of it put in, and the firm places by run."""
+        profile, pins = Profile(view, now_ms), dict[str, Entry]()
+        for name in self.firm:
+            record = view.reservations[view.runs[name].reservation or ""]
+            pin = pin_of(view, record, now_ms)
+            assert pin is not None, record
+            pins[name] = pin
+        # What starts by a conflict takes what the others leave.
+        for pin in sorted(pins.values(), key=lambda each: each.by_conflict):
+            profile.put(pin)
+        profile.shut()
+        for entry in self.entries:
+            profile.put(entry)
+        return profile, pins
+
+
+def plan_recall(
+    log: DecisionLog, run: Run, planned: Planned, natural_ms: int | None, reservation: str = ""
+) -> Recall | None:
+    """Return what lets a waiting run start earlier than at ``natural_ms``; None where nothing does.
+
+    ``natural_ms`` None: it has no start. ``reservation`` is its own, if it has one, and its place
+    is not in ``planned``. Nothing is written.
+    """
+    loans = recallable(log.view, run, log.now_ms, has_executor=log.has_executor)
+    if not loans:
+        return None
+    return _Trials(log, run, planned, natural_ms, reservation).choose(loans)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trials:
+    """Tries out what a run could start with, each time in a view of its own."""
+
+    log: DecisionLog
+    run: Run
+    planned: Planned
+    natural_ms: int | None
+    reservation: str
+
+    def choose(self, loans: Sequence[Loan]) -> Recall | None:
+        """Return the hand-overs that start the run now, or else the fewest recalls."""
+        now_ms = self.log.now_ms
+        gone = self._start_ms(self._recalled(self.log.view, loans, due_ms=now_ms))
+        if gone != now_ms:
+            return None  # It waits for something else.
+        handed = self._hand_overs(loans)
+        if handed:
+            return Recall(handed, ())
+        told = self._recalls(loans)
+        if not told:
+            return None
+        return self._divided(told)
+
+    # --- Hand-overs alone ---
+
+    def _hand_overs(self, loans: Sequence[Loan]) -> tuple[Loan, ...]:
+        """Return the fewest loans, newest first, by whose hand-over alone the run starts now."""
+        trial, taken = self._trial(), list[Loan]()
+        for loan in loans:
+            if _hand(trial, loan):
+                taken.append(loan)
+        if not taken or not self._starts_now(trial.view):
+            return ()
+
+        def starts(some: Sequence[Loan]) -> bool:
+            trial = self._handed(some)
+            return trial is not None and self._starts_now(trial.view)
+
+        length = _first(len(taken), lambda n: starts(taken[:n]))
+        return _needed(taken[:length], starts)
+
+    def _handed(self, loans: Iterable[Loan]) -> DecisionLog | None:
+        """Return a trial in which ``loans`` are handed over; None where one has no payers."""
+        trial = self._trial()
+        return trial if all(_hand(trial, loan) for loan in loans) else None
+
+    def _starts_now(self, view: StateView) -> bool:
+        """Return whether the run really starts now in ``view``, beside all that is planned."""
+        log, run = self.log, self.run
+        view = self._own_hold_free(view)
+        profile, _ = self.planned.profile(view, log.now_ms)
+        until_ms = log.now_ms + hold_duration_ms(run, view.pools[run.pool])
+        room = room_beside(view, profile, run, log.now_ms, until_ms)
+        answer = admit(room, run, log.now_ms, has_executor=log.has_executor)
+        return isinstance(answer, Admitted)
+
+    # --- Recalls ---
+
+    def _recalls(self, loans: Sequence[Loan]) -> tuple[Loan, ...]:
+        """Return the fewest loans, newest first, without which the run starts in time."""
+        view = self.log.view
+
+        def helps(some: Sequence[Loan]) -> bool:
+            return self._is_in_time(self._recalled(view, some), some)
+
+        if not helps(loans):
+            return ()
+        length = _first(len(loans), lambda n: helps(loans[:n]))
+        told = _needed(loans[:length], helps)
+        # Where their room alone would do, it is not its own width that the run waits for.
+        return () if self._is_in_time(self._recalled(view, told), told, kept=told) else told
+
+    def _divided(self, told: Sequence[Loan]) -> Recall:
+        """Return which of ``told`` others pay for instead, the newest first, and which have to go.
+
+        One that goes on keeps its room, so the run must be able to start beside it.
+        """
+        handed, left = list[Loan](), list(told)
+        for loan in told:
+            trial = self._handed((*handed, loan))
+            rest = [other for other in left if other != loan]
+            if not rest:
+                break  # Hand-overs alone do not start the run: that was tried before.
+            if trial is not None and self._is_in_time(self._recalled(trial.view, rest), told):
+                handed.append(loan)
+                left = rest
+        return Recall(tuple(handed), tuple(left))
+
+    def _is_in_time(
+        self, view: StateView, loans: Sequence[Loan], kept: Iterable[Loan] = ()
+    ) -> bool:
+        """Return whether the run starts in ``view`` when the notice of ``loans`` is over.
+
+        The width that the loans in ``kept`` have is not free in that view.
+        """
+        start_ms = self._start_ms(view, kept)
+        if start_ms is None or start_ms > max(loan.due_ms for loan in loans):
+            return False
+        return self.natural_ms is None or start_ms < self.natural_ms
+
+    def _start_ms(self, view: StateView, kept: Iterable[Loan] = ()) -> int | None:
+        now_ms = self.log.now_ms
+        profile, _ = self.planned.profile(self._own_hold_free(view), now_ms)
+        for loan in kept:
+            _keep_width(profile, self.log.view, loan, now_ms)
+        entry = Searcher(profile, has_executor=self.log.has_executor).find(self.run, now_ms)
+        return None if entry is None else entry.start_ms
+
+    def _recalled(
+        self, view: StateView, loans: Iterable[Loan], *, due_ms: int | None = None
+    ) -> StateView:
+        """Return ``view`` in which ``loans`` are recalled, for ``due_ms`` where that is given."""
+        trial = self._trial(view)
+        for loan in loans:
+            trial.write(_recalled(trial, loan, self.run.name, due_ms))
+        return trial.view
+
+    def _own_hold_free(self, view: StateView) -> StateView:
+        """Return ``view`` without what the run's own reservation holds."""
+        return without_hold(view, self.reservation) if self.reservation else view
+
+    def _trial(self, view: StateView | None = None) -> DecisionLog:
+        log = self.log
+        return DecisionLog(
+            log.view if view is None else view,
+            now_ms=log.now_ms,
+            actor=log.actor,
+            has_executor=log.has_executor,
+        )
+
+
+def _first(length: int, holds: Callable[[int], bool]) -> int:
+    """Return the least number up to ``length``, for which it holds, that ``holds``, by halving."""
+    low, high = 0, length
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _needed(loans: Sequence[Loan], holds: Callable[[Sequence[Loan]], bool]) -> tuple[Loan, ...]:
+    """Return ``loans`` without those that are needless, looked at from the last to the first."""
+    kept = list(loans)
+    for loan in reversed(loans):
+        rest = [other for other in kept if other != loan]
+        if rest and holds(rest):
+            kept = rest
+    return tuple(kept)
+
+
+def _keep_width(profile: Profile, view: StateView, loan: Loan, now_ms: int) -> None:
+    """Take the width of a loan out of ``profile`` from when it is due until it would have ended."""
+    for name in view.runs[loan.run].leases:
+        lease = view.leases[name]
+        end_ms = lease_end_ms(view, lease, now_ms)
+        if loan.bundle not in (0, lease.fact.bundle) or end_ms <= loan.due_ms:
+            continue
+        payer = lease.fact.payer
+        profile.payer(payer).take(loan.due_ms, end_ms, lease.gpus)
+        if lease.fact.tier is Tier.BORROWED:
+            profile.lent(payer).take(loan.due_ms, end_ms, lease.gpus)
+        for cap in view.envelopes[payer].caps:
+            profile.cap(cap).take(loan.due_ms, end_ms, lease.gpus)
+
+
+def _hand(log: DecisionLog, loan: Loan) -> bool:
+    """Hand a loan to other payers than its lender; return whether there are any."""
+    at_ms = log.now_ms
+    return bool(hand_over(log, loan.run, loan.bundle, at_ms=at_ms, barred=loan.barred))
+
+
+def _recalled(
+    log: DecisionLog, loan: Loan, waiting_run: str, due_ms: int | None = None
+) -> LoanRecalled:
+    return LoanRecalled(
+        at_ms=log.now_ms,
+        actor=log.actor,
+        run=loan.run,
+        bundle=loan.bundle,
+        payer=loan.payers[0],
+        waiting_run=waiting_run,
+        due_ms=loan.due_ms if due_ms is None else due_ms,
+    )
+
+
+def write_recall(log: DecisionLog, recall: Recall, waiting_run: str) -> None:
+    """Write the hand-overs and recalls of ``recall``, which are for ``waiting_run``."""
+    for loan in recall.handed:
+        has_payers = _hand(log, loan)
+        assert has_payers, loan
+    for loan in recall.told:
+        log.write(_recalled(log, loan, waiting_run))
+
+
+# --- When the notice is over ---------------------------------------------------------------------
+
+
+def stop_recalled(log: DecisionLog, stand: Callable[[DecisionLog], bool]) -> bool:
+    """Let recalled bundles go whose notice is over; return whether there were any.
+
+    With an executor that is one grace before. A bundle for which there are payers by then goes on,
+    if every firm place stands beside it: ``stand`` says whether they do in the log's view.
+    """
+    due = [
+        known
+        for known in sorted(log.view.recalls.values(), key=lambda each: each.due_ms)
+        if _leases_of(log.view, known)
+        and _stop_ms(log.view, known, has_executor=log.has_executor) <= log.now_ms
+    ]
+    for known in due:
+        if (known.run, known.bundle) not in log.view.recalls:
+            continue  # It has gone with its run.
+        if _goes_on(log, known, stand):
+            continue
+        leases = _leases_of(log.view, known)
+        grace_ms = max((lease.grace_ms for lease in leases), default=0)
+        end_ms = max(known.due_ms, log.now_ms + grace_ms) if log.has_executor else known.due_ms
+        stop_bundle(log, known.run, known.bundle, EndReason.RECALLED, end_ms=end_ms)
+    return bool(due)
+
+
+def _goes_on(log: DecisionLog, known: LoanRecalled, stand: Callable[[DecisionLog], bool]) -> bool:
+    """Hand a recalled bundle to whoever pays now, if no firm place needs it gone."""
+    trial = DecisionLog(log.view, now_ms=log.now_ms, actor=log.actor, has_executor=log.has_executor)
+    trial.write(
+        RecallWithdrawn(at_ms=log.now_ms, actor=log.actor, run=known.run, bundle=known.bundle)
+    )
+    at_ms = log.now_ms if log.has_executor else min(log.now_ms, known.due_ms)
+    if not hand_over(trial, known.run, known.bundle, at_ms=at_ms):
+        return False
+    events = tuple(trial.events)
+    if not stand(trial):
+        return False
+    for event in events:
+        log.write(event)
+    return True
+
+
+def _leases_of(view: StateView, known: LoanRecalled) -> list[Lease]:
+    leases = (view.leases[name] for name in view.runs[known.run].leases)
+    return [each for each in leases if known.bundle in (0, each.fact.bundle) and not each.ending]
+
+
+def _stop_ms(view: StateView, known: LoanRecalled, *, has_executor: bool) -> int:
+    """Return when a recalled bundle is told to stop."""
+    if not has_executor:
+        return known.due_ms
+    graces = (lease.grace_ms for lease in _leases_of(view, known))
+    return known.due_ms - max(graces, default=0)
+
+
+def recall_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:
+    """Yield the instants at which recalled bundles that are not stopping are told to."""
+    for known in view.recalls.values():
+        if _leases_of(view, known):
+            yield _stop_ms(view, known, has_executor=has_executor)

@@ -1,0 +1,157 @@
+"""Announcements: planned conflicts, told to those whose runs may be drawn as soon as they stand.
+
+Compares what was announced last, which is in the state, with what stands now, and writes what is
+news: to all whose runs have a token when a conflict is planned or its instant or scope changes, and
+to one owner when the odds of one of its runs have changed by ten points, or a run of its has come
+in, which is looked at in the first decision of each minute. Odds are counted over a fixed number of
+dummy draws, so the same state gives the same ones.
+docs/adr/0031-disruption-accounts-and-notices.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.core.decision_log import DecisionLog
+from quorate.core.preemption.conflict_preview import foresee
+from quorate.core.preemption.conflict_scope import for_reservation
+from quorate.model.amounts import MINUTE_MS, PPM
+from quorate.model.events import (
+    ConflictAnnounced,
+    ConflictWithdrawn,
+    Event,
+    HoldExtended,
+    RequestKept,
+    ReservationStatus,
+    RunOdds,
+    RunRefused,
+    Scope,
+    StepsCounted,
+    ThresholdCrossed,
+    TokenIssued,
+    TokenRevoked,
+)
+from quorate.model.refusal import Refusal
+from quorate.model.state.records import AnnouncedConflict, ReservationRecord
+from quorate.model.state.state_view import StateView
+
+DRAWS: Final = 32
+"""Over how many dummy draws odds are counted."""
+NEWS_PPM: Final = PPM // 10
+"""How much the odds of a run change before its owner hears of it again."""
+LOOKED_AT_MAX: Final = 4
+"""How many planned conflicts, the soonest first, are looked at in one decision."""
+_CHANGES_NO_ODDS: Final = (
+    HoldExtended,
+    RequestKept,
+    RunRefused,
+    StepsCounted,
+    ThresholdCrossed,
+    TokenIssued,
+    TokenRevoked,
+    ConflictAnnounced,
+    ConflictWithdrawn,
+)
+"""What happens and changes neither which conflicts are planned nor whom they may hit."""
+
+
+def announce_conflicts(log: DecisionLog) -> None:
+    """Write which planned conflicts are new, have changed, or are called off."""
+    if not any(map(_matters, log.events)):
+        return
+    view = log.view
+    planned = _planned(view)
+    for name in [name for name in view.announced if name not in planned]:
+        known = view.announced[name]
+        runs = tuple(run for run in known.runs if view.runs[run].leases)
+        log.write(
+            ConflictWithdrawn(
+                at_ms=log.now_ms,
+                actor=log.actor,
+                reservation=name,
+                due_ms=known.due_ms,
+                scope=known.scope,
+                runs=runs,
+            )
+        )
+    soonest = sorted(planned.values(), key=lambda record: (record.planned_start_ms, record.seq))
+    is_new_minute = log.now_ms // MINUTE_MS != log.began_ms // MINUTE_MS
+    new = [record for record in soonest if not _is_announced(view, record, log.now_ms)]
+    again = [record for record in soonest if record not in new] if is_new_minute else []
+    for record in (*new, *again)[:LOOKED_AT_MAX]:
+        _announce(log, record)
+
+
+def _is_announced(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
+    """Return whether the conflict that ``record`` counts on was announced for when it is due."""
+    known = view.announced.get(record.made.reservation)
+    return known is not None and known.due_ms == max(record.planned_start_ms or 0, now_ms)
+
+
+def _matters(event: Event) -> bool:
+    return not isinstance(event, _CHANGES_NO_ODDS)
+
+
+def _planned(view: StateView) -> dict[str, ReservationRecord]:
+    """Return the reservations that count on a conflict which is neither declared nor settled."""
+    declared = {view.conflicts[name].declared.reservation for name in view.open_conflicts}
+    return {
+        name: record
+        for name, record in view.reservations.items()
+        if record.by_conflict
+        and record.planned_start_ms is not None
+        and record.status is not ReservationStatus.CLEARING
+        and name not in declared
+    }
+
+
+def _announce(log: DecisionLog, record: ReservationRecord) -> None:
+    """Write what is news of the conflict that ``record`` counts on, if anything is."""
+    view, name = log.view, record.made.reservation
+    assert record.planned_start_ms is not None, record
+    due_ms = max(record.planned_start_ms, log.now_ms)
+    question = for_reservation(view, name)
+    contest = foresee(view, question, due_ms, has_executor=log.has_executor, draws=DRAWS)
+    if isinstance(contest, Refusal):
+        return  # It could not be called as things stand; until it is called off, it still may be.
+    entrants = () if contest is None else contest.entrants
+    odds = {entrant.run: entrant.cut * PPM // DRAWS for entrant in entrants}
+    told = _told(view, view.announced.get(name), odds, due_ms, question.scope)
+    if told:
+        log.write(
+            ConflictAnnounced(
+                at_ms=log.now_ms,
+                actor=log.actor,
+                reservation=name,
+                due_ms=due_ms,
+                scope=question.scope,
+                runs=told,
+            )
+        )
+
+
+def _told(
+    view: StateView,
+    known: AnnouncedConflict | None,
+    odds: dict[str, int],
+    due_ms: int,
+    scope: Scope,
+) -> tuple[RunOdds, ...]:
+    """Return the runs that their owners hear of, with their odds; 0 where they have none any more.
+
+    All runs of an owner of which one is news: what it hears is how it stands.
+    """
+    before = {} if known is None else known.runs
+    gone = [run for run in before if run not in odds and view.runs[run].leases]
+    stands = odds | dict.fromkeys(gone, 0)
+    is_new = known is None or (known.due_ms, known.scope) != (due_ms, scope)
+    owners = {
+        view.runs[run].spec.owner
+        for run, ppm in stands.items()
+        if is_new or run not in before or abs(ppm - before[run]) >= NEWS_PPM
+    }
+    return tuple(
+        RunOdds(owner, run, stands[run])
+        for owner, run in sorted((view.runs[run].spec.owner, run) for run in stands)
+        if owner in owners
+    )

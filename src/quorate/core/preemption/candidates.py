@@ -1,0 +1,198 @@
+"""Cuts: what could be ended to make room, and in which order.
+
+1 overstaying backfill; 2 spares; 3 steps of malleable runs, the highest
+first; 4 bundles that are burst; 5 the lottery. Within a step the newest start comes first, then the
+later submission, never a name. A run's minimum goes with the whole run, and so is in step 1, 4 or 5
+only: nothing is ever cut below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from msgspec import Struct
+
+from quorate.core.preemption.goals import Room
+from quorate.core.preemption.scope_survey import Survey
+from quorate.core.profile.lease_ends import declared_end_ms
+from quorate.model.events import CutStep, Role
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
+
+Burst = Callable[[StateView, RunRecord], bool]
+"""Whether an owner would keep at least its target share without this run."""
+
+# Looking a member up in its enumeration is slow in Python 3.11, and these are in the inner loop.
+_SPARE: Final = Role.SPARE
+_CLAIM: Final = Role.CLAIM
+
+
+class Candidate(Struct, frozen=True, gc=False):
+    """Something that can be ended as one: a bundle, a whole run, a spare.
+
+    ``gpus`` is all that ends with it, wherever it is; ``room`` is what comes of it for the goal,
+    some of it outside of the scope where ``is_beyond``. ``pledges`` are filled spares that are
+    given up with it: they would come back instead.
+    """
+
+    step: CutStep
+    run: str
+    bundle: int
+    gpus: int
+    leases: tuple[str, ...]
+    room: Room
+    pledges: tuple[str, ...] = ()
+    is_beyond: bool = False
+
+
+class Cutter:
+    """Makes candidates out of a survey; no lease is in two of them."""
+
+    def __init__(self, survey: Survey) -> None:
+        self._survey = survey
+        self._view = survey.view
+        self._taken: set[str] = set()
+
+    def backfills(self, reservation: str, now_ms: int) -> Iterator[Candidate]:
+        """Yield the bundles that overstay: out of order, and past their declared ends.
+
+        They started after the run of ``reservation`` began to wait; where there is none, after that
+        of any firm reservation did.
+        """
+        view, runs = self._view, self._survey.runs
+        firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)
+        waiting = (view.runs[view.reservations[name].made.run].waiting_seq for name in firm)
+        first_seq = min(waiting, default=None)
+        if first_seq is None:
+            return
+        marked = [name for name in view.backfilled if name in runs]
+        for name in self._survey.newest_first(marked):
+            record = view.runs[name]
+            if declared_end_ms(view, record) > now_ms:
+                continue
+            for bundle, started_seq in sorted(record.backfills, reverse=True):
+                if started_seq > first_seq:
+                    yield from self._make(CutStep.BACKFILL, name, bundle)
+
+    def spares(self) -> Iterator[Candidate]:
+        """Yield spares, one lease at a time, and those that are filled where a limit counts."""
+        leases, spares = self._view.leases, set(self._survey.spares)
+        for run in self._survey.newest_first(leases[name].fact.run for name in spares):
+            for name in reversed(self._view.runs[run].leases):
+                if name in spares and name not in self._taken:
+                    bundle = leases[name].fact.bundle
+                    yield from self._take(self._new(CutStep.SPARE, run, bundle, (name,)))
+        for name in reversed(self._survey.pledges):
+            pledge = self._view.pledges[name]
+            room = {"": pledge.gpus}
+            yield Candidate(
+                CutStep.SPARE, pledge.run, pledge.bundle, pledge.gpus, (), room, (name,)
+            )
+
+    def steps(self) -> Iterator[Candidate]:
+        """Yield the steps of malleable runs, run by run, the highest first."""
+        numbers: dict[str, set[int]] = {}
+        for name in self._survey.steps:
+            fact = self._view.leases[name].fact
+            numbers.setdefault(fact.run, set()).add(fact.bundle)
+        for run in self._survey.newest_first(numbers):
+            for bundle in sorted(numbers[run], reverse=True):
+                yield from self._make(CutStep.SHRINK, run, bundle)
+
+    def bursts(self, burst: Burst, trial: Callable[[], StateView]) -> Iterator[Candidate]:
+        """Yield the runs that are burst in the state as it is when each of them is reached."""
+        for run in self._survey.newest_first(self._survey.runs):
+            if self._has_minimum(run, self._taken) and burst(trial(), self._view.runs[run]):
+                yield from self._make(CutStep.BURST, run, 0)
+
+    def tokens(
+        self, gone: AbstractSet[str], enters: Callable[[RunRecord], bool]
+    ) -> list[Candidate]:
+        """Return the lottery's tokens when ``gone`` has been cut already: what is left of each run.
+
+        A run has one if its minimum is in scope; everything it still has ends with it.
+        """
+        found: list[Candidate] = []
+        records = self._view.runs
+        for run, held in self._survey.runs.items():
+            record = records[run]
+            if record.since_ms is None or not enters(record):
+                continue
+            if len(record.leases) == 1:
+                # What most runs are: nothing has to be put together.
+                if not gone or gone.isdisjoint(held):
+                    found += self._new(CutStep.LOTTERY, run, 0, tuple(held))
+            elif self._has_minimum(run, gone):
+                found += self._bundle(CutStep.LOTTERY, run, 0, gone)
+        return found
+
+    def _has_minimum(self, run: str, gone: Collection[str]) -> bool:
+        leases = self._view.leases
+        for name in self._survey.runs[run]:
+            fact = leases[name].fact
+            if fact.bundle == 0 and fact.role is not _SPARE and name not in gone:
+                return True
+        return False
+
+    def _make(self, step: CutStep, run: str, bundle: int) -> Iterator[Candidate]:
+        return self._take(self._bundle(step, run, bundle, self._taken))
+
+    def _take(self, made: Sequence[Candidate]) -> Iterator[Candidate]:
+        for candidate in made:
+            self._taken.update(candidate.leases)
+            yield candidate
+
+    def _bundle(
+        self, step: CutStep, run: str, bundle: int, gone: Collection[str]
+    ) -> Sequence[Candidate]:
+        """Return a bundle of a run, as far as it is not ``gone``, with its spares."""
+        leases = self._view.leases
+        names = tuple(
+            name
+            for name in self._view.runs[run].leases
+            if name not in gone
+            and (lease := leases[name]).ending is None
+            and bundle in (0, lease.fact.bundle)
+        )
+        return self._new(step, run, bundle, names)
+
+    def _new(
+        self, step: CutStep, run: str, bundle: int, names: tuple[str, ...]
+    ) -> Sequence[Candidate]:
+        """Return ``names`` as a candidate; none if it makes no room in scope or may not be cut.
+
+        Where room outside of the scope counts, so does what the other leases leave free there.
+        """
+        record = self._view.runs[run]
+        if record.stopping is not None or record.spec.sensitive:
+            return ()
+        inside, scope = self._survey.runs[run], self._survey.scope
+        leases, room_of = self._view.leases, self._survey.room_of
+        rooms, gpus = [], 0
+        for name in names:
+            lease = leases[name]
+            gpus += lease.gpus
+            if lease.fact.role is _CLAIM:
+                return ()
+            if (name in inside or scope is not None) and (room := room_of(lease)):
+                rooms.append(room)
+        if not rooms:
+            return ()
+        room = rooms[0] if len(rooms) == 1 else summed(rooms)
+        if scope is not None and scope.isdisjoint(room):
+            return ()
+        is_beyond = scope is not None and not scope.issuperset(room)
+        filled = self._survey.filled
+        pledges = tuple(c for name in names for c in filled.get(name, ())) if filled else ()
+        return (Candidate(step, run, bundle, gpus, names, room, pledges, is_beyond),)
+
+
+def summed(rooms: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return ``rooms`` together."""
+    total: dict[str, int] = {}
+    for room in rooms:
+        for domain, gpus in room.items():
+            total[domain] = total.get(domain, 0) + gpus
+    return total

@@ -1,0 +1,265 @@
+"""Contests: what a conflict would cut, who would enter its lottery, and with which odds.
+
+Only dummy seeds are drawn with here, which no conflict can have: nobody learns from a forecast whom
+the real draw will end. What came of conflicts that are settled is told from their events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+from typing import Final
+
+from quorate.core.preemption.candidates import Candidate
+from quorate.core.preemption.conflict_scope import Question, prepare, question_of
+from quorate.core.preemption.conflicts import (
+    asked_again,
+    entered,
+    has_dodger,
+    lost_gpu_ms,
+    not_resolvable,
+)
+from quorate.core.preemption.lottery import (
+    DUMMY_DRAWS,
+    cut_frequency,
+    draw,
+    dummy_seed,
+    first_draw_odds,
+    run_odds,
+    tokens_by_owner,
+)
+from quorate.core.preemption.resolver import Drawn, Resolver
+from quorate.model.events import ConflictDeclared, ConflictResolved, CutStep, Scope
+from quorate.model.refusal import Refusal
+from quorate.model.state.state_view import StateView
+
+_FIRST_DRAWS: Final = 64
+"""How many draws are made before it is looked at whether they are enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrant:
+    """A token: how likely it is to be drawn first, and in how many dummy draws it is a victim."""
+
+    owner: str
+    run: str
+    gpus: int
+    odds: Fraction
+    owner_odds: Fraction
+    cut: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """A conflict that has not been settled, as it would go at ``at_ms``.
+
+    ``short`` is what is missing of ``deficit`` after the structural ``cuts``; tokens up to
+    ``size_max`` GPUs enter for that. ``draws`` is over how many dummy draws ``Entrant.cut`` was
+    counted, and ``sample`` the first of them. ``sure`` are the runs that are among the ``cuts``
+    whatever is drawn: a draw may make a cut needless. ``lost_gpu_ms`` is what the sample would cost
+    in work.
+    """
+
+    conflict: str
+    scope: Scope
+    at_ms: int
+    deficit: int
+    short: int
+    size_max: int
+    cuts: tuple[Candidate, ...]
+    entrants: tuple[Entrant, ...]
+    draws: int
+    sample: Drawn | None
+    sure: frozenset[str]
+    lost_gpu_ms: int
+
+
+def foresee(
+    view: StateView,
+    question: Question,
+    at_ms: int,
+    *,
+    has_executor: bool = False,
+    draws: int = DUMMY_DRAWS,
+) -> Contest | Refusal | None:
+    """Return how a conflict over ``question`` would go at ``at_ms``; None where nothing is short.
+
+    A refusal when everything that may be ended then is not enough.
+    """
+    resolver = question.resolver(view, at_ms, has_executor=has_executor)
+    if resolver is None or not resolver.deficit:
+        return None
+    prepared = prepare(view, question, resolver, at_ms)
+    if isinstance(prepared, int):
+        return not_resolvable(question, resolver.deficit, prepared)
+    held: dict[str, list[str]] = {}
+    for token in prepared.tokens:
+        held.setdefault(prepared.owners[token.run], []).append(token.run)
+    entry = _Entry(resolver, prepared.tokens, held)
+    return _contest(view, question.scope, at_ms, entry, prepared.size_max, draws=draws)
+
+
+def foresee_declared(
+    view: StateView,
+    declared: ConflictDeclared,
+    now_ms: int,
+    *,
+    has_executor: bool = False,
+    draws: int = DUMMY_DRAWS,
+) -> Contest | Refusal | None:
+    """Return how an open conflict would go: who entered is fixed, what is cut is not.
+
+    Where those are not enough, or somebody has dodged, that is how it would go when declared anew.
+    """
+    question, at_ms = question_of(declared), max(declared.due_ms, now_ms)
+    resolver = question.resolver(view, at_ms, has_executor=has_executor)
+    if resolver is None or not resolver.deficit:
+        return None
+    tokens = entered(declared, resolver)
+    if resolver.short and (
+        has_dodger(view, declared, resolver, tokens) or not resolver.suffices(tokens)
+    ):
+        again = asked_again(view, declared)
+        return foresee(view, again, at_ms, has_executor=has_executor, draws=draws)
+    entry = _Entry(resolver, tuple(tokens), tokens_by_owner(declared))
+    return _contest(
+        view,
+        declared.scope,
+        at_ms,
+        entry,
+        declared.size_max,
+        conflict=declared.conflict,
+        draws=draws,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What is drawn for, and from what: the tokens there are, and the runs each owner entered."""
+
+    resolver: Resolver
+    tokens: Sequence[Candidate]
+    held: Mapping[str, Sequence[str]]
+
+    def draw(self, seed: bytes) -> Drawn:
+        """Return whom ``seed`` ends, drawing no more than it takes."""
+        source, sequence = draw(seed, self.held), list[tuple[str, str]]()
+        while True:
+            more = list(islice(source, max(_FIRST_DRAWS, len(sequence))))
+            sequence += more
+            found = self.resolver.draw(self.tokens, sequence)
+            if found is not None:
+                return found
+            assert more, "all together were found to be enough"
+
+
+def _contest(  # noqa: PLR0913 - the parts of one answer
+    view: StateView,
+    scope: Scope,
+    at_ms: int,
+    entry: _Entry,
+    size_max: int,
+    *,
+    conflict: str = "",
+    draws: int,
+) -> Contest:
+    resolver = entry.resolver
+    entrants: tuple[Entrant, ...] = ()
+    sample: Drawn | None = None
+    sure = frozenset(cut.run for cut in resolver.cuts)
+    if resolver.short:
+        sample = entry.draw(dummy_seed(0))
+        entrants, sure = _entrants(entry, draws, sure)
+    ended = resolver.cuts if sample is None else (*sample.cuts, *sample.victims)
+    return Contest(
+        conflict=conflict,
+        scope=scope,
+        at_ms=at_ms,
+        deficit=resolver.deficit,
+        short=resolver.short,
+        size_max=size_max if resolver.short else 0,
+        cuts=resolver.cuts,
+        entrants=entrants,
+        draws=draws if resolver.short else 0,
+        sample=sample,
+        sure=sure,
+        lost_gpu_ms=sum(lost_gpu_ms(view, cut, at_ms) for cut in ended),
+    )
+
+
+def _entrants(
+    entry: _Entry, draws: int, cut: frozenset[str]
+) -> tuple[tuple[Entrant, ...], frozenset[str]]:
+    """Return the tokens by owner and run, each with its odds; and which of ``cut`` always are."""
+    gpus = {token.run: token.gpus for token in entry.tokens}
+    owners, odds = first_draw_odds(entry.held), run_odds(entry.held)
+    always = set(cut)
+
+    def victims(seed: bytes) -> Iterator[str]:
+        drawn = entry.draw(seed)
+        always.intersection_update(each.run for each in drawn.cuts)
+        return (victim.run for victim in drawn.victims)
+
+    counts = cut_frequency(victims, odds, draws)
+    found = tuple(
+        Entrant(
+            owner=owner,
+            run=run,
+            gpus=gpus.get(run, 0),
+            odds=odds[run],
+            owner_odds=owners[owner],
+            cut=counts[run],
+        )
+        for owner, runs in sorted(entry.held.items())
+        for run in sorted(runs)
+    )
+    return found, frozenset(always)
+
+
+# --- What came of a conflict ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordeal:
+    """What a settled conflict meant to one run that entered it or was cut by it.
+
+    ``steps`` are how it was cut, with the GPUs that ended; none when it goes on. ``odds`` is how
+    likely it was to be drawn first, None where it had no token; ``entrants`` are all that had one.
+    """
+
+    declared: ConflictDeclared
+    resolved: ConflictResolved
+    steps: tuple[tuple[CutStep, int], ...]
+    odds: Fraction | None
+    owner_odds: Fraction | None
+    entrants: int
+    was_spared: bool
+
+
+def ordeals_of(view: StateView, run: str) -> list[Ordeal]:
+    """Return the settled conflicts that ``run`` entered or was cut by, oldest first."""
+    return list(_ordeals(view, run))
+
+
+def _ordeals(view: StateView, run: str) -> Iterator[Ordeal]:
+    for record in view.conflicts.values():
+        declared, resolved = record.declared, record.resolved
+        if resolved is None:
+            continue
+        steps = tuple((cut.step, cut.gpus) for cut in resolved.cuts if cut.run == run)
+        entered = any(token.run == run for token in declared.tokens)
+        if not steps and not (entered and resolved.draws):
+            continue
+        held = tokens_by_owner(declared)
+        owner = view.runs[run].spec.owner
+        yield Ordeal(
+            declared=declared,
+            resolved=resolved,
+            steps=steps,
+            odds=run_odds(held).get(run),
+            owner_odds=first_draw_odds(held).get(owner) if entered else None,
+            entrants=len(declared.tokens),
+            was_spared=any(each.run == run and each.spared for each in resolved.draws),
+        )

@@ -1,0 +1,189 @@
+"""What a conflict is about, and the resolver that answers it in a state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from quorate.core.commands import Resolve
+from quorate.core.preemption.candidates import Burst, Candidate
+from quorate.core.preemption.cut_trial import Trial
+from quorate.core.preemption.goals import Count, Goal, Start
+from quorate.core.preemption.lottery import draw
+from quorate.core.preemption.money_limits import CAP, Limit, gpus_over, payers_of, survey_limit
+from quorate.core.preemption.resolver import Drawn, Resolver
+from quorate.core.preemption.scope_survey import Survey, survey_domains
+from quorate.core.preemption.soft_quota import bursting
+from quorate.model.events import ConflictCause, ConflictDeclared, Scope
+from quorate.model.specs import DEFAULT_POOL
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Room for ``reservation``; or ``gpus`` more in ``scope``; or a limit that is exceeded.
+
+    ``since_ms`` is when it was first asked, where it was: what began from then on knew.
+    """
+
+    cause: ConflictCause
+    scope: Scope
+    reservation: str = ""
+    gpus: int = 0
+    since_ms: int | None = None
+
+    def resolver(
+        self,
+        view: StateView,
+        now_ms: int,
+        *,
+        has_executor: bool = False,
+        burst: Burst | None = None,
+    ) -> Resolver | None:
+        """Return how the question stands in ``view``; None when nobody asks it any more.
+
+        Unless told, what is burst is what is beyond a share that somebody has stated.
+        """
+        burst = burst or bursting(view)
+        scope = self.scope
+        if self.cause is ConflictCause.TIGHTENED:
+            limit = Limit.of(scope.limit)
+            over = gpus_over(view, limit)
+            return _resolver(survey_limit(view, limit), Count(over), view, now_ms, burst)
+        if self.cause is ConflictCause.RESERVATION and self.reservation not in view.reservations:
+            return None
+        if self.cause is ConflictCause.BY_HAND and scope.limit:
+            limit = Limit.of(scope.limit)
+            if limit.key not in view.caps:
+                return None
+            return _resolver(survey_limit(view, limit), Count(self.gpus), view, now_ms, burst)
+        survey = survey_domains(
+            view,
+            scope.pool,
+            scope.flavor,
+            scope.domains,
+            counts_beyond=self.cause is ConflictCause.RESERVATION,
+        )
+        if self.cause is ConflictCause.BY_HAND:
+            return _resolver(survey, Count(self.gpus), view, now_ms, burst)
+        record = view.reservations[self.reservation]
+        trial = Trial(view, self.reservation, whole=burst is not None)
+        goal = Start.of(
+            trial.without(survey.going),
+            view.runs[record.made.run].spec,
+            scope.flavor,
+            scope.domains,
+            now_ms,
+            has_executor=has_executor,
+        )
+        return Resolver(
+            survey, goal, trial, now_ms=now_ms, reservation=self.reservation, burst=burst
+        )
+
+    def enters(self, view: StateView, at_ms: int) -> Callable[[RunRecord], bool]:
+        """Return which runs may be drawn at ``at_ms``: those that ran long enough.
+
+        Also those that started after the reservation was made, or since this was first asked: they
+        knew.
+        """
+        told = []
+        if self.reservation:
+            told.append(view.reservations[self.reservation].made.at_ms)
+        if self.since_ms is not None:
+            # Who started within the same millisecond may have done so because of it.
+            told.append(self.since_ms - 1)
+        return matured(view, at_ms, min(told, default=None))
+
+
+def _resolver(
+    survey: Survey, goal: Goal, view: StateView, now_ms: int, burst: Burst | None
+) -> Resolver:
+    trial = Trial(view, whole=burst is not None)
+    return Resolver(survey, goal, trial, now_ms=now_ms, burst=burst)
+
+
+def matured(view: StateView, at_ms: int, made_ms: int | None) -> Callable[[RunRecord], bool]:
+    """Return which runs have run for their pool's minimum by ``at_ms``, or began past ``made_ms``.
+
+    A run's age is its running time: hand-over, swap and growth leave it alone.
+    """
+
+    def enters(record: RunRecord) -> bool:
+        assert record.since_ms is not None, record
+        least_ms = view.pools[record.spec.pool].least_runtime_ms
+        is_late = made_ms is not None and record.since_ms > made_ms
+        return is_late or at_ms - record.since_ms >= least_ms
+
+    return enters
+
+
+def question_of(declared: ConflictDeclared) -> Question:
+    """Return what ``declared`` is about."""
+    gpus = declared.deficit if declared.cause is ConflictCause.BY_HAND else 0
+    return Question(declared.cause, declared.scope, declared.reservation, gpus)
+
+
+def for_reservation(view: StateView, reservation: str) -> Question:
+    """Return the question of making room for ``reservation`` where it is planned."""
+    record = view.reservations[reservation]
+    pool = view.runs[record.made.run].spec.pool
+    domains = tuple(sorted(domain for domain, _ in record.slice.domains))
+    scope = Scope(pool, record.slice.flavor, domains)
+    return Question(ConflictCause.RESERVATION, scope, reservation)
+
+
+def for_limit(view: StateView, limit: Limit) -> Question:
+    """Return the question of bringing what is in use back within ``limit``.
+
+    It is asked in the pool of what is in use, where that is one; else in the default pool.
+    """
+    survey = survey_limit(view, limit)
+    pools = {view.runs[run].spec.pool for run in survey.runs}
+    flavors = {view.envelopes[payer].spec.flavor for payer in payers_of(view, limit)}
+    pool = pools.pop() if len(pools) == 1 else DEFAULT_POOL
+    flavor = flavors.pop() if len(flavors) == 1 else ""
+    return Question(ConflictCause.TIGHTENED, Scope(pool, flavor, (), str(limit)))
+
+
+def by_hand(view: StateView, command: Resolve) -> Question:
+    """Return the question that ``command`` asks; the cap that it names, if any, must be there."""
+    if not command.cap:
+        scope = Scope(command.pool, command.flavor, tuple(sorted(set(command.domains))))
+    else:
+        scope = for_limit(view, Limit(CAP, command.cap)).scope
+    return Question(ConflictCause.BY_HAND, scope, gpus=command.gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A conflict that can be resolved: the cuts, who enters the lottery, and what is short."""
+
+    resolver: Resolver
+    tokens: tuple[Candidate, ...]
+    size_max: int
+    owners: Mapping[str, str]
+
+    def draw(self, seed: bytes) -> Drawn | None:
+        """Return whom ``seed`` ends; None where nobody has to be drawn."""
+        if not self.resolver.short:
+            return None
+        held: dict[str, list[str]] = {}
+        for token in self.tokens:
+            held.setdefault(self.owners[token.run], []).append(token.run)
+        return self.resolver.draw(self.tokens, draw(seed, held))
+
+
+def prepare(view: StateView, question: Question, resolver: Resolver, at_ms: int) -> Prepared | int:
+    """Return who enters the lottery at ``at_ms``; what stays short when nothing is enough."""
+    if not resolver.short:
+        return Prepared(resolver, (), 0, {})
+    tokens = resolver.tokens(question.enters(view, at_ms))
+    most = view.pools[question.scope.pool].collateral_max * resolver.short
+    entered = resolver.entrants(tokens, most)
+    if entered is None:
+        return resolver.short_without(tokens)
+    found, size_max = entered
+    found.sort(key=lambda token: token.run)
+    owners = {token.run: view.runs[token.run].spec.owner for token in found}
+    return Prepared(resolver, tuple(found), size_max, owners)

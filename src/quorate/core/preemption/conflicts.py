@@ -1,0 +1,431 @@
+"""Conflicts: declared before anything ends, and settled when they are due.
+
+A declaration fixes who enters the lottery and which link of the committed chain will be revealed.
+What is cut is found anew from the state as it is when it is due; nothing is unless all of it
+together is enough. docs/adr/0013-resolver.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from quorate.core.commands import Draw, Resolve
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.spares import close_pledges
+from quorate.core.lifecycle.stops import stop_bundle, stop_lease
+from quorate.core.preemption.candidates import Burst, Candidate
+from quorate.core.preemption.conflict_scope import Prepared, Question, by_hand, prepare, question_of
+from quorate.core.preemption.lottery import (
+    chain_before,
+    draw,
+    link_of,
+    seed_of,
+    seed_parts,
+    tokens_by_owner,
+)
+from quorate.core.preemption.resolver import Drawn, Resolver
+from quorate.model.amounts import HOUR_MS
+from quorate.model.events import (
+    ConflictCause,
+    ConflictDeclared,
+    ConflictOutcome,
+    ConflictResolved,
+    Cut,
+    CutStep,
+    DrawnToken,
+    EndReason,
+    Token,
+)
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Discipline
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
+
+CHECKPOINT_MS: Final = HOUR_MS
+"""How often work is at least expected to checkpoint."""
+_REASONS: Final = {
+    CutStep.BACKFILL: EndReason.OVERSTAYED,
+    CutStep.SPARE: EndReason.DROP_SPARE,
+    CutStep.SHRINK: EndReason.SHRINK,
+    CutStep.BURST: EndReason.BURST_CUT,
+    CutStep.LOTTERY: EndReason.RANDOM_PREEMPT,
+}
+
+
+# --- Declaring ------------------------------------------------------------------------------------
+
+
+def declare_conflict(
+    log: DecisionLog,
+    question: Question,
+    *,
+    due_ms: int | None = None,
+    attempt: int | None = None,
+    burst: Burst | None = None,
+) -> ConflictDeclared | Refusal | None:
+    """Write that room will be made at ``due_ms``, or return why not; None where nothing is short.
+
+    Unless told, that is now; for a limit, when enough of what it pays for may be drawn. A conflict
+    that is open for the same question is returned as it is.
+    """
+    view, now_ms = log.view, log.now_ms
+    for name in view.open_conflicts:
+        declared = view.conflicts[name].declared
+        if _asks_the_same(question_of(declared), question):
+            return declared
+    resolver = question.resolver(view, now_ms, has_executor=log.has_executor, burst=burst)
+    if resolver is None or not resolver.deficit:
+        return None
+    if due_ms is None:
+        due_ms = _first_due_ms(view, question, resolver, now_ms)
+    prepared = prepare(view, question, resolver, due_ms)
+    if isinstance(prepared, int):
+        return not_resolvable(question, resolver.deficit, prepared)
+    if view.lottery.next_index > view.lottery.length:
+        return _no_chain(question, resolver)
+    if attempt is None:
+        known_as = view.reservations.get(question.reservation)
+        attempt = 1 if known_as is None else known_as.attempts + 1
+    declared = _declared(log, question, prepared, due_ms, attempt)
+    log.write(declared)
+    return declared
+
+
+def _asks_the_same(one: Question, other: Question) -> bool:
+    """Return whether two conflicts would be about the same thing, wherever that is now."""
+    if one.cause is not other.cause or one.reservation or one.scope.limit:
+        return (one.cause, one.reservation, one.scope.limit) == (
+            other.cause,
+            other.reservation,
+            other.scope.limit,
+        )
+    return (one.scope, one.gpus) == (other.scope, other.gpus)
+
+
+def _first_due_ms(view: StateView, question: Question, resolver: Resolver, now_ms: int) -> int:
+    """Return when a conflict is due: now, or for a limit when enough has run long enough.
+
+    Whoever lowers a limit does not know who has just started under it. What takes a lottery is due
+    one notice from now at the soonest, unless it is declared anew: those who enter hear of it
+    before. Found by halving: what is enough stays enough as more of it has run for long enough.
+    """
+    if question.cause is not ConflictCause.TIGHTENED:
+        return now_ms
+    if resolver.short and question.since_ms is None:
+        now_ms += view.pools[question.scope.pool].notice_ms
+    ripe = {now_ms}
+    for token in resolver.tokens(lambda record: record.since_ms is not None):
+        record = view.runs[token.run]
+        assert record.since_ms is not None, token
+        ripe.add(max(now_ms, record.since_ms + view.pools[record.spec.pool].least_runtime_ms))
+    instants = sorted(ripe)
+    low, high = -1, len(instants) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if resolver.suffices(resolver.tokens(question.enters(view, instants[middle]))):
+            high = middle
+        else:
+            low = middle
+    return instants[high]
+
+
+def _declared(
+    log: DecisionLog, question: Question, prepared: Prepared, due_ms: int, attempt: int
+) -> ConflictDeclared:
+    view, resolver = log.view, prepared.resolver
+    tokens = tuple(
+        Token(prepared.owners[token.run], token.run, token.gpus, view.runs[token.run].spec.nonce)
+        for token in prepared.tokens
+    )
+    return ConflictDeclared(
+        at_ms=log.now_ms,
+        actor=log.actor,
+        conflict=str(len(view.conflicts) + 1),
+        cause=question.cause,
+        scope=question.scope,
+        reservation=question.reservation,
+        deficit=resolver.deficit,
+        short=resolver.short,
+        size_max=prepared.size_max,
+        due_ms=due_ms,
+        attempt=attempt,
+        preimage_index=view.lottery.next_index,
+        commitment=view.lottery.link,
+        tokens=tokens,
+    )
+
+
+def not_resolvable(question: Question, deficit: int, short: int) -> Refusal:
+    """Return that everything together leaves ``short`` of ``deficit`` GPUs missing."""
+    return Refusal(
+        code=RefusalCode.NOT_RESOLVABLE,
+        subject=question_words(question),
+        wanted=deficit,
+        short=short,
+    )
+
+
+def _no_chain(question: Question, resolver: Resolver) -> Refusal:
+    return Refusal(
+        code=RefusalCode.NOT_RESOLVABLE,
+        subject=question_words(question),
+        wanted=resolver.deficit,
+        short=resolver.deficit,
+        remedy="this ledger has no lottery left to draw by: begin a new one with quorate init",
+    )
+
+
+def question_words(question: Question) -> str:
+    """Return what a conflict is about, for people."""
+    if question.scope.limit:
+        return question.scope.limit
+    where = ", ".join(question.scope.domains) or f"pool {question.scope.pool}"
+    what = f"{question.scope.flavor} in {where}"
+    return f"reservation {question.reservation}, {what}" if question.reservation else what
+
+
+def resolve_by_hand(log: DecisionLog, command: Resolve) -> Refusal | None:
+    """Declare a conflict one notice ahead, or return why not."""
+    view = log.view
+    refusal = _refused_scope(view, command)
+    if refusal is not None:
+        return refusal
+    if command.gpus < 1:
+        return Refusal(
+            code=RefusalCode.INVALID,
+            subject=f"cannot make room for {command.gpus} GPUs",
+            remedy="ask for one or more",
+        )
+    question = by_hand(view, command)
+    pool = view.pools[question.scope.pool]
+    if pool.discipline is Discipline.ROUNDS:
+        return Refusal(
+            code=RefusalCode.INVALID,
+            subject=f"pool {pool.name!r} shares in rounds: what is cut there is back next round",
+            remedy="cordon or drain nodes instead: quorate node cordon NODE",
+        )
+    answer = declare_conflict(log, question, due_ms=log.now_ms + pool.notice_ms)
+    return answer if isinstance(answer, Refusal) else None
+
+
+def _refused_scope(view: StateView, command: Resolve) -> Refusal | None:
+    """Return what of the scope is not there, if anything."""
+    if command.cap and command.cap not in view.caps:
+        return _unknown(f"there is no cap {command.cap!r}", "list them: quorate get caps")
+    if command.pool not in view.pools:
+        return _unknown(f"there is no pool {command.pool!r}", "list them: quorate get pools")
+    if command.cap or view.pools[command.pool].discipline is Discipline.ROUNDS:
+        return None
+    index = view.domains(command.pool, command.flavor)
+    if not index.keys:
+        subject = f"pool {command.pool!r} has no node of flavor {command.flavor!r}"
+        return _unknown(subject, "list them: quorate get nodes")
+    for domain in command.domains:
+        if domain not in index.numbers:
+            subject = f"pool {command.pool!r} has no {command.flavor} in domain {domain!r}"
+            return _unknown(subject, f"choose of {', '.join(sorted(index.numbers))}")
+    return None
+
+
+def _unknown(subject: str, remedy: str) -> Refusal:
+    return Refusal(code=RefusalCode.UNKNOWN_NAME, subject=subject, remedy=remedy)
+
+
+# --- Settling -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of a conflict, before it is written.
+
+    ``is_open`` says that it was not drawn for, and that whoever may be drawn now would do.
+    """
+
+    outcome: ConflictOutcome
+    cuts: tuple[Candidate, ...] = ()
+    drawn: Drawn | None = None
+    preimage: str = ""
+    seed: str = ""
+    is_open: bool = False
+
+
+def settle_conflict(
+    log: DecisionLog, command: Draw, *, burst: Burst | None = None
+) -> Refusal | None:
+    """Write what comes of a conflict that is due, and the stops that it takes; or why it cannot.
+
+    It is declared anew, with what has started in its scope since then, where those who entered and
+    are left are not enough, where one who entered has gone and others of its owner have come, and
+    where another lottery has used its link. A reservation asks anew by itself when it is looked at.
+    """
+    refusal = _refused(log, command)
+    if refusal is not None:
+        return refusal
+    declared = log.view.conflicts[command.conflict].declared
+    found = _outcome(log, declared, command, burst)
+    _write(log, declared, found)
+    if found.outcome is ConflictOutcome.INSUFFICIENT and (
+        found.is_open or declared.cause is not ConflictCause.RESERVATION
+    ):
+        _declare_anew(log, declared, burst)
+    return None
+
+
+def _refused(log: DecisionLog, command: Draw) -> Refusal | None:
+    """Return why a conflict cannot be settled by ``command`` now, if anything."""
+    record = log.view.conflicts.get(command.conflict)
+    name = f"conflict {command.conflict!r}"
+    if record is None:
+        return _unknown(f"there is no {name}", "list them: quorate get resolveroutcomes")
+    if record.resolved is not None:
+        return _conflict(f"{name} is settled already: {record.resolved.outcome}")
+    declared = record.declared
+    if declared.due_ms > log.now_ms:
+        return _conflict(f"{name} is due in {declared.due_ms - log.now_ms} ms")
+    return _preimage_refused(declared, command)
+
+
+def _preimage_refused(declared: ConflictDeclared, command: Draw) -> Refusal | None:
+    name = f"conflict {command.conflict!r}"
+    if command.beacon:
+        # No source of beacons is committed to, so whoever names one could have tried many.
+        return _conflict(f"{name} takes no beacon", "leave the beacon out")
+    if not declared.tokens:
+        if command.preimage:
+            return _conflict(f"{name} has no lottery, so it takes no preimage")
+        return None
+    preimage = link_of(command.preimage)
+    if preimage is None or chain_before(preimage).hex() != declared.commitment:
+        subject = f"the preimage is not link {declared.preimage_index} of the lottery's chain"
+        return _conflict(f"{name}: {subject}", "use the secret that the ledger was made with")
+    return None
+
+
+def _conflict(subject: str, remedy: str = "") -> Refusal:
+    return Refusal(code=RefusalCode.CONFLICT, subject=subject, remedy=remedy)
+
+
+def _outcome(
+    log: DecisionLog, declared: ConflictDeclared, command: Draw, burst: Burst | None
+) -> _Outcome:
+    """Return what comes of ``declared`` in the state as it is now."""
+    view = log.view
+    question = question_of(declared)
+    resolver = question.resolver(view, log.now_ms, has_executor=log.has_executor, burst=burst)
+    if resolver is None or not resolver.deficit:
+        return _Outcome(ConflictOutcome.NOT_NEEDED)
+    if not resolver.short:
+        return _Outcome(ConflictOutcome.CLEARED, resolver.cuts)
+    if not declared.tokens:
+        return _Outcome(ConflictOutcome.INSUFFICIENT)
+    tokens = entered(declared, resolver)
+    if declared.commitment != view.lottery.link or has_dodger(view, declared, resolver, tokens):
+        return _Outcome(ConflictOutcome.INSUFFICIENT, is_open=True)
+    preimage = link_of(command.preimage)
+    assert preimage is not None, command
+    seed = seed_of(seed_parts(declared, preimage))
+    drawn = resolver.draw(tokens, draw(seed, tokens_by_owner(declared)))
+    if drawn is None:
+        return _Outcome(ConflictOutcome.INSUFFICIENT)
+    return _Outcome(
+        ConflictOutcome.CLEARED,
+        (*drawn.cuts, *drawn.victims),
+        drawn,
+        command.preimage,
+        seed.hex(),
+    )
+
+
+def entered(declared: ConflictDeclared, resolver: Resolver) -> list[Candidate]:
+    """Return the tokens of ``declared`` that are left; who began anew is not what entered."""
+    names = {token.run for token in declared.tokens}
+    return resolver.tokens(
+        lambda record: record.spec.name in names and (record.since_ms or 0) <= declared.at_ms
+    )
+
+
+def has_dodger(
+    view: StateView, declared: ConflictDeclared, resolver: Resolver, left: Sequence[Candidate]
+) -> bool:
+    """Return whether an owner has taken a run out of the lottery, and has started others since.
+
+    ``left`` are the tokens that are still there. To end a run that has entered and start it under
+    another name would otherwise be the way out.
+    """
+    still = {token.run for token in left}
+    owners = {token.owner for token in declared.tokens if token.run not in still}
+    if not owners:
+        return False
+    first_ms = asked_again(view, declared).since_ms
+    assert first_ms is not None, declared
+
+    def came(record: RunRecord) -> bool:
+        is_late = record.since_ms is not None and record.since_ms >= first_ms
+        return is_late and record.spec.owner in owners and record.spec.name not in still
+
+    return bool(resolver.tokens(came))
+
+
+def asked_again(view: StateView, declared: ConflictDeclared) -> Question:
+    """Return the question of ``declared``, as it is asked when it is declared anew."""
+    question, first = question_of(declared), declared
+    earlier = [] if declared.attempt == 1 else [known.declared for known in view.conflicts.values()]
+    for before in sorted(earlier, key=lambda each: (each.at_ms, each.attempt), reverse=True):
+        if before.attempt == first.attempt - 1 and _asks_the_same(question_of(before), question):
+            first = before
+    return replace(question, since_ms=first.at_ms)
+
+
+def _write(log: DecisionLog, declared: ConflictDeclared, found: _Outcome) -> None:
+    """Write the outcome, and then the stops."""
+    view = log.view
+    draws = () if found.drawn is None else found.drawn.draws
+    spared = frozenset[str]() if found.drawn is None else found.drawn.spared
+    log.write(
+        ConflictResolved(
+            at_ms=log.now_ms,
+            actor=log.actor,
+            conflict=declared.conflict,
+            outcome=found.outcome,
+            preimage=found.preimage,
+            beacon="",
+            seed=found.seed,
+            cuts=tuple(Cut(c.step, c.run, c.bundle, c.gpus, c.leases) for c in found.cuts),
+            draws=tuple(DrawnToken(owner, run, run in spared) for owner, run in draws),
+            lost_gpu_ms=sum(lost_gpu_ms(view, cut, log.now_ms) for cut in found.cuts),
+        )
+    )
+    for cut in found.cuts:
+        close_pledges(log, [view.pledges[name] for name in cut.pledges])
+        reason = _REASONS[cut.step]
+        if cut.step is CutStep.SPARE:
+            for lease in cut.leases:
+                stop_lease(log, lease, reason)
+        else:
+            detail = found.seed if cut.step is CutStep.LOTTERY else ""
+            stop_bundle(log, cut.run, cut.bundle, reason, detail=detail)
+
+
+def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
+    """Return what ending ``cut`` is reckoned to cost in work: nothing for a spare.
+
+    What it has done since it started, at most the minimum runtime of its pool or an hour, whichever
+    is longer: whoever runs longer than that is expected to checkpoint.
+    """
+    if cut.step is CutStep.SPARE:
+        return 0
+    record = view.runs[cut.run]
+    assert record.since_ms is not None, cut
+    most_ms = max(view.pools[record.spec.pool].least_runtime_ms, CHECKPOINT_MS)
+    return cut.gpus * min(now_ms - record.since_ms, most_ms)
+
+
+def _declare_anew(log: DecisionLog, declared: ConflictDeclared, burst: Burst | None) -> None:
+    """Declare what could not be settled again, with those who may be drawn now.
+
+    Where nothing helps, it stays as it is: what changes next is looked at then.
+    """
+    question = asked_again(log.view, declared)
+    declare_conflict(log, question, attempt=declared.attempt + 1, burst=burst)

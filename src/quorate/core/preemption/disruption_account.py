@@ -1,0 +1,132 @@
+"""Disruption accounts: what they hold, what they cover, and when they will cover more.
+
+One for each owner and pool, in GPU-milliseconds of work that cuts cost. It fills with the pool's
+``disruptionRate`` of its GPUs times the owner's target share, up to seven days of that or, if that
+is more, the GPUs that the owner has money for times the pool's minimum runtime; it begins full.
+Only the owner that calls a conflict pays, so no owner's spending changes what another may do.
+docs/adr/0031-disruption-accounts-and-notices.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.core.admission.payers import family_payers
+from quorate.core.decision_log import DecisionLog
+from quorate.model.amounts import DAY_MS
+from quorate.model.events import ConflictDeferred
+from quorate.model.selector import contradicts
+from quorate.model.state.disruption_accounts import PARTS, filling, lacking_gpu_ms
+from quorate.model.state.state_view import StateView
+
+FULL_MS: Final = 7 * DAY_MS
+"""How long an account fills at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A disruption account at ``now_ms``, in GPU-milliseconds.
+
+    ``has`` is below 0 where conflicts cost more than there was. It fills with ``filling`` parts of
+    a GPU, of which there are ``PARTS``, up to ``size``; ``charged_ms`` is when it was last charged,
+    and ``lacked`` what was missing of ``size`` then.
+    """
+
+    size: int
+    has: int
+    filling: int
+    now_ms: int
+    charged_ms: int
+    lacked: int
+
+    def covers(self, costs: int) -> bool:
+        """Return whether a conflict that may cost ``costs`` can be called now."""
+        return self.has >= costs
+
+    def covered_at_ms(self, costs: int) -> int | None:
+        """Return when the account covers ``costs``: now if it does, None if it never will."""
+        if self.covers(costs):
+            return self.now_ms
+        if costs > self.size or not self.filling:
+            return None
+        missing = costs - self.size + self.lacked
+        return self.charged_ms + -(-missing * PARTS // self.filling)
+
+
+def account_of(view: StateView, owner: str, pool: str, now_ms: int) -> Account:
+    """Return the disruption account of ``owner`` in ``pool``."""
+    parts = filling(view, owner, pool)
+    lacked, charged_ms = view.disruption.get((owner, pool), (0, now_ms))
+    spec = view.pools[pool]
+    size = 0
+    if spec.conflict_rate_ppm:
+        funded = funded_gpus(view, owner, pool, now_ms)
+        size = max(FULL_MS * parts // PARTS, funded * spec.least_runtime_ms)
+    has = size - lacking_gpu_ms(view, owner, pool, now_ms)
+    return Account(size, has, parts, now_ms, charged_ms, lacked)
+
+
+def covered_at_ms(
+    view: StateView, owner: str, pool: str, costs_gpu_ms: int, now_ms: int
+) -> int | None:
+    """Return when ``owner`` can call a conflict in ``pool`` that may cost so much; None: never."""
+    return account_of(view, owner, pool, now_ms).covered_at_ms(costs_gpu_ms)
+
+
+def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
+    """Return how many GPUs of ``pool`` the envelopes of ``owner`` and its family pay for at once.
+
+    Of each flavor no more than the pool has; of the envelopes those whose window is open.
+    """
+    gpus = 0
+    for flavor in view.flavors():
+        index = view.domains(pool, flavor)
+        if not index.keys:
+            continue
+        width = 0
+        for key, _ in family_payers(view, owner, flavor):
+            account = view.envelopes[key]
+            line = account.spec
+            if not account.retired and line.start_ms <= now_ms < line.end_ms:
+                is_here = any(
+                    not contradicts(line.selector, view.island(each).labels) for each in index.keys
+                )
+                width += line.concurrency if is_here else 0
+        gpus += min(width, index.gpus_total)
+    return gpus
+
+
+# --- Runs that wait for an account ----------------------------------------------------------------
+
+
+def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: int) -> None:
+    """Write that ``run`` waits for its owner's account, if that is news: it is planned again then.
+
+    Not where a deferral stands that ends no later: what a conflict costs grows as others work, and
+    it is looked at again at that instant.
+    """
+    covered_ms = account.covered_at_ms(costs_gpu_ms)
+    if covered_ms is None or covered_ms <= log.now_ms:
+        return
+    known = log.view.deferred.get(run)
+    if known is None or known.covered_ms <= log.now_ms or known.covered_ms > covered_ms:
+        log.write(
+            ConflictDeferred(
+                at_ms=log.now_ms,
+                actor=log.actor,
+                run=run,
+                pool=log.view.runs[run].spec.pool,
+                has_gpu_ms=account.has,
+                costs_gpu_ms=costs_gpu_ms,
+                covered_ms=covered_ms,
+            )
+        )
+
+
+def deferrals_due_ms(view: StateView, after_ms: int) -> Iterator[int]:
+    """Yield when accounts come to cover the conflicts of waiting runs, past ``after_ms``."""
+    for deferred in view.deferred.values():
+        if deferred.covered_ms > after_ms:
+            yield deferred.covered_ms

@@ -1,0 +1,339 @@
+"""Who may have others' work ended, when it could be, and what that may cost.
+
+A reservation may ask for a conflict unless its run was itself cut a while ago, its owner has just
+thrown away what others made room for or is beyond its own quotas, or its owner's disruption account
+does not cover what the worst draw would lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.core.admission.admit import Admitted, admit
+from quorate.core.admission.hard_quota import HARD, refuses_ever_so
+from quorate.core.preemption.candidates import Candidate
+from quorate.core.preemption.conflict_scope import matured
+from quorate.core.preemption.conflicts import lost_gpu_ms
+from quorate.core.preemption.cut_trial import Trial
+from quorate.core.preemption.disruption_account import Account, account_of
+from quorate.core.preemption.goals import Start
+from quorate.core.preemption.lottery import draw, dummy_seed
+from quorate.core.preemption.resolver import Resolver
+from quorate.core.preemption.scope_survey import Survey, survey_domains
+from quorate.core.preemption.soft_quota import bursting, why_no_conflict
+from quorate.core.profile.plan_entry import shares_of, slice_of
+from quorate.core.profile.room_left import only_slice
+from quorate.model.amounts import hours_text
+from quorate.model.closed_words import Word
+from quorate.model.events import Share, Slice
+from quorate.model.refusal import Refusal
+from quorate.model.specs import Run
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
+
+NO_HEADROOM: Final = "its owner's hard quota is what it waits for"
+_FIRST_OWNERS: Final = 3
+"""For how many owners it is tried out what would be lost if they were drawn first."""
+_DUMMY_DRAWS: Final = 4
+"""How many dummy draws are tried out beside that."""
+
+
+class CallBar(Word):
+    """What keeps a run from asking for a conflict."""
+
+    HEADROOM = "headroom"
+    THREW_AWAY = "threw-away"
+    COOL_DOWN = "cool-down"
+    NO_CONFLICTS = "no-conflicts"
+    ACCOUNT = "account"
+    SOFT_QUOTA = "soft-quota"
+
+
+@dataclass(frozen=True, slots=True)
+class CallRefusal:
+    """Why a run may not ask for a conflict now; ``text`` says it, without instants.
+
+    ``account`` is its owner's where that does not cover ``costs_gpu_ms``, and ``covered_ms`` is
+    when it will; None where it never does.
+    """
+
+    bar: CallBar
+    text: str
+    account: Account | None = None
+    costs_gpu_ms: int = 0
+    covered_ms: int | None = None
+
+
+def may_call(
+    view: StateView,
+    record: RunRecord,
+    now_ms: int,
+    *,
+    lost_gpu_ms: int = 0,
+    flavor: str = "",
+) -> CallRefusal | None:
+    """Return why ``record`` may not ask for a conflict at ``now_ms``; None when it may.
+
+    ``lost_gpu_ms`` is what that conflict may cost, and ``flavor`` what it would be over, where that
+    is known.
+    """
+    run = record.spec
+    pool = view.pools[run.pool]
+    if refuses_ever_so(view, run) is not None:
+        return CallRefusal(CallBar.HEADROOM, NO_HEADROOM)
+    until_ms = view.barred.get(run.owner, 0)
+    if now_ms < until_ms:
+        text = f"{run.owner} had a run end that had just started at others' cost"
+        return CallRefusal(CallBar.THREW_AWAY, text)
+    if record.cut_ms is not None and now_ms < record.cut_ms + pool.pause_ms:
+        return CallRefusal(CallBar.COOL_DOWN, "it was itself cut within the cool-down")
+    if not pool.conflict_rate_ppm:
+        return CallRefusal(CallBar.NO_CONFLICTS, f"pool {pool.name} has a disruptionRate of 0")
+    account = account_of(view, run.owner, pool.name, now_ms)
+    if not account.covers(lost_gpu_ms):
+        return _not_covered(run, account, lost_gpu_ms)
+    soft = why_no_conflict(view, record, now_ms, flavor)
+    return CallRefusal(CallBar.SOFT_QUOTA, soft) if soft else None
+
+
+def _not_covered(run: Run, account: Account, costs: int) -> CallRefusal:
+    covered_ms = account.covered_at_ms(costs)
+    lacks = f"the disruption account of {run.owner} in pool {run.pool}"
+    if account.has < 0:
+        lacks += f" is {hours_text(-account.has, up=True)} GPU-hours overdrawn"
+    else:
+        lacks += f" has {hours_text(account.has)} GPU-hours"
+    if costs:
+        lacks += f", and this may cost {hours_text(costs, up=True)}"
+    if costs > account.size:
+        lacks += f", more than it ever holds ({hours_text(account.size)})"
+    elif covered_ms is None:
+        lacks += f"; it does not fill, as {run.owner} has no share of the pool"
+    return CallRefusal(CallBar.ACCOUNT, lacks, account, costs, covered_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """A conflict that would work at ``start_ms``; ``lost_gpu_ms`` is what its worst draw costs.
+
+    ``slice`` and ``shares`` are where the run would start then, some of it perhaps on what is free
+    elsewhere, and who would pay for it there.
+    """
+
+    start_ms: int
+    deficit: int
+    short: int
+    lost_gpu_ms: int
+    slice: Slice
+    shares: tuple[Share, ...]
+
+
+def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which promises
+    view: StateView,
+    run: Run,
+    place: Slice,
+    *,
+    made_ms: int,
+    now_ms: int,
+    has_executor: bool = False,
+    reservation: str = "",
+) -> Foreseen | None:
+    """Return the first conflict from ``now_ms`` on that would make room for ``run`` in ``place``.
+
+    None where ending all that may be ended is never enough. What runs now counts, as if it went on:
+    it may be drawn from when it has run for its pool's minimum, or at once if it began past
+    ``made_ms``. ``reservation`` is the run's own.
+    """
+    survey, goal, resolver = _asked(
+        view,
+        run,
+        place,
+        now_ms,
+        has_executor=has_executor,
+        reservation=reservation,
+    )
+    at_ms = _first_enough(view, survey, resolver, made_ms, now_ms)
+    if at_ms is None:
+        return None
+    enters = matured(view, at_ms, made_ms)
+    lost = _worst_loss(view, run, resolver, enters, at_ms)
+    if lost is None:
+        return None
+    # With all of them gone: whoever pays then pays there, and perhaps nowhere else.
+    # In the place itself if it can: what is free there need not be made free elsewhere.
+    emptied = goal.left_in(resolver.view_without(resolver.tokens(enters)), at_ms)
+    there = only_slice(emptied, run.pool, place)
+    answer = admit(there, goal.run, at_ms, has_executor=has_executor)
+    if not isinstance(answer, Admitted):
+        answer = admit(emptied, goal.run, at_ms, has_executor=has_executor)
+    if not isinstance(answer, Admitted):
+        return None
+    paid = shares_of(answer.legs)
+    return Foreseen(at_ms, resolver.deficit, resolver.short, lost, slice_of(answer), paid)
+
+
+def _asked(  # noqa: PLR0913 - as foresee_conflict
+    view: StateView,
+    run: Run,
+    place: Slice,
+    now_ms: int,
+    *,
+    has_executor: bool,
+    reservation: str,
+) -> tuple[Survey, Start, Resolver]:
+    """Return what runs in ``place``, the start that is wanted there, and how it stands."""
+    domains = tuple(sorted(domain for domain, _ in place.domains))
+    survey = survey_domains(view, run.pool, place.flavor, domains, counts_beyond=True)
+    burst = bursting(view)
+    trial = Trial(view, reservation, whole=burst is not None)
+    goal = Start.of(
+        trial.without(survey.going),
+        run,
+        place.flavor,
+        domains,
+        now_ms,
+        has_executor=has_executor,
+    )
+    return (
+        survey,
+        goal,
+        Resolver(survey, goal, trial, now_ms=now_ms, reservation=reservation, burst=burst),
+    )
+
+
+def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
+    view: StateView,
+    run: Run,
+    place: Slice,
+    *,
+    now_ms: int,
+    has_executor: bool = False,
+    reservation: str = "",
+) -> bool:
+    """Return whether a hard quota forbids ``run`` in ``place`` even if all there had ended.
+
+    Then no conflict would help, and it is not room that is missing. What a run needs at least, for
+    which ``may_call`` asks, knows neither its spares nor the place.
+    """
+    _, goal, resolver = _asked(
+        view,
+        run,
+        place,
+        now_ms,
+        has_executor=has_executor,
+        reservation=reservation,
+    )
+    emptied = resolver.view_without(resolver.tokens(lambda _: True))
+    answer = admit(goal.left_in(emptied, now_ms), goal.run, now_ms, has_executor=has_executor)
+    return isinstance(answer, Refusal) and answer.code in HARD
+
+
+def conflict_start_ms(  # noqa: PLR0913 - as foresee_conflict
+    view: StateView,
+    run: Run,
+    place: Slice,
+    *,
+    made_ms: int,
+    now_ms: int,
+    has_executor: bool = False,
+    reservation: str = "",
+) -> int | None:
+    """Return when the first conflict that would work is, from ``now_ms`` on."""
+    found = foresee_conflict(
+        view,
+        run,
+        place,
+        made_ms=made_ms,
+        now_ms=now_ms,
+        has_executor=has_executor,
+        reservation=reservation,
+    )
+    return None if found is None else found.start_ms
+
+
+def _first_enough(
+    view: StateView, survey: Survey, resolver: Resolver, made_ms: int, now_ms: int
+) -> int | None:
+    """Return the first instant at which enough has run long enough, by halving."""
+    if not resolver.short:
+        return now_ms
+
+    def enough(at_ms: int) -> bool:
+        return resolver.suffices(resolver.tokens(matured(view, at_ms, made_ms)))
+
+    ripe = {
+        record.since_ms + view.pools[record.spec.pool].least_runtime_ms
+        for record in (view.runs[name] for name in survey.runs)
+        if record.since_ms is not None
+    }
+    instants = [now_ms, *sorted(at_ms for at_ms in ripe if at_ms > now_ms)]
+    if not enough(instants[-1]):
+        return None
+    low, high = -1, len(instants) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if enough(instants[middle]):
+            high = middle
+        else:
+            low = middle
+    return instants[high]
+
+
+def _worst_loss(
+    view: StateView,
+    run: Run,
+    resolver: Resolver,
+    enters: Callable[[RunRecord], bool],
+    at_ms: int,
+) -> int | None:
+    """Return what a conflict may cost: the most that is lost by any order of draws that is tried.
+
+    Those are: each of a few owners drawn first, those with the most to lose, and their runs in the
+    order of what they would lose; the same with the runs last that are enough by themselves; and a
+    few dummy draws. A draw that costs more is possible, and seldom. None where a draw would not get
+    there: a start is searched for within bounds, and beside more room the search may take another
+    way.
+    """
+    if not resolver.short:
+        return _loss(view, resolver.cuts, at_ms)
+    most = view.pools[run.pool].collateral_max * resolver.short
+    entered = resolver.entrants(resolver.tokens(enters), most)
+    if entered is None:
+        return None
+    tokens, _ = entered
+    held: dict[str, list[str]] = {}
+    for token in tokens:
+        held.setdefault(view.runs[token.run].spec.owner, []).append(token.run)
+    found = 0
+    losses = {token.run: lost_gpu_ms(view, token, at_ms) for token in tokens}
+    enough = {token.run for token in tokens if sum(token.room.values()) >= resolver.short}
+    orders = [list(draw(dummy_seed(number), held)) for number in range(_DUMMY_DRAWS)]
+    orders += _costly_orders(held, losses, enough)
+    for order in dict.fromkeys(map(tuple, orders)):
+        drawn = resolver.draw(tokens, order)
+        if drawn is None:
+            return None
+        found = max(found, _loss(view, (*drawn.cuts, *drawn.victims), at_ms))
+    return found
+
+
+def _costly_orders(
+    held: Mapping[str, Sequence[str]], losses: Mapping[str, int], enough: Container[str]
+) -> Iterator[list[tuple[str, str]]]:
+    """Yield orders in which runs may be drawn, (owner, run), that are likely to cost the most."""
+    totals = {owner: sum(losses[run] for run in runs) for owner, runs in held.items()}
+    owners = sorted(held, key=lambda owner: (-totals[owner], owner))
+    for number, first in enumerate(owners[:_FIRST_OWNERS]):
+        in_order = [first, *owners[:number], *owners[number + 1 :]]
+        for last in ((), enough):
+            yield [
+                (owner, run)
+                for owner in in_order
+                for run in sorted(held[owner], key=lambda run: (run in last, -losses[run], run))
+            ]
+
+
+def _loss(view: StateView, ended: Sequence[Candidate], at_ms: int) -> int:
+    return sum(lost_gpu_ms(view, cut, at_ms) for cut in ended)

@@ -1,0 +1,334 @@
+"""Goals: what a conflict is to achieve, and how far from it a state is.
+
+A goal is reached when what it is for really packs (or is within its limit), which is asked of the
+same admission that would start it. Counting comes first because it is quick, and only ever says
+that a state cannot be enough: each GPU made free brings a goal nearer by one at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from quorate.core.admission.admit import Admitted, admit, cover_request
+from quorate.core.admission.cover import payer_phases
+from quorate.core.admission.holds import hold_duration_ms
+from quorate.core.admission.layout import pack_request
+from quorate.core.admission.payers import names_racks
+from quorate.core.admission.search_budget import SearchBudget
+from quorate.core.admission.spread import items_of
+from quorate.core.profile.firm_places import firm_profile
+from quorate.core.profile.lease_ends import lease_end_ms
+from quorate.core.profile.profile import Profile
+from quorate.core.profile.resource import FOREVER_MS
+from quorate.core.profile.room_left import room_beside, room_left
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.selector import RACK, contradicts, names_label
+from quorate.model.specs import Run
+from quorate.model.state.free_slots import Island
+from quorate.model.state.state_view import StateView
+
+SHORT_SEARCH_STEPS: Final = 300
+"""How long each try searches at first: overlapping caps make paying hard, and tries are many."""
+LONG_SEARCH_STEPS: Final = 1_000
+"""How long all tries of a goal search together where that was not enough."""
+_NO_ROOM: Final = frozenset(
+    (
+        RefusalCode.INSUFFICIENT_CAPACITY,
+        RefusalCode.NO_SINGLE_DOMAIN,
+        RefusalCode.FUNDS_ELSEWHERE,
+    )
+)
+
+Room = Mapping[str, int]
+"""GPUs that come free, by domain; for a limit, under the empty name, those it no longer pays."""
+Ends = Mapping[str, Mapping[int, int]]
+"""Room by domain, and by when it would have come free anyway."""
+
+
+class Goal(Protocol):
+    """What has to be reached."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether any GPU of a domain is as good as any other, so that counting tells how far."""
+        ...
+
+    def lacking(self, room: Room) -> int:
+        """Return how many GPUs of the scope are missing when ``room`` has come free; 0 if unknown.
+
+        More than 0 only where the goal is not reached. Never rises with more room, and falls by no
+        more than the room in scope grows; room outside of it may make up for more.
+        """
+        ...
+
+    def missing(self, view: Callable[[], StateView]) -> int:
+        """Return 0 if ``view`` reaches the goal, else how much is missing as far as is known."""
+        ...
+
+    def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
+        """Return when ``leases`` of ``view`` end anyway, as far as that matters to the goal."""
+        ...
+
+    def room_of(self, ends: Ends) -> Room:
+        """Return what is left to the goal, at the most, of the GPUs that come free."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """So many GPUs, wherever in scope: room made by hand, or a limit that is exceeded."""
+
+    gpus: int
+    is_plain: bool = True
+
+    def lacking(self, room: Room) -> int:
+        """Return what is missing of the number."""
+        return max(0, self.gpus - sum(room.values()))
+
+    def missing(self, view: Callable[[], StateView]) -> int:
+        """Return nothing: the number is all there is to it, and nobody has to look."""
+        del view
+        return 0
+
+    def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
+        """Return nothing: when they would end does not matter."""
+        del view, leases
+        return 0
+
+    def room_of(self, ends: Ends) -> Room:
+        """Return all that comes free."""
+        return {domain: sum(gpus.values()) for domain, gpus in ends.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A run is to start at its least width.
+
+    ``free`` and ``total`` are of the domains in scope where somebody may pay. Elsewhere nothing is
+    cut for it, and what is free there counts, as does what comes free with a cut in scope:
+    ``apart`` by domain; ``apart_groups`` full groups, ``apart_gpus`` GPUs, at most ``apart_most``
+    in one domain. ``firm`` has the firm places of others put in; ``promised`` has, of domains in
+    scope in which those are, what is free now, and what they leave at each instant at which that
+    may be least.
+    """
+
+    run: Run
+    is_plain: bool
+    at_ms: int
+    has_executor: bool
+    groups: int
+    group_gpus: int
+    gpus: int
+    one_domain: bool
+    free: Mapping[str, int]
+    total: Mapping[str, int]
+    apart: Mapping[str, int]
+    apart_groups: int
+    apart_gpus: int
+    apart_most: int
+    firm: Profile | None
+    promised: Mapping[str, tuple[int, tuple[tuple[int, int], ...]]]
+    long_search: SearchBudget = field(
+        default_factory=lambda: SearchBudget(LONG_SEARCH_STEPS), compare=False
+    )
+    """What all tries together may search where a short search is not enough."""
+
+    @classmethod
+    def of(  # noqa: PLR0913 - what, where, when, and beside which promises
+        cls,
+        view: StateView,
+        run: Run,
+        flavor: str,
+        domains: Iterable[str],
+        at_ms: int,
+        *,
+        has_executor: bool,
+    ) -> Start:
+        """Return the goal of starting ``run`` at ``at_ms`` with cuts in ``domains`` only.
+
+        What is free in ``view`` and firm for others does not count.
+        """
+        width = run.gpus if run.malleable is None else run.malleable.gpus_min
+        run = replace(run, gpus=width, flavors=(flavor,))
+        request = pack_request(run, view.pools[run.pool], flavor, width)
+        first, *_ = items = items_of(request)
+        spares = run.spares_per_group
+        # A divisible run has its spares at least once, and the parts they go with are not known.
+        size = 0 if first.divisible else first.gpus + spares
+        scope = set(domains)
+        until_ms = needed_until_ms(view, run, at_ms, has_executor=has_executor)
+        firm = firm_profile(view, at_ms) if view.reservations else None
+        left = view if firm is None else room_beside(view, firm, run, at_ms, until_ms)
+        islands = _payable(left, run, flavor, at_ms)
+        inside = [island for island in islands if island.key.domain in scope]
+        apart = {i.key.domain: i.gpus_free for i in islands if i.key.domain not in scope}
+        return cls(
+            run,
+            not (request.whole_nodes or _asks_for_racks(view, run, flavor, at_ms)),
+            at_ms,
+            has_executor,
+            first.count if size else 0,
+            size,
+            sum((item.gpus + spares) * item.count for item in items),
+            request.one_domain,
+            {island.key.domain: island.gpus_free for island in inside},
+            {island.key.domain: island.gpus_total for island in inside},
+            apart,
+            sum(free // size for free in apart.values()) if size else 0,
+            sum(apart.values()),
+            max(apart.values(), default=0),
+            firm,
+            {} if firm is None else _promised(firm, inside, at_ms, until_ms),
+        )
+
+    def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
+        """Return when the last of ``leases`` is expected to end; nothing where none is promised."""
+        if not self.promised:
+            return 0
+        ends = (lease_end_ms(view, view.leases[name], self.at_ms) for name in leases)
+        return max(ends, default=FOREVER_MS)
+
+    def room_of(self, ends: Ends) -> Room:
+        """Return what firm places leave of what comes free: they may count on it already."""
+        found: dict[str, int] = {}
+        for domain, gpus in ends.items():
+            found[domain] = sum(gpus.values())
+            if domain in self.promised:
+                free, points = self.promised[domain]
+                least = min(
+                    left + sum(more for end_ms, more in gpus.items() if end_ms > at_ms)
+                    for at_ms, left in points
+                )
+                found[domain] = min(free + found[domain], max(0, least)) - self.free[domain]
+        return found
+
+    def lacking(self, room: Room) -> int:
+        """Return what is missing of all GPUs and of all full groups, whichever is more."""
+        if self.one_domain:
+            return self._lacking_in_one(room)
+        short = self.gpus - self.apart_gpus
+        for domain, free in self.free.items():
+            short -= free + room.get(domain, 0)
+        apart = [domain for domain in room if domain in self.apart] if self.apart else []
+        short -= sum(room[domain] for domain in apart)
+        return max(0, short, self._lacking_groups(room, apart) if self.groups else 0)
+
+    def _lacking_in_one(self, room: Room) -> int:
+        if self.apart_most >= self.gpus or any(
+            self.apart[domain] + gpus >= self.gpus
+            for domain, gpus in room.items()
+            if domain in self.apart
+        ):
+            return 0
+        return min(
+            (
+                max(0, self.gpus - free - room.get(domain, 0))
+                for domain, free in self.free.items()
+                if self.total[domain] >= self.gpus
+            ),
+            default=self.gpus,
+        )
+
+    def _lacking_groups(self, room: Room, apart: Iterable[str]) -> int:
+        """Return the least number of GPUs of the scope that make room for every full group.
+
+        Each domain holds some groups already; one more costs what is missing to it, and those
+        after it cost their size. ``apart`` are the domains outside of the scope that ``room`` has.
+        """
+        size, left = self.group_gpus, self.groups - self.apart_groups
+        for domain in apart:
+            free = self.apart[domain]
+            left -= (free + room[domain]) // size - free // size
+        partial: list[int] = []
+        for domain, taken in self.free.items():
+            free = taken + room.get(domain, 0)
+            here = free // size
+            left -= here
+            if self.total[domain] // size > here:
+                partial.append(size - free % size)
+        if left <= 0:
+            return 0
+        partial.sort()
+        # Whatever finds no place at all is missing as a whole.
+        return sum(partial[:left]) + max(0, left - len(partial)) * size
+
+    def missing(self, view: Callable[[], StateView]) -> int:
+        """Return 0 if the run would start in ``view`` and leave others what they are promised.
+
+        The real answer: placed and paid.
+        """
+        state = view()
+        short = self._short(state)
+        if short:
+            return short
+        left = self.left_in(state, self.at_ms)
+        return 0 if left is state else self._short(left)
+
+    def left_in(self, view: StateView, at_ms: int) -> StateView:
+        """Return ``view`` without what others are promised while the run, cut for then, runs."""
+        until_ms = needed_until_ms(view, self.run, at_ms, has_executor=self.has_executor)
+        if self.firm is None or view.pledges or at_ms != self.at_ms:
+            return room_left(view, self.run, at_ms, until_ms=until_ms)
+        return room_beside(view, self.firm.over(view), self.run, at_ms, until_ms)
+
+    def _short(self, view: StateView) -> int:
+        short = SearchBudget(SHORT_SEARCH_STEPS)
+        answer = self._admit(view, short)
+        if short.exhausted and isinstance(answer, Refusal):
+            answer = self._admit(view, self.long_search)
+        if isinstance(answer, Admitted):
+            return 0
+        if self.is_plain:
+            return 1  # Counting told that already, as far as it is known.
+        room = answer if answer.code in _NO_ROOM else answer.also
+        return 1 if room is None else max(1, room.short)
+
+    def _admit(self, view: StateView, steps: SearchBudget) -> Admitted | Refusal:
+        return admit(view, self.run, self.at_ms, has_executor=self.has_executor, steps=steps)
+
+
+def needed_until_ms(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> int:
+    """Return until when ``run`` needs its room if others are cut for it at ``at_ms``.
+
+    With an executor what is cut takes its grace to go, and the start is timed by the longest.
+    """
+    pool = view.pools[run.pool]
+    lead_ms = pool.grace_max_ms if has_executor else 0
+    return at_ms + lead_ms + hold_duration_ms(run, pool)
+
+
+def _promised(
+    firm: Profile, islands: Iterable[Island], at_ms: int, until_ms: int
+) -> dict[str, tuple[int, tuple[tuple[int, int], ...]]]:
+    """Return what is free now, and what firm places leave when that may be least, by domain."""
+    planned, found = dict(firm.planned_rooms()), {}
+    for island in islands:
+        room = planned.get(island.key)
+        if room is not None:
+            instants = [at_ms, *(ms for ms in room.steps_ms if at_ms < ms < until_ms)]
+            points = tuple((ms, room.value(ms)) for ms in instants)
+            found[island.key.domain] = firm.view.island(island.key).gpus_free, points
+    return found
+
+
+def _asks_for_racks(view: StateView, run: Run, flavor: str, at_ms: int) -> bool:
+    """Return whether the run, or anybody who may pay for it, asks for certain racks."""
+    payers = payer_phases(view, cover_request(view, run, flavor, at_ms))[-1]
+    return names_label(run.selector, RACK) or names_racks(view, payers)
+
+
+def _payable(view: StateView, run: Run, flavor: str, at_ms: int) -> Sequence[Island]:
+    """Return the islands the run may use and where somebody may pay for it, racks aside."""
+    cover = cover_request(view, run, flavor, at_ms)
+    selectors = {view.envelopes[key].spec.selector for key, _ in payer_phases(view, cover)[-1]}
+    islands = [view.island(key) for key in view.domains(run.pool, flavor).keys]
+    return [
+        island
+        for island in islands
+        if not contradicts(run.selector, island.labels)
+        and any(not contradicts(selector, island.labels) for selector in selectors)
+    ]

@@ -1,0 +1,376 @@
+"""The resolver: the smallest change, in a fixed order, after which a goal packs. Pure search.
+
+Cuts are taken in their order until the goal is reached; those that turn out needless are given
+back, last first. What is still short is drawn for: draws are taken until the goal is reached; then
+needless draws are given back, last first, and after them the cuts that the draws made needless, so
+that without any one of what is left the goal is not reached. Where all together is not enough,
+nothing is cut at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from quorate.core.preemption.candidates import Burst, Candidate, Cutter, summed
+from quorate.core.preemption.cut_trial import Trial
+from quorate.core.preemption.goals import Goal
+from quorate.core.preemption.scope_survey import Survey
+from quorate.model.events import CutStep
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a sequence of draws leads to: every draw up to the last that was needed.
+
+    ``cuts`` are the structural cuts that are still needed beside the ``victims``. ``spared`` are
+    the runs that were drawn and turned out not to be needed, or were gone.
+    """
+
+    cuts: tuple[Candidate, ...]
+    victims: tuple[Candidate, ...]
+    draws: tuple[tuple[str, str], ...]
+    spared: frozenset[str]
+
+
+class Chosen:
+    """A list of candidates, and how short of the goal the state is without them."""
+
+    __slots__ = ("_ends", "_goal", "_going", "_room", "_trial", "items")
+
+    def __init__(
+        self,
+        goal: Goal,
+        trial: Trial,
+        going: Iterable[str],
+        items: Iterable[Candidate] = (),
+    ) -> None:
+        self._goal = goal
+        self._trial = trial
+        self._going = tuple(going)
+        self._room: dict[str, int] = {}
+        self._ends: dict[str, dict[int, int]] = {}
+        self.items: list[Candidate] = []
+        for item in items:
+            self.add(item)
+
+    def add(self, item: Candidate) -> None:
+        """Cut ``item`` too."""
+        self.items.append(item)
+        self._count(item, 1)
+
+    def pop(self, place: int = -1) -> Candidate:
+        """Give back the item at ``place``."""
+        item = self.items.pop(place)
+        self._count(item, -1)
+        return item
+
+    def insert(self, place: int, item: Candidate) -> None:
+        """Put back what was at ``place``."""
+        self.items.insert(place, item)
+        self._count(item, 1)
+
+    def _count(self, item: Candidate, sign: int) -> None:
+        room, end_ms = self._room, self._goal.end_ms(self._trial.base, item.leases)
+        for domain, gpus in item.room.items():
+            room[domain] = room.get(domain, 0) + sign * gpus
+            ends = self._ends.setdefault(domain, {})
+            ends[end_ms] = ends.get(end_ms, 0) + sign * gpus
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether counting tells how far the goal is."""
+        return self._goal.is_plain
+
+    @property
+    def gpus(self) -> int:
+        """The room that is made, wherever it is."""
+        return sum(self._room.values())
+
+    def lacking(self) -> int:
+        """Return what is missing at least, by counting."""
+        return self._goal.lacking(self._goal.room_of(self._ends))
+
+    def short(self) -> int:
+        """Return what is missing; 0 if and only if the goal packs."""
+        lacking = self.lacking()
+        if lacking and self._goal.is_plain:
+            return lacking
+        return max(lacking, self._goal.missing(self.view))
+
+    def view(self) -> StateView:
+        """Return the state without what is cut, and without what is going anyway."""
+        gone = [name for item in self.items for name in item.leases]
+        closed = [name for item in self.items for name in item.pledges]
+        return self._trial.without((*self._going, *gone), closed)
+
+
+class Resolver:
+    """One conflict, as the state is now."""
+
+    def __init__(  # noqa: PLR0913 - what is there, what is wanted, and by whom
+        self,
+        survey: Survey,
+        goal: Goal,
+        trial: Trial,
+        *,
+        now_ms: int,
+        reservation: str = "",
+        burst: Burst | None = None,
+    ) -> None:
+        self._survey = survey
+        self._goal = goal
+        self._trial = trial
+        self._now_ms = now_ms
+        self._reservation = reservation
+        self._burst = burst
+        self._cutter = Cutter(survey)
+        self.deficit = self._chosen().short()
+        """What is missing before anything is cut."""
+        self.short = self.deficit
+        """What is missing after the cuts."""
+        self.cuts: tuple[Candidate, ...] = ()
+        self._parts: tuple[Candidate, ...] = ()
+        # The same as the cuts, with spares apart from the bundles that they go with.
+        if self.deficit:
+            self._cut()
+
+    def _chosen(self, items: Iterable[Candidate] = ()) -> Chosen:
+        return Chosen(self._goal, self._trial, self._survey.going, items)
+
+    # --- Steps 1 to 4 ---
+
+    def _cut(self) -> None:
+        chosen = self._chosen()
+        self.short = _until_packs(chosen, self._structural())
+        if self.short and self._burst is not None:
+            bursts = self._cutter.bursts(self._burst, chosen.view)
+            self.short = _until_packs(chosen, bursts)
+        _give_back(chosen, self.short, self.deficit)
+        self._parts = tuple(chosen.items)
+        self.cuts = tuple(_joined(self._parts))
+
+    def _structural(self) -> Iterator[Candidate]:
+        yield from self._cutter.backfills(self._reservation, self._now_ms)
+        yield from self._cutter.spares()
+        yield from self._cutter.steps()
+
+    # --- The lottery ---
+
+    def tokens(self, enters: Callable[[RunRecord], bool]) -> list[Candidate]:
+        """Return what could be drawn: one token for each run whose minimum is in scope."""
+        gone = {name for cut in self.cuts for name in cut.leases}
+        return self._cutter.tokens(gone, enters)
+
+    def entrants(
+        self, tokens: Sequence[Candidate], gpus_max: int
+    ) -> tuple[list[Candidate], int] | None:
+        """Return the tokens that enter, and how large they may be; None when all are not enough.
+
+        Those up to ``gpus_max``, or up to the smallest size at which they suffice.
+        """
+        small = [token for token in tokens if token.gpus <= gpus_max]
+        if self.suffices(small):
+            return small, gpus_max
+        sizes = sorted({token.gpus for token in tokens if token.gpus > gpus_max})
+        low, high = 0, len(sizes)
+        while low < high:
+            middle = (low + high) // 2
+            if self.suffices([token for token in tokens if token.gpus <= sizes[middle]]):
+                high = middle
+            else:
+                low = middle + 1
+        if low == len(sizes):
+            return None
+        return [token for token in tokens if token.gpus <= sizes[low]], sizes[low]
+
+    def suffices(self, tokens: Sequence[Candidate]) -> bool:
+        """Return whether the goal packs when all of ``tokens`` end beside the cuts."""
+        room = summed(candidate.room for candidate in (*self.cuts, *tokens))
+        if self._goal.lacking(room):
+            return False
+        # Some of them will do where counting is right, and are quicker to try out than all.
+        some = self._chosen(self.cuts)
+        largest = sorted(tokens, key=lambda token: sum(token.room.values()), reverse=True)
+        _until_nothing_lacks(some, iter(largest))
+        return some.short() == 0 or self.short_without(tokens) == 0
+
+    def view_without(self, tokens: Sequence[Candidate]) -> StateView:
+        """Return the state in which all of ``tokens`` have ended beside the cuts."""
+        return self._chosen((*self.cuts, *tokens)).view()
+
+    def short_without(
+        self, tokens: Sequence[Candidate], cuts: Sequence[Candidate] | None = None
+    ) -> int:
+        """Return what is missing when all of ``tokens`` end beside the cuts, or beside ``cuts``."""
+        return self._chosen((*(self.cuts if cuts is None else cuts), *tokens)).short()
+
+    def draw(self, tokens: Iterable[Candidate], draws: Iterable[tuple[str, str]]) -> Drawn | None:
+        """Return whom (owner, run) ``draws`` end, taken in order; None when all are not enough.
+
+        A run that is drawn and has no token any more is passed over.
+        """
+        by_run = {token.run: token for token in tokens}
+        drawn: list[tuple[str, str]] = []
+
+        def in_order() -> Iterator[Candidate]:
+            for owner, run in draws:
+                drawn.append((owner, run))
+                if run in by_run:
+                    yield by_run[run]
+
+        chosen = self._chosen(self._parts)
+        if _until_packs(chosen, in_order()):
+            return None
+        last = chosen.items[-1].run
+        _give_back(chosen, 0, self.deficit)
+        victims = tuple(item for item in chosen.items if item.step is CutStep.LOTTERY)
+        cuts = tuple(_joined([item for item in chosen.items if item.step is not CutStep.LOTTERY]))
+        shown = drawn[: 1 + [run for _, run in drawn].index(last)]
+        spared = {run for _, run in shown} - {victim.run for victim in victims}
+        return Drawn(cuts, victims, tuple(shown), frozenset(spared))
+
+
+def _until_nothing_lacks(chosen: Chosen, candidates: Iterator[Candidate]) -> bool:
+    """Cut ``candidates`` until counting finds nothing missing; return whether that was reached."""
+    lacking = chosen.lacking()
+    since = 0
+    while lacking:
+        candidate = next(candidates, None)
+        if candidate is None:
+            return False
+        chosen.add(candidate)
+        since += sum(candidate.room.values())
+        # What was missing cannot have come together before as much has come free in scope.
+        if since >= lacking or candidate.is_beyond:
+            lacking, since = chosen.lacking(), 0
+    return True
+
+
+def _until_packs(chosen: Chosen, candidates: Iterator[Candidate]) -> int:
+    """Cut ``candidates`` in order until the goal packs; return what is still short.
+
+    What packs still packs with more room, so the first that is enough is found by halving.
+    """
+    if not _until_nothing_lacks(chosen, candidates):
+        return chosen.lacking()
+    if chosen.short() == 0:
+        return 0
+    enough = len(chosen.items)
+    step = 1
+    while True:
+        low, before = enough, step
+        for candidate in candidates:
+            chosen.add(candidate)
+            before -= 1
+            if not before:
+                break
+        enough = len(chosen.items)
+        if enough == low:
+            return chosen.short()
+        if chosen.short() == 0:
+            break
+        step *= 2
+    _shorten(chosen, low, enough)
+    return 0
+
+
+def _shorten(chosen: Chosen, low: int, enough: int) -> None:
+    """Give back the end of what packs; the first ``low`` alone do not."""
+    items = list(chosen.items)
+    while enough - low > 1:
+        middle = (low + enough) // 2
+        _cut_to(chosen, items, middle)
+        if chosen.short() == 0:
+            enough = middle
+        else:
+            low = middle
+    _cut_to(chosen, items, enough)
+
+
+def _cut_to(chosen: Chosen, items: Sequence[Candidate], count: int) -> None:
+    while len(chosen.items) > count:
+        chosen.pop()
+    for item in items[len(chosen.items) : count]:
+        chosen.add(item)
+
+
+def _give_back(chosen: Chosen, short: int, deficit: int) -> None:
+    """Give back every cut without which nothing more is short, last first.
+
+    ``deficit`` was short before them. A cut without which fewer GPUs come free than were short is
+    needed. The spares of a bundle that is cut stay cut: they would be beside nothing. So does what
+    was cut of a run that ends as a whole.
+    """
+    if chosen.is_plain:
+        items = list(chosen.items)
+        _give_back_by(chosen, Chosen.lacking, short, deficit)
+        if short or chosen.short() == 0:
+            # What packs with less packs with more: asking each time would have led to the same.
+            return
+        _cut_to(chosen, items, 0)
+        _cut_to(chosen, items, len(items))
+    _give_back_by(chosen, Chosen.short, short, deficit)
+
+
+def _give_back_by(chosen: Chosen, judge: Callable[[Chosen], int], short: int, deficit: int) -> None:
+    """Give back what ``judge`` finds needless."""
+    # What comes free outside of the scope may make up for more than it is.
+    is_counted = chosen.is_plain and not any(item.is_beyond for item in chosen.items)
+    cut: set[tuple[str, int]] = set()
+    for place in range(len(chosen.items) - 1, -1, -1):
+        if is_counted and chosen.gpus == deficit - short:
+            return
+        item = chosen.items[place]
+        if (item.run, 0) in cut or (item.step is CutStep.SPARE and (item.run, item.bundle) in cut):
+            continue
+        least = deficit - short + sum(item.room.values())
+        if not (is_counted and chosen.gpus < least):
+            chosen.pop(place)
+            if judge(chosen) <= short:
+                continue
+            chosen.insert(place, item)
+        if item.step is not CutStep.SPARE:
+            cut.add((item.run, item.bundle))
+
+
+def _joined(items: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield ``items`` with the spares of a bundle that goes as a part of it, each of them once.
+
+    Those of a step that was cut before the rest of its run go with that step.
+    """
+    bundles = {(item.run, item.bundle) for item in items if item.step is not CutStep.SPARE}
+    spares: dict[str, list[Candidate]] = {}
+    for item in items:
+        if item.step is CutStep.SPARE:
+            spares.setdefault(item.run, []).append(item)
+    for item in items:
+        if item.step is not CutStep.SPARE:
+            own = [
+                spare
+                for spare in spares.get(item.run, ())
+                if item.bundle == spare.bundle
+                or (item.bundle == 0 and (item.run, spare.bundle) not in bundles)
+            ]
+            yield _with(item, own) if own else item
+        elif not {(item.run, item.bundle), (item.run, 0)} & bundles:
+            yield item
+
+
+def _with(item: Candidate, spares: Sequence[Candidate]) -> Candidate:
+    room = dict(item.room)
+    for spare in spares:
+        for domain, gpus in spare.room.items():
+            room[domain] = room.get(domain, 0) + gpus
+    return Candidate(
+        item.step,
+        item.run,
+        item.bundle,
+        item.gpus + sum(spare.gpus for spare in spares),
+        item.leases + tuple(name for spare in spares for name in spare.leases),
+        room,
+        item.pledges + tuple(name for spare in spares for name in spare.pledges),
+        item.is_beyond or any(spare.is_beyond for spare in spares),
+    )

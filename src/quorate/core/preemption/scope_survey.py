@@ -1,0 +1,149 @@
+"""Surveys: what runs where room is to be made, or what a limit pays for.
+
+Only leases in scope are looked at, each once and briefly: a scope may be a whole fleet. What a
+lease is worth to the goal is asked later, of the few that are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.core.lifecycle.spares import holder
+from quorate.core.preemption.goals import Room
+from quorate.model.events import Role, Tier
+from quorate.model.specs import EnvelopeId
+from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.records import Lease
+from quorate.model.state.state_view import StateView
+
+# Looking a member up in its enumeration is slow in Python 3.11, and this is in the inner loop.
+_SPARE: Final = Role.SPARE
+
+
+@dataclass(slots=True)
+class Survey:
+    """Everything in scope.
+
+    ``runs`` has the leases of each run that go on, in the order in which they were come across;
+    ``spares`` and ``steps`` those of them that are spares, or belong to a step above a minimum.
+    ``going`` were told to stop. ``pledges`` are filled spares that a limit pays for, and ``filled``
+    those on the slots of each lease. ``scope`` are the domains in which room is made, where what
+    comes free in others counts too: what ends with a cut ends everywhere.
+    """
+
+    view: StateView
+    room_of: Callable[[Lease], Room]
+    runs: dict[str, dict[str, None]] = field(default_factory=dict)
+    spares: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    going: dict[str, None] = field(default_factory=dict)
+    pledges: tuple[str, ...] = ()
+    filled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    scope: frozenset[str] | None = None
+
+    def newest_first(self, runs: Iterable[str]) -> list[str]:
+        """Return ``runs`` by their last start, then by their submission, the latest first."""
+        records = self.view.runs
+        return sorted(
+            dict.fromkeys(runs),
+            key=lambda name: (records[name].since_ms or 0, records[name].seq),
+            reverse=True,
+        )
+
+    def _note(self, names: Iterable[str]) -> None:
+        leases, runs = self.view.leases, self.runs
+        for name in names:
+            lease = leases[name]
+            if lease.ending is not None:
+                self.going[name] = None
+                continue
+            fact = lease.fact
+            held = runs.get(fact.run)
+            if held is None:
+                runs[fact.run] = {name: None}
+            else:
+                held[name] = None
+            if fact.role is _SPARE:
+                self.spares.append(name)
+            if fact.bundle:
+                self.steps.append(name)
+
+
+def survey_domains(
+    view: StateView,
+    pool: str,
+    flavor: str,
+    domains: Sequence[str],
+    *,
+    counts_beyond: bool = False,
+) -> Survey:
+    """Return what runs in ``domains`` of a pool, in all of them where none is named.
+
+    ``counts_beyond`` says that what is wanted may also use what comes free outside of ``domains``
+    when a run that is cut there has GPUs in other domains of the pool too.
+    """
+    index = view.domains(pool, flavor)
+    keys, scope = index.keys, None
+    if domains:
+        keys = tuple(keys[index.numbers[d]] for d in domains if d in index.numbers)
+        if counts_beyond and len(keys) < len(index.keys):
+            scope = frozenset(key.domain for key in keys)
+    counted = frozenset(keys if scope is None else index.keys)
+    survey = Survey(
+        view, lambda lease: _room_in(view, counted, lease), filled=_filled(view), scope=scope
+    )
+    by_node = view.node_leases
+    for key in keys:
+        for node in view.island(key).nodes:
+            name = node.name
+            if name in by_node:
+                survey._note(by_node[name])  # noqa: SLF001 - the module's own class
+    return survey
+
+
+def _room_in(view: StateView, counted: frozenset[IslandKey], lease: Lease) -> dict[str, int]:
+    """Return what ``lease`` would leave free by domain, on nodes that may be given work."""
+    slots = lease.fact.slots
+    if len(slots) == 1:
+        record = view.nodes[slots[0][0]]
+        key = record.island
+        if key not in counted or record.position in view.island(key).withheld:
+            return {}
+        return {key.domain: lease.gpus}
+    found: dict[str, int] = {}
+    for node, mask in slots:
+        record = view.nodes[node]
+        key = record.island
+        if key in counted and record.position not in view.island(key).withheld:
+            found[key.domain] = found.get(key.domain, 0) + mask.bit_count()
+    return found
+
+
+def _filled(view: StateView) -> dict[str, tuple[str, ...]]:
+    """Return the filled spares by the lease that has their slots now."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name in sorted(view.pledges):
+        lease = holder(view, view.pledges[name])
+        if lease is not None:
+            found[lease.fact.lease] = (*found.get(lease.fact.lease, ()), name)
+    return found
+
+
+def survey_payers(
+    view: StateView, payers: Iterable[EnvelopeId], pays: Callable[[Tier], bool]
+) -> Survey:
+    """Return what envelopes pay for, as far as ``pays`` says that its tier counts."""
+    keys = sorted(set(payers))
+    survey = Survey(view, lambda lease: {"": lease.gpus})
+    for payer in keys:
+        survey._note(  # noqa: SLF001 - the module's own class
+            name for name in view.payer_leases.get(payer, ()) if pays(view.leases[name].fact.tier)
+        )
+    survey.pledges = tuple(
+        name
+        for name in view.pledges
+        if view.pledges[name].payer in keys and pays(view.pledges[name].tier)
+    )
+    return survey

@@ -1,0 +1,92 @@
+"""Soft quotas where they touch more than the queue: burst, and who may have others' work ended.
+
+Only a share that somebody has stated can be burst beyond: an equal part of what others left is an
+order in the queue, and no promise to give anything back.
+"""
+
+from __future__ import annotations
+
+from quorate.core.preemption.candidates import Burst
+from quorate.core.tenancy.queue_order import budget_used
+from quorate.core.tenancy.share_score import ONE
+from quorate.model.amounts import PPM
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
+
+
+def bursting(view: StateView) -> Burst | None:
+    """Return which runs are burst; None where nobody has stated a share."""
+    if not view.soft.has_targets:
+        return None
+    return is_burst
+
+
+def is_burst(view: StateView, record: RunRecord) -> bool:
+    """Return whether the owner of a running run keeps its target share without it."""
+    owner = view.owners.get(record.spec.owner)
+    target_ppm = None if owner is None else owner.quota.fair_share_target_ppm
+    record = view.runs[record.spec.name]  # less what has been cut before
+    if target_ppm is None or not record.leases:
+        return False
+    flavor = _flavor_of(view, next(iter(record.leases)))
+    rest = sum(
+        view.leases[name].gpus
+        for name in view.owner_leases.get(record.spec.owner, ())
+        if name not in record.leases
+        and view.leases[name].ending is None
+        and _flavor_of(view, name) == flavor
+    )
+    total, _ = view.flavor_gpus(flavor)
+    return rest * PPM >= target_ppm * total
+
+
+def _flavor_of(view: StateView, lease: str) -> str:
+    return view.envelopes[view.leases[lease].fact.payer].spec.flavor
+
+
+def why_no_conflict(view: StateView, record: RunRecord, now_ms: int, flavor: str = "") -> str:
+    """Return why its owner's soft quotas keep a waiting run from asking for a conflict, if any.
+
+    In ``flavor``, or (without one) in each of those that it asks for and that there are.
+    """
+    run = record.spec
+    owner = view.owners.get(run.owner)
+    if owner is None:
+        return ""
+    used = budget_used(view, owner, now_ms)
+    if used is not None and used >= ONE:
+        return f"{run.owner} has used {used * 100 // ONE} % of its budget"
+    target_ppm = owner.quota.fair_share_target_ppm
+    if target_ppm is None:
+        return ""
+    there = [each for each in run.flavors if view.flavor_gpus(each)[0]]
+    asked = (flavor,) if flavor else there
+    over = [e for e in asked if _gpus_then(view, record, e) > _target(view, target_ppm, e)]
+    if len(over) < len(asked) or not asked:
+        return ""
+    return f"it would take {run.owner} beyond its target share of {' or '.join(asked)}"
+
+
+def _target(view: StateView, target_ppm: int, flavor: str) -> int:
+    """Return how many whole GPUs of ``flavor`` a target share is."""
+    return view.flavor_gpus(flavor)[0] * target_ppm // PPM
+
+
+def _gpus_then(view: StateView, record: RunRecord, flavor: str) -> int:
+    """Return what its owner would have of ``flavor`` with a waiting run at its least width."""
+    meter = view.meters.get((record.spec.owner, flavor))
+    gpus = record.spec.widths()[-1] + (0 if meter is None else meter.amount)
+    return gpus + _promised_gpus(view, record, flavor)
+
+
+def _promised_gpus(view: StateView, record: RunRecord, flavor: str) -> int:
+    """Return what its owner is about to get by conflicts promised before that of ``record``."""
+    mine = None if record.reservation is None else view.reservations[record.reservation]
+    return sum(
+        other.slice.gpus
+        for other in view.reservations.values()
+        if (other.by_conflict or other.conflict)
+        and other.slice.flavor == flavor
+        and (mine is None or other.seq < mine.seq)
+        and view.runs[other.made.run].spec.owner == record.spec.owner
+    )

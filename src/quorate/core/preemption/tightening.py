@@ -1,0 +1,48 @@
+"""Tightening: what follows when a limit is lowered below its use.
+
+Bundles are first offered to other payers, newest first. What nobody takes over has to end, and who
+that hits is a conflict: due as soon as enough of it has run for its pool's minimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.handover import hand_over
+from quorate.core.preemption.conflict_scope import for_limit
+from quorate.core.preemption.conflicts import declare_conflict
+from quorate.core.preemption.money_limits import Limit, gpus_over, limits_of, survey_limit
+from quorate.model.refusal import Refusal
+from quorate.model.specs import Budget
+
+
+def tighten(log: DecisionLog, budget: Budget) -> Iterator[Refusal]:
+    """Bring what is in use back within the limits of ``budget``; yield what cannot be."""
+    for limit in limits_of(budget):
+        if gpus_over(log.view, limit):
+            _hand_over(log, limit)
+    for limit in limits_of(budget):
+        if gpus_over(log.view, limit):
+            answer = declare_conflict(log, for_limit(log.view, limit))
+            if isinstance(answer, Refusal):
+                yield answer
+
+
+def _hand_over(log: DecisionLog, limit: Limit) -> None:
+    """Offer bundles to other payers, newest first, until ``limit`` is kept or nobody takes more."""
+    survey = survey_limit(log.view, limit)
+    over = gpus_over(log.view, limit)
+    for run in survey.newest_first(survey.runs):
+        if log.view.runs[run].stopping is not None:
+            continue
+        gpus: dict[int, int] = {}
+        for lease in (survey.view.leases[name] for name in survey.runs[run]):
+            gpus[lease.fact.bundle] = gpus.get(lease.fact.bundle, 0) + lease.gpus
+        for bundle in sorted(gpus, reverse=True):
+            # It is looked at again only when as much as was over has been handed over.
+            over = over if over > 0 else gpus_over(log.view, limit)
+            if not over:
+                return
+            if hand_over(log, run, bundle, at_ms=log.now_ms):
+                over -= gpus[bundle]

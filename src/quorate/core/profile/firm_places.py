@@ -1,0 +1,200 @@
+"""Pins: the recorded places of firm reservations, as entries of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from quorate.core.admission.admit import cover_request
+from quorate.core.admission.cover import payer_phases
+from quorate.core.admission.holds import expected_ms
+from quorate.core.profile.node_quota import counted, nodes_short
+from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.profile import Profile
+from quorate.model.amounts import MINUTE_MS
+from quorate.model.events import Share, Slice
+from quorate.model.selector import RACK, names_label
+from quorate.model.specs import EnvelopeId, Run
+from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.records import ReservationRecord
+from quorate.model.state.state_view import StateView
+
+
+def in_order(view: StateView) -> list[tuple[str, ReservationRecord]]:
+    """Return the reservations in the order in which they became firm."""
+    if not view.reservations:
+        return []
+    return sorted(view.reservations.items(), key=lambda entry: entry[1].seq)
+
+
+def replan_due_ms(view: StateView, after_ms: int) -> int | None:
+    """Return when the queue is to be planned again though nothing happens; None while none waits.
+
+    Time alone brings forecasts into the horizon within which they become firm: every quarter of it.
+    """
+    if len(view.pending) == len(view.reservations):
+        return None
+    horizons = [
+        view.pools[pool].firm_horizon_ms
+        for pool in _pools_waited_in(view)
+        if view.pools[pool].reservation_depth
+    ]
+    if not horizons:
+        return None
+    every_ms = max(MINUTE_MS, min(horizons) // 4)
+    return (after_ms // every_ms + 1) * every_ms
+
+
+def _pools_waited_in(view: StateView) -> Iterable[str]:
+    """Return the pools in whose queues runs wait; quickly where there is one pool."""
+    if len(view.pools) == 1 and view.queued_counts:
+        return view.pools
+    return {pool for pool, _ in view.queued_counts}
+
+
+def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | None:
+    """Return the place of a reservation as an entry; None while it has no start.
+
+    One that is due and has not started takes its place from now on.
+    """
+    if record.planned_start_ms is None:
+        return None
+    run = view.runs[record.made.run].spec
+    start_ms = max(record.planned_start_ms, now_ms)
+    if view.holdings.has_bounds:
+        return _find_pin(view, record, run, start_ms)  # How many nodes it needs depends on leases.
+    key = ("pin", record.made.reservation)
+    known = view.ask_cache.get(key)
+    if not isinstance(known, _Pin) or not known.is_of(record, run, start_ms):
+        pin = _find_pin(view, record, run, start_ms)
+        known = view.ask_cache[key] = _Pin(run, record.slice, record.payers, pin)
+    return known.pin
+
+
+class _Pin(Struct, frozen=True, gc=False):
+    """The place of a reservation as an entry, kept until a budget, owner, pool or node changes."""
+
+    run: Run
+    slice: Slice
+    payers: tuple[Share, ...]
+    pin: Entry
+
+    def is_of(self, record: ReservationRecord, run: Run, start_ms: int) -> bool:
+        """Return whether this is the place of ``record``, from ``start_ms`` on."""
+        return (
+            self.run is run
+            and self.slice is record.slice
+            and self.payers is record.payers
+            and self.pin.start_ms == start_ms
+            and self.pin.by_conflict == record.by_conflict
+        )
+
+
+def _find_pin(view: StateView, record: ReservationRecord, run: Run, start_ms: int) -> Entry:
+    place = place_of(view, run, start_ms, record.slice, record.payers, is_firm=True)
+    place = counted(view, place)
+    if record.by_conflict:
+        return replace(place, by_conflict=True, keeps=())
+    return replace(place, is_choosy=_is_choosy(view, run, place))
+
+
+def _is_choosy(view: StateView, run: Run, place: Entry) -> bool:
+    """Return whether counting GPUs is not enough for a place: racks, or whole nodes of sizes."""
+    lines = (view.envelopes[share.payer].spec.selector for share in place.shares)
+    if any(names_label(line, RACK) for line in (run.selector, *lines)):
+        return True
+    if not view.pools[run.pool].whole_nodes:
+        return False
+    sizes = set[int]()
+    for domain, _ in place.slice.domains:
+        key = IslandKey(run.pool, place.slice.flavor, domain)
+        if domain in view.domains(key.pool, key.flavor).numbers:
+            sizes.update(view.island(key).sizes)
+    return len(sizes) > 1
+
+
+def place_of(  # noqa: PLR0913 - the parts of an entry
+    view: StateView,
+    run: Run,
+    start_ms: int,
+    where: Slice,
+    shares: tuple[Share, ...],
+    *,
+    is_firm: bool = False,
+) -> Entry:
+    """Return ``run`` in ``where``, paid by ``shares``, from ``start_ms`` on as an entry.
+
+    It counts for no nodes.
+    """
+    end_ms = start_ms + expected_ms(run, view.pools[run.pool])
+    return Entry(run.name, run.owner, run.pool, start_ms, end_ms, where, shares, 0, is_firm=is_firm)
+
+
+def firm_profile(
+    view: StateView, now_ms: int, *, exempt: str = "", is_shut: bool = True
+) -> Profile:
+    """Return the profile with the place of every firm reservation but ``exempt`` put in.
+
+    ``is_shut``: with nothing left to others of the domains that choosy ones are in.
+    """
+    profile = Profile(view, now_ms)
+    # What starts by a conflict takes what the others leave.
+    for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].by_conflict):
+        pin = None if name == exempt else pin_of(view, record, now_ms)
+        if pin is not None:
+            profile.put(pin)
+    if is_shut:
+        profile.shut()
+    return profile
+
+
+def stands(profile: Profile, pin: Entry) -> bool:
+    """Return whether a place that is not put in has all it needs for as long as it takes."""
+    if unpaid(profile.view, pin):
+        return False
+    start_ms, end_ms = pin.start_ms, pin.end_ms
+    if all(each.least(start_ms, end_ms) >= amount for each, amount in profile.needs(pin)):
+        return True
+    return all(
+        nodes_short(profile, pin, name) <= 0
+        if kind == "nodes"
+        else resource.least(start_ms, end_ms) >= amount
+        for kind, name, resource, amount in profile.named_needs(pin)
+    )
+
+
+def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:
+    """Return the payers of ``pin`` that do not pay for it any more, whatever they have left.
+
+    They left its owner's family, lend to it no more, were retired, or are closed at its start.
+    """
+    payers = _payers_of(view, view.runs[pin.run].spec, pin.slice.flavor)
+    found = []
+    for share in pin.shares:
+        account = view.envelopes[share.payer]
+        spec = account.spec
+        opens_ms = 0 if spec.allow_admission else spec.start_ms
+        if (
+            account.retired
+            or share.payer not in payers
+            or not opens_ms <= pin.start_ms < spec.end_ms
+        ):
+            found.append(share.payer)
+    return found
+
+
+def _payers_of(view: StateView, run: Run, flavor: str) -> frozenset[EnvelopeId]:
+    """Return the envelopes that may pay for ``run``, kept until a budget or an owner changes."""
+    key = ("payers", run.name, flavor)
+    known = view.ask_cache.get(key)
+    if not isinstance(known, _Payers) or known.run is not run:
+        phases = payer_phases(view, cover_request(view, run, flavor, 0))
+        known = view.ask_cache[key] = _Payers(run, frozenset(key for key, _ in phases[-1]))
+    return known.payers
+
+
+class _Payers(Struct, frozen=True, gc=False):
+    run: Run
+    payers: frozenset[EnvelopeId]

@@ -1,0 +1,133 @@
+"""Quotas of nodes in the plan: how many nodes a place counts for, and the fewest it can do with.
+
+Places are counted in GPUs of a domain; on which nodes these are is known when the run starts. Where
+nodes are shared each GPU may be on a node of its own. So a place counts for many nodes, or it keeps
+so many GPUs of its domain free until it starts that few nodes hold it however they are spread. A
+start is promised where both can be had. A promise stands as long as the fewest nodes fit: nodes
+that are added to a domain raise what a place may come to hold, and move no firm start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.profile import Profile
+from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.state_view import StateView
+
+
+def counted(view: StateView, entry: Entry) -> Entry:
+    """Return ``entry`` with the nodes that it counts for, and the GPUs that it keeps for that.
+
+    Of whole nodes as many as the smallest ones make of it. Of shared nodes one for each GPU, as
+    far as there are nodes, but no more than half of what its quotas allow unless it needs more.
+    """
+    limits = [limit for _, limit in _limits(view, entry.owner)]
+    if not limits:
+        return entry
+    whole, domains = view.pools[entry.pool].whole_nodes, entry.slice.domains
+    nodes, keeps = 0, list[tuple[str, int]]()
+    for domain, gpus in domains:
+        key = IslandKey(entry.pool, entry.slice.flavor, domain)
+        if domain not in view.domains(key.pool, key.flavor).numbers:
+            continue
+        sizes = {size: bits.bit_count() for size, bits in view.island(key).sizes.items()}
+        if whole:
+            nodes += min(-(-gpus // min(sizes)), sum(sizes.values()))
+            continue
+        fewest, most = -(-gpus // max(sizes)), min(gpus, sum(sizes.values()))
+        count = max(fewest, min(most, min(limits) // 2 // len(domains)))
+        nodes += count
+        more = 0 if count >= most else gpus_for(gpus, count, sizes) - gpus
+        if more > 0:
+            keeps.append((domain, more))
+    return replace(entry, nodes=nodes, keeps=tuple(keeps))
+
+
+def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
+    """Return how many GPUs must be free so that some ``nodes`` nodes have ``gpus`` of them.
+
+    However they are spread over the nodes of a domain, of which ``sizes`` has the count by size.
+    """
+    # The most that can be free while no choice of nodes has enough: as even as it can be.
+    level, more = divmod(gpus - 1, nodes)
+    even = sum(min(size, level) * count for size, count in sizes.items())
+    return even + min(more, sum(count for size, count in sizes.items() if size > level)) + 1
+
+
+def promised(profile: Profile, entry: Entry) -> Entry | None:
+    """Return ``entry``, which is not put in, as it is promised; None where it cannot be.
+
+    Quotas must allow the nodes that it counts for as long as it takes, and its domains must have
+    what it keeps when it starts, beside what other firm places need.
+    """
+    view, start_ms = profile.view, entry.start_ms
+    found = counted(view, entry)
+    for name, _ in _limits(view, entry.owner):
+        if profile.nodes(name).least(start_ms, entry.end_ms) < found.nodes:
+            return None
+    if found.keeps:
+        needed = dict(found.slice.domains)
+        with profile.opened():
+            for domain, more in found.keeps:
+                room = profile.room(IslandKey(entry.pool, entry.slice.flavor, domain))
+                if room.value(start_ms) < needed[domain] + more:
+                    return None
+    return found
+
+
+def _limits(view: StateView, owner: str) -> Iterator[tuple[str, int]]:
+    """Yield the quotas of nodes that ``owner`` is under, as (owner, nodes)."""
+    for name in view.holdings.bounds_of(owner):
+        limit = view.owners[name].quota.nodes_max
+        if limit is not None:
+            yield name, limit
+
+
+def nodes_short(profile: Profile, pin: Entry, owner: str) -> int:
+    """Return how many nodes too few ``owner`` may hold for ``pin`` and the firm places put in.
+
+    With as few nodes as they can do with, at the instant at which most are short; what starts by a
+    conflict takes what others leave, and does not count.
+    """
+    view = profile.view
+    beside = [
+        entry
+        for entry in profile.bounded.values()
+        if entry.run != pin.run
+        and not entry.by_conflict
+        and entry.start_ms < pin.end_ms
+        and pin.start_ms < entry.end_ms
+        and owner in view.holdings.bounds_of(entry.owner)
+    ]
+    instants = {max(pin.start_ms, entry.start_ms) for entry in beside} | {pin.start_ms}
+    return max(_short_at(profile, owner, [pin, *beside], at_ms) for at_ms in instants)
+
+
+def _short_at(profile: Profile, owner: str, entries: list[Entry], at_ms: int) -> int:
+    view, wanted = profile.view, dict[IslandKey, int]()
+    for entry in entries:
+        if entry.start_ms <= at_ms < entry.end_ms:
+            for domain, gpus in entry.slice.domains:
+                key = IslandKey(entry.pool, entry.slice.flavor, domain)
+                wanted[key] = wanted.get(key, 0) + gpus
+    nodes = 0
+    for key, gpus in wanted.items():
+        if key.domain in view.domains(key.pool, key.flavor).numbers:
+            own = 0 if view.pools[key.pool].whole_nodes else _own_gpus(profile, owner, key, at_ms)
+            nodes += -(-max(0, gpus - own) // max(view.island(key).sizes))
+    return nodes - profile.nodes(owner).unplanned(at_ms)
+
+
+def _own_gpus(profile: Profile, owner: str, key: IslandKey, at_ms: int) -> int:
+    """Return the GPUs that ``owner`` does not use of nodes that it holds then, whoever does."""
+    view, found = profile.view, 0
+    for node, ends in profile.node_uses(owner).items():
+        known = view.nodes[node]
+        if known.island == key and node not in view.node_status:
+            used = [gpus for end_ms, gpus in ends if end_ms > at_ms]
+            found += known.spec.gpus - sum(used) if used else 0
+    return found

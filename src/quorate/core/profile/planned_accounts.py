@@ -1,0 +1,75 @@
+"""Accounts as they are expected at an instant: what ``admission/payers.py`` reads of a view."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from quorate.core.profile.profile import Profile
+from quorate.model.selector import RACK, Selector, names_label
+from quorate.model.specs import CapId, EnvelopeId
+from quorate.model.state.records import CapAccount, EnvelopeAccount
+
+
+class ExpectedAccounts:
+    """Envelopes and caps with the least width that they have from one instant to another.
+
+    GPU-hours are those that are left now, less what entries of the plan will take: what is held is
+    not counted on. Domains are counted, not racks: who pays in some racks of a domain counts as
+    paying in it, and the start is then tried for real.
+    """
+
+    __slots__ = ("caps", "envelopes")
+
+    def __init__(self, profile: Profile, from_ms: int, until_ms: int) -> None:
+        self.envelopes = _Envelopes(profile, from_ms, until_ms)
+        self.caps = _Caps(profile, from_ms, until_ms)
+
+
+class _Envelopes(dict[EnvelopeId, EnvelopeAccount]):
+    __slots__ = ("_from_ms", "_profile", "_until_ms")
+
+    def __init__(self, profile: Profile, from_ms: int, until_ms: int) -> None:
+        super().__init__()
+        self._profile, self._from_ms, self._until_ms = profile, from_ms, until_ms
+
+    def __missing__(self, key: EnvelopeId) -> EnvelopeAccount:
+        profile, from_ms = self._profile, self._from_ms
+        account = profile.view.envelopes[key].copy()
+        spec = account.spec
+        # A payer is needed to the end of its window only.
+        until_ms = max(from_ms + 1, min(self._until_ms, spec.end_ms))
+        account.gpus_reserved = 0
+        account.gpus_active = spec.concurrency - profile.payer(key).least(from_ms, until_ms)
+        account.committed_gpu_ms += profile.payer_gpu_ms.get(key, 0)
+        limit = spec.lending.concurrency_max
+        if limit is not None:
+            account.lent_gpus_active = limit - profile.lent(key).least(from_ms, until_ms)
+        account.lent_committed_gpu_ms += profile.lent_gpu_ms.get(key, 0)
+        if names_label(spec.selector, RACK):
+            account.spec = replace(spec, selector=_without_racks(spec.selector))
+        self[key] = account
+        return account
+
+
+def _without_racks(selector: Selector) -> Selector:
+    return tuple(entry for entry in selector if entry[0] != RACK)
+
+
+class _Caps(dict[CapId, CapAccount]):
+    __slots__ = ("_from_ms", "_profile", "_until_ms")
+
+    def __init__(self, profile: Profile, from_ms: int, until_ms: int) -> None:
+        super().__init__()
+        self._profile, self._from_ms, self._until_ms = profile, from_ms, until_ms
+
+    def __missing__(self, key: CapId) -> CapAccount:
+        profile = self._profile
+        account = profile.view.caps[key].copy()
+        limit = account.spec.concurrency_max
+        account.gpus_reserved = 0
+        if limit is not None:
+            least = profile.cap(key).least(self._from_ms, self._until_ms)
+            account.gpus_active = limit - least
+        account.committed_gpu_ms += profile.cap_gpu_ms.get(key, 0)
+        self[key] = account
+        return account

@@ -1,0 +1,84 @@
+"""Firm reservations, written: made, moved with a cause, closed."""
+
+from __future__ import annotations
+
+from quorate.core.decision_log import DecisionLog
+from quorate.core.profile.plan_entry import Entry
+from quorate.model.events import (
+    MoveCause,
+    ReservationClosed,
+    ReservationMade,
+    ReservationMoved,
+    ReservationOutcome,
+    ReservationStatus,
+)
+from quorate.model.state.apply_event import apply
+from quorate.model.state.records import ReservationRecord
+from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
+
+
+def make_firm(
+    log: DecisionLog, entry: Entry, *, natural_ms: int, by_conflict: bool = False
+) -> None:
+    """Write that the start of ``entry`` is firm from now on.
+
+    ``natural_ms`` is when it could start by itself, which is later where it is ``by_conflict``.
+    """
+    number = log.view.runs[entry.run].reservations_ever + 1
+    log.write(
+        ReservationMade(
+            at_ms=log.now_ms,
+            actor=log.actor,
+            reservation=f"{entry.run}@{number}",
+            run=entry.run,
+            slice=entry.slice,
+            payers=entry.shares,
+            planned_start_ms=entry.start_ms,
+            natural_start_ms=natural_ms,
+            by_conflict=by_conflict,
+        )
+    )
+
+
+def move_firm(  # noqa: PLR0913 - what, where to, and why
+    log: DecisionLog,
+    record: ReservationRecord,
+    entry: Entry | None,
+    status: ReservationStatus,
+    cause: MoveCause,
+    *,
+    natural_ms: int | None = None,
+    by_conflict: bool = False,
+) -> None:
+    """Write that a reservation starts as ``entry`` says, or has no start, and why."""
+    natural_ms = entry.start_ms if natural_ms is None and entry is not None else natural_ms
+    log.write(
+        ReservationMoved(
+            at_ms=log.now_ms,
+            actor=log.actor,
+            reservation=record.made.reservation,
+            status=status,
+            slice=record.slice if entry is None else entry.slice,
+            payers=() if entry is None else entry.shares,
+            planned_start_ms=None if entry is None else entry.start_ms,
+            natural_start_ms=natural_ms,
+            by_conflict=by_conflict,
+            cause=cause,
+        )
+    )
+
+
+def close_firm(log: DecisionLog, name: str, outcome: ReservationOutcome) -> None:
+    """Write that a reservation is over."""
+    log.write(
+        ReservationClosed(at_ms=log.now_ms, actor=log.actor, reservation=name, outcome=outcome)
+    )
+
+
+def without_hold(view: StateView, name: str) -> State:
+    """Return an overlay of ``view`` in which what a reservation holds is free again."""
+    trial = view.overlay()
+    outcome = ReservationOutcome.CANCELLED
+    apply(trial, ReservationClosed(at_ms=view.at_ms, actor="", reservation=name, outcome=outcome))
+    return trial

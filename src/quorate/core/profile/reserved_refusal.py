@@ -1,0 +1,60 @@
+"""Starting beside the plan: in what firm places, and entries before it, leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quorate.core.admission.admit import Admitted, admit
+from quorate.core.admission.hard_quota import HARD
+from quorate.core.profile.resource import FOREVER_MS
+from quorate.core.profile.room_left import room_left
+from quorate.model.refusal import SHORTAGES_MAX, Refusal, RefusalCode
+from quorate.model.specs import Run
+from quorate.model.state.state_view import StateView
+
+
+def admit_beside(
+    view: StateView, run: Run, now_ms: int, *, exempt: str = "", has_executor: bool = False
+) -> Admitted | Refusal:
+    """Return how ``run`` starts now beside every firm place, or why it cannot.
+
+    ``exempt`` is its own reservation.
+    """
+    answer = admit(view, run, now_ms, has_executor=has_executor)
+    if isinstance(answer, Refusal) or not view.reservations:
+        return answer
+    # When a claim's nodes will have been wiped is not known: it takes what no firm start needs.
+    until_ms = FOREVER_MS if run.sensitive else None
+    room = room_left(view, run, now_ms, exempt=exempt, until_ms=until_ms)
+    if room is view:
+        return answer
+    beside = admit(room, run, now_ms, has_executor=has_executor)
+    if isinstance(beside, Admitted) or beside.code in HARD:
+        return beside
+    return reserved(run, beside, _promised(view, run, exempt))
+
+
+def reserved(run: Run, short: Refusal, planned: Sequence[str]) -> Refusal:
+    """Return ``short``, which is what ``run`` lacks beside the plan, as room that others will have.
+
+    ``planned`` names them: reservations, and runs whose start is not firm.
+    """
+    return Refusal(
+        code=RefusalCode.RESERVED,
+        subject=", ".join(planned[:SHORTAGES_MAX]),
+        wanted=short.wanted or run.widths()[-1],
+        short=short.short,
+        shortages=short.shortages,
+    )
+
+
+def _promised(view: StateView, run: Run, exempt: str) -> list[str]:
+    """Return the reservations that keep room or money ``run`` could use, in their order."""
+    return [
+        name
+        for name, record in view.reservations.items()
+        if name != exempt
+        and record.planned_start_ms is not None
+        and view.runs[record.made.run].spec.pool == run.pool
+        and record.slice.flavor in run.flavors
+    ]

@@ -1,0 +1,150 @@
+"""A resource over time: what is free of one thing now, what comes back, and what the plan takes.
+
+Leases only give back, so what they leave free never falls; what the plan takes is a short list of
+steps. Both are kept apart: the first is shared by all plans, the second is thrown away with one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Final
+
+from quorate.model.state.expected_ends import Curve
+
+FOREVER_MS: Final = 1 << 62
+
+
+def curve_of(gains: Iterable[tuple[int, int]]) -> Curve:
+    """Return the (instant, amount) of ``gains`` in order and added up, each instant once."""
+    ordered = sorted(gains)
+    return [at_ms for at_ms, _ in ordered], list(accumulate(amount for _, amount in ordered))
+
+
+class Resource:
+    """What is free of one thing over time. Values may be negative: a limit may have been lowered.
+
+    ``free_now`` less what is taken, and more at each instant of the curve. ``steps_ms`` are the
+    instants at which the plan takes more or less, ``taken`` is how much from each on, and ``free``
+    what is free at it.
+    """
+
+    __slots__ = ("ends_ms", "free", "free_now", "gained", "steps_ms", "taken")
+
+    def __init__(self, free_now: int, curve: Curve | None = None) -> None:
+        self.free_now = free_now
+        self.ends_ms, self.gained = ([], []) if curve is None else curve
+        self.steps_ms: list[int] = []
+        self.taken: list[int] = []
+        self.free: list[int] = []
+
+    def planned_as(self, other: Resource) -> Resource:
+        """Return this, of which the plan has taken nothing, with what it takes of ``other``."""
+        self.steps_ms, self.taken = other.steps_ms, other.taken
+        self.free = [
+            self.unplanned(at_ms) - taken
+            for at_ms, taken in zip(other.steps_ms, other.taken, strict=True)
+        ]
+        return self
+
+    def unplanned(self, at_ms: int) -> int:
+        """Return what is free at ``at_ms`` if the plan takes nothing."""
+        ended = bisect_right(self.ends_ms, at_ms)
+        return self.free_now + (self.gained[ended - 1] if ended else 0)
+
+    def value(self, at_ms: int) -> int:
+        """Return what is free at ``at_ms``."""
+        step = bisect_right(self.steps_ms, at_ms)
+        return self.unplanned(at_ms) - (self.taken[step - 1] if step else 0)
+
+    def least(self, from_ms: int, until_ms: int) -> int:
+        """Return the least that is free from ``from_ms`` until just before ``until_ms``."""
+        steps_ms = self.steps_ms
+        ended = bisect_right(self.ends_ms, from_ms)
+        found = self.free_now + (self.gained[ended - 1] if ended else 0)
+        if not steps_ms:
+            return found
+        step = bisect_right(steps_ms, from_ms)
+        if step:
+            found -= self.taken[step - 1]
+        # It only falls where the plan takes something.
+        if step < len(steps_ms) and steps_ms[step] < until_ms:
+            found = min(found, *self.free[step : bisect_left(steps_ms, until_ms, step)])
+        return found
+
+    def most_taken(self, from_ms: int, until_ms: int) -> int:
+        """Return the most that the plan takes from ``from_ms`` until just before ``until_ms``."""
+        first = bisect_right(self.steps_ms, from_ms)
+        levels = self.taken[max(0, first - 1) : bisect_left(self.steps_ms, until_ms, first)]
+        return max(levels if first else (0, *levels), default=0)
+
+    def returned_ms(self, amount: int) -> int | None:
+        """Return when at least ``amount`` has come back; None if that never happens."""
+        if amount <= 0:
+            return 0
+        index = bisect_left(self.gained, amount)
+        return self.ends_ms[index] if index < len(self.ends_ms) else None
+
+    def earliest(self, amount: int, duration_ms: int, from_ms: int) -> int | None:
+        """Return the first instant from ``from_ms`` on with ``amount`` free for ``duration_ms``.
+
+        None if there is none.
+        """
+        steps_ms, taken, free = self.steps_ms, self.taken, self.free
+        count, at_ms = len(steps_ms), from_ms
+        ends_ms, gained, free_now = self.ends_ms, self.gained, self.free_now
+        while True:
+            step = bisect_right(steps_ms, at_ms)
+            needed = amount - free_now + (taken[step - 1] if step else 0)
+            if needed > 0:
+                ended = bisect_left(gained, needed)
+                back_ms = ends_ms[ended] if ended < len(ends_ms) else None
+            else:
+                back_ms = 0
+            if back_ms is None or back_ms > at_ms:
+                if step < count and (back_ms is None or back_ms >= steps_ms[step]):
+                    at_ms = steps_ms[step]
+                    continue
+                if back_ms is None:
+                    return None
+                at_ms = back_ms
+            short = -1
+            until_ms = at_ms + duration_ms
+            while step < count and steps_ms[step] < until_ms:
+                if free[step] < amount:
+                    short = step
+                step += 1
+            if short < 0:
+                return at_ms
+            at_ms = steps_ms[short]
+
+    def take(self, from_ms: int, until_ms: int, amount: int) -> None:
+        """Take ``amount`` (negative: give it back) for a while."""
+        if from_ms >= until_ms or not amount:
+            return
+        steps_ms, taken, free = self.steps_ms, self.taken, self.free
+        if not steps_ms:
+            steps_ms += (from_ms, until_ms)
+            taken += (amount, 0)
+            free += (self.unplanned(from_ms) - amount, self.unplanned(until_ms))
+            return
+        first, last = self._step(from_ms), self._step(until_ms)
+        for step in range(first, last):
+            taken[step] += amount
+            free[step] -= amount
+        for step in (last, first):
+            if taken[step] == (taken[step - 1] if step else 0):
+                del self.steps_ms[step], taken[step], free[step]
+
+    def _step(self, at_ms: int) -> int:
+        """Return the number of the step at ``at_ms``, which is made if there is none."""
+        steps_ms = self.steps_ms
+        step = bisect_left(steps_ms, at_ms)
+        if step < len(steps_ms) and steps_ms[step] == at_ms:
+            return step
+        level = self.taken[step - 1] if step else 0
+        steps_ms.insert(step, at_ms)
+        self.taken.insert(step, level)
+        self.free.insert(step, self.unplanned(at_ms) - level)
+        return step

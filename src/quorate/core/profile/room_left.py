@@ -1,0 +1,287 @@
+"""What the plan leaves: a view from which everything that entries need meanwhile is taken out.
+
+Anything may use planned room that is gone one grace before it is needed. A start is tried in what
+is left; where that has nothing, neither has the real state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from quorate.core.admission.holds import hold_duration_ms
+from quorate.core.profile.firm_places import firm_profile
+from quorate.core.profile.profile import Profile, whole_gpus
+from quorate.core.profile.resource import Resource
+from quorate.model.events import Slice, Tier
+from quorate.model.specs import CapId, EnvelopeId, Run
+from quorate.model.state.free_slots import IslandKey, lowest_slots
+from quorate.model.state.records import Lease
+from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
+
+K = TypeVar("K")
+
+
+def room_left(
+    view: StateView, run: Run, at_ms: int, *, exempt: str = "", until_ms: int | None = None
+) -> StateView:
+    """Return ``view`` without what firm reservations need while ``run`` would run from ``at_ms``.
+
+    The very view where none needs anything it could use. ``exempt`` is the run's own.
+    """
+    if not view.reservations:
+        return view
+    if until_ms is None:
+        until_ms = at_ms + hold_duration_ms(run, view.pools[run.pool])
+    return room_beside(view, firm_profile(view, at_ms, exempt=exempt), run, at_ms, until_ms)
+
+
+def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what is left of it
+    view: StateView,
+    profile: Profile,
+    run: Run,
+    from_ms: int,
+    until_ms: int,
+    *,
+    whole_last: bool = False,
+) -> StateView:
+    """Return ``view``, as it is at ``from_ms``, without what is planned until ``until_ms``.
+
+    ``profile`` may have been made before some of what is in ``view`` started: then that is put in.
+    With ``whole_last`` the emptiest nodes are left, and else the fullest.
+    """
+    islands = _islands_short(view, profile, run, from_ms, until_ms)
+    widths = _widths_short(view, profile, from_ms, until_ms)
+    hours = any(profile.payer_gpu_ms.values())
+    if not (islands or hours or any(widths)):
+        return view
+    state = view.overlay()
+    for key, gpus in islands:
+        withhold(state, key, gpus, whole_last=whole_last)
+    for payer, gpus in widths.payers.items():
+        state.envelopes.own(payer).gpus_reserved += gpus
+    for payer, gpus in widths.lenders.items():
+        state.envelopes.own(payer).lent_gpus_active += gpus
+    for cap, gpus in widths.caps.items():
+        state.caps.own(cap).gpus_reserved += gpus
+    for counted, more in ((state.holdings.runs, widths.runs), (state.holdings.nodes, widths.nodes)):
+        for owner, count in more.items():
+            counted[owner] = counted.get(owner, 0) + count
+    if hours:
+        _hold_hours(state, profile)
+    return state
+
+
+class _Widths(NamedTuple):
+    """How much of what is free may not be used, of each payer, cap and hard quota."""
+
+    payers: dict[EnvelopeId, int]
+    lenders: dict[EnvelopeId, int]
+    caps: dict[CapId, int]
+    runs: dict[str, int]
+    nodes: dict[str, int]
+
+
+def _widths_short(view: StateView, profile: Profile, from_ms: int, until_ms: int) -> _Widths:
+    """Return what the plan takes meanwhile of what payers, caps and hard quotas have left now."""
+    envelopes, caps, owners, held = view.envelopes, view.caps, view.owners, view.holdings
+
+    def kept(
+        planned: Iterator[tuple[K, Resource]], left: Callable[[K], int | None]
+    ) -> dict[K, int]:
+        found: dict[K, int] = {}
+        for key, resource in planned:
+            free = left(key)
+            if free is not None and free > 0:
+                gone = _short(free, resource.least(from_ms, until_ms))
+                if gone:
+                    found[key] = gone
+        return found
+
+    def lendable(key: EnvelopeId) -> int | None:
+        limit = envelopes[key].spec.lending.concurrency_max
+        return None if limit is None else limit - envelopes[key].lent_gpus_active
+
+    def cap_left(key: CapId) -> int | None:
+        limit = caps[key].spec.concurrency_max
+        return None if limit is None else limit - caps[key].gpus_active - caps[key].gpus_reserved
+
+    def runs_left(owner: str) -> int | None:
+        limit = owners[owner].quota.concurrent_runs_max
+        return None if limit is None else limit - held.runs.get(owner, 0)
+
+    def nodes_left(owner: str) -> int | None:
+        limit = owners[owner].quota.nodes_max
+        return None if limit is None else limit - held.nodes.get(owner, 0)
+
+    return _Widths(
+        kept(profile.planned_payers(), lambda key: envelopes[key].gpus_left),
+        kept(profile.planned_lenders(), lendable),
+        kept(profile.planned_caps(), cap_left),
+        kept(profile.planned_runs(), runs_left),
+        kept(profile.planned_nodes(), nodes_left),
+    )
+
+
+def _hold_hours(state: State, profile: Profile) -> None:
+    """Hold the GPU-hours that entries of the plan take, as far as they are not held yet."""
+    known = profile.view
+    for payer, gpu_ms in profile.payer_gpu_ms.items():
+        planned = known.envelopes[payer].committed_gpu_ms + gpu_ms
+        if planned > state.envelopes[payer].committed_gpu_ms:
+            state.envelopes.own(payer).committed_gpu_ms = planned
+    for payer, gpu_ms in profile.lent_gpu_ms.items():
+        planned = known.envelopes[payer].lent_committed_gpu_ms + gpu_ms
+        if planned > state.envelopes[payer].lent_committed_gpu_ms:
+            state.envelopes.own(payer).lent_committed_gpu_ms = planned
+    for cap, gpu_ms in profile.cap_gpu_ms.items():
+        planned = known.caps[cap].committed_gpu_ms + gpu_ms
+        if planned > state.caps[cap].committed_gpu_ms:
+            state.caps.own(cap).committed_gpu_ms = planned
+
+
+def _short(room: int, least: int) -> int:
+    """Return how much of ``room`` may not be used when only ``least`` is free all the while."""
+    return max(0, room - max(0, least))
+
+
+def _islands_short(
+    view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
+) -> list[tuple[IslandKey, int]]:
+    found, whole = [], view.pools[run.pool].whole_nodes
+    for key, room in profile.planned_rooms():
+        if key.pool != run.pool or key.flavor not in run.flavors:
+            continue
+        if key.domain not in view.domains(key.pool, key.flavor).numbers:
+            continue
+        island = view.island(key)
+        free = whole_gpus(island) if whole else island.gpus_free
+        gpus = _short(free, room.least(from_ms, until_ms)) if free else 0
+        if gpus:
+            found.append((key, gpus))
+    return sorted(found)
+
+
+def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:
+    """Return ``view`` with nothing free of a flavor but the GPUs of ``wanted``, as far as they are.
+
+    What is in the slice stays, so a start that was planned there is found there again.
+    """
+    state, asked = view.overlay(), dict(wanted.domains)
+    for free, key in list(state.domains(pool, wanted.flavor).most_free(1)):
+        if free > asked.get(key.domain, 0):
+            withhold(state, key, free - asked.get(key.domain, 0), whole_last=True)
+    return state
+
+
+def only_domains(view: StateView, pool: str, flavor: str, domains: Collection[str]) -> StateView:
+    """Return ``view`` with nothing free of a flavor but what is free in ``domains``."""
+    state = view.overlay()
+    for free, key in list(state.domains(pool, flavor).most_free(1)):
+        if key.domain not in domains:
+            withhold(state, key, free)
+    return state
+
+
+def withhold(state: State, key: IslandKey, gpus: int, *, whole_last: bool = False) -> None:
+    """Take ``gpus`` free slots of an island out of ``state``, the emptiest nodes first.
+
+    With ``whole_last`` the fullest first, so that whole nodes stay whole as long as that is
+    possible.
+    """
+    island = state.island(key)
+    slots: list[tuple[str, int]] = []
+    counts = range(1, len(island.buckets))
+    for count in counts if whole_last else reversed(counts):
+        nodes = island.buckets[count]
+        while nodes and gpus:
+            low = nodes & -nodes
+            nodes ^= low
+            position = low.bit_length() - 1
+            free = island.free[position]
+            mask = free ^ lowest_slots(free, max(0, count - gpus))
+            gpus -= mask.bit_count()
+            slots.append((island.nodes[position].name, mask))
+    assert not gpus, (key, gpus)
+    if slots:
+        state.occupy(tuple(slots))
+
+
+# --- The state expected at an instant -------------------------------------------------------------
+
+
+def unplanned(
+    view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
+) -> StateView:
+    """Return ``view`` with nothing free in domains that something is planned for meanwhile."""
+    state = view.overlay()
+    for key, room in sorted(profile.planned_rooms(), key=lambda each: each[0]):
+        if key.pool == run.pool and key.flavor in run.flavors:
+            known = key.domain in state.domains(key.pool, key.flavor).numbers
+            if known and room.most_taken(from_ms, until_ms):
+                withhold(state, key, state.island(key).gpus_free)
+    return state
+
+
+def release(
+    state: State, known: StateView, leases: Sequence[Lease], has_ended: Callable[[str], bool]
+) -> None:
+    """Free the slots of ``leases``, the width they take and what quotas count of them.
+
+    They are leases of ``known``, over which ``state`` lies. ``has_ended`` returns whether a lease
+    has ended by then: a run runs until all of its have. What is held for them stays promised: it
+    may be used up by then. Slots that a spare will come back to stay taken.
+    """
+    kept: dict[str, int] = {}
+    for pledge in known.pledges.values():
+        for node, mask in pledge.slots:
+            kept[node] = kept.get(node, 0) | mask
+    freed: dict[str, int] = {}
+    paid: dict[EnvelopeId, int] = {}
+    lent: dict[EnvelopeId, int] = {}
+    for lease in leases:
+        fact = lease.fact
+        for node, mask in fact.slots:
+            left = mask & ~kept[node] if node in kept else mask
+            if left:
+                freed[node] = freed.get(node, 0) | left
+        gpus, payer = lease.gpus, fact.payer
+        paid[payer] = paid.get(payer, 0) + gpus
+        if fact.tier is Tier.BORROWED:
+            lent[payer] = lent.get(payer, 0) + gpus
+    _give_width(state, paid, lent)
+    _count_out(state, known, leases, has_ended)
+    by_island: dict[IslandKey, list[tuple[str, int]]] = {}
+    for node, mask in freed.items():
+        by_island.setdefault(known.nodes[node].island, []).append((node, mask))
+    for slots in by_island.values():
+        state.vacate(tuple(slots))
+
+
+def _give_width(state: State, paid: dict[EnvelopeId, int], lent: dict[EnvelopeId, int]) -> None:
+    """Give their width, and what of it was ``lent``, back to payers."""
+    for payer, gpus in paid.items():
+        account = state.envelopes.own(payer)
+        account.gpus_active -= gpus
+        account.lent_gpus_active -= lent.get(payer, 0)
+        for key in account.caps:
+            state.caps.own(key).gpus_active -= gpus
+
+
+def _count_out(
+    state: State, known: StateView, leases: Sequence[Lease], has_ended: Callable[[str], bool]
+) -> None:
+    """Let go of what hard quotas count; a run runs until the last of its leases has ended."""
+    if not known.holdings.has_bounds:
+        return
+    gone: dict[str, None] = {}
+    for lease in leases:
+        run = lease.fact.run
+        if known.holdings.bounds_of(known.runs[run].spec.owner):
+            state.drop_slots(run, lease.fact.slots)
+            gone[run] = None
+    for run in gone:
+        record = known.runs[run]
+        if not record.spec.sensitive and all(map(has_ended, record.leases)):
+            state.count_run(record.spec.owner, -1)

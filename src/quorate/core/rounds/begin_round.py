@@ -1,0 +1,277 @@
+"""Share out: a round of a pool begins. docs/adr/0024-rounds-pools.md.
+
+Who gets which flavor was chosen outside: what is decided here is whether that may be, who stays
+where it is, who has to go, and who pays. Whoever keeps what it has is paid for until the round's
+end without a new start; whoever loses it is told to stop, and has its grace; whoever is new starts
+when there is room. Quotas, money and room are looked at as for any other start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from quorate.core.admission.holds import ROUND_SLACK_MS, extension_to_ms
+from quorate.core.commands import ShareOut
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.handover import hand_over
+from quorate.core.lifecycle.stops import stop_run
+from quorate.core.profile.firm_places import firm_profile
+from quorate.core.rounds.round_placement import is_sound, refuse
+from quorate.model.events import (
+    EndReason,
+    HoldExtended,
+    RoundGrant,
+    RoundShared,
+    StepCount,
+    StepsCounted,
+)
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Discipline, Run
+from quorate.model.state.apply_rounds import received_ms
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
+
+STEPS_MAX: Final = 10**12
+"""How many steps of one run are counted at a time."""
+
+
+def rounds_due(view: StateView) -> Iterator[tuple[int, str]]:
+    """Yield (instant, pool) of the next round of each pool that has runs to share it."""
+    for pool in sorted(view.round_sizes):
+        round_ = view.rounds.get(pool)
+        yield 0 if round_ is None else round_.shared.until_ms, pool
+
+
+def share_out(log: DecisionLog, command: ShareOut) -> Refusal | None:
+    """Write the next round of a pool, or return why it cannot begin."""
+    view = log.view
+    refusal = _untimely(view, command, log.now_ms) or _unfit(view, command)
+    if refusal is not None:
+        return refusal
+    counts = tuple(step_counts(view, command.pool, command.steps, log.now_ms))
+    if counts:
+        log.write(StepsCounted(at_ms=log.now_ms, actor=log.actor, pool=command.pool, counts=counts))
+    grants = tuple(_granted(view, grant) for grant in command.grants)
+    pool = view.pools[command.pool]
+    log.write(
+        RoundShared(
+            at_ms=log.now_ms,
+            actor=log.actor,
+            pool=command.pool,
+            number=command.number,
+            policy=command.policy,
+            until_ms=log.now_ms + pool.round_ms,
+            flavors=command.flavors,
+            gpus=command.gpus,
+            shares=command.shares,
+            prices=command.prices,
+            grants=grants,
+            note=command.note,
+        )
+    )
+    _settle(log, command.pool, grants)
+    return None
+
+
+def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None:
+    """Return why a round of that number does not begin now."""
+    pool = view.pools.get(command.pool)
+    if pool is None:
+        return Refusal(
+            code=RefusalCode.UNKNOWN_NAME,
+            subject=f"no pool {command.pool!r}",
+            remedy="list them: quorate get pools",
+        )
+    if pool.discipline is not Discipline.ROUNDS:
+        return Refusal(
+            code=RefusalCode.CONFLICT,
+            subject=f"pool {command.pool!r} does not share in rounds",
+            remedy="set discipline: rounds on the pool",
+        )
+    known = view.rounds.get(command.pool)
+    number = 1 if known is None else known.shared.number + 1
+    if number != command.number or (known is not None and now_ms < known.shared.until_ms):
+        return Refusal(
+            code=RefusalCode.CONFLICT,
+            subject=f"round {command.number} of pool {command.pool!r} does not begin now: "
+            f"round {number} is next",
+            remedy="wait for it",
+        )
+    return None
+
+
+def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
+    """Return which grant or share is for a run that has no part in this pool, or comes twice."""
+    seen: set[str] = set()
+    for grant in command.grants:
+        for name in (grant.run,) if grant.partner is None else (grant.run, grant.partner):
+            known = view.in_rounds.get(name)
+            what = None
+            if known is None or known.pool != command.pool:
+                what = "is not there, or over"
+            elif name in seen:
+                what = "is granted GPUs twice"
+            elif grant.flavor not in view.runs[name].spec.flavors:
+                what = f"does not ask for {grant.flavor}"
+            if what is not None:
+                return _wrong(f"run {name!r} {what}")
+            seen.add(name)
+        if grant.partner is not None and not are_a_pair(
+            view.runs[grant.run].spec, view.runs[grant.partner].spec
+        ):
+            return _wrong(f"runs {grant.run!r} and {grant.partner!r} cannot share GPUs")
+    for share in command.shares:
+        if share.run not in view.in_rounds or len(share.shares_ppm) != len(command.flavors):
+            return _wrong(f"the share of run {share.run!r} is not of this round")
+    return None
+
+
+def are_a_pair(one: Run, other: Run) -> bool:
+    """Return whether two runs may have one lease: of one owner, and alike in what they take."""
+    return one.owner == other.owner and pair_terms(one) == pair_terms(other)
+
+
+def pair_terms(run: Run) -> Hashable:
+    """Return what two runs that share a lease have in common: what is taken, and how it is left."""
+    return (
+        run.gpus,
+        run.selector,
+        run.funding,
+        (run.group_gpus, run.cross_group_spread),
+        run.checkpoint_ms,
+    )
+
+
+def _wrong(subject: str) -> Refusal:
+    return Refusal(code=RefusalCode.INVALID, subject=subject, remedy="share out what is there now")
+
+
+def step_counts(
+    view: StateView, pool: str, steps: Iterable[tuple[str, int]], now_ms: int
+) -> Iterator[StepCount]:
+    """Yield what each run has done since its steps were last counted, and on which flavor.
+
+    A run that had several since then did an unknown part on each. Steps that had to be done again
+    after a loss count once. One that has done none yet is looked at later, with the time it took.
+    Time is all in which it held GPUs, the grace included: it may have got on then, too.
+    What a run did while it shared its GPUs tells nothing of how fast it is alone.
+    """
+    sharing = _sharing(view, pool)
+    for run, reported in steps:
+        known = view.in_rounds.get(run)
+        if known is None or known.pool != pool:
+            continue
+        # What is beyond is a lie, and no rate that is made of it can be written down.
+        more = min(max(0, reported - known.steps), STEPS_MAX)
+        shares = run in sharing
+        if not (more or shares):
+            continue
+        had = received_ms(view, run, now_ms)
+        ran = {f: ms - known.counted_ms.get(f, 0) for f, ms in had.items()}
+        ran = {flavor: ms for flavor, ms in ran.items() if ms > 0}
+        if shares:
+            if more or ran:
+                yield StepCount(run, "", more, 0)
+        elif len(ran) == 1:
+            ((flavor, ran_ms),) = ran.items()
+            yield StepCount(run, flavor, more, ran_ms)
+        else:
+            yield StepCount(run, "", more, 0)
+
+
+def _sharing(view: StateView, pool: str) -> set[str]:
+    """Return the runs that were granted GPUs two by two in the round that is ending."""
+    known = view.rounds.get(pool)
+    grants = () if known is None else known.shared.grants
+    pairs = [(grant.run, grant.partner) for grant in grants if grant.partner is not None]
+    return {name for pair in pairs for name in pair}
+
+
+def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
+    """Return ``grant``, which stays where its run has just that already.
+
+    One that other nodes are meant for makes room for somebody.
+    """
+    record = view.runs[grant.run]
+    partners = {view.leases[name].fact.partner for name in record.leases}
+    stays = (
+        record.stopping is None
+        and not grant.nodes
+        and partners == {grant.partner}
+        and is_sound(view, record, grant.flavor)
+    )
+    return replace(grant, stays=stays)
+
+
+def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None:
+    """Let those who stay be paid for again, and tell the others to stop.
+
+    Money that whoever goes does not need is there for whoever stays, so the former come first.
+    """
+    view = log.view
+    staying = {grant.run for grant in grants if grant.stays}
+    here = [name for name, known in view.in_rounds.items() if known.pool == pool]
+    for name in here:
+        record = view.runs[name]
+        if record.leases and name not in staying:
+            stop_run(log, record, EndReason.ROUND_END, None)
+    until_ms = log.now_ms + view.pools[pool].round_ms
+    delaying = set(_delaying(log, [g.run for g in grants if g.stays], until_ms))
+    for name in here:
+        if name in staying and name not in delaying:
+            _stay(log, view.runs[name], until_ms)
+
+
+def _delaying(log: DecisionLog, staying: Sequence[str], until_ms: int) -> Iterator[str]:
+    """Stop and yield those that would use what their payers promised others for this while.
+
+    The least deserving first, and no more than stand in the way.
+    """
+    if not log.view.reservations:
+        return
+    for name in reversed(staying):
+        view = log.view
+        record = view.runs[name]
+        facts = [view.leases[lease] for lease in record.leases]
+        profile = firm_profile(view, log.now_ms)
+        widths = profile.widths((lease.fact.payer, lease.fact.tier) for lease in facts)
+        end_ms = until_ms + facts[0].grace_ms
+        if any(width.least(log.now_ms, end_ms) < 0 for width in widths):
+            stop_run(log, record, EndReason.ROUND_END, None)
+            yield name
+
+
+def _stay(log: DecisionLog, record: RunRecord, until_ms: int) -> None:
+    """Pay for what a run has until the end of the round: its payers, or the next in cover order."""
+    if _extend(log, record, until_ms):
+        return
+    if hand_over(log, record.spec.name, 0, at_ms=log.now_ms):
+        return
+    stop_run(log, log.view.runs[record.spec.name], EndReason.BUDGET_EXHAUSTED, None)
+    unpaid = Refusal(
+        code=RefusalCode.INSUFFICIENT_FUNDS,
+        subject=record.spec.owner,
+        wanted=record.spec.gpus,
+        short=record.spec.gpus,
+    )
+    refuse(log, record, unpaid)
+
+
+def _extend(log: DecisionLog, record: RunRecord, until_ms: int) -> bool:
+    """Write longer holds for every lease of a run; return whether all could be paid.
+
+    One payer may pay for several: what the first of them takes is not there for the next.
+    """
+    for name in record.leases:
+        view = log.view
+        lease = view.leases[name]
+        more_ms = extension_to_ms(view, lease, until_ms + ROUND_SLACK_MS + lease.grace_ms)
+        if more_ms < 0:
+            return False
+        if more_ms:
+            gpu_ms = more_ms * lease.gpus
+            log.write(HoldExtended(at_ms=log.now_ms, actor=log.actor, lease=name, gpu_ms=gpu_ms))
+    return True

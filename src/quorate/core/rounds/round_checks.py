@@ -1,0 +1,208 @@
+"""What a run may be in a pool that shares in rounds, and whether its deadline can be kept.
+
+An owner is promised its target share of every flavor, whoever else comes. A deadline is accepted
+where that share alone keeps it, beside the deadlines of the owner's that were accepted before:
+nobody gets a larger share by being in a hurry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from quorate.core.rounds.round_rates import declared_rate, known_types, rates_of, type_rates
+from quorate.model.amounts import PPM, SECOND_MS
+from quorate.model.job_types import JobType
+from quorate.model.refusal import RefusalCode
+from quorate.model.specs import Pool, Run
+from quorate.model.state.records import RoundsRun
+from quorate.model.state.state_view import StateView
+
+Fault = tuple[RefusalCode, str, str, str]
+"""(code, field below spec, what is wrong, remedy)."""
+
+
+def rounds_faults(view: StateView, run: Run) -> Iterator[Fault]:
+    """Yield what ``run`` may not be in a rounds pool."""
+    invalid = RefusalCode.INVALID
+    in_pool = f"pool {run.pool!r} shares in rounds"
+    if run.rounds is None:
+        what = f"{in_pool}: say how fast it is on which flavor, or what kind of job it is"
+        yield invalid, "", what, "add throughputs, e.g. {v100: 12.5}, or jobType"
+        return
+    if run.malleable is not None:
+        what = f"{in_pool}, where a run has all its GPUs or none"
+        yield invalid, ".malleable", what, "leave it out, or use another pool"
+    if run.spares_per_group:
+        what = f"{in_pool}, where nothing is kept aside"
+        yield invalid, ".sparesPerGroup", what, "leave it out, or use another pool"
+    if run.sensitive:
+        what = f"{in_pool}, where no node is anybody's for longer than a round"
+        yield invalid, ".sensitive", what, "leave it out, or use another pool"
+    yield from _rate_faults(view.pools[run.pool], run)
+    yield from _slo_faults(view, run)
+
+
+def _rate_faults(pool: Pool, run: Run) -> Iterator[Fault]:
+    """Yield flavors without a rate, and rates without a flavor."""
+    work = run.rounds
+    assert work is not None, run
+    if work.job_type is not None:
+        yield from _type_faults(pool, run, work.job_type)
+        return
+    named = [flavor for flavor, _ in work.throughputs]
+    for flavor in run.flavors:
+        if flavor not in named:
+            what = f"says nothing of {flavor}, which it asks for"
+            remedy = f"add its rate, 0 if it cannot run there, or leave {flavor} out of gpuTypes"
+            yield RefusalCode.INVALID, ".throughputs", what, remedy
+    for flavor in named:
+        if flavor not in run.flavors:
+            what = f"has a rate of {flavor}, which it does not ask for"
+            yield RefusalCode.INVALID, ".throughputs", what, f"add {flavor} to gpuTypes, or remove"
+    if not any(rate > 0 for _, rate in work.throughputs):
+        what = "is 0 everywhere: it would never get on"
+        yield RefusalCode.INVALID, ".throughputs", what, "say where it runs, and how fast"
+
+
+def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
+    """Yield what the pool's table does not know of a run's type, if the pool has one."""
+    if not pool.throughputs:
+        return
+    found = {f: type_rates(pool, f, job_type, run.gpus) for f in run.flavors}
+    invalid, table = RefusalCode.INVALID, f"the throughputs of pool {pool.name!r}"
+    if not any(found.values()):
+        wanted = JobType(job_type, run.gpus).key
+        yield invalid, ".jobType", f"{wanted} is not in {table}", _other_types(pool, run, job_type)
+        return
+    for flavor, known in found.items():
+        if known is None:
+            what = f"{job_type!r} has no rate of {flavor} in {table}"
+            yield invalid, ".jobType", what, f"leave {flavor} out of gpuTypes, or have it added"
+    if not any(known is not None and known.alone > 0 for known in found.values()):
+        what = f"{job_type!r} runs on none of what it asks for, by {table}"
+        yield invalid, ".jobType", what, "ask for a flavor that it runs on"
+
+
+def _other_types(pool: Pool, run: Run, job_type: str) -> str:
+    """Return what to do about a type that is not in the table: what there is that is near it."""
+    known = [each for flavor in run.flavors for each in known_types(pool, flavor)]
+    widths = sorted({each.gpus for each in known if each.job_type == job_type})
+    if widths:
+        return f"ask for totalGPUs: {' or '.join(map(str, widths))}, or give throughputs"
+    return "use a type that is there, or give throughputs"
+
+
+def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
+    work = run.rounds
+    assert work is not None, run
+    if work.slo_ms is None:
+        return
+    if work.total_steps is None:
+        what = "a deadline needs to know how much there is to do"
+        yield RefusalCode.INVALID, ".slo", what, "add totalSteps"
+        return
+    pool = view.pools[run.pool]
+    is_known = all(declared_rate(run, pool, flavor) is not None for flavor in run.flavors)
+    if run.owner not in view.owners or not is_known:
+        # Of a type that the table does not have that is said already.
+        if run.owner in view.owners and not pool.throughputs:
+            what = "a deadline needs to know how fast the run is"
+            yield RefusalCode.INVALID, ".slo", what, "give throughputs instead of jobType"
+        return
+    short_ppm = slo_short_ppm(view, run)
+    if short_ppm:
+        share = target_ppm(view, run.owner)
+        what = (
+            f"cannot be kept: {run.owner!r} has {share / 10_000:.4g} % of every flavor of "
+            f"{run.pool!r}, which does {(PPM - short_ppm) / 10_000:.4g} % of what it takes"
+        )
+        yield RefusalCode.SLO_INFEASIBLE, ".slo", what, "allow more time, or leave slo out"
+
+
+def target_ppm(view: StateView, owner: str) -> int:
+    """Return the part of a pool that ``owner`` has at least: its target, as admin has set it.
+
+    Where targets come to more than there is, each is cut in proportion.
+    """
+    return targets_ppm(view, (owner,))[owner]
+
+
+def targets_ppm(view: StateView, owners: Iterable[str]) -> dict[str, int]:
+    """Return what ``target_ppm`` says of each of ``owners``, with one look at all there are."""
+    targets = (known.quota.fair_share_target_ppm for known in view.owners.values())
+    total = max(PPM, sum(target for target in targets if target is not None))
+    found: dict[str, int] = {}
+    for owner in owners:
+        stated = view.owners[owner].quota.fair_share_target_ppm
+        mine = view.soft.rest_target_ppm if stated is None else stated
+        found[owner] = mine * PPM // total
+    return found
+
+
+def slo_short_ppm(view: StateView, run: Run) -> int:
+    """Return which part of what ``run``'s deadline takes its owner's share cannot give, in ppm.
+
+    Deadlines of the owner's other runs come first, in the order of submission. Each takes the
+    fastest flavors that are left; that finds a way wherever flavors are not fought over, and never
+    says that there is one where there is none.
+    """
+    left = _share_gpus_ppm(view, run.pool, run.owner)
+    now_ms, pool = view.at_ms, view.pools[run.pool]
+    for name, known in view.in_rounds.items():
+        record = view.runs[name]
+        other = record.spec
+        if other.owner != run.owner or other.pool != run.pool or other.rounds is None:
+            continue
+        if other.rounds.slo_ms is not None:
+            end_ms = record.submitted_ms + other.rounds.slo_ms
+            _take(left, pool, other, known, max(1, end_ms - now_ms))
+    work = run.rounds
+    assert work is not None, run
+    assert work.slo_ms is not None, run
+    return _take(left, pool, run, RoundsRun(run.pool), work.slo_ms)
+
+
+def _share_gpus_ppm(view: StateView, pool: str, owner: str) -> dict[str, int]:
+    """Return the owner's share of each flavor of ``pool``, in millionths of a GPU."""
+    share = target_ppm(view, owner)
+    found: dict[str, int] = {}
+    for flavor, gpus in pool_flavors(view, pool).items():
+        found[flavor] = gpus * share
+    return found
+
+
+def pool_flavors(view: StateView, pool: str) -> Mapping[str, int]:
+    """Return how many GPUs of each flavor ``pool`` has on nodes that are given work."""
+    found: dict[str, int] = {}
+    for flavor in view.flavors():
+        gpus = 0
+        for key in view.domains(pool, flavor).keys:
+            island = view.island(key)
+            lost = sum(island.nodes[place].gpus for place in island.withheld)
+            gpus += island.gpus_total - lost
+        if gpus:
+            found[flavor] = gpus
+    return found
+
+
+def _take(left: dict[str, int], pool: Pool, run: Run, known: RoundsRun, time_ms: int) -> int:
+    """Take what ``run`` needs to end in ``time_ms``; return what it does not get, in ppm."""
+    work = run.rounds
+    assert work is not None, run
+    steps = max(0, (work.total_steps or 0) - known.steps)
+    flavors = list(left)
+    rates, _ = rates_of(run, known, pool, flavors)
+    # Millionths of a step per second, rounded up: what it must do on average.
+    needed = all_needed = -(-steps * PPM * SECOND_MS // time_ms)
+    time_ppm = PPM
+    for rate, flavor in sorted(zip(rates, flavors, strict=True), key=lambda e: (-e[0], e[1])):
+        if rate <= 0 or needed <= 0:
+            break
+        part = min(time_ppm, left[flavor] // run.gpus, -(-needed * PPM // rate))
+        left[flavor] -= part * run.gpus
+        time_ppm -= part
+        needed -= part * rate // PPM
+    # What rounding loses of each part is no reason to refuse.
+    if needed <= len(flavors) + 1:
+        return 0
+    return max(1, needed * PPM // all_needed)

@@ -1,0 +1,149 @@
+"""What is known of a run that shares a pool in rounds: its share, and when the next one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from quorate.core.admission.hard_quota import HARD, too_many_runs, waiting
+from quorate.core.lifecycle.follow import waits_for_upstream
+from quorate.core.rounds.round_trial import Room, too_big
+from quorate.model.amounts import SECOND_MS
+from quorate.model.events import RoundShare
+from quorate.model.refusal import Refusal, RefusalCode, sentence
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
+
+_QUOTAS: Final = HARD | {RefusalCode.WAITING_FOR_QUOTA}
+_HELD_BY_QUOTA: Final = "a quota of its owner, or of one above it, lets it have none"
+"""Whose and how much is told to whoever may know it, with the refusal."""
+_TOO_BIG: Final = "it would fit nowhere if nobody else were there: "
+
+
+def next_round_ms(view: StateView, pool: str, now_ms: int) -> int:
+    """Return when the next round of ``pool`` begins; one that is late begins any moment."""
+    known = view.rounds.get(pool)
+    return now_ms if known is None else max(now_ms, known.shared.until_ms)
+
+
+def share_words(view: StateView, record: RunRecord) -> str:
+    """Return which part of its time a run is to have on which flavor, in words."""
+    return _words(view, record, hindrance(view, record))
+
+
+def _share(view: StateView, record: RunRecord) -> RoundShare | None:
+    """Return what a run was to have of the round that its pool is in, if it was there then."""
+    known = view.rounds.get(record.spec.pool)
+    shares = () if known is None else known.shared.shares
+    return next((each for each in shares if each.run == record.spec.name), None)
+
+
+def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
+    share = _share(view, record)
+    if share is None:
+        return "its share is found when the next round begins"
+    shared = view.rounds[record.spec.pool].shared
+    flavors = shared.flavors
+    parts = [
+        f"{ppm / 10_000:.3g} % on {flavor}"
+        for flavor, ppm in zip(flavors, share.shares_ppm, strict=True)
+        if ppm
+    ]
+    if not parts:
+        why = "nobody pays for it, or it cannot run on what is there"
+        if any(share.rates):
+            why = shared.note or f"{shared.policy} gives it none in this round"
+        elif hindered is not None:
+            why = _HELD_BY_QUOTA if hindered.code in _QUOTAS else _TOO_BIG + sentence(hindered)
+        return "; ".join(filter(None, (f"its share is nothing: {why}", _spare(view, record))))
+    measured = [f for place, f in enumerate(flavors) if share.measured >> place & 1]
+    by = f"measured on {', '.join(measured)}" if measured else "as declared"
+    told = f"of its time it is to have {', '.join(parts)} by {shared.policy}; its rates are {by}"
+    more = (
+        shared.note,
+        _spare(view, record),
+        _beside(view, record),
+        *_too_big_on(view, record),
+    )
+    return "; ".join(filter(None, (told, *more)))
+
+
+def _too_big_on(view: StateView, record: RunRecord) -> Iterator[str]:
+    """Yield on which of its flavors a run can have no part, for want of room, in words."""
+    share, flavors = _share(view, record), view.rounds[record.spec.pool].shared.flavors
+    rates = () if share is None else zip(flavors, share.rates, strict=True)
+    for flavor in (f for f, rate in rates if not rate and f in record.spec.flavors):
+        why = too_big(view, record.spec, flavor)
+        if why is not None:
+            yield f"it would not fit on {flavor} if nobody else were there: {sentence(why)}"
+
+
+def _spare(view: StateView, record: RunRecord) -> str:
+    """Return which GPUs a run has without a share of them, in words; empty where it has none."""
+    shared, share = view.rounds[record.spec.pool].shared, _share(view, record)
+    grant = next((each for each in shared.grants if each.run == record.spec.name), None)
+    if grant is None or share is None or grant.partner is not None:
+        return ""
+    place = shared.flavors.index(grant.flavor) if grant.flavor in shared.flavors else None
+    if place is None or share.shares_ppm[place]:
+        return ""
+    is_meant = any(each.shares_ppm[place] for each in shared.shares)
+    if not is_meant or not any(view.leases[name].ending is None for name in record.leases):
+        return ""
+    return f"it has GPUs of {grant.flavor} in this round that nobody with a share of them could use"
+
+
+def _beside(view: StateView, record: RunRecord) -> str:
+    """Return with whom a run shares GPUs now, in words; empty where it does with nobody."""
+    known = view.in_rounds[record.spec.name]
+    if known.lease:
+        return f"it shares the GPUs of run {view.leases[known.lease].fact.run}"
+    partner = next((view.leases[name].fact.partner for name in record.leases), None)
+    return "" if partner is None else f"it shares its GPUs with run {partner}"
+
+
+def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
+    """Return why a run with no part of its round can have none, however deserving it is.
+
+    Either its owner has as many runs as it may, or there is no room for it even if nobody else were
+    in the pool. Who pays for it is not looked at. None where it has a part, or could have one.
+    """
+    share, run = _share(view, record), record.spec
+    if share is None or any(share.shares_ppm) or any(share.rates):
+        return None
+    if record.started_ms is None:
+        full = too_many_runs(view, run.owner)
+        if full is not None:
+            return waiting(view, run, full)
+    found = [too_big(view, run, flavor) for flavor in run.flavors]
+    if None in found:
+        room = Room.empty(view, run.pool)
+        found = [room.why_not(run, flavor) for flavor in run.flavors]
+    return None if None in found else next(iter(found), None)
+
+
+def between_rounds(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None:
+    """Return why a run that shares in rounds has no GPUs now; None where it has some.
+
+    What was refused to it in this round, or keeps it from having any part, is told with it.
+    """
+    if record.leases or view.in_rounds[record.spec.name].lease:
+        return None
+    waits = waits_for_upstream(view, record.spec)
+    if waits is not None:
+        return waits
+    pool, hindered = record.spec.pool, hindrance(view, record)
+    wait_s = -(-(next_round_ms(view, pool, now_ms) - now_ms) // SECOND_MS)
+    known = view.rounds.get(pool)
+    number = 1 if known is None else known.shared.number + 1
+    when = f"in {wait_s} s" if wait_s else "now"
+    granted = known is not None and record.spec.name in known.waiting
+    what = (
+        "it is granted GPUs that others are leaving" if granted else f"round {number} begins {when}"
+    )
+    return Refusal(
+        code=RefusalCode.NEXT_ROUND,
+        subject=f"pool {pool!r} shares in rounds: {what}; {_words(view, record, hindered)}",
+        wanted=record.spec.gpus,
+        also=hindered or record.refusal,
+    )

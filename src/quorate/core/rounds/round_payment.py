@@ -1,0 +1,75 @@
+"""Round money: grants that wait for one payer are paid in their order.
+
+Grants start as GPUs come free, and whoever came free first would take money that is meant for one
+that goes before it. Where a payer has enough for all who wait, that matters to nobody; where it has
+not, those behind one that waits for it wait as well. When all have gone there is nothing to wait
+for, and grants are tried in their order anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quorate.core.admission.admit import cover_request
+from quorate.core.admission.cover import payer_phases
+from quorate.core.admission.payers import CoverRequest, PayerList
+from quorate.model.events import RoundGrant
+from quorate.model.specs import EnvelopeId, Funding, Run
+from quorate.model.state.state_view import Payers, StateView
+
+_Alike = tuple[str, str, Funding]
+
+
+class MoneyInTurn:
+    """Who may be paid while others wait, at one instant; worked out when somebody could start."""
+
+    def __init__(self, grants: Sequence[RoundGrant], now_ms: int) -> None:
+        self._grants = grants
+        self._now_ms = now_ms
+        self._known: dict[_Alike, tuple[CoverRequest, Payers]] = {}
+        self._short: set[EnvelopeId] | None = None
+        self._waiting: list[tuple[Run, str]] = []
+        self._behind: set[EnvelopeId] = set()
+
+    def may_start(self, view: StateView, run: Run, flavor: str) -> bool:
+        """Return whether nobody before ``run`` waits for its payers, and they could pay for it."""
+        if self._short is None:
+            self._short = self._found_short(view)
+        if not self._short:
+            return True
+        for before in self._waiting:
+            _, payers = self._of(view, *before)
+            self._behind.update(key for key, _ in payers if key in self._short)
+        self._waiting.clear()
+        request, payers = self._of(view, run, flavor)
+        if any(key in self._behind for key, _ in payers):
+            return False
+        if not any(key in self._short for key, _ in payers):
+            return True
+        payer_list = PayerList(view, request, payers)
+        return sum(payer_list.room(key, tier) for key, tier in payers) >= run.gpus
+
+    def waits(self, run: Run, flavor: str) -> None:
+        """Note that ``run`` waits: who comes after it leaves its payers alone if they are short."""
+        self._waiting.append((run, flavor))
+
+    def _found_short(self, view: StateView) -> set[EnvelopeId]:
+        """Return the payers that have too little for all who wait and whom they may pay for."""
+        needed: dict[EnvelopeId, int] = {}
+        room: dict[EnvelopeId, int] = {}
+        for grant in self._grants:
+            run = view.runs[grant.run].spec
+            request, payers = self._of(view, run, grant.flavor)
+            for key, tier in payers:
+                needed[key] = needed.get(key, 0) + run.gpus
+                if key not in room:
+                    room[key] = PayerList(view, request, payers).room(key, tier)
+        return {key for key, gpus in needed.items() if gpus > room[key]}
+
+    def _of(self, view: StateView, run: Run, flavor: str) -> tuple[CoverRequest, Payers]:
+        key = (run.owner, flavor, run.funding)
+        found = self._known.get(key)
+        if found is None:
+            request = cover_request(view, run, flavor, self._now_ms, has_executor=True)
+            found = self._known[key] = (request, payer_phases(view, request)[-1])
+        return found

@@ -1,0 +1,203 @@
+"""Round placement: grants that wait for room are started as soon as there is some.
+
+What lost its GPUs at the end of a round needs time to checkpoint, so a grant may wait into its
+round. While anything in the pool is still on its way out nothing is final; after that a grant that
+cannot be paid or placed is refused for this round, and that is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from quorate.core.admission.admit import Admitted, admit_round
+from quorate.core.admission.bind import bind
+from quorate.core.admission.hard_quota import HARD, too_many_runs, waiting
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.starts import write_leases
+from quorate.core.profile.room_left import room_left
+from quorate.core.rounds.round_payment import MoneyInTurn
+from quorate.model.events import RoundGrant, RunRefused, StartReason
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Run
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
+
+
+def place_granted(log: DecisionLog) -> None:
+    """Start every grant that finds room and money now, pool by pool."""
+    if not log.shares_in_rounds:
+        return
+    for pool in sorted(log.view.rounds):
+        if log.view.rounds[pool].waiting:
+            _place_in(log, pool)
+
+
+def _place_in(log: DecisionLog, pool: str) -> None:
+    """Try what waits in one pool; what can still not be had when all have gone is refused."""
+    record = log.view.rounds[pool]
+    is_leaving = bool(record.leaving)
+    refused = _tried(log, pool, record.waiting.values(), is_leaving=is_leaving)
+    if is_leaving:
+        return
+    # What was meant for somebody may be lost by now, or is not where its payers pay.
+    elsewhere = [replace(grant, nodes=()) for grant, _ in refused if grant.nodes]
+    refused = [(grant, why) for grant, why in refused if not grant.nodes]
+    if elsewhere:
+        refused += _tried(log, pool, elsewhere, is_leaving=False)
+    for grant, refusal in refused:
+        refuse(log, log.view.runs[grant.run], refusal)
+
+
+def _tried(
+    log: DecisionLog, pool: str, grants: Iterable[RoundGrant], *, is_leaving: bool
+) -> list[tuple[RoundGrant, Refusal]]:
+    """Start which of ``grants`` can be, in their order; return the others, and why not.
+
+    One like another that found nothing is not tried.
+    """
+    free: dict[str, int] = {}
+    grants = tuple(grants)
+    money = MoneyInTurn(grants, log.now_ms)
+    hopeless: dict[tuple[str, str, int, object], Refusal] = {}
+    refused: list[tuple[RoundGrant, Refusal]] = []
+    for waiting_grant in grants:
+        view = log.view
+        grant = _startable(view, waiting_grant)
+        flavor, known = grant.flavor, view.runs[grant.run]
+        run = known.spec
+        if flavor not in free:
+            free[flavor] = free_gpus(view, pool, flavor)
+        is_open = not is_leaving or (
+            free[flavor] >= run.gpus and _have_come_free(view, grant.nodes)
+        )
+        if not is_open or not _are_ready(view, grant):
+            money.waits(run, flavor)
+            continue
+        if is_leaving and not money.may_start(view, run, flavor):
+            money.waits(run, flavor)
+            continue
+        takes = (
+            run.funding,
+            run.selector,
+            run.group_gpus,
+            run.checkpoint_ms,
+            grant.partner is None,
+            run.cross_group_spread,
+            grant.nodes,
+        )
+        alike = (run.owner, flavor, run.gpus, (*takes, known.leases_ever > 0))
+        if alike in hopeless:
+            refused.append((grant, hopeless[alike]))
+            continue
+        answer = _admitted(log, known, grant)
+        if isinstance(answer, Admitted):
+            _write(log, run, answer, grant, known.leases_ever)
+            free[flavor] -= run.gpus
+        else:
+            hopeless[alike] = answer
+            refused.append((grant, answer))
+            money.waits(run, flavor)
+    return refused
+
+
+def _startable(view: StateView, grant: RoundGrant) -> RoundGrant:
+    """Return ``grant``, for its first run alone where the other is over, or one run too many."""
+    if grant.partner is None:
+        return grant
+    if grant.partner in view.in_rounds:
+        begins = _begins(view, grant)
+        if not begins or too_many_runs(view, view.runs[grant.run].spec.owner, begins) is None:
+            return grant
+    return replace(grant, partner=None)
+
+
+def _begins(view: StateView, grant: RoundGrant) -> int:
+    """Return how many runs count as running by ``grant`` that did not before."""
+    return sum(view.runs[name].started_ms is None for name in _runs_of(grant))
+
+
+def _are_ready(view: StateView, grant: RoundGrant) -> bool:
+    """Return whether runs have nothing left of what they had before, and are to go on."""
+    for name in _runs_of(grant):
+        record = view.runs[name]
+        if record.leases or view.in_rounds[name].lease or record.stopping is not None:
+            return False
+    return True
+
+
+def _have_come_free(view: StateView, nodes: Iterable[tuple[str, int]]) -> bool:
+    """Return whether so many GPUs of each node may be given out now."""
+    for name, gpus in nodes:
+        record = view.nodes.get(name)
+        if record is None or view.island(record.island).free[record.position].bit_count() < gpus:
+            return False
+    return True
+
+
+def _runs_of(grant: RoundGrant) -> tuple[str, ...]:
+    return (grant.run,) if grant.partner is None else (grant.run, grant.partner)
+
+
+def _admitted(log: DecisionLog, record: RunRecord, grant: RoundGrant) -> Admitted | Refusal:
+    """Return how a grant starts, without delaying a start that was promised, or why it cannot."""
+    view, run = log.view, record.spec
+    nodes = view.in_rounds[run.name].nodes
+    prefer = frozenset(view.nodes[n].spec.domain_key for n in nodes if n in view.nodes)
+    begins = _begins(view, grant)
+
+    def tried(room: StateView) -> Admitted | Refusal:
+        return admit_round(
+            room,
+            run,
+            grant.flavor,
+            log.now_ms,
+            begins=begins,
+            has_executor=log.has_executor,
+            prefer=prefer,
+            within=grant.nodes,
+        )
+
+    answer = tried(view)
+    if isinstance(answer, Refusal) or not view.reservations:
+        return answer
+    # Those of other pools may have been promised the same money.
+    room = room_left(view, run, log.now_ms)
+    beside = answer if room is view else tried(room)
+    if isinstance(beside, Admitted) or beside.code in HARD:
+        return beside
+    return replace(beside, code=RefusalCode.RESERVED, subject="others that its payers promised it")
+
+
+def refuse(log: DecisionLog, record: RunRecord, refusal: Refusal) -> None:
+    """Write why a run does not have what this round granted it."""
+    if refusal.code in HARD:
+        refusal = waiting(log.view, record.spec, refusal)
+    log.write(RunRefused(at_ms=log.now_ms, actor=log.actor, run=record.spec.name, refusal=refusal))
+
+
+def _write(
+    log: DecisionLog, run: Run, admitted: Admitted, grant: RoundGrant, leases_ever: int
+) -> None:
+    """Write the leases of a grant; a pair is one start, paid once by the first of the two."""
+    now_ms = log.now_ms
+    drafts = bind(admitted.plan, admitted.demands, admitted.legs)
+    started, partner = StartReason.START, grant.partner
+    write_leases(log, run.name, drafts, leases_ever, started, start_ms=now_ms, partner=partner)
+
+
+def free_gpus(view: StateView, pool: str, flavor: str) -> int:
+    """Return how many GPUs of ``flavor`` in ``pool`` may be given out now."""
+    return view.domains(pool, flavor).gpus_free
+
+
+def is_sound(view: StateView, record: RunRecord, flavor: str) -> bool:
+    """Return whether what a run has is of ``flavor``, on ready nodes, and not on its way out."""
+    leases = [view.leases[name] for name in record.leases]
+    return bool(leases) and all(
+        lease.ending is None
+        and view.envelopes[lease.fact.payer].spec.flavor == flavor
+        and not any(node in view.node_status for node, _ in lease.fact.slots)
+        for lease in leases
+    )

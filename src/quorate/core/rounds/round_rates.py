@@ -1,0 +1,95 @@
+"""Rates: how fast a run of a rounds pool is on each flavor, and what of that was measured.
+
+Rates are millionths of a step per second of the whole run. What was measured takes the place of
+what was declared, flavor by flavor: no run that says how far it is is believed longer than one
+round. A run that never says keeps the rates that were declared for it; it has its part of its
+owner's share by them, and to misstate them only takes GPUs from it that would serve it better
+(tests/unit/loop/test_round_gaming.py). A run that names its job type has the rates that its pool
+knows of the type: those on GPUs that are not together, where it was on several nodes last and the
+pool knows them. Where nothing is known of a flavor, it is as good as any other until it was tried.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from quorate.model.amounts import PPM
+from quorate.model.specs import Pool, Run, TypeRates
+from quorate.model.state.records import RoundsRun
+
+UNKNOWN_RATE: Final = PPM
+"""One step per second: what a flavor is taken for as long as nobody knows better."""
+
+
+SPREAD_SUFFIX: Final = "_unconsolidated"
+"""What follows the name of a flavor where a table has rates on GPUs that are not together."""
+
+
+def known_types(pool: Pool, flavor: str) -> tuple[TypeRates, ...]:
+    """Return what ``pool`` knows of types of jobs on ``flavor``, sorted by type and GPUs."""
+    return next((each.types for each in pool.throughputs if each.flavor == flavor), ())
+
+
+def type_rates(pool: Pool, flavor: str, job_type: str, gpus: int) -> TypeRates | None:
+    """Return what ``pool`` knows of a type of job on ``flavor``; None where that is nothing."""
+    types = known_types(pool, flavor)
+    at = bisect_left(types, (job_type, gpus), key=lambda each: (each.job_type, each.gpus))
+    found = types[at] if at < len(types) else None
+    if found is None or (found.job_type, found.gpus) != (job_type, gpus):
+        return None
+    return found
+
+
+def paired_rates(pool: Pool, flavor: str, gpus: int, types: tuple[str, str]) -> tuple[int, int]:
+    """Return how fast two types of as many GPUs are on the same ones, 0 where they cannot share."""
+    one, other = sorted(types)
+    known = type_rates(pool, flavor, one, gpus)
+    for name, *rates in () if known is None else known.beside:
+        if name == other:
+            return (rates[0], rates[1]) if types == (one, other) else (rates[1], rates[0])
+    return 0, 0
+
+
+def declared_rate(run: Run, pool: Pool, flavor: str, *, is_spread: bool = False) -> int | None:
+    """Return what is said of ``run`` on ``flavor``, by itself or by the table of ``pool``.
+
+    At least 0; None where nobody says anything. ``is_spread``: its GPUs are on several nodes.
+    """
+    work = run.rounds
+    assert work is not None, run
+    if work.job_type is not None:
+        known = None
+        if is_spread:
+            known = type_rates(pool, f"{flavor}{SPREAD_SUFFIX}", work.job_type, run.gpus)
+        known = known or type_rates(pool, flavor, work.job_type, run.gpus)
+        return None if known is None else known.alone
+    for name, rate in work.throughputs:
+        if name == flavor:
+            return round(rate * PPM)
+    return None
+
+
+def rates_of(
+    run: Run, known: RoundsRun, pool: Pool, flavors: Sequence[str]
+) -> tuple[tuple[int, ...], int]:
+    """Return the rates of ``run`` in ``pool`` on ``flavors``, and which were measured, as bits.
+
+    A flavor that it does not ask for has none.
+    """
+    found: list[int] = []
+    measured = 0
+    is_spread = len(set(known.nodes)) > 1
+    for place, flavor in enumerate(flavors):
+        if flavor not in run.flavors:
+            found.append(0)
+            continue
+        rate = known.rates.get(flavor)
+        if rate is not None:
+            measured |= 1 << place
+        else:
+            said = declared_rate(run, pool, flavor, is_spread=is_spread)
+            rate = UNKNOWN_RATE if said is None else said
+        found.append(rate)
+    return tuple(found), measured

@@ -1,0 +1,4 @@
+"""Owners: the order of the queue, soft quotas' thresholds, tenants and access tokens.
+
+Start at ``queue_order.py``.
+"""

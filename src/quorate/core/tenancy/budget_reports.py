@@ -1,0 +1,76 @@
+"""What accounting systems tell of owners' budgets, and that they tell nothing (docs/adr/0022).
+
+A decision has to be found again from the ledger alone, so what was told is an event, and so is that
+nobody answers any more. Only a change is written: asking every minute costs the ledger nothing.
+"""
+
+from __future__ import annotations
+
+from quorate.core.commands import Decision, FallBack, ReportBudget
+from quorate.core.decision_log import DecisionLog
+from quorate.model.events import BudgetFellBack, BudgetReported
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.state.state_view import StateView
+
+
+def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
+    """Write what was told, unless it is known; or return why it cannot be."""
+    refusal = _unknown(log.view, command.owner)
+    if refusal is None and command.gpu is None and command.node is None:
+        refusal = Refusal(
+            code=RefusalCode.CONFLICT,
+            subject=f"nothing was told of the budget of {command.owner!r}",
+            remedy="tell what is left of its GPU-hours or its node-hours",
+        )
+    if refusal is not None:
+        return Decision(refusals=(refusal,))
+    known = log.view.reports.get(command.owner)
+    told = (command.source, command.gpu, command.node, command.resource)
+    if known is None or (known.source, known.gpu, known.node, known.resource) != told:
+        log.write(
+            BudgetReported(
+                at_ms=log.now_ms,
+                actor=log.actor,
+                owner=command.owner,
+                source=command.source,
+                gpu=command.gpu,
+                node=command.node,
+                resource=command.resource,
+            )
+        )
+    return Decision()
+
+
+def fall_back(log: DecisionLog, command: FallBack) -> Decision:
+    """Write that the ledger's own figures count, unless they do; or return why it cannot be."""
+    refusal = _unknown(log.view, command.owner)
+    if refusal is not None:
+        return Decision(refusals=(refusal,))
+    known = log.view.reports.get(command.owner)
+    is_so = known is None
+    if command.is_linked:
+        told = (command.source, command.resource)
+        is_so = known is not None and not known.answers and (known.source, known.resource) == told
+    if not is_so:
+        log.write(
+            BudgetFellBack(
+                at_ms=log.now_ms,
+                actor=log.actor,
+                owner=command.owner,
+                source=command.source,
+                is_linked=command.is_linked,
+                note=command.note,
+                resource=command.resource,
+            )
+        )
+    return Decision()
+
+
+def _unknown(view: StateView, owner: str) -> Refusal | None:
+    if owner in view.owners:
+        return None
+    return Refusal(
+        code=RefusalCode.UNKNOWN_NAME,
+        subject=f"there is no owner {owner!r}",
+        remedy="list them: quorate admin tenant list",
+    )

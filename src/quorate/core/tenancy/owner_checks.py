@@ -1,0 +1,103 @@
+"""What must hold for owners whoever declares them: known parents, no circles, shares that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Owner
+from quorate.model.state.state_view import StateView
+
+_PPM: Final = 1_000_000
+_SHARES_SHOWN_MAX: Final = 8
+
+
+def unknown(path: str, kind: str, name: str) -> Refusal:
+    """Return that ``path`` names a ``kind`` that is not there."""
+    return Refusal(
+        code=RefusalCode.UNKNOWN_NAME,
+        subject=f"{path}: there is no {kind} {name!r}",
+        remedy=f"apply it first, or see: quorate get {kind}s",
+    )
+
+
+def check_owners(view: StateView, new: Mapping[str, Owner]) -> Iterator[Refusal]:
+    """Yield unknown parents of the ``new`` owners, and cycles that they would close."""
+    if not new:
+        return
+    parents = {name: owner.parents for name, owner in view.owners.items()}
+    parents |= {name: owner.parents for name, owner in new.items()}
+    for name, owner in new.items():
+        for parent in owner.parents:
+            if parent not in parents:
+                yield unknown(f"Owner/{name}: spec.parents", "owner", parent)
+        cycle = cycle_through(parents, name)
+        if cycle and name == min(set(cycle) & new.keys()):
+            yield Refusal(
+                code=RefusalCode.CONFLICT,
+                subject=f"Owner/{name}: spec.parents: makes a cycle: {' -> '.join(cycle)}",
+                remedy="a family is a tree or a DAG: remove one of these parents",
+            )
+
+
+def cycle_through(parents: Mapping[str, Sequence[str]], start: str) -> list[str]:
+    """Return a path from ``start`` up its parents back to itself, or nothing."""
+    came_by: dict[str, str] = {}
+    stack = [start]
+    while stack:
+        name = stack.pop()
+        for parent in parents.get(name, ()):
+            if parent == start:
+                path = [name]
+                while path[-1] != start:
+                    path.append(came_by[path[-1]])
+                return [*reversed(path), start]
+            if parent not in came_by:
+                came_by[parent] = name
+                stack.append(parent)
+    return []
+
+
+def share_warnings(view: StateView, names: Iterable[str]) -> Iterator[str]:
+    """Yield each group of siblings, one of ``names`` among them, whose targets exceed 1.
+
+    Owners without parents are siblings of each other here: together they share everything.
+    """
+    groups: dict[str, None] = {}
+    for name in names:
+        owner = view.owners[name]
+        if owner.quota.fair_share_target_ppm is not None:
+            groups.update(dict.fromkeys(owner.parents or ("",)))
+    for parent in groups:
+        members = view.children.get(parent, ()) if parent else _roots(view)
+        targets = [
+            (name, target)
+            for name in members
+            if (target := view.owners[name].quota.fair_share_target_ppm) is not None
+        ]
+        total = sum(target for _, target in targets)
+        if total > _PPM:
+            whose = f"the children of {parent}" if parent else "owners without parents"
+            yield (
+                f"fair-share targets of {whose} add up to {_share_text(total)}, more than 1: "
+                f"{_shares(targets)}"
+            )
+
+
+def _roots(view: StateView) -> list[str]:
+    return sorted(name for name, owner in view.owners.items() if not owner.parents)
+
+
+def _shares(targets: Sequence[tuple[str, int]]) -> str:
+    """Return the largest of ``targets``, and how many more there are."""
+    largest = sorted(targets, key=lambda each: (-each[1], each[0]))[:_SHARES_SHOWN_MAX]
+    told = ", ".join(f"{name} {_share_text(target)}" for name, target in largest)
+    more = len(targets) - len(largest)
+    return f"{told} and {more} more" if more else told
+
+
+def _share_text(ppm: int) -> str:
+    """Return parts per million as a decimal, exactly."""
+    whole, rest = divmod(ppm, _PPM)
+    return f"{whole}.{rest:06d}".rstrip("0").rstrip(".")

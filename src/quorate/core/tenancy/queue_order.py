@@ -1,0 +1,388 @@
+"""The queue: in which order waiting runs are tried. Design section 9.
+
+Owners that have used up a soft budget come last; then whoever is furthest below its share, in steps
+of a score; then whoever could have started longest; then the order of submission. It blocks nobody:
+with room for all, all start.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from types import MappingProxyType
+from typing import Final
+
+from msgspec.structs import replace
+
+from quorate.core.lifecycle.follow import eligible_since_ms
+from quorate.core.tenancy.share_score import ONE, STEPS, Terms, deficit, effective, penalty
+from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, PPM
+from quorate.model.specs import Owner, System
+from quorate.model.state import waiting_index
+from quorate.model.state.crossings import Counted, counted, metered
+from quorate.model.state.line_ranks import Lasting, Rank, Ranked
+from quorate.model.state.records import RunRecord
+from quorate.model.state.state_view import StateView
+from quorate.model.state.waiting_index import Place
+
+Line = tuple[str, tuple[str, ...]]
+"""(owner, flavors): runs of one line have one score."""
+Use = tuple[int, int, int]
+"""(used until now, used each millisecond, budget) of a budget of hours."""
+_LOG2_E_PPB = 1_442_695_041
+_LASTS_MS: Final = (HOUR_MS, 10 * MINUTE_MS, MINUTE_MS)
+"""For how long ranks are kept at the most, if their scores stay in one step meanwhile."""
+
+
+class Scores:
+    """The scores of owners in a view, each found once.
+
+    GPUs that the plan gives to an owner (``plan``) count as its share.
+    """
+
+    __slots__ = ("_alone", "_gpus", "_known", "_now_ms", "_planned", "_versions", "_view")
+
+    def __init__(self, view: StateView, now_ms: int) -> None:
+        self._view = view
+        self._now_ms = now_ms
+        self._known: dict[tuple[str, str], Terms] = {}
+        self._alone: dict[tuple[str, str], tuple[Terms, int]] = {}
+        """The terms as they are without what is planned, and how many GPUs are in use."""
+        self._gpus: dict[str, tuple[int, int]] = {}
+        self._planned: dict[tuple[str, str], int] = {}
+        self._versions: dict[str, int] = {}
+
+    def plan(self, owner: str, flavor: str, gpus: int) -> None:
+        """Count ``gpus`` more as the share of ``owner``: it will have them before others start."""
+        whose = (owner, flavor)
+        self._planned[whose] = self._planned.get(whose, 0) + gpus
+        self._versions[owner] = self._versions.get(owner, 0) + 1
+        self._known.pop(whose, None)
+
+    def versions(self) -> dict[str, int]:
+        """Return how often something was planned for each owner for which anything was."""
+        return self._versions.copy()
+
+    def version(self, owner: str) -> int:
+        """Return how often something was planned for ``owner``."""
+        return self._versions.get(owner, 0)
+
+    def of(self, owner: str, flavor: str) -> Terms:
+        """Return what makes up the score of ``owner`` in ``flavor``."""
+        known = self._known.get((owner, flavor))
+        if known is None:
+            known, used = self._unplanned(owner, flavor)
+            planned = self._planned.get((owner, flavor), 0)
+            if planned:
+                instant = _part(used + planned, self._flavor_gpus(flavor)[0])
+                share = _share(instant, known.decayed, self._view.system)
+                score = known.penalty * deficit(share, known.effective) // ONE
+                known = replace(known, instant=instant, share=share, score=score)
+            self._known[owner, flavor] = known
+        return known
+
+    def _unplanned(self, owner: str, flavor: str) -> tuple[Terms, int]:
+        """Return the terms without what is planned, and how many GPUs are in use."""
+        known = self._alone.get((owner, flavor))
+        if known is None:
+            known = self._alone[owner, flavor] = self._find(owner, flavor)
+        return known
+
+    def _flavor_gpus(self, flavor: str) -> tuple[int, int]:
+        """Return how many GPUs of ``flavor`` there are and are free: added up over all domains."""
+        known = self._gpus.get(flavor)
+        if known is None:
+            known = self._gpus[flavor] = self._view.flavor_gpus(flavor)
+        return known
+
+    def _find(self, owner: str, flavor: str) -> tuple[Terms, int]:
+        view, now_ms, system = self._view, self._now_ms, self._view.system
+        spec = view.owners.get(owner, Owner(name=owner))
+        total, free = self._flavor_gpus(flavor)
+        meter = view.meters.get((owner, flavor))
+        gpus = decayed = 0
+        if meter is not None:
+            gpus = meter.amount
+            decayed = _averaged(meter.recent(now_ms, system.half_life_ms), system)
+        instant = _part(gpus, total)
+        decayed = decayed // total if total else 0
+        share = _share(instant, decayed, system)
+        target = _of_ppm(target_ppm(view, spec))
+        burst = spec.quota.burst_allowance_ppm
+        utilisation = _part(total - free, total)
+        eff = effective(target, ONE if burst is None else _of_ppm(burst), utilisation)
+        used = budget_used(view, spec, now_ms)
+        left = ONE if used is None else penalty(used)
+        terms = Terms(
+            used=used,
+            penalty=left,
+            instant=instant,
+            decayed=decayed,
+            share=share,
+            target=target,
+            utilisation=utilisation,
+            effective=eff,
+            score=left * deficit(share, eff) // ONE,
+        )
+        return terms, gpus
+
+    def rank(self, line: Line) -> Rank:
+        """Return the rank of the runs of ``line``."""
+        _, terms = self.worst(line)
+        return terms.is_over, -terms.step
+
+    def lasting(self, line: Line) -> Lasting:
+        """Return the rank of the runs of ``line``, and an instant before which it stays so.
+
+        As long as nothing happens to their owner. Now, where it may change any time: the rank of
+        an owner that may burst depends on how many GPUs are free.
+        """
+        rank, now_ms = self.rank(line), self._now_ms
+        quota = self._view.owners.get(line[0], Owner(name=line[0])).quota
+        if quota.burst_allowance_ppm is not None:
+            return rank, now_ms  # It depends on how idle the fleet is, which anything may change.
+        hour_ends_ms = (now_ms // HOUR_MS + 1) * HOUR_MS
+        for span_ms in _LASTS_MS:
+            until_ms = min(now_ms + span_ms, hour_ends_ms)
+            if self._stays(line, rank, until_ms):
+                return rank, until_ms
+        return rank, now_ms
+
+    def _stays(self, line: Line, rank: Rank, until_ms: int) -> bool:
+        """Return whether ``rank`` certainly holds until then: by bounds of what it is made of."""
+        view, (owner, flavors) = self._view, line
+        spec = view.owners.get(owner, Owner(name=owner))
+        for used, each_ms, budget in usage_of(view, spec, self._now_ms):
+            most = used + max(0, each_ms) * (until_ms - self._now_ms)
+            if budget and penalty(most * ONE // budget) != ONE:
+                return False
+        there = [flavor for flavor in flavors if self._flavor_gpus(flavor)[0]] or flavors[:1]
+        bounds = [self._steps_between(owner, flavor, until_ms) for flavor in there]
+        least = min((found[0] for found in bounds), default=0)
+        return least == min((found[1] for found in bounds), default=0) == -rank[1]
+
+    def _steps_between(self, owner: str, flavor: str, until_ms: int) -> tuple[int, int]:
+        """Return between which steps the score of ``owner`` stays until then; any if unknown."""
+        terms, meter = self.of(owner, flavor), self._view.meters.get((owner, flavor))
+        if meter is None:
+            return terms.step, terms.step
+        system, total = self._view.system, self._flavor_gpus(flavor)[0]
+        bounds = meter.recent_between(self._now_ms, until_ms, system.half_life_ms)
+        if bounds is None or not total:
+            return -1, STEPS
+        shares = [
+            _share(terms.instant, _averaged(each, system) // total, system) for each in bounds
+        ]
+        least, most = (terms.penalty * deficit(share, terms.effective) // ONE for share in shares)
+        return most * STEPS // ONE, least * STEPS // ONE
+
+    def worst(self, line: Line) -> tuple[str, Terms]:
+        """Return the flavor of ``line`` in which its owner stands worst, and the terms there.
+
+        Whoever names more flavors can so only lose by it; one that nobody has counts for nothing.
+        """
+        owner, flavors = line
+        if len(flavors) == 1:
+            return flavors[0], self.of(owner, flavors[0])
+        there = [flavor for flavor in flavors if self._flavor_gpus(flavor)[0]]
+        found = [(flavor, self.of(owner, flavor)) for flavor in there or flavors[:1]]
+        return min(found, key=lambda entry: entry[1].score)
+
+
+def _averaged(recent: int, system: System) -> int:
+    """Return what was used lately, over the time that counts, in parts of ``ONE``."""
+    return recent * ONE // (system.half_life_ms * _LOG2_E_PPB // 1_000_000_000)
+
+
+def _share(instant: int, decayed: int, system: System) -> int:
+    """Return the share that an owner has of a flavor, by what it has and by what it had."""
+    weight = system.instant_weight_ppm
+    return (instant * weight + decayed * (PPM - weight)) // PPM
+
+
+def _part(some: int, whole: int) -> int:
+    return some * ONE // whole if whole else 0
+
+
+def _of_ppm(ppm: int) -> int:
+    return ppm * ONE // PPM
+
+
+def target_ppm(view: StateView, owner: Owner) -> int:
+    """Return the target share of ``owner``: where it has none, an equal part of what is left."""
+    stated = owner.quota.fair_share_target_ppm
+    return view.soft.rest_target_ppm if stated is None else stated
+
+
+def budget_used(view: StateView, owner: Owner, now_ms: int) -> int | None:
+    """Return the worse of the GPU-hours and node-hours used, in parts of ``ONE``; None without any.
+
+    Over the rolling window of the installation. Of a budget of nothing, all is used.
+    """
+    uses = usage_of(view, owner, now_ms)
+    return max((used * ONE // budget if budget else ONE for used, _, budget in uses), default=None)
+
+
+def usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
+    """Yield how much of each budget of hours of ``owner`` is used, as counts in the queue."""
+    return _uses(view, counted(view, owner), now_ms)
+
+
+def metered_usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
+    """Yield how much of each budget of its quota is used by the ledger, whatever others tell."""
+    return _uses(view, [(meters, 0, budget) for meters, budget in metered(view, owner)], now_ms)
+
+
+def _uses(view: StateView, budgets: Iterable[Counted], now_ms: int) -> Iterator[Use]:
+    from_ms = now_ms - view.system.budget_period_days * DAY_MS
+    for meters, beside, budget in budgets:
+        used = beside + sum(meter.used(from_ms, now_ms) for meter in meters)
+        yield used, sum(meter.amount for meter in meters), budget
+
+
+def line_of(record: RunRecord) -> Line:
+    """Return the line that a run stands in: its owner's, in the flavors it asks for."""
+    return record.spec.owner, record.spec.flavors
+
+
+def ranked_lines(view: StateView, now_ms: int) -> list[Ranked]:
+    """Return the lines of all waiting runs, the one whose first run is tried first before others.
+
+    Nothing that is planned counts yet.
+    """
+    scores = Scores(view, now_ms)
+
+    return view.line_ranks.in_order(
+        view.waiting,
+        now_ms,
+        lambda line: scores.rank(line[1:]),
+        lambda line: scores.lasting(line[1:]),
+    )
+
+
+def in_turn(view: StateView, names: Iterable[str], scores: Scores) -> Iterator[str]:
+    """Yield ``names`` in the order in which they are to be tried.
+
+    The caller may plan GPUs for the owner of each (``Scores.plan``) before it asks for the next:
+    then that owner stands further back.
+    """
+    lines: dict[waiting_index.Line, list[Place]] = {}
+    for name in names:
+        record = view.runs[name]
+        since_ms = None if record.spec.follow is None else eligible_since_ms(view, record)
+        place = (record.submitted_ms if since_ms is None else since_ms, record.seq, name)
+        lines.setdefault(("", *line_of(record)), []).append(place)
+    for places in lines.values():
+        places.sort()
+    ranked = sorted((scores.rank(line[1:]), places[0], line) for line, places in lines.items())
+    return Queue(ranked, lines.__getitem__, scores, scores.versions()).turns()
+
+
+Skip = Callable[[waiting_index.Line, Sequence[Place], int], int]
+
+
+class Queue:
+    """Lines of runs, each in its order, that are called up by the ranks of their owners.
+
+    ``ranked`` has the lines in order, as ranked when ``versions`` of what was planned were true:
+    nothing, if not told. A line is ranked again when it is its turn and more was planned for its
+    owner. Lines of a pool that is closed are passed over. ``skip`` returns which run of a line is
+    called up next: its number, from a given one on.
+    """
+
+    __slots__ = (
+        "_at",
+        "_heap",
+        "_places",
+        "_ranked",
+        "_scores",
+        "_skip",
+        "_versions",
+        "closed",
+        "is_closed",
+    )
+
+    def __init__(
+        self,
+        ranked: Sequence[Ranked],
+        places: Callable[[waiting_index.Line], Sequence[Place]],
+        scores: Scores,
+        versions: Mapping[str, int] = MappingProxyType({}),
+        skip: Skip | None = None,
+    ) -> None:
+        self._skip = skip
+        self._scores = scores
+        self._versions = versions
+        self._ranked = ranked
+        self._places = places
+        self._at: dict[waiting_index.Line, int] = {}
+        self._heap: list[tuple[Rank, Place, waiting_index.Line, int]] = []
+        self.closed: set[str] = set()
+        self.is_closed = False
+        """Whether every pool is closed, so that no run is called up any more."""
+
+    def turns(self) -> Iterator[str]:
+        """Yield the runs, the next one to be tried first."""
+        heap, scores, untouched = self._heap, self._scores, 0
+        ranked, closed = self._ranked, self.closed
+        while not self.is_closed:
+            if untouched < len(ranked) and (not heap or ranked[untouched] < heap[0][:3]):
+                _, place, line = ranked[untouched]
+                untouched, version = untouched + 1, self._versions.get(line[1], 0)
+            elif heap:
+                _, place, line, version = heappop(heap)
+            else:
+                return
+            if line[0] in closed:
+                continue
+            planned = scores.version(line[1])
+            if planned != version:
+                # Something was planned for its owner since this was ranked.
+                heappush(heap, (scores.rank(line[1:]), place, line, planned))
+                continue
+            yield place[2]
+            places, at = self._places(line), self._at.get(line, 0) + 1
+            if self._skip is not None and at < len(places):
+                at = self._skip(line, places, at)
+            self._at[line] = at
+            if at < len(places):
+                planned = scores.version(line[1])
+                heappush(heap, (scores.rank(line[1:]), places[at], line, planned))
+
+
+def place_in_queue(view: StateView, run: str, now_ms: int) -> tuple[int, int]:
+    """Return the place of a waiting run, from 1, and how many wait."""
+    if view.followers or view.parked:
+        queue = queue_order(view, now_ms)  # Followers stand elsewhere than in their lines.
+        return queue.index(run) + 1, len(queue)
+    scores, record, lines = Scores(view, now_ms), view.runs[run], view.waiting.lines
+    mine, place = scores.rank(line_of(record)), waiting_index.place_of(record)
+    ahead = total = 0
+    for line, places in lines.items():
+        rank = scores.rank(line[1:])
+        total += len(places.places)
+        if rank <= mine:
+            ahead += len(places.places) if rank < mine else bisect_left(places.places, place)
+    return ahead + 1, total
+
+
+def queue_order(view: StateView, now_ms: int) -> list[str]:
+    """Return the waiting runs in the order in which they stand now."""
+    scores, by_rank = Scores(view, now_ms), dict[Rank, list[Place]]()
+    for line, places in view.waiting.lines.items():
+        by_rank.setdefault(scores.rank(line[1:]), []).extend(places.places)
+    found = list[str]()
+    for _, ranked in sorted(by_rank.items()):
+        if view.followers:
+            ranked = [_place_now(view, place) for place in ranked]  # noqa: PLW2901
+        ranked.sort()
+        found.extend(place[2] for place in ranked)
+    return found
+
+
+def _place_now(view: StateView, place: Place) -> Place:
+    """Return the place of a waiting run: a follower ages from when its upstreams completed."""
+    if place[2] not in view.followers:
+        return place
+    return eligible_since_ms(view, view.runs[place[2]]) or place[0], *place[1:]

@@ -1,0 +1,156 @@
+"""Standing: the place of a waiting run in the queue, and why it is that one.
+
+The same terms by which the queue is ordered, and who is ahead for which of its reasons.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from quorate.core.lifecycle.follow import eligible_since_ms
+from quorate.core.tenancy.queue_order import Line, Scores, line_of, queue_order
+from quorate.core.tenancy.share_score import Terms
+from quorate.model.state.line_ranks import Rank
+from quorate.model.state.records import ReportRecord, RunRecord
+from quorate.model.state.state_view import StateView
+from quorate.model.state.waiting_index import Place, place_of
+
+
+class Because(StrEnum):
+    """Why a run stands ahead of another: the first of these that tells the two apart."""
+
+    WITHIN_BUDGET = "within-budget"
+    SCORE = "score"
+    WAITS_LONGER = "waits-longer"
+    SUBMITTED_BEFORE = "submitted-before"
+
+
+_Why = tuple[str, str, Because]
+"""(owner, flavor, why): of what runs stand ahead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """How many runs of an owner in a flavor stand ahead for one reason, and their terms."""
+
+    owner: str
+    flavor: str
+    because: Because
+    runs: int
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a run stands, from 1, with its owner's terms in the one of its flavors that counts.
+
+    ``is_stated`` says that the owner has stated its target; ``eligible_since_ms`` is None while the
+    run waits for others to complete. ``ahead`` is in the order of the queue.
+    ``report`` is what its accounting system told of the owner's budget, where it is linked to one.
+    """
+
+    position: int
+    length: int
+    owner: str
+    flavor: str
+    terms: Terms
+    is_stated: bool
+    eligible_since_ms: int | None
+    ahead: tuple[Ahead, ...]
+    report: ReportRecord | None
+
+
+def standing_of(
+    view: StateView, run: str, now_ms: int, queue: Callable[[], Sequence[str]] | None = None
+) -> Standing:
+    """Return where ``run`` stands in the queue of ``view``, and how many stand ahead of it why.
+
+    Counts lines, however long they are. Where runs follow others it looks at each run ahead:
+    ``queue`` returns every waiting run in order, where the caller may have that already.
+    """
+    scores, record = Scores(view, now_ms), view.runs[run]
+    owner, (flavor, terms) = record.spec.owner, scores.worst(line_of(record))
+    if view.followers or view.parked:
+        names = queue_order(view, now_ms) if queue is None else queue()
+        length, ahead = len(names), _ahead_one_by_one(view, scores, record, names)
+    else:
+        length, ahead = len(view.pending), _ahead_by_line(view, scores, record)
+    spec = view.owners.get(owner)
+    return Standing(
+        position=sum(ahead.values()) + 1,
+        length=length,
+        owner=owner,
+        flavor=flavor,
+        terms=terms,
+        is_stated=spec is not None and spec.quota.fair_share_target_ppm is not None,
+        eligible_since_ms=eligible_since_ms(view, record),
+        ahead=tuple(
+            Ahead(owner=who, flavor=what, because=why, runs=runs, terms=scores.of(who, what))
+            for (who, what, why), runs in ahead.items()
+        ),
+        report=view.reports.get(owner),
+    )
+
+
+def _ahead_by_line(view: StateView, scores: Scores, record: RunRecord) -> dict[_Why, int]:
+    """Return how many runs stand ahead of ``record`` and why, in the order of the queue."""
+    line, place = line_of(record), place_of(record)
+    _, terms = scores.worst(line)
+    mine, since = scores.rank(line), (record.submitted_ms,)
+    found = list[tuple[Rank, Place, _Why, int]]()
+    for (_, owner, flavors), waiting in view.waiting.lines.items():
+        rank, places = scores.rank((owner, flavors)), waiting.places
+        if rank > mine:
+            continue
+        what, theirs = scores.worst((owner, flavors))
+        why = _because(theirs, terms)
+        if why is not None:
+            found.append((rank, places[0], (owner, what, why), len(places)))
+            continue
+        longer, before = bisect_left(places, since), bisect_left(places, place)
+        if longer:
+            found.append((rank, places[0], (owner, what, Because.WAITS_LONGER), longer))
+        if before > longer:
+            why = Because.SUBMITTED_BEFORE
+            found.append((rank, places[longer], (owner, what, why), before - longer))
+    ahead: dict[_Why, int] = {}
+    for _, _, key, runs in sorted(found, key=lambda each: each[:2]):
+        ahead[key] = ahead.get(key, 0) + runs
+    return ahead
+
+
+def _ahead_one_by_one(
+    view: StateView, scores: Scores, record: RunRecord, queue: Sequence[str]
+) -> dict[_Why, int]:
+    """Return how many runs stand ahead of ``record`` and why, in the order of the queue."""
+    _, terms = scores.worst(line_of(record))
+    ahead: dict[_Why, int] = {}
+    lines: dict[Line, tuple[str, Because | None]] = {}
+    since_ms = eligible_since_ms(view, record) or record.submitted_ms
+    for name in queue[: queue.index(record.spec.name)]:
+        other = view.runs[name]
+        line = line_of(other)
+        known = lines.get(line)
+        if known is None:
+            what, theirs = scores.worst(line)
+            known = lines[line] = (what, _because(theirs, terms))
+        why = known[1] or _because_of_time(view, other, since_ms)
+        key = (line[0], known[0], why)
+        ahead[key] = ahead.get(key, 0) + 1
+    return ahead
+
+
+def _because(one: Terms, other: Terms) -> Because | None:
+    """Return why runs with the terms ``one`` stand ahead of others; None where terms do not say."""
+    if one.is_over is not other.is_over:
+        return Because.WITHIN_BUDGET
+    return Because.SCORE if one.step != other.step else None
+
+
+def _because_of_time(view: StateView, first: RunRecord, since_ms: int) -> Because:
+    """Return why ``first`` stands ahead of a run in the same step that waits since ``since_ms``."""
+    first_ms = eligible_since_ms(view, first) or first.submitted_ms
+    return Because.WAITS_LONGER if first_ms != since_ms else Because.SUBMITTED_BEFORE

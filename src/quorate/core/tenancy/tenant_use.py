@@ -1,0 +1,62 @@
+"""What tenants use now, as hard quotas count it: an owner's own and what all below it use.
+
+``view.holdings`` keeps these numbers for owners with a hard quota, one event at a time. Here they
+are counted anew for any owner, in one walk over what is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.model.state.holdings import lineage
+from quorate.model.state.records import Phase
+from quorate.model.state.state_view import StateView
+
+
+@dataclass(slots=True)
+class Use:
+    """Distinct nodes under leases, claims and filled spares, running runs, and runs that wait."""
+
+    nodes: set[str] = field(default_factory=set)
+    running: set[str] = field(default_factory=set)
+    waiting: int = 0
+
+
+NO_USE: Final = Use()
+
+
+def uses(view: StateView) -> Mapping[str, Use]:
+    """Return what each owner uses, descendants included; those that use nothing are left out."""
+    found: dict[str, Use] = {}
+    bounds: dict[str, list[Use]] = {}
+
+    def above(run: str) -> list[Use]:
+        owner = view.runs[run].spec.owner
+        if owner not in bounds:
+            bounds[owner] = [found.setdefault(n, Use()) for n in lineage(view.owners, owner)]
+        return bounds[owner]
+
+    for run, nodes in _held(view):
+        for use in above(run):
+            use.nodes.update(nodes)
+            if view.runs[run].leases and not view.runs[run].spec.sensitive:
+                use.running.add(run)
+    for run in (*view.pending, *view.in_rounds):
+        # What shares in rounds runs from its first one to its end, whether it has GPUs or not.
+        is_running = view.runs[run].phase is Phase.RUNNING
+        for use in above(run):
+            use.running.update((run,) if is_running else ())
+            use.waiting += not is_running
+    return found
+
+
+def _held(view: StateView) -> Iterator[tuple[str, Collection[str]]]:
+    """Yield runs and nodes they hold: under leases, filled spares, or not wiped after a claim."""
+    for lease in view.leases.values():
+        yield lease.fact.run, [node for node, _ in lease.fact.slots]
+    for pledge in view.pledges.values():
+        yield pledge.run, [node for node, _ in pledge.slots]
+    for node, known in view.unwiped.items():
+        yield known.claim, (node,)

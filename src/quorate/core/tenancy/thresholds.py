@@ -1,0 +1,109 @@
+"""Thresholds: the ledger says when an owner has used 80, 100 and 120 % of a soft budget.
+
+Said once, and again only after use has fallen five points below. Use grows at a known rate between
+two events, so the instant at which the next threshold is crossed can be told ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quorate.core.decision_log import DecisionLog
+from quorate.core.tenancy.queue_order import Use, usage_of
+from quorate.model.amounts import PPM
+from quorate.model.events import ThresholdCrossed
+from quorate.model.specs import Owner
+from quorate.model.state.crossings import PERCENTS, REARM_POINTS, is_budgeted
+from quorate.model.state.state_view import StateView
+
+
+def settle_thresholds(log: DecisionLog) -> None:
+    """Write every threshold that was crossed, and every one that is armed again.
+
+    Looks at owners whose use may have crossed one, however many there are beside them.
+    """
+    view = log.view
+    if not view.soft.budgeted and not view.thresholds:
+        return
+    for name in _in_turn(view, view.crossings.until(view, log.now_ms)):
+        owner = view.owners.get(name)
+        uses = [] if owner is None else list(usage_of(view, owner, log.now_ms))
+        known = view.thresholds.get(name, 0)
+        reached = crossed(uses, known)
+        if reached != known:
+            _tell(log, name, uses, known, reached)
+
+
+def _in_turn(view: StateView, names: set[str]) -> list[str]:
+    """Return ``names`` in order; those that have no budget left come last, as they crossed."""
+    found = sorted(name for name in names if is_budgeted(view, name))
+    if len(found) < len(names):
+        found += [name for name in view.thresholds if name in names.difference(found)]
+    return found
+
+
+def _tell(log: DecisionLog, owner: str, uses: Sequence[Use], known: int, reached: int) -> None:
+    """Write each threshold between the one that was ``known`` and the one ``reached``."""
+    low, high = sorted((known, reached))
+    passed = [percent for percent in PERCENTS if low < percent <= high]
+    used_ppm = max((used * PPM // budget for used, _, budget in uses if budget), default=0)
+    for percent in passed if reached > known else reversed(passed):
+        log.write(
+            ThresholdCrossed(
+                at_ms=log.now_ms,
+                actor=log.actor,
+                owner=owner,
+                percent=percent,
+                is_above=reached > known,
+                used_ppm=used_ppm,
+            )
+        )
+
+
+def crossed(uses: Sequence[Use], known: int) -> int:
+    """Return the highest threshold that counts as crossed; ``known`` was before.
+
+    Of a budget of nothing, all is used and not more.
+    """
+    found = 0
+    for used, _, budget in uses:
+        spent, whole = (used, budget) if budget else (1, 1)
+        for percent in PERCENTS:
+            least = percent - REARM_POINTS if percent <= known else percent
+            above = (
+                spent * 100 > least * whole if percent <= known else spent * 100 >= least * whole
+            )
+            if above:
+                found = max(found, percent)
+    return found
+
+
+def threshold_due_ms(view: StateView, after_ms: int) -> int | None:
+    """Return when the next threshold is crossed, past ``after_ms``, if all goes on as it does.
+
+    Looks no further than to the first owner that cannot be earlier.
+    """
+    found: int | None = None
+    if not view.soft.budgeted:
+        return None
+    for least_ms, name in view.crossings.rising(view):
+        if found is not None and least_ms >= found:
+            break
+        at_ms = _crosses_ms(view, view.owners[name], after_ms)
+        if at_ms is not None and (found is None or at_ms < found):
+            found = at_ms
+    return found
+
+
+def _crosses_ms(view: StateView, owner: Owner, after_ms: int) -> int | None:
+    known = view.thresholds.get(owner.name, 0)
+    percent = next((p for p in PERCENTS if p > known), None)
+    if percent is None:
+        return None
+    found = []
+    for used, rate, budget in usage_of(view, owner, after_ms):
+        # Of a budget of nothing all is used already.
+        missing = percent * budget - used * 100
+        if rate and missing > 0:
+            found.append(after_ms + max(1, -(-missing // (100 * rate))))
+    return min(found, default=None)

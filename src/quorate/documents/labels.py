@@ -1,0 +1,81 @@
+"""Labels and selectors: where a node is, and which places a budget, pool or run means."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from quorate.documents import values
+from quorate.documents.document_problem import quoted, shown
+from quorate.documents.field_reader import At, mapped, nearest
+from quorate.model.selector import ANY, LABELS, Selector
+
+FLAVOR_LABEL: Final = "gpu.flavor"
+"""The label by which Jobtree's nodes say their flavor; read as ``spec.flavor``."""
+
+_LABEL_KEY: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
+_AT_LEAST_ONE: Final = (
+    "must contain at least one label",
+    'name a place, e.g. selector: {region: us-west}, or all of them: {region: "*"}',
+)
+
+
+def label_key(value: object, at: At) -> str | None:
+    """Return ``value`` when it may be the key of a label."""
+    if isinstance(value, str) and _LABEL_KEY.fullmatch(value):
+        return value
+    at.fault(
+        f"has a label key that cannot be read back: {shown(value)}",
+        "use 1 to 253 letters, digits, '.', '_', '/' or '-'",
+    )
+    return None
+
+
+def label_value(value: object, at: At) -> str | None:
+    """Return ``value`` when it may be the value of a label; it may be empty."""
+    return "" if value == "" else values.line(value, at)
+
+
+def place_value(value: object, at: At) -> str | None:
+    """Return ``value`` when it may be a place in a selector: a name, or ``*`` for any."""
+    return ANY if value == ANY else values.name(value, at)
+
+
+def _place_key(value: object, at: At) -> str | None:
+    if isinstance(value, str) and value in LABELS:
+        return value
+    near = nearest(value, LABELS) if isinstance(value, str) else None
+    at.fault(
+        f"unknown label {quoted(value) if isinstance(value, str) else shown(value)}",
+        f"did you mean '{near}'?" if near else f"use {', '.join(LABELS)}",
+    )
+    return None
+
+
+def place_selector(value: object, at: At) -> Selector | None:
+    """Return the selector ``value`` over region, cluster, fabric.domain and rack."""
+    if value == {}:
+        at.fault(*_AT_LEAST_ONE)
+        return None
+    return mapped(value, at, key=_place_key, read=place_value)
+
+
+def refuse_no_selector(at: At) -> None:
+    """Report that a selector that must be there is not."""
+    at.fault(*_AT_LEAST_ONE)
+
+
+def pool_selector(value: object, at: At) -> Selector | None:
+    """Return the selector ``value`` over places and the custom labels of nodes; it may be empty."""
+    found = mapped(value, at, key=label_key, read=label_value)
+    if found is None:
+        return None
+    for key, wanted in found:
+        if key == FLAVOR_LABEL:
+            at.child(key).fault(
+                "must not be used by a pool: a pool selects places",
+                "give those nodes a label of your own and select that",
+            )
+        elif key in LABELS:
+            place_value(wanted, at.child(key))
+    return found

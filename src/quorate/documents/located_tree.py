@@ -1,0 +1,92 @@
+"""What a reader of YAML or JSON hands on: plain trees, and where each value was written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.documents.document_problem import Path
+
+DEPTH_MAX: Final = 32
+"""How deep mappings and lists may nest; documents need seven levels."""
+
+VALUES_MAX: Final = 2_000_000
+"""How many values one text may hold once aliases are written out: some 150,000 nodes."""
+
+TOO_DEEP: Final = f"values nest deeper than {DEPTH_MAX} levels"
+TOO_MANY: Final = f"the text holds over {VALUES_MAX} values, aliases written out"
+FLATTEN: Final = "no document needs that; check brackets and indentation"
+HALF: Final = "a text holds half of a character: a surrogate without the other one"
+WHOLE: Final = "write the character itself, or both halves of the pair"
+SPLIT: Final = "split it into several files, and use fewer aliases"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A line and a column, both counted from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceDocument:
+    """One document as plain values. ``places`` may be costly and is asked on errors only."""
+
+    tree: object
+    start: Position
+    places: Callable[[], Mapping[Path, Position]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """Why a text cannot be read; ``document_index`` is the document where reading stopped."""
+
+    message: str
+    remedy: str
+    line: int | None = None
+    column: int | None = None
+    document_index: int = 0
+
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_ESCAPED_SURROGATE: Final = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
+
+
+def may_have_half(text: str) -> bool:
+    """Return whether what is read from ``text`` has to be looked through: ``has_half``.
+
+    Only an escape makes half of a character: the text itself was decoded from whole ones.
+    """
+    return _ESCAPED_SURROGATE.search(text) is not None or _SURROGATE.search(text) is not None
+
+
+def has_half(tree: object) -> bool:
+    """Return whether ``tree`` has a text with half of a character in it.
+
+    Such a text cannot be written in UTF-8, so it could be neither recorded nor answered.
+    """
+    waiting = [tree]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            if _SURROGATE.search(value):
+                return True
+        elif isinstance(value, dict):
+            waiting.extend(value)
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+    return False
+
+
+def place_of(path: Path, places: Mapping[Path, Position], start: Position) -> Position:
+    """Return where ``path`` was written, or the nearest place above it that was."""
+    while path:
+        found = places.get(path)
+        if found is not None:
+            return found
+        path = path[:-1]
+    return start

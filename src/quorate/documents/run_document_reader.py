@@ -1,0 +1,269 @@
+"""Run documents: one piece of work, what it needs, who may pay and what it does.
+
+Parts that stand for themselves (what it runs, how it borrows, what it follows, its work in a
+rounds pool) are in ``run_parts``; here is what ties them together.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.documents import values
+from quorate.documents.document_problem import quoted
+from quorate.documents.field_reader import At, Fields, fields_of
+from quorate.documents.head import Head
+from quorate.documents.labels import place_selector
+from quorate.documents.run_parts import (
+    ROUNDS_FIELDS,
+    command,
+    environment,
+    follow_reader,
+    funding,
+    nonce,
+    rounds_work,
+)
+from quorate.documents.synonyms import Words, in_own_words
+from quorate.documents.times import any_duration, positive_duration
+from quorate.model.amounts import GPUS_MAX, GRACE_DEFAULT_MS, GROUPS_MAX, STEPS_MAX
+from quorate.model.selector import Selector
+from quorate.model.specs import (
+    DEFAULT_POOL,
+    Follow,
+    Funding,
+    Malleable,
+    OnQuota,
+    Processes,
+    Replace,
+    Run,
+)
+
+_SPEC: Final = ROUNDS_FIELDS | {
+    "owner",
+    "user",
+    "pool",
+    "resources",
+    "locality",
+    "malleable",
+    "sparesPerGroup",
+    "replace",
+    "runtime",
+    "funding",
+    "follow",
+    "onQuota",
+    "sensitive",
+    "command",
+    "env",
+    "workingDir",
+    "processes",
+    "nonce",
+}
+_WORDS: Final[Words] = {
+    ("flavor",): ("resources", "gpuType"),
+    ("totalGPUs",): ("resources", "totalGPUs"),
+    ("groupGPUs",): ("locality", "groupGPUs"),
+    ("allowCrossGroupSpread",): ("locality", "allowCrossGroupSpread"),
+    ("spares",): ("sparesPerGroup",),
+    ("checkpoint",): ("runtime", "checkpoint"),
+}
+_ONE_COMMAND: Final = "a run has one command: write command, env and workingDir"
+_NO_PRIORITY: Final = "remove it: there are no priorities; budgets and the lottery decide"
+_HINTS: Final = {
+    "priority": _NO_PRIORITY,
+    "priorityClass": _NO_PRIORITY,
+    "priorityClassName": _NO_PRIORITY,
+    "roles": _ONE_COMMAND,
+    "template": _ONE_COMMAND,
+    "podTemplate": _ONE_COMMAND,
+    "image": _ONE_COMMAND,
+}
+_RESOURCES: Final = frozenset({"gpuType", "gpuTypes", "totalGPUs"})
+_LOCALITY: Final = frozenset({"groupGPUs", "allowCrossGroupSpread", "selector"})
+_MALLEABLE: Final = frozenset({"minTotalGPUs", "maxTotalGPUs", "stepGPUs", "desiredTotalGPUs"})
+_RUNTIME: Final = frozenset({"expectedDuration", "checkpoint"})
+_SPARES: Final = values.whole(low=0, high=GPUS_MAX)
+_REPLACE: Final = values.choice(Replace)
+_ON_QUOTA: Final = values.choice(OnQuota)
+_PROCESSES: Final = values.choice(Processes)
+_NO_BORROWING: Final = Funding()
+# Looking a member up in its enumeration is slow in Python 3.11, and these are for most runs.
+_SAME_DOMAIN: Final = Replace.SAME_DOMAIN
+_REFUSE: Final = OnQuota.REFUSE
+_PER_GPU: Final = Processes.GPU
+
+_Resources = tuple[tuple[str, ...] | None, int | None]
+_Locality = tuple[int | None, bool, Selector]
+_Runtime = tuple[int | None, int]
+
+
+def read_run(spec: object, at: At, head: Head) -> Run | None:
+    """Return the run, or None with its faults reported.
+
+    A lenient head lets the owner be left out: the calculus is also asked about bare shapes. So does
+    one that needs none: then somebody else knows whose it is.
+    """
+    return in_own_words(spec, at, _WORDS, lambda tree: _own_run(tree, at, head))
+
+
+def _own_run(spec: object, at: At, head: Head) -> Run | None:
+    fields = fields_of(spec, at, _SPEC, _HINTS)
+    if fields is None:
+        return None
+    owner = fields.required(
+        "owner",
+        values.name,
+        remedy="say whose work it is, e.g. owner: rai",
+        otherwise="" if head.lenient or not head.needs_owner else None,
+    )
+    flavors, gpus = fields.required(
+        "resources", _resources, remedy="add resources: {gpuType: H100-80GB, totalGPUs: 8}"
+    ) or (None, None)
+    malleable = fields.maybe("malleable", _malleable)
+    if malleable is not None and gpus is not None:
+        total_at = fields.at("resources").child("totalGPUs")
+        _check_on_grid(gpus, malleable, total_at, "must fall within malleable min/max")
+    group_gpus, spread, selector = fields.optional("locality", _locality, (None, True, ()))
+    most = gpus if malleable is None else malleable.gpus_max
+    if group_gpus is not None and most is not None and most > group_gpus * GROUPS_MAX:
+        fields.at("locality").child("groupGPUs").fault(
+            f"{group_gpus} cuts {most} GPUs into over {GROUPS_MAX} groups",
+            f"use groups of {-(-most // GROUPS_MAX)} GPUs or more",
+        )
+    duration_ms, checkpoint_ms = fields.optional("runtime", _runtime, (None, GRACE_DEFAULT_MS))
+    run = Run(
+        name=head.name,
+        owner=owner or "",
+        flavors=flavors or (),
+        gpus=gpus or 0,
+        user=fields.optional("user", values.line, ""),
+        pool=fields.optional("pool", values.name, DEFAULT_POOL),
+        group_gpus=group_gpus,
+        cross_group_spread=spread,
+        selector=selector,
+        malleable=malleable,
+        spares_per_group=fields.optional("sparesPerGroup", _SPARES, 0),
+        replace=fields.optional("replace", _REPLACE, _SAME_DOMAIN),
+        expected_duration_ms=duration_ms,
+        checkpoint_ms=checkpoint_ms,
+        funding=fields.optional("funding", funding, _NO_BORROWING),
+        follow=_follow(fields, head),
+        on_quota=fields.optional("onQuota", _ON_QUOTA, _REFUSE),
+        sensitive=fields.optional("sensitive", values.truth, default=False),
+        command=fields.optional("command", command, ()),
+        env=fields.optional("env", environment, ()),
+        working_dir=fields.maybe("workingDir", _working_dir),
+        nonce=fields.optional("nonce", nonce, ""),
+        rounds=rounds_work(fields),
+        processes=fields.optional("processes", _PROCESSES, _PER_GPU),
+    )
+    return None if owner is None or flavors is None or gpus is None else run
+
+
+def _follow(fields: Fields, head: Head) -> Follow | None:
+    if "follow" not in fields:
+        return None
+    return fields.maybe("follow", follow_reader(head.name, lenient=head.lenient))
+
+
+def _resources(value: object, at: At) -> _Resources | None:
+    fields = fields_of(value, at, _RESOURCES)
+    if fields is None:
+        return None
+    gpus = fields.required("totalGPUs", values.gpus, remedy="say how many, e.g. totalGPUs: 8")
+    return _flavors(fields), gpus
+
+
+def _flavors(fields: Fields) -> tuple[str, ...] | None:
+    if "gpuType" in fields and "gpuTypes" in fields:
+        fields.at("gpuTypes").fault(
+            "is set beside gpuType", "keep gpuType for one kind, gpuTypes for several by preference"
+        )
+        return None
+    if "gpuTypes" in fields:
+        return fields.maybe("gpuTypes", _flavor_list)
+    flavor = fields.required(
+        "gpuType",
+        values.name,
+        remedy="name the kind of GPU, e.g. gpuType: H100-80GB, or list several in gpuTypes",
+    )
+    return None if flavor is None else (flavor,)
+
+
+def _flavor_list(value: object, at: At) -> tuple[str, ...] | None:
+    if value == []:
+        at.fault("must list at least one kind of GPU", "list them in order of preference")
+        return None
+    return values.unique_names(value, at)
+
+
+def _locality(value: object, at: At) -> _Locality | None:
+    fields = fields_of(value, at, _LOCALITY)
+    if fields is None:
+        return None
+    return (
+        fields.maybe("groupGPUs", values.gpus),
+        fields.optional("allowCrossGroupSpread", values.truth, default=True),
+        fields.optional("selector", place_selector, ()),
+    )
+
+
+def _runtime(value: object, at: At) -> _Runtime | None:
+    fields = fields_of(value, at, _RUNTIME)
+    if fields is None:
+        return None
+    return (
+        fields.maybe("expectedDuration", positive_duration),
+        fields.optional("checkpoint", any_duration, GRACE_DEFAULT_MS),
+    )
+
+
+def _malleable(value: object, at: At) -> Malleable | None:
+    fields = fields_of(value, at, _MALLEABLE)
+    if fields is None:
+        return None
+    low = fields.required("minTotalGPUs", values.gpus, remedy="say the least it can work with")
+    high = fields.required("maxTotalGPUs", values.gpus, remedy="say the most it can use")
+    step = fields.required("stepGPUs", values.gpus, remedy="say by how many it grows and shrinks")
+    desired = fields.maybe("desiredTotalGPUs", values.gpus)
+    if low is not None and high is not None and low > high:
+        fields.at("minTotalGPUs").fault(
+            f"must be <= maxTotalGPUs {high}, got {low}", "swap them or widen the range"
+        )
+        return None
+    if low is None or high is None or step is None:
+        return None
+    found = Malleable(gpus_min=low, gpus_max=high, gpus_step=step, gpus_desired=desired or high)
+    _check_on_grid(high, found, fields.at("maxTotalGPUs"), "")
+    if (high - low) // step > STEPS_MAX:
+        least = -(-(high - low) // STEPS_MAX)
+        fields.at("stepGPUs").fault(
+            f"{step} cuts {low} to {high} GPUs into {(high - low) // step} steps, over {STEPS_MAX}",
+            f"use steps of {least} GPUs or more",
+        )
+    if desired is not None:
+        _check_on_grid(desired, found, fields.at("desiredTotalGPUs"), "must fall within min/max")
+    return found
+
+
+def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None:
+    """Report ``gpus`` outside the range, with the words ``bounds``, or between two steps."""
+    low, high, step = malleable.gpus_min, malleable.gpus_max, malleable.gpus_step
+    if not low <= gpus <= high:
+        at.fault(f"{bounds}, {low} to {high}, got {gpus}", f"use {low} to {high}")
+        return
+    below = gpus - (gpus - low) % step
+    if below == gpus:
+        return
+    # The maximum itself bounds nothing while it is what is being checked.
+    fits_above = below + step <= high or not bounds
+    at.fault(
+        f"{gpus} is not on the grid of stepGPUs {step} from minTotalGPUs {low}",
+        f"use {below} or {below + step}" if fits_above else f"use {below}",
+    )
+
+
+def _working_dir(value: object, at: At) -> str | None:
+    found = values.text(value, at)
+    if found == "":
+        at.fault(f"must not be empty, got {quoted(found)}", "name a folder or leave it out")
+        return None
+    return found

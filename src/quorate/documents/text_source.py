@@ -1,0 +1,80 @@
+"""From bytes or text to plain trees that know their lines: the only door for documents.
+
+Text that begins with ``{`` or ``[`` is JSON and is read by the standard library, fast; everything
+else is YAML 1.2. Either way the result is mappings, lists, texts, truth values, ints and exact
+decimals, and nothing else: no tag can construct an object.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from quorate.documents.json_text import read_json
+from quorate.documents.located_tree import SourceDocument, Unreadable
+
+TEXT_CHARS_MAX: Final = 64 * 1024 * 1024
+"""How much text is read in one go: far beyond any fleet, far below what hurts."""
+
+_FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_BOMS: Final = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
+
+
+def read_source(text: str | bytes) -> tuple[SourceDocument, ...] | Unreadable:
+    """Return the documents of ``text`` in order, or the first thing that makes it unreadable.
+
+    Empty YAML documents (a stray ``---``) are left out. Never raises for what is in ``text``.
+    """
+    decoded = _decoded(text) if isinstance(text, bytes) else text
+    if isinstance(decoded, Unreadable):
+        return decoded
+    decoded = decoded.removeprefix("\ufeff")
+    if len(decoded) > TEXT_CHARS_MAX:
+        return Unreadable(
+            message=f"the text has {len(decoded)} characters, over {TEXT_CHARS_MAX}",
+            remedy="split it into several files",
+        )
+    forbidden = _FORBIDDEN.search(decoded)
+    if forbidden is not None:
+        return _forbidden_character(decoded, forbidden.start())
+    if decoded.lstrip()[:1] in ("{", "["):
+        found = read_json(decoded)
+    else:
+        # Reading YAML costs a heavy import, which JSON and `--help` do without.
+        from quorate.documents.yaml_text import read_yaml  # noqa: PLC0415
+
+        found = read_yaml(decoded)
+    if not isinstance(found, Unreadable) and not found:
+        return Unreadable(
+            message="there are no documents here",
+            remedy="write at least one, with apiVersion, kind, metadata and spec",
+        )
+    return found
+
+
+def _decoded(data: bytes) -> str | Unreadable:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        read = data[: error.start].decode("utf-8")
+        for mark, encoding in _BOMS:
+            if data.startswith(mark):
+                return Unreadable(
+                    message=f"the text is {encoding}, not UTF-8", remedy="save it as UTF-8", line=1
+                )
+        return Unreadable(
+            message=f"byte 0x{data[error.start]:02x} is not UTF-8",
+            remedy="save the file as UTF-8",
+            line=read.count("\n") + 1,
+            column=len(read) - (read.rfind("\n") + 1) + 1,
+        )
+
+
+def _forbidden_character(text: str, offset: int) -> Unreadable:
+    code = ord(text[offset])
+    return Unreadable(
+        message=f"character U+{code:04X} may not be in a document" + (" (NUL)" if not code else ""),
+        remedy="remove it; is this a text file?",
+        line=text.count("\n", 0, offset) + 1,
+        column=offset - (text.rfind("\n", 0, offset) + 1) + 1,
+    )

@@ -1,0 +1,484 @@
+"""The loop of a keeper: look at what is wanted, do the next step, say what has become of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from quorate.keeper import cgroups, processes, sessions
+from quorate.keeper.confinement import Confinement, confined
+from quorate.keeper.job_files import read_job_file
+from quorate.keeper.output import OutputWriter
+from quorate.keeper.ranks import LOOPBACK, Rank, ranks_of
+from quorate.keeper.start_errors import StartError
+from quorate.keeper.step_file import (
+    Drop,
+    Dues,
+    Gang,
+    Kill,
+    Rest,
+    Start,
+    Warn,
+    gone,
+    next_step,
+    on_own_clock,
+)
+from quorate.keeper.streams import READ_BYTES, Streams
+from quorate.keeper.wanted import (
+    OUTPUT,
+    POKE_FIFO,
+    ROOM_FIFO,
+    Exited,
+    Slot,
+    Status,
+    UnreadableError,
+    read_status,
+    read_wanted,
+    replace_file,
+    write,
+)
+from quorate.runtime import DONE_FILE, NOTICE_FILE
+
+LOSSES_MAX: Final = 3
+"""How often work is started anew whose keeper was killed, before the run fails."""
+UNDISTURBED_MS: Final = 3_600_000
+"""Work that went on for so long has overcome what it lost before."""
+CODE_LOST: Final = 137
+FAILURE_GRACE_MS: Final = 10_000
+"""How long the others get at most when one process has failed: nothing comes of their work."""
+KILL_EVERY_S: Final = 0.05
+"""How often what is to die is killed again: it may have forked meanwhile."""
+AGAIN_S: Final = 1.0
+"""How long until something is written again that the disk did not take."""
+
+
+@dataclass(slots=True)
+class _Process:
+    rank: Rank
+    pid: int
+    code: int | None = None
+
+
+@dataclass(slots=True)
+class _Work:
+    """The processes of one generation.
+
+    ``failure`` is the code of the first one that failed, and the cause. ``is_dropping`` says that
+    some of what is to end at once, on a lost node, may not have ended yet; ``is_stuck`` that some
+    of it may not be killed, and that this was said. ``confinement`` is what they are kept in, None
+    where they are the service's own user.
+    """
+
+    gang: Gang
+    confinement: Confinement | None = None
+    by_pid: dict[int, _Process] = field(default_factory=dict)
+    failure: tuple[int, str] | None = None
+    is_dropping: bool = False
+    is_stuck: bool = False
+
+    @property
+    def running(self) -> list[_Process]:
+        """Those that have not ended."""
+        return [each for each in self.by_pid.values() if each.code is None]
+
+
+class Keeper:
+    """Keeps the run of one folder. One at a time: whoever has the lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._before = processes.adopt()
+        self._output = OutputWriter(folder / OUTPUT)
+        if self._output.trouble:
+            print(self._output.trouble, file=sys.stderr, flush=True)  # noqa: T201 - keeper.log
+        self._selector = selectors.DefaultSelector()
+        self._streams = Streams(self._output, self._selector)
+        self._poke = os.open(folder / POKE_FIFO, os.O_RDWR | os.O_NONBLOCK)
+        self._selector.register(self._poke, selectors.EVENT_READ, None)
+        self._work: _Work | None = None
+        self._told: Status | None = None
+        self._complaint = ""
+        self._status = self._read_status()
+        wanted = read_wanted(folder)
+        assert wanted is not None, "a keeper is started when something is wanted"
+        self._dues: Dues = {}
+        self._wanted, self._dues = on_own_clock(wanted, self._dues, _ahead_ms())
+        self._wake()
+
+    def run(self) -> None:
+        """Work until nothing is left to be done."""
+        self._clear_up()
+        while True:
+            self._reap()
+            until_ms = self._take_steps()
+            is_told = self._tell()
+            if is_told and self._is_finished():
+                return
+            self._sleep(until_ms if is_told else _soon_ms())
+
+    def close(self) -> None:
+        """Listen no more: whoever pokes it from now on sees that nobody is there."""
+        os.close(self._poke)
+        self._output.close()
+
+    # --- Deciding ---
+
+    def _take_steps(self) -> int | None:
+        """Do what is to be done now; return until when there is nothing else, None if not known."""
+        while True:
+            gang = None if self._work is None else self._work.gang
+            step = next_step(self._wanted, gang, self._status.exited, _clock_ms())
+            match step:
+                case Rest():
+                    return step.until_ms
+                case Start():
+                    if not self._start():
+                        return _soon_ms()
+                case Warn():
+                    self._warn(step)
+                case Drop():
+                    self._drop(step.lost)
+                case Kill():
+                    self._kill()
+
+    def _is_finished(self) -> bool:
+        exited = self._status.exited
+        is_over = exited is not None and exited.life == self._wanted.life
+        return self._work is None and (is_over or not self._wanted.parts)
+
+    # --- Doing ---
+
+    def _clear_up(self) -> None:
+        """End what an earlier keeper left behind when it was killed, and count the loss."""
+        while processes.kill_leftovers(self._folder):
+            time.sleep(KILL_EVERY_S)
+        status = self._status
+        if not status.slots:
+            return
+        exited = status.exited
+        if status.boot != sessions.boot_id():
+            self._say("the machine was started anew, and so is the work")
+            self._status = replace(status, slots=())
+            return
+        losses = 1 if was_undisturbed(status, _now_ms()) else status.losses + 1
+        if losses > LOSSES_MAX:
+            note = f"its work was lost {losses} times together with its keeper; look at the machine"
+            exited = Exited(life=status.life, code=CODE_LOST, note=note)
+        self._say(f"the work was lost, {losses} of at most {LOSSES_MAX} times")
+        self._status = replace(status, losses=losses, slots=(), exited=exited)
+
+    def _start(self) -> bool:
+        """Start all processes; return False if that has to wait because the disk takes nothing."""
+        wanted = self._wanted
+        generation = self._status.generation + 1
+        losses = self._status.losses if self._status.life == wanted.life else 0
+        status = replace(
+            self._status,
+            life=wanted.life,
+            boot=sessions.boot_id(),
+            generation=generation,
+            losses=losses,
+            since_ms=_now_ms(),
+            slots=wanted.slots,
+        )
+        try:
+            if wanted.work.isolation is None:
+                for name in (NOTICE_FILE, DONE_FILE):
+                    (self._folder / name).unlink(missing_ok=True)
+            sessions.note(self._folder)
+            # Said before it is done: if this keeper dies now, the next one knows of a loss.
+            write(self._folder, status)
+        except OSError as error:
+            self._complain(error)
+            return False
+        self._status = status
+        ranks = ranks_of(wanted.work, wanted.slots, _free_port(), generation)
+        gpus = _counted(len(wanted.slots), "GPU", "s")
+        self._say(f"start {generation}: {_counted(len(ranks), 'process', 'es')} on {gpus}")
+        self._work = _Work(Gang(life=wanted.life, slots=frozenset(wanted.slots)))
+        self._start_ranks(self._work, ranks)
+        return True
+
+    def _start_ranks(self, work: _Work, ranks: list[Rank]) -> None:
+        """Start a process for each rank; where one cannot be started, the others end again."""
+        asked = self._wanted.work
+        try:
+            base = self._confine(work)
+            folder = self._folder if work.confinement is None else work.confinement.folder
+            for rank in ranks:
+                env = processes.environment(asked, rank, folder, base)
+                pid, out, err = processes.start(asked, env, self._before, work.confinement)
+                work.by_pid[pid] = _Process(rank, pid)
+                self._streams.add(pid, (rank.number, rank.node, "out"), out)
+                self._streams.add(pid, (rank.number, rank.node, "err"), err)
+        except StartError as error:
+            self._say(str(error))
+            work.failure = (error.code, str(error))
+            self._kill()
+        if work.confinement is not None:
+            try:
+                sessions.note(self._folder, work.by_pid)
+            except OSError as error:
+                self._complain(error)  # The marks and the cgroup are left.
+
+    def _confine(self, work: _Work) -> dict[str, str]:
+        """Make the bounds of the processes, where they have any; return what all are told.
+
+        Raises ``StartError``.
+        """
+        isolation = self._wanted.work.isolation
+        if isolation is None:
+            return processes.bare(os.environ)
+        work.confinement = confined(isolation, self._folder)
+        self._say(work.confinement.summary())
+        return work.confinement.environment(os.environ)
+
+    def _warn(self, step: Warn) -> None:
+        work = self._work
+        assert work is not None
+        work.gang = replace(work.gang, stop_by_ms=step.by_ms)
+        notice = {
+            "kind": step.kind,
+            "deadline_ms": step.by_ms + _ahead_ms(),
+            "generation": self._status.generation,
+        }
+        text = json.dumps(notice).encode()
+        try:
+            if work.confinement is None:
+                replace_file(self._folder / NOTICE_FILE, text)
+            else:
+                work.confinement.show_notice(text)
+        except OSError as error:
+            self._complain(error)  # The signal says as much, but for the time that is left.
+        left_s = max(0, step.by_ms - _clock_ms()) / 1_000
+        if work.running:
+            self._say(f"told to {step.kind}: {left_s:.0f} s to save and to exit")
+        self._drop(step.lost)
+        processes.warn_all(each.pid for each in work.running)
+
+    def _drop(self, lost: frozenset[Slot]) -> None:
+        """End what runs on nodes that were lost, and see to it until nothing does."""
+        work = self._work
+        assert work is not None
+        if lost - work.gang.lost:
+            nodes = sorted({node for node, _ in lost})
+            self._say(f"{', '.join(nodes)} was lost, and what ran there is killed")
+        work.gang = replace(work.gang, lost=lost)
+        there = [each for each in work.by_pid.values() if each.rank.is_hit(lost)]
+        pids = [each.pid for each in there if each.code is None]
+        leaders = [] if work.confinement is None else [each.pid for each in there]
+        work.is_dropping = bool(lost) and processes.kill_ranks(
+            [each.rank for each in there], pids, leaders
+        )
+
+    def _kill(self) -> None:
+        work = self._work
+        assert work is not None
+        if work.gang.stop_by_ms is not None:
+            self._say("its time is over, and its processes are killed")
+        self._kill_rest(work)
+
+    def _kill_rest(self, work: _Work) -> None:
+        """Kill what is left, and say once what may not be killed: nothing starts until it ends."""
+        work.gang = replace(work.gang, is_killed=True)
+        unkilled = processes.kill_all(each.pid for each in work.running)
+        if unkilled and not work.is_stuck:
+            work.is_stuck = True
+            which = ", ".join(str(pid) for pid in unkilled)
+            self._say(f"cannot kill {which}: another user's; its GPUs are free when that has ended")
+
+    # --- Seeing ---
+
+    def _reap(self) -> None:
+        """Note which processes have ended, and conclude when the last one has gone."""
+        ended, is_any_left = processes.reap()
+        work = self._work
+        if work is None:
+            return
+        for pid, code in ended:
+            process = work.by_pid.get(pid)
+            if process is not None:
+                process.code = code
+                self._judge(work, process, code)
+        if not is_any_left:
+            self._conclude(work)
+        elif work.gang.is_killed or not (work.running or work.gang.stop_by_ms is not None):
+            # The processes of the run are being killed, or have ended and left others behind.
+            # Whoever was warned has the time that was said, also when a shell above it has gone.
+            self._kill_rest(work)
+        elif work.is_dropping:
+            self._drop(work.gang.lost)
+
+    def _judge(self, work: _Work, process: _Process, code: int) -> None:
+        """Have the others stop when one has failed that nobody told to stop."""
+        gang = work.gang
+        is_told = gang.stop_by_ms is not None or gang.is_killed
+        if code == 0 or is_told or work.failure is not None:
+            return
+        self._streams.catch_up(process.pid, _now_ms())
+        rank, words = process.rank, self._streams.last_words(process.pid)
+        how = processes.how_it_ended(code)
+        note = f"rank {rank.number} on {rank.node} {how}" + (f": {words}" if words else "")
+        work.failure = (processes.shell_code(code), note)
+        self._say(note)
+        by_ms = _clock_ms() + min(FAILURE_GRACE_MS, self._wanted.work.grace_ms)
+        self._warn(Warn(by_ms=by_ms, kind="stop", lost=frozenset()))
+
+    def _conclude(self, work: _Work) -> None:
+        """Note how the work has ended, now that nothing of it is left."""
+        self._streams.end(_now_ms())
+        exited = self._status.exited
+        life = work.gang.life
+        if work.failure is not None:
+            code, note = work.failure
+            exited = Exited(life=life, code=code, note=note)
+        elif work.gang.stop_by_ms is None:
+            if all(each.code == 0 for each in work.by_pid.values()):
+                exited = Exited(life=life, code=0, note="")
+        elif self._is_done(work):
+            exited = Exited(life=life, code=0, note="it had said that it was done")
+        if work.confinement is not None and work.confinement.cgroup is not None:
+            cgroups.remove(work.confinement.cgroup)
+        self._work = None
+        self._status = replace(self._status, slots=(), exited=exited)
+
+    def _is_done(self, work: _Work) -> bool:
+        folder = self._folder if work.confinement is None else work.confinement.folder
+        try:
+            text = read_job_file(folder, DONE_FILE)
+            return text is not None and bool(
+                json.loads(text)["generation"] == self._status.generation
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._say(f"{DONE_FILE} is not what quorate.runtime writes, and says nothing: {error}")
+            return False
+
+    def _sleep(self, until_ms: int | None) -> None:
+        """Wait until something happens, and take what was written meanwhile."""
+        timeout_s = None if until_ms is None else max(0.0, until_ms / 1_000 - time.monotonic())
+        if self._work is not None and (self._work.gang.is_killed or self._work.is_dropping):
+            timeout_s = KILL_EVERY_S
+        for key, _ in self._selector.select(timeout_s):
+            if key.fileobj == self._poke:
+                os.read(self._poke, READ_BYTES)
+                self._look()
+            elif not key.data:
+                os.read(key.fd, READ_BYTES)
+            else:
+                self._streams.take(key, _now_ms())
+
+    # --- Telling ---
+
+    def _tell(self) -> bool:
+        """Write down what has become of it, if that has changed, and tell the daemon.
+
+        Returns False where the disk does not take it: then it is tried again.
+        """
+        gang = None if self._work is None else self._work.gang
+        told = replace(self._status, gone=gone(self._wanted, gang))
+        if told == self._told:
+            return True
+        try:
+            write(self._folder, told)
+        except OSError as error:
+            self._complain(error)
+            return False
+        self._status = self._told = told
+        self._complaint = ""
+        notify(self._folder)
+        return True
+
+    def _say(self, text: str) -> None:
+        self._output.say(text, _now_ms())
+
+    def _complain(self, error: OSError) -> None:
+        """Say what the disk does not take, once."""
+        if str(error) != self._complaint:
+            self._complaint = str(error)
+            self._say(f"a file cannot be written, and is tried again: {error}")
+
+    def _look(self) -> None:
+        """Read what is wanted now; what cannot be read changes nothing."""
+        try:
+            wanted = read_wanted(self._folder)
+            if wanted is not None:
+                self._wanted, self._dues = on_own_clock(wanted, self._dues, _ahead_ms())
+        except (UnreadableError, OSError) as error:
+            self._say(f"what is wanted stays what it was: {error}")
+
+    def _read_status(self) -> Status:
+        try:
+            return read_status(self._folder) or Status()
+        except UnreadableError as error:
+            self._say(f"what had become of the work is not known, and it starts anew: {error}")
+            return Status()
+
+    def _wake(self) -> None:
+        """Have the end of a child wake the loop."""
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        os.set_blocking(writing, False)
+        self._selector.register(reading, selectors.EVENT_READ, ())
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for unheard in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            # Whoever ends a session, or a service, does not end the work it has started. Not
+            # ignored, which the work would inherit.
+            signal.signal(unheard, lambda *_: None)
+
+
+def was_undisturbed(status: Status, now_ms: int) -> bool:
+    """Return whether work that is lost now went on for so long that earlier losses do not count."""
+    return status.since_ms > 0 and now_ms - status.since_ms >= UNDISTURBED_MS
+
+
+def notify(folder: Path) -> None:
+    """Tell the daemon that there is news of this run; it reads them later if it is not there."""
+    try:
+        room = os.open(folder.parent.parent / ROOM_FIFO, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return  # Nobody listens; the files stay.
+    try:
+        os.write(room, f"{folder.name}\n".encode())
+    except BlockingIOError:
+        pass  # So much is waiting to be read that all runs will be looked at.
+    finally:
+        os.close(room)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _soon_ms() -> int:
+    return _clock_ms() + round(AGAIN_S * 1_000)
+
+
+def _counted(count: int, one: str, ending: str) -> str:
+    return f"{count} {one}" + (ending if count != 1 else "")
+
+
+def _clock_ms() -> int:
+    """Return the time on the clock that deadlines are judged by, which nobody sets."""
+    return int(time.monotonic() * 1_000)
+
+
+def _ahead_ms() -> int:
+    """Return how far the time of day is ahead of that clock; rounded so that none is early."""
+    return math.floor((time.time() - time.monotonic()) * 1_000)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1_000)

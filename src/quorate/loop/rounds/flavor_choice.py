@@ -1,0 +1,178 @@
+"""Who gets which flavor in the next round: the mechanism, among those who can start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+
+from quorate.core.rounds.round_trial import nodes_of
+from quorate.loop.rounds.round_funds import Funds
+from quorate.loop.rounds.round_held import kept_leases
+from quorate.loop.rounds.round_limits import Limits
+from quorate.loop.rounds.round_seats import Nodes, Seats
+from quorate.loop.rounds.round_snapshot import Floor, Member
+from quorate.loop.rounds.round_spare import spare_candidates
+from quorate.model.amounts import SECOND_MS
+from quorate.model.events import RoundGrant
+from quorate.policy.allocation import ALONE, Allocation
+from quorate.policy.rounds.round_book import Row, Rules
+from quorate.policy.rounds.row_choice import Candidate, ahead_below_s, choose
+
+SHARE_MIN: Final = 1e-6
+"""What a policy gives is recorded in millionths; less is nothing."""
+
+
+def choose_rows(
+    floor: Floor, members: Sequence[Member], answer: Allocation, funds: Funds
+) -> tuple[RoundGrant, ...]:
+    """Return who gets GPUs in the next round and of which flavor, the most deserving first.
+
+    What everybody is owed comes from the ledger, so a choice needs no memory of its own. Where one
+    fits nowhere beside those who are more deserving, or its owner's money or quotas do not carry
+    it, the next in turn is chosen in its place, and it stays owed. What then is left over goes to
+    others that run there, whatever their shares.
+    """
+    by_name = {member.record.spec.name: member for member in members}
+    rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
+    found = list(round_candidates(floor, members, answer, rules))
+    if floor.late:
+        found = [each for each in found if floor.late.isdisjoint(each.row)]
+    free = {f: floor.gpus[at] - floor.gpus_late[at] for at, f in enumerate(floor.flavors)}
+
+    meant = {each.flavor: free[each.flavor] for each in found}
+
+    def chosen(seats: Seats | None) -> _Desk:
+        context = _Desk(Limits(floor.view, by_name, funds, found), seats)
+        rows = choose(found, free, floor.flavors, rules, context.admits)
+        context.rows = sorted(
+            chain.from_iterable(rows.values()), key=lambda c: c.rank, reverse=True
+        )
+        context.rows += _spare(floor, members, context, meant)
+        return context
+
+    context = chosen(None)
+    if floor.room is not None:
+        room, likely = floor.room, context.rows
+        context = chosen(Seats(floor.view, room.over(), by_name, likely))
+        if context.rows != likely:
+            # Something was kept for those who found no seat after all, and nothing for those who
+            # had their turn instead. Now that it is known who they are, they can stay.
+            context = chosen(Seats(floor.view, room.over(), by_name, context.rows))
+    return tuple(_grant(each, context.nodes(floor, each)) for each in context.rows)
+
+
+class _Desk:
+    """Where those come in turn who may be chosen: one pass of it."""
+
+    def __init__(self, limits: Limits, seats: Seats | None) -> None:
+        self._limits = limits
+        self._seats = seats
+        self.rows: list[Candidate] = []
+        self.moved: set[Row] = set()
+        """Those who have to be paid by others than before."""
+
+    def admits(self, candidate: Candidate) -> bool:
+        """Return whether one more is within all limits and has a seat, and count it if so."""
+        bill, seats = self._limits.bill(candidate), self._seats
+        if bill is None and seats is not None:
+            seats.pass_over(candidate)
+        if bill is None or (seats is not None and not seats.seat(candidate)):
+            return False
+        self._limits.count(bill)
+        if bill.is_moved:
+            self.moved.add(candidate.row)
+        return True
+
+    def nodes(self, floor: Floor, chosen: Candidate) -> Nodes:
+        """Return which nodes are meant for one that was chosen; none where it stays, or any do.
+
+        Who has to be paid by others starts anew, on the nodes that it has.
+        """
+        meant = () if self._seats is None else self._seats.nodes.get(chosen.row, ())
+        if meant or chosen.row not in self.moved:
+            return meant
+        leases = kept_leases(floor.view, chosen.row, chosen.flavor)
+        return nodes_of(lease.fact.slots for lease in leases)
+
+
+def _spare(
+    floor: Floor, members: Sequence[Member], context: _Desk, free: Mapping[str, int]
+) -> list[Candidate]:
+    """Return who else has GPUs that nobody has of those who have a share of them."""
+    left = dict(free)
+    for each in context.rows:
+        if each.flavor in left:
+            left[each.flavor] -= each.gpus
+    if not any(left.values()):
+        return []
+    taken = {name for each in context.rows for name in each.row} | floor.late
+    found = []
+    for candidate in spare_candidates(floor, members, taken, left):
+        if context.admits(candidate):
+            left[candidate.flavor] -= candidate.gpus
+            taken.add(candidate.row[0])
+            found.append(candidate)
+    return found
+
+
+def _grant(chosen: Candidate, nodes: Nodes = ()) -> RoundGrant:
+    """Return what is granted; whoever comes first of two is first in every round, and stays."""
+    run, *others = sorted(chosen.row)
+    return RoundGrant(run, chosen.flavor, partner=others[0] if others else None, nodes=nodes)
+
+
+def round_candidates(
+    floor: Floor, members: Sequence[Member], answer: Allocation, rules: Rules
+) -> Iterator[Candidate]:
+    """Yield every row on every flavor that it has a share of, and can run on.
+
+    Others are chosen only for what these leave over. Priority and deficit are those of
+    ``policy.rounds`` for an allocation that begins now. Among equals on a flavor, whoever is
+    furthest behind on all of them together comes first, then whoever had the least so far.
+    """
+    rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
+    start_s, ahead_s = rules.head_start_s, ahead_below_s(rules)
+    for place, flavor in enumerate(floor.flavors):
+        for names, gpus, shares, runs, owed, _ in rows:
+            share = shares[place]
+            if share < SHARE_MIN or not runs[place]:
+                continue
+            owed_s = owed[place] / SECOND_MS
+            late_s, early_s = (owed_s, 0.0) if owed_s > 0.0 else (0.0, -owed_s)
+            yield Candidate(
+                row=names,
+                flavor=flavor,
+                gpus=gpus,
+                priority=(share * start_s + late_s) / (start_s + early_s),
+                deficit_s=owed_s,
+                share=share,
+                is_ahead=owed_s < ahead_s,
+            )
+
+
+class _Row(NamedTuple):
+    """A run, or two that share: what it is to have, where it can run, what it is owed."""
+
+    names: Row
+    gpus: int
+    shares: Sequence[float]
+    runs: Sequence[int]
+    owed_ms: Sequence[float]
+    had_ms: int
+
+
+def _rows(members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
+    """Yield the rows of ``answer``; a pair is owed what its two are on average."""
+    shares, second = answer.shares.tolist(), answer.second.tolist()
+    for at, first in enumerate(answer.first.tolist()):
+        one = members[first]
+        spec = one.record.spec
+        if second[at] == ALONE:
+            yield _Row((spec.name,), spec.gpus, shares[at], one.rates, one.owed_ms, one.had_ms)
+            continue
+        other = members[second[at]]
+        runs = [min(pair) for pair in zip(one.rates, other.rates, strict=True)]
+        owed_ms = [(a + b) / 2 for a, b in zip(one.owed_ms, other.owed_ms, strict=True)]
+        names, had_ms = (spec.name, other.record.spec.name), one.had_ms + other.had_ms
+        yield _Row(names, spec.gpus, shares[at], runs, owed_ms, had_ms)

@@ -1,0 +1,215 @@
+"""Funds: who pays for a run, and how many GPUs of a flavor each of them can carry through a round.
+
+What is chosen for a round should be what can be paid, or GPUs stand idle until the next. This is an
+estimate that takes payers one after the other; whether a grant is really paid is decided where
+every start is. docs/adr/0024-rounds-pools.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from quorate.core.admission.admit import cover_request
+from quorate.core.admission.cover import payer_phases
+from quorate.core.rounds.round_checks import pool_flavors
+from quorate.model.events import Tier
+from quorate.model.selector import Selector, contradicts, matches
+from quorate.model.specs import CapId, Funding, Run
+from quorate.model.state.records import EnvelopeAccount, Lease
+from quorate.model.state.state_view import StateView
+
+_Alike = tuple[str, Funding, Selector, int]
+Bound = tuple[str, str]
+"""What bounds a payer: an envelope, what it lends, or a cap over several; and its name."""
+_ENVELOPE: Final = "envelope"
+_LENDING: Final = "lending"
+_CAP: Final = "cap"
+GPUS_MAX: Final = 2**62
+"""What is left under a bound that bounds nothing."""
+
+
+class Payer(NamedTuple):
+    """Who pays, how many GPUs each of its bounds leaves, and whether they would be borrowed."""
+
+    bounds: tuple[tuple[Bound, int], ...]
+    is_lent: bool
+
+    @property
+    def key(self) -> tuple[str, bool]:
+        """Which envelope pays, and whether it lends."""
+        (_, name), _ = self.bounds[0]
+        return name, self.is_lent
+
+
+class Part(NamedTuple):
+    """How many GPUs of a run one of its payers carries."""
+
+    payer: Payer
+    gpus: int
+
+
+def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> list[Part]:
+    """Return who would carry ``run`` beside what was ``used`` already, as far as it can be.
+
+    Who comes first by the order of cover pays first. What is lent is no more in all than the run
+    may borrow.
+    """
+    borrowed_max = run.funding.borrow_gpus_max
+    lent_left = run.gpus if borrowed_max is None else borrowed_max
+    left, found = run.gpus, []
+    taken: dict[Bound, int] = {}
+    for payer in payers:
+        gpus = left
+        for bound, most in payer.bounds:
+            gpus = min(gpus, most - sum([each.get(bound, 0) for each in used]))
+            if taken:
+                gpus = min(gpus, most - sum([each.get(bound, 0) for each in (*used, taken)]))
+        if payer.is_lent:
+            gpus = min(gpus, lent_left)
+        if gpus <= 0:
+            continue
+        found.append(Part(payer, gpus))
+        left -= gpus
+        if left == 0:
+            break
+        if payer.is_lent:
+            lent_left -= gpus
+        for bound, _ in payer.bounds:
+            taken[bound] = taken.get(bound, 0) + gpus
+    return found
+
+
+def fit(parts: Iterable[Part], used: Mapping[Bound, int]) -> bool:
+    """Return whether there is room for all of ``parts`` beside what was ``used`` already."""
+    taken: dict[Bound, int] = {}
+    for part in parts:
+        for bound, most in part.payer.bounds:
+            taken[bound] = taken.get(bound, 0) + part.gpus
+            if used.get(bound, 0) + taken[bound] > most:
+                return False
+    return True
+
+
+class Funds:
+    """What payers can carry in one pool at one instant; each question is worked out once."""
+
+    def __init__(self, view: StateView, pool: str, now_ms: int) -> None:
+        self._view = view
+        self._pool = pool
+        self._now_ms = now_ms
+        self._known: dict[_Alike, dict[str, tuple[Payer, ...]]] = {}
+        self._gpus: dict[tuple[_Alike, int], dict[str, int]] = {}
+        self._flavors = tuple(pool_flavors(view, pool))
+        self._here: dict[Bound, int] = {}
+        for name, known in view.in_rounds.items():
+            for lease in view.runs[name].leases if known.pool == pool else ():
+                held = view.leases[lease]
+                if held.ending is None:
+                    is_lent = held.fact.tier is Tier.BORROWED
+                    for bound in _bounds(view.envelopes[held.fact.payer], is_lent=is_lent):
+                        self._here[bound] = self._here.get(bound, 0) + held.gpus
+
+    def gpus(self, run: Run) -> Mapping[str, int]:
+        """Return how many of the GPUs of ``run`` those who pay for it could carry, by flavor."""
+        key = (_alike(run), run.gpus)
+        found = self._gpus.get(key)
+        if found is None:
+            found = self._gpus[key] = {
+                flavor: sum(part.gpus for part in carried(run, self.payers(run, flavor), {}))
+                for flavor in self._flavors
+            }
+        return found
+
+    def payers(self, run: Run, flavor: str) -> tuple[Payer, ...]:
+        """Return who pays for ``run``, in cover order, and how many GPUs each could carry in all.
+
+        Several owners may have the same payer.
+        """
+        known = self._known.setdefault(_alike(run), {})
+        if flavor not in known:
+            known[flavor] = tuple(self._open(run, flavor))
+        return known[flavor]
+
+    def present(self, run: Run, leases: Iterable[Lease], flavor: str) -> list[Part] | None:
+        """Return who pays for what ``run`` has; None where one of them could not go on."""
+        payers = {payer.key: payer for payer in self.payers(run, flavor)}
+        found = []
+        for lease in leases:
+            payer = payers.get((lease.fact.payer, lease.fact.tier is Tier.BORROWED))
+            if payer is None:
+                return None
+            found.append(Part(payer, lease.gpus))
+        return found if fit(found, {}) else None
+
+    def _open(self, run: Run, flavor: str) -> Iterator[Payer]:
+        """Yield those who may pay for ``run`` now, somewhere that it may go."""
+        view, now_ms = self._view, self._now_ms
+        request = cover_request(view, run, flavor, now_ms, has_executor=True)
+        places = [view.island(key).labels for key in view.domains(self._pool, flavor).keys]
+        places = [labels for labels in places if not contradicts(run.selector, labels)]
+        for payer, tier in payer_phases(view, request)[-1]:
+            account = view.envelopes[payer]
+            spec = account.spec
+            is_open = spec.start_ms <= now_ms or spec.allow_admission
+            if account.retired or not is_open or spec.end_ms <= request.outlast_ms:
+                continue
+            asked = {k: v for k, v in spec.selector if any(k in labels for labels in places)}
+            if not any(matches(tuple(asked.items()), labels) for labels in places):
+                continue
+            is_lent = tier is Tier.BORROWED
+            hold_ms = min(request.duration_ms, spec.end_ms - now_ms)
+            bounds = _bounds(account, is_lent=is_lent)
+            left = [(bound, self._left(bound, account, hold_ms)) for bound in bounds]
+            if all(gpus > 0 for _, gpus in left):
+                yield Payer(tuple(left), is_lent)
+
+    def _left(self, bound: Bound, account: EnvelopeAccount, hold_ms: int) -> int:
+        """Return how many GPUs a bound leaves for the next round, each held for ``hold_ms``.
+
+        Those that are held now are there for whoever is chosen. Their time is not: it is paid, and
+        what is left of it comes back too late.
+        """
+        use, left = _use(self._view, bound, account), []
+        if use.gpus_max is not None:
+            left.append(use.gpus_max - use.gpus + self._here.get(bound, 0))
+        if use.gpu_ms_max is not None:
+            left.append((use.gpu_ms_max - use.gpu_ms) // hold_ms)
+        return min(left, default=GPUS_MAX)
+
+
+class _Use(NamedTuple):
+    """How much may be used under a bound, in width and in time, and how much is."""
+
+    gpus_max: int | None
+    gpu_ms_max: int | None
+    gpus: int
+    gpu_ms: int
+
+
+def _bounds(account: EnvelopeAccount, *, is_lent: bool) -> Iterator[Bound]:
+    """Yield what bounds the GPUs that an envelope pays for."""
+    yield _ENVELOPE, account.envelope_id
+    if is_lent:
+        yield _LENDING, account.envelope_id
+    for cap in account.caps:
+        yield _CAP, cap
+
+
+def _use(view: StateView, bound: Bound, account: EnvelopeAccount) -> _Use:
+    kind, name = bound
+    spec = account.spec
+    if kind == _LENDING:
+        lending, gpu_ms = spec.lending, account.lent_committed_gpu_ms
+        return _Use(lending.concurrency_max, lending.gpu_ms_max, account.lent_gpus_active, gpu_ms)
+    if kind == _CAP:
+        cap = view.caps[CapId(name)]
+        gpus = cap.gpus_active + cap.gpus_reserved
+        return _Use(cap.spec.concurrency_max, cap.spec.gpu_ms_max, gpus, cap.committed_gpu_ms)
+    gpus = account.gpus_active + account.gpus_reserved
+    return _Use(spec.concurrency, spec.gpu_ms_granted, gpus, account.committed_gpu_ms)
+
+
+def _alike(run: Run) -> _Alike:
+    """Return what runs have in common that have the same payers."""
+    return run.owner, run.funding, run.selector, run.checkpoint_ms

@@ -1,0 +1,120 @@
+"""Limits: how much may be chosen for an owner in one round, by who pays and by quotas of runs.
+
+What is chosen is counted as it is chosen, so that what is beyond goes to the next in turn. Whether
+a grant is within them is decided where every start is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from quorate.loop.rounds.round_funds import Bound, Funds, Part, carried, fit
+from quorate.loop.rounds.round_held import kept_leases
+from quorate.loop.rounds.round_snapshot import Member
+from quorate.model.state.state_view import StateView
+from quorate.policy.rounds.round_book import Row
+from quorate.policy.rounds.row_choice import Candidate
+
+
+class Bill(NamedTuple):
+    """What one choice counts for: GPUs by payer, and runs that begin, under which quotas.
+
+    ``is_moved``: it has what it is chosen for, and one that is more deserving needs its payers, so
+    that others have to pay for it.
+    """
+
+    parts: list[Part]
+    begins: int
+    bounds: tuple[str, ...]
+    is_moved: bool = False
+
+
+class Limits:
+    """What has been chosen of one round so far, by payer and by owner.
+
+    What ``kept`` have, those of them who would stay where they are, is left to their payers as long
+    as others can pay for the rest. They are all who have a share.
+    """
+
+    def __init__(
+        self,
+        view: StateView,
+        members: Mapping[str, Member],
+        funds: Funds,
+        kept: Iterable[Candidate],
+    ) -> None:
+        self._view = view
+        self._members = members
+        self._funds = funds
+        self._used: dict[Bound, int] = {}
+        self._runs: dict[str, int] = {}
+        self._kept: dict[Bound, int] = {}
+        self._waiting: dict[tuple[Row, str], list[Part]] = {}
+        for each in kept:
+            parts = self._present(each)
+            if parts is not None:
+                self._waiting[each.row, each.flavor] = parts
+                _add(self._kept, parts, 1)
+
+    def bill(self, chosen: Candidate) -> Bill | None:
+        """Return what one more would count for; None where payers or quotas have no room for it.
+
+        Whoever stays is paid by whom it was, if they have room. Else who comes first by the order
+        of cover pays, of what is kept for nobody if that is enough.
+        """
+        spec = self._members[chosen.row[0]].record.spec
+        present = self._waiting.pop((chosen.row, chosen.flavor), None)
+        if present is not None:
+            _add(self._kept, present, -1)
+        elif not chosen.share:
+            present = self._present(chosen)
+        is_moved = False
+        if present is not None and fit(present, self._used):
+            parts = present
+        else:
+            payers = self._funds.payers(spec, chosen.flavor)
+            parts = carried(spec, payers, self._used, self._kept)
+            if self._kept and sum(part.gpus for part in parts) < spec.gpus:
+                parts = carried(spec, payers, self._used)
+            if sum(part.gpus for part in parts) < spec.gpus:
+                return None
+            is_moved = present is not None
+        begins = self._begins(chosen)
+        bounds = self._view.holdings.bounds_of(spec.owner) if begins else ()
+        for tenant in bounds:
+            runs_left = self._runs_left(tenant)
+            if runs_left is not None and begins > runs_left:
+                return None
+        return Bill(parts, begins, bounds, is_moved)
+
+    def count(self, bill: Bill) -> None:
+        """Count one that was chosen."""
+        _add(self._used, bill.parts, 1)
+        for tenant in bill.bounds:
+            self._runs[tenant] = self._runs.get(tenant, 0) + bill.begins
+
+    def _present(self, chosen: Candidate) -> list[Part] | None:
+        """Return who pays for what a row would keep; None where it has nothing, or they cannot."""
+        leases = kept_leases(self._view, chosen.row, chosen.flavor)
+        if not leases:
+            return None
+        spec = self._view.runs[leases[0].fact.run].spec
+        return self._funds.present(spec, leases, chosen.flavor)
+
+    def _begins(self, chosen: Candidate) -> int:
+        """Return how many runs count as running by this choice that did not before."""
+        return sum(self._members[name].record.started_ms is None for name in chosen.row)
+
+    def _runs_left(self, tenant: str) -> int | None:
+        """Return how many more runs may begin under ``tenant``; None where nothing limits them."""
+        limit = self._view.owners[tenant].quota.concurrent_runs_max
+        if limit is None:
+            return None
+        return limit - self._view.holdings.runs.get(tenant, 0) - self._runs.get(tenant, 0)
+
+
+def _add(sums: dict[Bound, int], parts: Iterable[Part], sign: int) -> None:
+    for part in parts:
+        for bound, _ in part.payer.bounds:
+            sums[bound] = sums.get(bound, 0) + sign * part.gpus

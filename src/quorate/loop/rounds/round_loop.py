@@ -1,0 +1,155 @@
+"""Rounds: what the policy of a pool says at the end of one, and who gets which flavor next.
+
+What is known of the pool becomes a ``Problem``, its policy answers with shares, the mechanism of
+rounds chooses by them, and what is chosen becomes a command of whole numbers. ``decide`` then sees
+to quotas, money and room, as for any other start.
+
+Importing this imports numpy, so whoever has no pool of rounds does not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from quorate.core.commands import ShareOut
+from quorate.core.rounds.begin_round import step_counts
+from quorate.loop.rounds.flavor_choice import choose_rows
+from quorate.loop.rounds.round_answer import answered
+from quorate.loop.rounds.round_funds import Funds
+from quorate.loop.rounds.round_problem import MICRO, PoolPolicy
+from quorate.loop.rounds.round_snapshot import Floor, Member, floor_of
+from quorate.model.events import RoundGrant, RoundShare, StepsCounted
+from quorate.model.state.apply_event import apply
+from quorate.model.state.state_view import StateView
+from quorate.policy.allocation import ALONE, Allocation
+from quorate.policy.problem import Floats
+from quorate.policy.table import POLICIES
+
+_LOG = logging.getLogger(__name__)
+_MICRO_MAX: Final = float(2**62)
+
+
+def share_out(
+    view: StateView,
+    pool: str,
+    now_ms: int,
+    steps: Mapping[str, int],
+    policies: Mapping[str, PoolPolicy] | None = None,
+) -> ShareOut:
+    """Return the command that begins the next round of ``pool``, by one of ``policies``.
+
+    Those are all that there are, unless told otherwise. Where the policy has no answer all share by
+    weight, and the round says why. GPUs stay with whoever has them only where nobody can run, or
+    the choice itself has a fault of ours: a round that ended the service would be due again as soon
+    as it is back.
+    """
+    view = _after_counting(view, pool, now_ms, steps)
+    funds = Funds(view, pool, now_ms)
+    floor = floor_of(view, pool, funds, now_ms)
+    policy = (POLICIES if policies is None else policies).get(floor.pool.policy or "")
+    try:
+        return _chosen(view, floor, (policy, funds), now_ms, steps)
+    except Exception as error:  # noqa: BLE001 - see above
+        _LOG.exception("the next round of pool %s could not be chosen", pool)
+        note = f"the round could not be chosen: {type(error).__name__}: {error}"
+        return _as_before(view, floor, steps, note)
+
+
+def _chosen(
+    view: StateView,
+    floor: Floor,
+    by: tuple[PoolPolicy | None, Funds],
+    now_ms: int,
+    steps: Mapping[str, int],
+) -> ShareOut:
+    """Return the round that a policy asks for, as far as there are funds."""
+    policy, funds = by
+    members = [m for m in floor.members if any(m.rates)]
+    if not members or not floor.flavors:
+        return _as_before(view, floor, steps, "nobody can run, or nobody pays for it")
+    by_what = answered(view, floor, members, policy, now_ms)
+    answer = by_what.allocation
+    grants = choose_rows(floor, by_what.members, answer, funds)
+    return ShareOut(
+        pool=floor.pool.name,
+        number=floor.number,
+        policy=by_what.policy,
+        flavors=floor.flavors,
+        gpus=floor.gpus,
+        shares=_shares(floor, by_what.members, answer),
+        prices=() if answer.prices is None else tuple(_micro(answer.prices)),
+        grants=grants,
+        steps=_reported(floor, steps),
+        note=by_what.note,
+    )
+
+
+def _after_counting(view: StateView, pool: str, now_ms: int, steps: Mapping[str, int]) -> StateView:
+    """Return the view as the command will find it once it has counted ``steps``."""
+    counts = tuple(step_counts(view, pool, steps.items(), now_ms))
+    if not counts:
+        return view
+    counted = view.overlay()
+    apply(counted, StepsCounted(at_ms=now_ms, actor="", pool=pool, counts=counts))
+    return counted
+
+
+def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tuple[RoundShare, ...]:
+    """Return what everybody was to have, pairs included, in whole millionths."""
+    total = np.array(answer.shares[: len(members)])
+    for row in range(len(members), len(answer.shares)):
+        total[int(answer.first[row])] += answer.shares[row]
+        if answer.second[row] != ALONE:
+            total[int(answer.second[row])] += answer.shares[row]
+    names = (member.record.spec.name for member in members)
+    found = dict(zip(names, map(tuple, _micro(total)), strict=True))
+    nothing = (0,) * len(floor.flavors)
+    return tuple(
+        RoundShare(name, found.get(name, nothing), member.rates, member.measured)
+        for member in floor.members
+        if (name := member.record.spec.name)
+    )
+
+
+def _micro(amounts: Floats) -> list[Any]:
+    """Return ``amounts`` in whole millionths: the one place where a policy's figures are rounded.
+
+    What is too much to be written down is told as the most that can be.
+    """
+    bounded = np.clip(amounts * MICRO, -_MICRO_MAX, _MICRO_MAX)
+    whole: list[Any] = np.rint(bounded).astype(np.int64).tolist()
+    return whole
+
+
+def _reported(floor: Floor, steps: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    names = (member.record.spec.name for member in floor.members)
+    return tuple((name, steps[name]) for name in names if name in steps)
+
+
+def _as_before(view: StateView, floor: Floor, steps: Mapping[str, int], note: str) -> ShareOut:
+    """Return a round in which everybody keeps what it has."""
+    grants = []
+    for member in floor.members:
+        leases = [view.leases[name] for name in member.record.leases]
+        if leases and all(lease.ending is None for lease in leases):
+            fact = leases[0].fact
+            flavor = view.envelopes[fact.payer].spec.flavor
+            grants.append(RoundGrant(member.record.spec.name, flavor, partner=fact.partner))
+    nothing = (0,) * len(floor.flavors)
+    return ShareOut(
+        pool=floor.pool.name,
+        number=floor.number,
+        policy=floor.pool.policy or "",
+        flavors=floor.flavors,
+        gpus=floor.gpus,
+        shares=tuple(
+            RoundShare(m.record.spec.name, nothing, m.rates, m.measured) for m in floor.members
+        ),
+        grants=tuple(grants),
+        steps=_reported(floor, steps),
+        note=note,
+    )

@@ -1,0 +1,162 @@
+"""Pairs of runs that may share GPUs in the next round, and how fast each of the two is then."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from quorate.core.admission.hard_quota import too_many_runs
+from quorate.core.lifecycle.stops import leases_under
+from quorate.core.rounds.begin_round import pair_terms
+from quorate.core.rounds.round_rates import paired_rates, type_rates
+from quorate.loop.rounds.round_snapshot import Floor, Member
+from quorate.model.amounts import PPM
+from quorate.model.specs import Pool
+from quorate.model.state.state_view import StateView
+from quorate.policy.problem import Pairs
+
+PAIRS_MAX: Final = 20_000
+"""How many pairs a policy is asked about, unless it says fewer: those of 200 runs of one owner.
+Where there are more each owner has its part, and of its runs those that came last are looked at
+alone."""
+
+_Both = tuple[float, float]
+_Kind = tuple[str, int]
+"""A job type and its GPUs."""
+
+
+def pairs_of(
+    view: StateView, floor: Floor, members: Sequence[Member], pairs_max: int = PAIRS_MAX
+) -> Pairs | None:
+    """Return who can share GPUs with whom: two of one owner, alike, whose types the pool has so.
+
+    Both go on somewhere, and where nobody pays for either of them they do not share. Nor do two of
+    whom one may not run beside the other by a limit of its owner, or has not gone yet from where it
+    was told to stop: nobody has to wait for it.
+    """
+    table = _Table(floor.pool, floor.flavors)
+    found: list[tuple[int, int]] = []
+    rates: list[list[_Both]] = []
+    free = [row for row, member in enumerate(members) if not _is_leaving(view, member)]
+    for one, other in _parts(table, members, free, pairs_max):
+        two = members[one], members[other]
+        both = _rates(table, *two)
+        if any(min(pair) > 0 for pair in both) and _may_both_run(view, *two):
+            found.append((one, other))
+            rates.append(both)
+    if not found:
+        return None
+    ends = np.array(found, dtype=np.int64)
+    return Pairs(first=ends[:, 0], second=ends[:, 1], rates=np.array(rates, dtype=np.float64))
+
+
+class _Table:
+    """What a pool knows of types on the flavors that there are; each question is answered once."""
+
+    def __init__(self, pool: Pool, flavors: Sequence[str]) -> None:
+        self._pool = pool
+        self._flavors = flavors
+        self._alone: dict[_Kind, list[int]] = {}
+        self._paired: dict[tuple[_Kind, str], list[tuple[int, int]]] = {}
+
+    def alone(self, kind: _Kind) -> list[int]:
+        """Return how fast a type is alone on each flavor, 0 where that is not known."""
+        if kind not in self._alone:
+            known = [type_rates(self._pool, flavor, *kind) for flavor in self._flavors]
+            self._alone[kind] = [0 if each is None else each.alone for each in known]
+        return self._alone[kind]
+
+    def paired(self, kind: _Kind, other: str) -> list[tuple[int, int]]:
+        """Return how fast a type and another are on the same GPUs of each flavor."""
+        key = (kind, other)
+        if key not in self._paired:
+            name, gpus = kind
+            self._paired[key] = [
+                paired_rates(self._pool, flavor, gpus, (name, other)) for flavor in self._flavors
+            ]
+        return self._paired[key]
+
+
+def _may_both_run(view: StateView, one: Member, other: Member) -> bool:
+    begins = sum(each.record.started_ms is None for each in (one, other))
+    return not begins or too_many_runs(view, one.record.spec.owner, begins) is None
+
+
+def _kind(member: Member) -> _Kind | None:
+    spec = member.record.spec
+    job_type = None if spec.rounds is None else spec.rounds.job_type
+    return None if job_type is None else (job_type, spec.gpus)
+
+
+def _is_leaving(view: StateView, member: Member) -> bool:
+    names = leases_under(view, member.record)
+    return any(view.leases[name].ending is not None for name in names)
+
+
+def _parts(
+    table: _Table, members: Sequence[Member], free: Sequence[int], pairs_max: int
+) -> list[tuple[int, int]]:
+    """Return who may share with whom, at most ``pairs_max``, owner by owner as they came.
+
+    Where there are more, one owner after the other has one more, until there are enough: so each
+    has as many as any other, or all that it has. Those of whoever came first come first.
+    """
+    of_owner: dict[str, list[int]] = {}
+    for row in free:
+        of_owner.setdefault(members[row].record.spec.owner, []).append(row)
+    found: dict[str, list[tuple[int, int]]] = {owner: [] for owner in of_owner}
+    open_ = {owner: _alike(table, members, rows) for owner, rows in of_owner.items()}
+    left = pairs_max
+    while open_ and left:
+        each = max(1, left // len(open_))
+        for owner in list(open_)[:left]:
+            more = list(islice(open_[owner], each))
+            found[owner] += more
+            left -= len(more)
+            if len(more) < each:
+                del open_[owner]
+    return [pair for pairs in found.values() for pair in pairs]
+
+
+def _alike(
+    table: _Table, members: Sequence[Member], free: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield every two of the rows ``free`` that may have one lease and whose types can share GPUs.
+
+    They are one owner's. Those of whoever came first come first.
+    """
+    seen: dict[Hashable, dict[str, list[int]]] = {}
+    for row in free:
+        kind = _kind(members[row])
+        if kind is None:
+            continue
+        spec = members[row].record.spec
+        before = seen.setdefault((spec.owner, pair_terms(spec)), {})
+        for other, rows in before.items():
+            if any(min(both) > 0 for both in table.paired(kind, other)):
+                yield from ((each, row) for each in rows)
+        before.setdefault(kind[0], []).append(row)
+
+
+def _rates(table: _Table, one: Member, other: Member) -> list[_Both]:
+    """Return how fast two runs are beside each other on each flavor, in steps per second.
+
+    A run that was measured to be faster or slower alone than the table has it is so beside another.
+    """
+    kinds = _kind(one), _kind(other)
+    assert kinds[0] is not None, one
+    assert kinds[1] is not None, other
+    found = []
+    for place, both in enumerate(table.paired(kinds[0], kinds[1][0])):
+        alone = table.alone(kinds[0])[place], table.alone(kinds[1])[place]
+        first = _scaled(both[0], one.rates[place], alone[0])
+        second = _scaled(both[1], other.rates[place], alone[1])
+        found.append((first, second) if min(first, second) > 0 else (0.0, 0.0))
+    return found
+
+
+def _scaled(rate: int, own: int, alone: int) -> float:
+    return rate * own / (alone * PPM) if alone else 0.0

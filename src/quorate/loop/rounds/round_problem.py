@@ -1,0 +1,153 @@
+"""A pool at the end of a round as the problem that its policy is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from quorate.core.rounds.round_checks import targets_ppm
+from quorate.loop.rounds.round_pairs import PAIRS_MAX, pairs_of
+from quorate.loop.rounds.round_snapshot import Floor, Member
+from quorate.model.amounts import PPM, SECOND_MS
+from quorate.model.rounds_bounds import RATE_MAX, WEIGHT_MAX, WEIGHT_MIN
+from quorate.model.specs import Pool, Run
+from quorate.model.state.state_view import StateView
+from quorate.policy.askable import Asked
+from quorate.policy.problem import Entity, Floats, Ints, Problem
+
+MICRO: Final = float(PPM)
+
+# What a policy is told is kept within bounds in which all of them have answers. What documents say
+# is bounded already; what runs report, and what old ledgers hold, is not.
+FLAVORS_APART: Final = 10_000.0
+"""How many times faster than on another a run may be on one flavor; the other counts for more."""
+WORK_MAX: Final = 900_000
+"""How much a policy may do that can stop early: about a second."""
+SECONDS_MIN: Final = 1.0
+SECONDS_MAX: Final = 100_000_000.0
+"""How much a run may have left to do, or have done, in seconds where it is fastest: three years."""
+
+
+class PoolPolicy(Asked, Protocol):
+    """What a pool has to know of a policy: what it reads, and how many runs it can take."""
+
+    @property
+    def reads_entities(self) -> bool:
+        """Whether it divides by owner first, and then among their runs."""
+        ...
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether it lets two runs share GPUs."""
+        ...
+
+    @property
+    def pairs_max(self) -> int | None:
+        """For how many pairs a pool asks it at most; None where it takes as many as any."""
+        ...
+
+    @property
+    def jobs_max(self) -> int | None:
+        """For how many runs a pool asks it at most."""
+        ...
+
+    @property
+    def jobs_per_gpu_max(self) -> int | None:
+        """For how many runs for each GPU a pool asks it at most."""
+        ...
+
+
+def problem_of(
+    view: StateView, floor: Floor, members: Sequence[Member], policy: PoolPolicy, now_ms: int
+) -> Problem:
+    """Return what ``policy`` is asked: owners are the entities, by the targets admin has set.
+
+    A run's own weight divides what its owner has, and nothing else. A policy that knows no entities
+    is given weights that come to the same: those of an owner's runs add up to the owner's.
+    """
+    specs = [member.record.spec for member in members]
+    owners = list(dict.fromkeys(spec.owner for spec in specs))
+    targets = {owner: max(1, ppm) / MICRO for owner, ppm in targets_ppm(view, owners).items()}
+    places = {owner: place for place, owner in enumerate(owners)}
+    weights = np.array([_weight(spec) for spec in specs])
+    of = np.array([places[spec.owner] for spec in specs], dtype=np.int64)
+    if not policy.reads_entities:
+        sums = np.bincount(of, weights=weights, minlength=len(owners))
+        weights = np.array([targets[owner] for owner in owners])[of] * weights / sums[of]
+    rates = _bounded(np.array([member.rates for member in members], dtype=np.float64) / MICRO)
+    fastest = rates.max(axis=1)
+    scales = np.array([spec.gpus for spec in specs], dtype=np.int64)
+    gpus = np.array(floor.gpus, dtype=np.int64)
+    most = PAIRS_MAX if policy.pairs_max is None else policy.pairs_max
+    return Problem(
+        flavors=floor.flavors,
+        gpus=gpus,
+        jobs=tuple(spec.name for spec in specs),
+        rates=rates,
+        scales=scales,
+        weights=weights,
+        steps_left=fastest * _seconds_left(members, fastest, floor.pool),
+        ages_s=np.array([_age_s(m, now_ms) for m in members]),
+        isolated_s=_isolated_s(members, rates, scales, gpus),
+        deadlines_s=np.array([_deadline_s(m, now_ms) for m in members]),
+        entities=tuple(Entity(name=owner, weight=targets[owner]) for owner in owners),
+        entity_of=of,
+        pairs=pairs_of(view, floor, members, most) if policy.reads_pairs else None,
+        work_max=WORK_MAX,
+    )
+
+
+def _weight(run: Run) -> float:
+    weight = 1.0 if run.rounds is None else run.rounds.weight
+    return min(max(weight, WEIGHT_MIN), WEIGHT_MAX)
+
+
+def _bounded(rates: Floats) -> Floats:
+    """Return ``rates`` of at most ``RATE_MAX``, those of one run at most ``FLAVORS_APART`` apart.
+
+    What was measured is the run's own word, and may be anything.
+    """
+    found = np.minimum(rates, RATE_MAX)
+    least = found.max(axis=1, keepdims=True) / FLAVORS_APART
+    bounded: Floats = np.where(found > 0, np.maximum(found, least), 0.0)
+    return bounded
+
+
+def _seconds_left(members: Sequence[Member], fastest: Floats, pool: Pool) -> Floats:
+    """Return how long each run takes to its end where it is fastest.
+
+    Where nobody says how much there is to do, it is a usual while.
+    """
+    usual_s = pool.expected_duration_ms / SECOND_MS
+    found = np.full(len(members), usual_s)
+    for row, member in enumerate(members):
+        work = member.record.spec.rounds
+        assert work is not None, member
+        if work.total_steps is not None:
+            found[row] = max(1, work.total_steps - member.known.steps) / fastest[row]
+    bounded: Floats = np.clip(found, SECONDS_MIN, SECONDS_MAX)
+    return bounded
+
+
+def _age_s(member: Member, now_ms: int) -> float:
+    started_ms = member.record.started_ms
+    return 0.0 if started_ms is None else (now_ms - started_ms) / SECOND_MS
+
+
+def _deadline_s(member: Member, now_ms: int) -> float:
+    work = member.record.spec.rounds
+    if work is None or work.slo_ms is None:
+        return float("inf")
+    return max(1.0, (member.record.submitted_ms + work.slo_ms - now_ms) / SECOND_MS)
+
+
+def _isolated_s(members: Sequence[Member], rates: Floats, scales: Ints, gpus: Ints) -> Floats:
+    """Return how long what each run has done would have taken on an equal share of every flavor."""
+    equal = np.minimum(1.0, gpus.sum() / (len(members) * scales))
+    alone = (rates @ (gpus / gpus.sum())) * equal
+    done = np.array([member.known.steps for member in members], dtype=np.float64)
+    found = np.divide(done, alone, out=np.zeros(len(members)), where=alone > 0)
+    bounded: Floats = np.minimum(found, SECONDS_MAX)
+    return bounded

@@ -1,0 +1,201 @@
+"""Seats: which nodes everybody gets who is chosen for a round, so that all of them find room.
+
+Candidates come in the order of rank. Whoever has the flavor already keeps its nodes, unless one
+that is more deserving fits nowhere else: then the least deserving make room, and are seated again
+when it is their turn, elsewhere if they can be. Who fits nowhere is left for the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.core.admission.hard_quota import Headroom
+from quorate.core.admission.pack import PackPlan
+from quorate.core.rounds.round_trial import Room, nodes_of
+from quorate.loop.rounds.round_held import kept_leases
+from quorate.loop.rounds.round_snapshot import Member
+from quorate.model.events import Slots
+from quorate.model.selector import Selector, contradicts
+from quorate.model.specs import Run
+from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.state_view import StateView
+from quorate.policy.rounds.round_book import Row
+from quorate.policy.rounds.row_choice import Candidate
+
+Nodes = tuple[tuple[str, int], ...]
+
+RISEN_MAX: Final = 20_000
+"""How often somebody is asked to make room in one round; who fits nowhere after that waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a row has of a flavor now, lease by lease."""
+
+    row: Row
+    run: str
+    flavor: str
+    parts: tuple[Slots, ...]
+    islands: frozenset[IslandKey]
+    place: int
+    """The most deserving have the lowest."""
+
+
+class Seats:
+    """Where those go who are chosen for one round.
+
+    ``likely`` are those who would be chosen if any GPUs were as good as any others, the most
+    deserving first: what they have is kept for them until somebody needs it.
+    """
+
+    def __init__(
+        self,
+        view: StateView,
+        room: Room,
+        members: Mapping[str, Member],
+        likely: Iterable[Candidate],
+    ) -> None:
+        self._view = view
+        self._room = room
+        self._members = members
+        self._kept: dict[str, dict[Row, _Held]] = {}
+        self._rows: dict[str, tuple[str, Row]] = {}
+        self._hopeless: set[Hashable] = set()
+        self._bounds: dict[str, frozenset[str]] = {}
+        self._open: dict[tuple[str, Selector], frozenset[IslandKey]] = {}
+        self._risen_left = RISEN_MAX
+        self.nodes: dict[Row, Nodes] = {}
+        """What is meant for those who do not stay where they are."""
+        for place, each in enumerate(likely):
+            held = self._held(each, place)
+            if held is not None:
+                self._kept.setdefault(each.flavor, {})[each.row] = held
+                self._rows |= dict.fromkeys(each.row, (each.flavor, each.row))
+                self._sit(held)
+
+    def seat(self, chosen: Candidate) -> bool:
+        """Return whether there is room for one more, and keep it."""
+        if self._kept.get(chosen.flavor, {}).pop(chosen.row, None) is not None:
+            return True
+        held = self._held(chosen, 0)
+        if held is not None and self._room.has(held.run, held.parts):
+            self._sit(held)
+            return True
+        spec = self._members[chosen.row[0]].record.spec
+        shape = self._room.shape(spec, chosen.flavor)
+        if shape in self._hopeless:
+            return False
+        plan = self._find(chosen) or self._find_for(chosen)
+        if plan is None:
+            # All who are in its way were asked to make room; what is taken for good only grows, so
+            # nobody like it fits either.
+            self._hopeless.add(shape)
+            return False
+        self._release(chosen.row)
+        self.nodes[chosen.row] = nodes_of(group.slots for group in plan.groups)
+        return True
+
+    def pass_over(self, chosen: Candidate) -> None:
+        """Let others have what was kept for one that is not chosen after all."""
+        held = self._kept.get(chosen.flavor, {}).pop(chosen.row, None)
+        if held is not None:
+            self._rise(held)
+
+    def _find(self, chosen: Candidate) -> PackPlan | None:
+        """Return where one more fits beside all others, and take that."""
+        member = self._members[chosen.row[0]]
+        nodes = self._view.nodes
+        known = [nodes[name].spec for name in member.known.nodes if name in nodes]
+        prefer = frozenset(node.domain_key for node in known if node.flavor == chosen.flavor)
+        plan = self._room.find(member.record.spec, chosen.flavor, prefer)
+        for group in () if plan is None else plan.groups:
+            self._room.take(member.record.spec.name, group.slots)
+        return plan
+
+    def _find_for(self, chosen: Candidate) -> PackPlan | None:
+        """Return where one more fits when those who are less deserving make room, and take that.
+
+        Twice as many of them at a time, so that few more have to than must. Those who turn out not
+        to be in the way stay.
+        """
+        others = sorted(self._in_the_way(chosen), key=lambda held: held.place)
+        risen: list[_Held] = []
+        plan, count = None, 1
+        while plan is None and others and self._risen_left > 0:
+            for _ in range(min(count, len(others))):
+                held = others.pop()
+                del self._kept[held.flavor][held.row]
+                self._rise(held)
+                risen.append(held)
+            self._risen_left -= count
+            count *= 2
+            plan = self._find(chosen)
+        for held in reversed(risen):
+            if plan is None or self._room.has(held.run, held.parts):
+                self._sit(held)
+                self._kept[held.flavor][held.row] = held
+        return plan
+
+    def _in_the_way(self, chosen: Candidate) -> Iterator[_Held]:
+        """Yield those for whom something is kept that ``chosen`` could have.
+
+        They are where it may go, or count for a limit on nodes that it counts for.
+        """
+        spec = self._members[chosen.row[0]].record.spec
+        bounds = self._bounds_of(spec.owner)
+        islands = self._open_to(spec, chosen.flavor)
+        for flavor, kept in self._kept.items():
+            if flavor == chosen.flavor:
+                yield from (held for held in kept.values() if not islands.isdisjoint(held.islands))
+            elif bounds:
+                for held in kept.values():
+                    owner = self._members[held.run].record.spec.owner
+                    if not bounds.isdisjoint(self._bounds_of(owner)):
+                        yield held
+
+    def _open_to(self, run: Run, flavor: str) -> frozenset[IslandKey]:
+        """Return where ``run`` may go; anywhere if what counts is how many nodes its owner has."""
+        view, selector = self._view, () if self._bounds_of(run.owner) else run.selector
+        key = (flavor, selector)
+        if key not in self._open:
+            self._open[key] = frozenset(
+                island
+                for island in view.domains(run.pool, flavor).keys
+                if not contradicts(selector, view.island(island).labels)
+            )
+        return self._open[key]
+
+    def _bounds_of(self, owner: str) -> frozenset[str]:
+        """Return whose limits on nodes count for ``owner``."""
+        if owner not in self._bounds:
+            headroom = Headroom.of(self._view, owner)
+            names = () if headroom is None else (name for name, _ in headroom.bounds)
+            self._bounds[owner] = frozenset(names)
+        return self._bounds[owner]
+
+    def _release(self, row: Row) -> None:
+        """Let others have what was kept for the runs of ``row``, which got something else."""
+        for name in row:
+            flavor, before = self._rows.get(name, ("", ()))
+            held = self._kept.get(flavor, {}).pop(before, None)
+            if held is not None:
+                self._rise(held)
+
+    def _held(self, chosen: Candidate, place: int) -> _Held | None:
+        """Return what a row would keep if it were chosen; None where it has nothing of the kind."""
+        leases = kept_leases(self._view, chosen.row, chosen.flavor)
+        if not leases:
+            return None
+        parts, nodes = tuple(lease.fact.slots for lease in leases), self._view.nodes
+        islands = frozenset(nodes[node].island for slots in parts for node, _ in slots)
+        return _Held(chosen.row, leases[0].fact.run, chosen.flavor, parts, islands, place)
+
+    def _sit(self, held: _Held) -> None:
+        for slots in held.parts:
+            self._room.take(held.run, slots)
+
+    def _rise(self, held: _Held) -> None:
+        for slots in held.parts:
+            self._room.leave(held.run, slots)

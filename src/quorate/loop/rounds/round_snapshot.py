@@ -1,0 +1,180 @@
+"""The floor of a round: what there is to share in a pool, and among whom. Whole numbers only."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from quorate.core.admission.hard_quota import Headroom, too_many_runs
+from quorate.core.lifecycle.follow import waits_for_upstream
+from quorate.core.rounds.round_checks import pool_flavors
+from quorate.core.rounds.round_rates import rates_of
+from quorate.core.rounds.round_trial import Room, is_free_to_spread
+from quorate.loop.rounds.round_funds import Funds
+from quorate.model.specs import Pool, Run
+from quorate.model.state.apply_rounds import entitlements_ms, received_ms
+from quorate.model.state.records import Lease, RoundsRun, RunRecord
+from quorate.model.state.state_view import StateView
+
+
+class Member(NamedTuple):
+    """A run that takes part in the next round, with its rates and what it is owed so far.
+
+    ``rates`` are millionths of a step per second by flavor, 0 where it cannot start: nobody pays
+    for it, it fits nowhere even in the empty pool, or its owner has as many runs as it may.
+    ``owed_ms`` is by flavor what it was to have and did not, the round that ends included; below 0
+    where it is ahead. ``had_ms`` is how long it had GPUs so far, whichever.
+    """
+
+    record: RunRecord
+    known: RoundsRun
+    rates: tuple[int, ...]
+    measured: int
+    owed_ms: tuple[int, ...]
+    had_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """A pool at the end of a round: what there is to share, and among whom.
+
+    ``late`` are the runs that need not have left what they had before the next round is over, and
+    ``gpus_late`` what they have: neither can be chosen. ``room`` is the pool with nobody else in
+    it; None where any GPUs are as good as any others, and counting them will do.
+    """
+
+    view: StateView
+    pool: Pool
+    number: int
+    flavors: tuple[str, ...]
+    gpus: tuple[int, ...]
+    members: tuple[Member, ...]
+    late: frozenset[str]
+    gpus_late: tuple[int, ...]
+    room: Room | None
+
+
+def floor_of(view: StateView, pool: str, funds: Funds, now_ms: int) -> Floor:
+    """Return what there is to share in ``pool`` at ``now_ms``, and among whom."""
+    there = dict(sorted(pool_flavors(view, pool).items()))
+    known = list(_taking_part(view, pool))
+    room = Room.empty(view, pool) if _needs_room(view, pool, known) else None
+    members = tuple(_members(known, _Doors(view, there, funds, room), pool, now_ms))
+    late = _late(view, pool, now_ms)
+    held: dict[str, int] = {}
+    for lease in late:
+        flavor = view.envelopes[lease.fact.payer].spec.flavor
+        held[flavor] = held.get(flavor, 0) + lease.gpus
+        if room is not None:
+            room.take(lease.fact.run, lease.fact.slots)
+    before = view.rounds.get(pool)
+    return Floor(
+        view=view,
+        pool=view.pools[pool],
+        number=1 if before is None else before.shared.number + 1,
+        flavors=tuple(there),
+        gpus=tuple(there.values()),
+        members=members,
+        late=frozenset(n for each in late for n in (each.fact.run, each.fact.partner) if n),
+        gpus_late=tuple(held.get(flavor, 0) for flavor in there),
+        room=room,
+    )
+
+
+def _taking_part(view: StateView, pool: str) -> Iterator[tuple[RunRecord, RoundsRun]]:
+    """Yield the runs of ``pool`` that go on, and wait for nobody upstream."""
+    for name, known in view.in_rounds.items():
+        record = view.runs[name]
+        if known.pool != pool or record.stopping is not None:
+            continue
+        if waits_for_upstream(view, record.spec) is None:
+            yield record, known
+
+
+def _needs_room(view: StateView, pool: str, known: Iterable[tuple[RunRecord, RoundsRun]]) -> bool:
+    """Return whether it matters which GPUs of a flavor somebody gets, and not only how many."""
+    owners = {record.spec.owner for record, _ in known}
+    return (
+        view.pools[pool].whole_nodes
+        or any(not is_free_to_spread(record.spec) for record, _ in known)
+        or any(Headroom.of(view, owner) is not None for owner in owners)
+    )
+
+
+def _members(
+    known: Iterable[tuple[RunRecord, RoundsRun]], doors: _Doors, pool: str, now_ms: int
+) -> Iterator[Member]:
+    view, flavors = doors.view, tuple(doors.there)
+    shared = view.pools[pool]
+    before = view.rounds.get(pool)
+    ending = () if before is None else entitlements_ms(view, before.shared, now_ms)
+    known_ms = {name: (due_ms, had_ms) for name, due_ms, had_ms in ending}
+    for record, state in known:
+        spec = record.spec
+        rates, measured = rates_of(spec, state, shared, flavors)
+        open_to = doors.of(spec) if doors.let_run(record) else ()
+        if len(open_to) < len(flavors):
+            rates = tuple([r if f in open_to else 0 for r, f in zip(rates, flavors, strict=True)])
+        known_of = known_ms.get(spec.name)
+        due_ms, had_ms = known_of or (state.entitled_ms, received_ms(view, spec.name, now_ms))
+        yield Member(
+            record=record,
+            known=state,
+            rates=rates,
+            measured=measured,
+            owed_ms=tuple([due_ms.get(f, 0) - had_ms.get(f, 0) for f in flavors]),
+            had_ms=sum(had_ms.values()),
+        )
+
+
+class _Doors:
+    """Which flavors are open to whom: each question is worked out once for all who are alike."""
+
+    def __init__(
+        self, view: StateView, there: Mapping[str, int], funds: Funds, room: Room | None
+    ) -> None:
+        self.view = view
+        self.there = there
+        self._funds = funds
+        self._room = room
+        self._open: dict[Hashable, frozenset[str]] = {}
+        self._fits: dict[Hashable, bool] = {}
+        self._full: dict[str, bool] = {}
+
+    def let_run(self, record: RunRecord) -> bool:
+        """Return whether a run counts as running already, or may be one more."""
+        owner = record.spec.owner
+        if record.started_ms is not None:
+            return True
+        if owner not in self._full:
+            self._full[owner] = too_many_runs(self.view, owner) is not None
+        return not self._full[owner]
+
+    def of(self, run: Run) -> frozenset[str]:
+        """Return the flavors on which somebody pays for ``run`` and the empty pool has room."""
+        paid = (run.owner, run.funding, run.checkpoint_ms)
+        takes = (run.gpus, run.group_gpus, run.cross_group_spread, run.selector)
+        key = (paid, takes, run.flavors)
+        found = self._open.get(key)
+        if found is None:
+            carried = self._funds.gpus(run)
+            paying = (f for f in run.flavors if carried.get(f, 0) >= run.gpus)
+            found = self._open[key] = frozenset(f for f in paying if self._holds(run, f))
+        return found
+
+    def _holds(self, run: Run, flavor: str) -> bool:
+        if self._room is None:
+            return run.gpus <= self.there.get(flavor, 0)
+        key = self._room.shape(run, flavor)
+        if key not in self._fits:
+            self._fits[key] = self._room.find(run, flavor) is not None
+        return self._fits[key]
+
+
+def _late(view: StateView, pool: str, now_ms: int) -> list[Lease]:
+    """Return what was told to stop before, and need not have gone when the next round is over."""
+    known = view.rounds.get(pool)
+    until_ms = now_ms + view.pools[pool].round_ms
+    leases = [view.leases[name] for name in (() if known is None else known.leaving)]
+    return [each for each in leases if each.ending and each.ending.deadline_ms >= until_ms]

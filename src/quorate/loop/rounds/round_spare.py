@@ -1,0 +1,89 @@
+"""Spare GPUs: what a policy meant for runs that cannot use it, given to others for one round.
+
+A policy does not know what owners can pay together, how many nodes they may have, or where runs may
+go. What it gives to those who are then passed over would stand idle, again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
+from typing import Final
+
+from quorate.core.rounds.round_checks import targets_ppm
+from quorate.loop.rounds.round_snapshot import Floor, Member
+from quorate.model.specs import Run
+from quorate.policy.rounds.row_choice import Candidate
+
+RATE_MIN: Final = 0.1
+"""How fast a run must be there, of its fastest: GPUs are paid for, however little they do."""
+
+
+def spare_candidates(
+    floor: Floor, members: Sequence[Member], taken: Collection[str], left: Mapping[str, int]
+) -> Iterator[Candidate]:
+    """Yield who could use what is ``left`` of flavors, among those who have not ``taken`` any.
+
+    The owner comes first that had least for its target so far, what it gets here included; of its
+    runs the one that is furthest behind, then the one that had least, each where it is fastest
+    first. ``taken`` and ``left`` are looked at as it goes.
+    """
+    queues: dict[str, list[Member]] = {}
+    most = max(left.values())
+    for member in members:
+        spec = member.record.spec
+        if spec.gpus <= most and spec.name not in taken and _places(floor, member, left):
+            queues.setdefault(spec.owner, []).append(member)
+    if not queues:
+        return
+    had = _had(members)
+    targets = targets_ppm(floor.view, list(had))
+    for queue in queues.values():
+        queue.sort(key=lambda member: (sum(member.owed_ms), -member.had_ms))
+    turns = [(had[owner] / max(1, targets[owner]), owner) for owner in queues]
+    heapify(turns)
+    while turns and any(left.values()):
+        _, owner = turns[0]
+        member = queues[owner].pop()
+        spec = member.record.spec
+        for place in _places(floor, member, left):
+            if spec.name not in taken:
+                yield _candidate(spec, floor.flavors[place])
+        if spec.name in taken:
+            had[owner] += spec.gpus * floor.pool.round_ms
+        if queues[owner]:
+            heapreplace(turns, (had[owner] / max(1, targets[owner]), owner))
+        else:
+            heappop(turns)
+
+
+def _had(members: Sequence[Member]) -> dict[str, int]:
+    """Return what every owner's runs had so far, in GPU-milliseconds."""
+    found: dict[str, int] = {}
+    for member in members:
+        spec = member.record.spec
+        found[spec.owner] = found.get(spec.owner, 0) + spec.gpus * member.had_ms
+    return found
+
+
+def _places(floor: Floor, member: Member, left: Mapping[str, int]) -> list[int]:
+    """Return the places of flavors that a run could have now, where it is fastest first."""
+    rates, gpus = member.rates, member.record.spec.gpus
+    found = [at for at, flavor in enumerate(floor.flavors) if left.get(flavor, 0) >= gpus]
+    if not found:
+        return found
+    least = RATE_MIN * max(rates)
+    found = [place for place in found if rates[place] > 0 and rates[place] >= least]
+    return sorted(found, key=lambda place: -rates[place]) if len(found) > 1 else found
+
+
+def _candidate(run: Run, flavor: str) -> Candidate:
+    return Candidate(
+        row=(run.name,),
+        flavor=flavor,
+        gpus=run.gpus,
+        priority=0.0,
+        deficit_s=0.0,
+        share=0.0,
+        is_ahead=True,
+    )

@@ -1,0 +1,131 @@
+"""Snapshots of an engine's state, written on its thread or beside it.
+
+Beside it, the thread that owns the state only copies what is live; encoding and writing are another
+thread's work, and the next block does not wait for them. The runs that a snapshot has archived
+leave the state once it is kept, on the owner's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from threading import Thread
+from typing import Final
+
+from quorate.ledger.archive import RunArchive
+from quorate.ledger.chain import Head
+from quorate.ledger.snapshot import Cut, cut
+from quorate.model.state.state import State
+from quorate.ports.errors import QuorateError, StoreReadOnlyError
+from quorate.ports.store_port import EventStore
+
+_LOG = logging.getLogger(__name__)
+
+CLOSE_S_MAX: Final = 5.0
+"""How long closing a ledger waits for a snapshot that is being written."""
+
+
+@dataclass(slots=True)
+class _Writing:
+    """A snapshot that is being written: of which state, at which head, and why it failed."""
+
+    state: State
+    head: Head
+    made: Cut
+    is_kept: bool = False
+    error: Exception | None = None
+
+
+class Snapshots:
+    """Keeps snapshots of a state in a store; used by the state's owner only.
+
+    ``is_beside`` has them written on a thread of their own, one at a time.
+    """
+
+    def __init__(self, store: EventStore) -> None:
+        self.is_beside = False
+        self._store = store
+        self._writing: _Writing | None = None
+        self._thread: Thread | None = None
+
+    def begin(self, state: State, head: Head) -> None:
+        """Keep ``state`` as it stands at ``head``; nothing else may be under way."""
+        assert self._writing is None, "one snapshot at a time"
+        writing = self._writing = _Writing(state, head, cut(state))
+        if self.is_beside:
+            # No caller waits for it when the program ends: what it writes is whole or not there.
+            self._thread = Thread(target=self._write, args=(writing,), name="snapshot", daemon=True)
+            self._thread.start()
+        else:
+            self._write(writing)
+            self.settle()
+
+    def settle(self) -> bool:
+        """Return whether no snapshot is under way any more, and the next may begin; at once.
+
+        Archived runs leave the state, if a snapshot was kept since.
+        """
+        writing = self._writing
+        if writing is None:
+            return True
+        if self._thread is not None and self._thread.is_alive():
+            return False
+        self._writing = self._thread = None
+        self._release(writing)
+        if not writing.is_kept:
+            _log_failure(writing)
+        return True
+
+    def wait(self, within_s: float | None = None) -> bool:
+        """Wait for a snapshot that is being written; return whether it is settled."""
+        if self._thread is not None:
+            self._thread.join(within_s)
+        return self.settle()
+
+    def keep_on_the_way(self, state: State, head: Head) -> bool:
+        """Return whether ``state``, which is being read from the log, could be kept.
+
+        In a store that was opened for reading nothing is.
+        """
+        writing = _Writing(state, head, cut(state))
+        self._write(writing)
+        self._release(writing)
+        if not writing.is_kept and not isinstance(writing.error, StoreReadOnlyError):
+            _log_failure(writing)
+        return writing.is_kept
+
+    def _write(self, writing: _Writing) -> None:
+        """Write a snapshot, on whichever thread."""
+        made = writing.made
+        try:
+            self._store.save_snapshot(
+                writing.head, made.payload, made.rows(), base_seq=made.base_seq
+            )
+        except Exception as error:  # noqa: BLE001 - may be a thread's top frame; settle() logs it
+            writing.error = error
+        else:
+            writing.is_kept = True
+
+    def _release(self, writing: _Writing) -> None:
+        """Have the runs that were archived leave the state, if they were."""
+        made, runs = writing.made, writing.state.runs
+        if writing.is_kept and made.archived:
+            archive = RunArchive(self._store, upto_seq=made.seq, size=made.archived)
+            runs.archived((record.spec.name for record in made.over), archive)
+        else:
+            runs.thaw()
+
+
+def _log_failure(writing: _Writing) -> None:
+    """Log why a snapshot was not kept; a fault of ours with where it comes from.
+
+    What was asked for is committed; without a snapshot the next start only takes longer.
+    """
+    known = isinstance(writing.error, QuorateError)
+    _LOG.log(
+        logging.WARNING if known else logging.ERROR,
+        "no snapshot at sequence %d: %s",
+        writing.head.seq,
+        writing.error,
+        exc_info=None if known else writing.error,
+    )

@@ -1,0 +1,208 @@
+"""What rounds do to the state: who was to have what, what was measured, what each run received."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from quorate.model.amounts import PPM, SECOND_MS
+from quorate.model.events import LeaseStarted, RoundShared, StepsCounted
+from quorate.model.state.records import Lease, Phase, RoundRecord, RoundsRun, RunRecord
+from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
+
+MEASURED_MIN_MS: Final = SECOND_MS
+"""How long a run must have had GPUs before what it did tells anything about its rate."""
+
+OWED_ROUNDS_MAX: Final = 10
+"""How many rounds a run can be owed of a flavor."""
+AHEAD_ROUNDS_MAX: Final = 1
+"""How many rounds a run can be ahead of what it was to have of a flavor."""
+
+
+def round_began(state: State, run: RunRecord, fact: LeaseStarted) -> None:
+    """Note that ``run``, and the partner it may share them with, has GPUs of this round."""
+    if run.phase is Phase.PENDING:
+        state.begin_rounds(run)
+        if run.started_ms is None:
+            run.started_ms = fact.start_ms
+    run.refusal, run.since_ms = None, fact.start_ms
+    if run.backfills:
+        # What it had to be gone by was said of what it had before.
+        run.backfills = ()
+        state.backfilled.pop(fact.run, None)
+    nodes = tuple(node for node, _ in fact.slots)
+    if state.in_rounds[fact.run].nodes != nodes:
+        state.in_rounds.own(fact.run).nodes = nodes
+    state.settle_grant(run.spec)
+    if fact.partner is not None:
+        state.in_rounds.own(fact.partner).lease = fact.lease
+        round_began_beside(state, fact.partner, fact.start_ms)
+
+
+def round_began_beside(state: State, partner: str, start_ms: int) -> None:
+    """Note that ``partner`` works under the lease of another."""
+    run = state.runs.own(partner)
+    if run.phase is Phase.PENDING:
+        state.begin_rounds(run)
+        if run.started_ms is None:
+            run.started_ms = start_ms
+    run.refusal, run.since_ms = None, start_ms
+
+
+def round_ending(state: State, lease: Lease) -> None:
+    """Note that a lease of a run that shares in rounds was told to stop."""
+    state.rounds.own(state.runs[lease.fact.run].spec.pool).leaving[lease.fact.lease] = None
+
+
+def round_ended(state: State, lease: Lease, end_ms: int) -> None:
+    """Count what the runs under a lease that has ended received by it.
+
+    GPUs that are held are received, also in the grace after it was told to stop: nobody else has
+    them, and what a run does with them then is its own affair.
+    """
+    fact, held_ms = lease.fact, _held_ms(lease, end_ms)
+    if lease.ending is not None:
+        del state.rounds.own(state.runs[fact.run].spec.pool).leaving[fact.lease]
+    flavor = state.envelopes[fact.payer].spec.flavor
+    for name in (fact.run,) if fact.partner is None else (fact.run, fact.partner):
+        if name not in state.in_rounds:
+            continue  # A partner that was over before.
+        known = state.in_rounds.own(name)
+        # Several leases of one run are its parts: they begin and end together, and count once.
+        more = _more(state, fact)
+        if not more:
+            received = known.received_ms.get(flavor, 0)
+            known.received_ms = {**known.received_ms, flavor: received + held_ms}
+        if known.lease == fact.lease:
+            known.lease = more
+
+
+def _held_ms(lease: Lease, until_ms: int) -> int:
+    """Return how long a lease has held its GPUs, up to ``until_ms``."""
+    return max(0, until_ms - lease.fact.start_ms)
+
+
+def _more(state: State, fact: LeaseStarted) -> str:
+    """Return another lease of the same start that is still open; empty where there is none."""
+    return next(
+        (
+            name
+            for name in state.runs[fact.run].leases
+            if name != fact.lease and state.leases[name].fact.start_ms == fact.start_ms
+        ),
+        "",
+    )
+
+
+def _round_shared(state: State, event: RoundShared) -> None:
+    before = state.rounds.get(event.pool)
+    if before is not None:
+        for name, entitled_ms, _ in entitlements_ms(state, before.shared, event.at_ms):
+            state.in_rounds.own(name).entitled_ms = entitled_ms
+    for share in event.shares:
+        # What was refused to somebody was refused in the round before.
+        if state.runs[share.run].refusal is not None:
+            state.runs.own(share.run).refusal = None
+    for grant in event.grants:
+        if grant.stays:
+            run = state.runs.own(grant.run)
+            run.since_ms = event.at_ms
+            for name in run.leases:
+                state.end_changed(state.leases[name])
+    waiting = {grant.run: grant for grant in event.grants if not grant.stays}
+    leaving = {} if before is None else before.leaving
+    state.rounds[event.pool] = RoundRecord(event, waiting, dict(leaving))
+
+
+def entitlements_ms(
+    state: StateView, round_: RoundShared, until_ms: int
+) -> Iterator[tuple[str, dict[str, int], dict[str, int]]]:
+    """Yield (run, how long it was to have GPUs, how long it had them) up to the end of a round.
+
+    Both are by flavor, and from its first round on. What could not be given for long is not to be
+    made up all at once, and what nobody else wanted is no debt: what a run is owed, or ahead by,
+    has its bounds. What it held without having been granted it, in a grace that is longer than a
+    round, others did want: it is not forgiven.
+
+    What is owed is bounded before what a run had of this round is taken off. Where more is due than
+    can be given, all are owed as much as can be; who has just had GPUs is then owed less than who
+    waits, and they take turns.
+    """
+    lasted_ms = until_ms - round_.at_ms
+    round_ms = round_.until_ms - round_.at_ms
+    owed_max_ms, ahead_max_ms = OWED_ROUNDS_MAX * round_ms, AHEAD_ROUNDS_MAX * round_ms
+    granted = {name for grant in round_.grants for name in (grant.run, grant.partner)}
+    flavors, in_rounds = round_.flavors, state.in_rounds
+    for share in round_.shares:
+        run, parts = share.run, share.shares_ppm
+        known = in_rounds.get(run)
+        if known is None or not (any(parts) or known.entitled_ms):
+            continue  # It is over, or was to have nothing, then and before.
+        working, open_ms = _open_ms(state, run, known, until_ms)
+        had, found = known.received_ms.copy(), known.entitled_ms.copy()
+        if working:
+            had[working] = had.get(working, 0) + open_ms
+        is_granted = run in granted
+        for flavor, ppm in zip(flavors, parts, strict=True):
+            if not ppm and not is_granted and flavor in found:
+                continue  # Nothing was due of it, and nothing is forgiven.
+            had_ms = had.get(flavor, 0)
+            due_ms = found.get(flavor, 0) + ppm * lasted_ms // PPM
+            most_ms = had_ms + owed_max_ms
+            if flavor == working:
+                most_ms -= min(open_ms, lasted_ms, round_ms)
+            due_ms = min(due_ms, most_ms)
+            if is_granted and due_ms < had_ms - ahead_max_ms:
+                due_ms = had_ms - ahead_max_ms
+            found[flavor] = due_ms
+        yield run, found, had
+
+
+def _steps_counted(state: State, event: StepsCounted) -> None:
+    for count in event.counts:
+        known = state.in_rounds.own(count.run)
+        known.steps += count.steps
+        if not count.flavor:
+            known.counted_ms = received_ms(state, count.run, event.at_ms)
+            continue
+        counted = known.counted_ms.get(count.flavor, 0)
+        known.counted_ms = {**known.counted_ms, count.flavor: counted + count.ran_ms}
+        if count.ran_ms >= MEASURED_MIN_MS:
+            # Over all the time that it held GPUs, the grace included: steps that are done in the
+            # grace are reported with the others, and without its time they would make a run faster
+            # than it is. A run that takes long to stop is slower by that, which is what it is to
+            # the pool, and what it could have by standing still at any other time.
+            rate = count.steps * PPM * SECOND_MS // count.ran_ms
+            before = known.rates.get(count.flavor)
+            # Half of it is what was measured before, as in Gavel, section 5.
+            rate = rate if before is None else (before + rate) // 2
+            known.rates = {**known.rates, count.flavor: rate}
+
+
+def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
+    """Return how long ``run`` had GPUs of each flavor up to ``now_ms``, open leases included."""
+    known = state.in_rounds[run]
+    found = dict(known.received_ms)
+    flavor, open_ms = _open_ms(state, run, known, now_ms)
+    if flavor:
+        found[flavor] = found.get(flavor, 0) + open_ms
+    return found
+
+
+def _open_ms(state: StateView, run: str, known: RoundsRun, now_ms: int) -> tuple[str, int]:
+    """Return the flavor of what a run has now, and for how long; no flavor where it has nothing.
+
+    Several leases are parts of one start, so the first tells of all.
+    """
+    name = next(iter(state.runs[run].leases), known.lease)
+    if not name:
+        return "", 0
+    lease = state.leases[name]
+    return state.envelopes[lease.fact.payer].spec.flavor, _held_ms(lease, now_ms)
+
+
+ROUNDS: Final[dict[type, Callable[[State, Any], None]]] = {
+    RoundShared: _round_shared,
+    StepsCounted: _steps_counted,
+}

@@ -1,0 +1,245 @@
+"""Crossings: the instant before which no owner's use of a budget of hours crosses a threshold.
+
+Between two events about an owner its use is known for all time to come: it grows with what the
+owner has, and falls as what it had leaves the rolling window. So each owner has an instant before
+which nothing can be said of it, found again only when something happens to it or when that instant
+has come. Whoever asks looks at the first few of them, however many owners there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush, merge
+from typing import TYPE_CHECKING, Final
+
+from quorate.model.amounts import DAY_MS
+from quorate.model.specs import Owner
+from quorate.model.state.meters import Meter
+
+if TYPE_CHECKING:
+    from quorate.model.state.state_view import StateView
+
+PERCENTS: Final = (80, 100, 120)
+"""The thresholds."""
+REARM_POINTS: Final = 5
+"""How far below a threshold use has to fall before it may be crossed again."""
+_WHOLE: Final = 100
+"""Percent."""
+_AT_ONCE: Final = 0
+"""Earlier than any decision."""
+_OUTDATED_MAX: Final = 1_024
+"""How many outdated entries, beyond as many as there are names, a heap may carry."""
+
+
+def metered(view: StateView, owner: Owner) -> list[tuple[list[Meter], int]]:
+    """Return the meters that count towards each budget of hours of ``owner``, and the budget."""
+    quota, found = owner.quota, list[tuple[list[Meter], int]]()
+    if quota.gpu_ms_budget is not None:
+        meters = [view.meters.get((owner.name, flavor)) for flavor in view.metered]
+        found.append(([meter for meter in meters if meter is not None], quota.gpu_ms_budget))
+    if quota.node_ms_budget is not None:
+        found.append(([view.node_meters[owner.name].meter], quota.node_ms_budget))
+    return found
+
+
+Counted = tuple[list[Meter], int, int]
+"""(meters, used beside them, budget): what counts towards a budget of hours."""
+
+
+def counted(view: StateView, owner: Owner) -> list[Counted]:
+    """Return what counts towards each budget of hours of ``owner``: GPU-hours, then node-hours.
+
+    What an accounting system tells stands for its own figure, while it tells it.
+    """
+    record = view.reports.get(owner.name)
+    if record is None or not record.answers:
+        return [(meters, 0, budget) for meters, budget in metered(view, owner)]
+    own, quota, found = metered(view, owner), owner.quota, list[Counted]()
+    for told, budget in ((record.gpu, quota.gpu_ms_budget), (record.node, quota.node_ms_budget)):
+        mine = own.pop(0) if budget is not None else None
+        if told is not None:
+            found.append(([], told.used_ms, told.granted_ms))
+        elif mine is not None:
+            found.append((mine[0], 0, mine[1]))
+    return found
+
+
+def is_budgeted(view: StateView, name: str) -> bool:
+    """Return whether there is an owner ``name``, and a budget of hours of it that counts."""
+    owner, record = view.owners.get(name), view.reports.get(name)
+    return owner is not None and (owner.quota.is_soft or (record is not None and record.answers))
+
+
+class Agenda:
+    """Names with an instant each, in order; a layer hides those below that it has itself."""
+
+    __slots__ = ("below", "heap", "instants_ms")
+
+    def __init__(self, below: Agenda | None = None) -> None:
+        self.below = below
+        self.instants_ms: dict[str, int | None] = {}
+        self.heap: list[tuple[int, str]] = []
+
+    def put(self, name: str, at_ms: int | None) -> None:
+        """Note the instant of ``name``; None: never."""
+        known = self.instants_ms
+        if at_ms is not None and known.get(name) != at_ms:
+            heappush(self.heap, (at_ms, name))
+        known[name] = at_ms
+        if len(self.heap) > 2 * len(known) + _OUTDATED_MAX:
+            self.heap = [(ms, other) for other, ms in known.items() if ms is not None]
+            heapify(self.heap)
+
+    def has_any(self, until_ms: int) -> bool:
+        """Return whether there may be a name whose instant is not after ``until_ms``."""
+        level: Agenda | None = self
+        while level is not None:
+            if level.heap and level.heap[0][0] <= until_ms:
+                return True
+            level = level.below
+        return False
+
+    def in_order(self) -> Iterator[tuple[int, str]]:
+        """Yield every (instant, name), the first first; nothing may be put until that is over."""
+        levels: list[Iterator[tuple[int, str]]] = []
+        above: tuple[dict[str, int | None], ...] = ()
+        level: Agenda | None = self
+        while level is not None:
+            levels.append(level.walk(above))
+            above = (*above, level.instants_ms)
+            level = level.below
+        return merge(*levels) if len(levels) > 1 else levels[0]
+
+    def walk(self, above: tuple[dict[str, int | None], ...]) -> Iterator[tuple[int, str]]:
+        """Yield what stands here and is not hidden ``above``, in order."""
+        heap, known = self.heap, self.instants_ms
+        while heap and known[heap[0][1]] != heap[0][0]:
+            heappop(heap)  # It is outdated, and would be passed over each time.
+        places = [(*heap[0], 0)] if heap else []
+        while places:
+            at_ms, name, place = heappop(places)
+            if known[name] == at_ms and not any(name in layer for layer in above):
+                yield at_ms, name
+            for below in (2 * place + 1, 2 * place + 2):
+                if below < len(heap):
+                    heappush(places, (*heap[below], below))
+
+
+class Crossings:
+    """For each owner the instants before which its use crosses nothing upwards, and downwards.
+
+    Found as of the time of the state, and early rather than late. Owners that were touched since
+    are looked at again before anybody is told anything.
+    """
+
+    __slots__ = ("_falls", "_rises", "_touched")
+
+    def __init__(self) -> None:
+        self._rises = Agenda()
+        self._falls = Agenda()
+        self._touched: dict[str, None] = {}
+
+    def layer(self) -> Crossings:
+        """Return crossings that read through to these and keep their changes to themselves."""
+        over = Crossings()
+        over._rises, over._falls = Agenda(self._rises), Agenda(self._falls)
+        return over
+
+    def touch(self, owner: str) -> None:
+        """Note that the use of ``owner``, its budgets or its threshold may have changed."""
+        self._touched[owner] = None
+
+    def look(self, view: StateView) -> None:
+        """Find the instants of those that were touched."""
+        if self._touched:
+            for name in self._touched:
+                self._find(view, name)
+            self._touched.clear()
+
+    def until(self, view: StateView, at_ms: int) -> set[str]:
+        """Return everybody whose use may have crossed a threshold by ``at_ms``."""
+        found: set[str] = set()
+        for agenda in (self._rises, self._falls):
+            if not agenda.has_any(at_ms):
+                continue
+            for instant_ms, name in agenda.in_order():
+                if instant_ms > at_ms:
+                    break
+                found.add(name)
+        # Most of what is found was known for long, and is later as of now.
+        again = ((name, self._find(view, name)) for name in found)
+        return {name for name, both in again if any(ms is not None and ms <= at_ms for ms in both)}
+
+    def rising(self, view: StateView) -> Iterator[tuple[int, str]]:
+        """Yield (instant, owner) of those whose use may rise to a threshold, the first first.
+
+        As of the time of ``view`` the first is right; others may be earlier than they would be.
+        """
+        while (first := next(self._rises.in_order(), None)) is not None:
+            if self._find(view, first[1])[0] == first[0]:
+                break
+        return self._rises.in_order()
+
+    def _find(self, view: StateView, name: str) -> tuple[int | None, int | None]:
+        """Return the instants of ``name`` as of the time of ``view``, and keep them."""
+        rise_ms, fall_ms = found = next_crossings_ms(view, name)
+        self._rises.put(name, rise_ms)
+        self._falls.put(name, fall_ms)
+        return found
+
+
+def next_crossings_ms(view: StateView, name: str) -> tuple[int | None, int | None]:
+    """Return the instants before which the use of ``name`` does not cross upwards, and downwards.
+
+    None: never, while nothing happens to it.
+    """
+    owner, known = view.owners.get(name), view.thresholds.get(name, 0)
+    budgets = [] if owner is None else counted(view, owner)
+    percent = next((p for p in PERCENTS if p > known), None)
+    now_ms, period_ms = view.at_ms, view.system.budget_period_days * DAY_MS
+    from_ms = now_ms - period_ms
+    rise_ms: int | None = None
+    fall_ms: int | None = _AT_ONCE if known else None
+    for meters, beside, budget in budgets:
+        used, rate = beside, 0
+        for meter in meters:
+            if meter.was_corrected(from_ms):
+                # As an hour in which less than nothing was used leaves the window, use jumps.
+                return None if percent is None else _AT_ONCE, _AT_ONCE if known else None
+            used += meter.used(from_ms, now_ms)
+            rate += meter.amount
+        if percent is not None:
+            wait_ms = _rises_in_ms(used, rate, budget, percent)
+            if wait_ms is not None and (rise_ms is None or now_ms + wait_ms < rise_ms):
+                rise_ms = now_ms + wait_ms
+        if fall_ms is not None:
+            gone_ms = _gone_ms(meters, used, budget, known - REARM_POINTS, from_ms)
+            fall_ms = None if gone_ms is None else max(fall_ms, gone_ms + period_ms)
+    return rise_ms, fall_ms
+
+
+def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
+    """Return how long it takes to use ``percent`` of ``budget`` if nothing leaves the window."""
+    if not budget:
+        return 0 if percent <= _WHOLE else None  # All of it is used, and never more.
+    missing = percent * budget - used * _WHOLE
+    if missing <= 0:
+        return 0
+    return -(-missing // (_WHOLE * rate)) if rate else None
+
+
+def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms: int) -> int | None:
+    """Return where a window that began at ``from_ms`` begins when ``percent`` is all that is used.
+
+    If nothing more is used. What has to leave it leaves at least one of the meters in equal parts.
+    """
+    if not budget:
+        return from_ms if percent >= _WHOLE else None
+    excess = used * _WHOLE - percent * budget
+    if excess <= 0:
+        return from_ms
+    if not meters:
+        return None  # What was told stays as it is.
+    part = -(-excess // (_WHOLE * len(meters)))
+    found = (meter.past_ms(from_ms, part) for meter in meters)
+    return min((ms for ms in found if ms is not None), default=None)

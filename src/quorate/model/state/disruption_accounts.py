@@ -1,0 +1,52 @@
+"""Disruption accounts: how much of others' work an owner's conflicts may still cost in a pool.
+
+Kept as what an account lacks of being full, so that an account that nothing was charged to is full,
+however large it is. What it lacks comes back continuously: with a part of the pool's GPUs times
+the owner's target share. docs/adr/0031-disruption-accounts-and-notices.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.model.amounts import PPM
+from quorate.model.state.state_view import StateView
+
+PARTS: Final = PPM * PPM
+"""The parts of a GPU in which the filling of an account is counted."""
+
+
+def target_share_ppm(view: StateView, owner: str) -> int:
+    """Return the target share of ``owner``: where it states none, an equal part of what is left.
+
+    Owners that have budgets and were never declared have their part of it too.
+    """
+    known = view.owners.get(owner)
+    stated = None if known is None else known.quota.fair_share_target_ppm
+    if stated is not None:
+        return stated
+    soft = view.soft
+    if known is not None or owner in soft.undeclared:
+        return soft.shared_target_ppm
+    targets = [each.quota.fair_share_target_ppm for each in view.owners.values()]
+    left_ppm = max(0, PPM - sum(target or 0 for target in targets))
+    return left_ppm // (targets.count(None) + len(soft.undeclared) + 1)
+
+
+def filling(view: StateView, owner: str, pool: str) -> int:
+    """Return with how many ``PARTS`` of a GPU the account of ``owner`` in ``pool`` fills."""
+    rate_ppm = view.pools[pool].conflict_rate_ppm
+    return view.pool_gpus(pool) * rate_ppm * target_share_ppm(view, owner)
+
+
+def lacking_gpu_ms(view: StateView, owner: str, pool: str, now_ms: int) -> int:
+    """Return what the account of ``owner`` in ``pool`` lacks of being full at ``now_ms``.
+
+    The pool's GPUs, its rate and the owner's share as they are in ``view`` count for all the time
+    since the account was last charged.
+    """
+    known = view.disruption.get((owner, pool))
+    if known is None:
+        return 0
+    lacked, at_ms = known
+    return max(0, lacked - filling(view, owner, pool) * (now_ms - at_ms) // PARTS)

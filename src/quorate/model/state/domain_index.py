@@ -1,0 +1,81 @@
+"""The domains of one pool and flavor, by how many GPUs each has free.
+
+Domains are numbered in key order. ``levels`` has a bit for every free count that some domain has,
+and ``at`` the domains that have it, so "the least free domain that holds n, first by key" costs the
+same whether there are ten domains or ten thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from quorate.model.state.free_slots import IslandKey
+
+
+@dataclass(slots=True)
+class DomainIndex:
+    """Islands by free count. ``gpus_total`` is how many GPUs they have together, free or not."""
+
+    keys: tuple[IslandKey, ...]
+    numbers: dict[str, int]
+    levels: int
+    at: dict[int, int]
+    gpus_total: int
+
+    @classmethod
+    def build(cls, gpus_free: dict[IslandKey, int], *, gpus_total: int) -> DomainIndex:
+        """Return the index of islands with so many GPUs free, and so many in all."""
+        keys = tuple(sorted(gpus_free, key=lambda key: key.domain))
+        numbers = {key.domain: number for number, key in enumerate(keys)}
+        index = cls(keys, numbers, 0, {}, gpus_total)
+        for number, key in enumerate(keys):
+            index._add(number, gpus_free[key])
+        return index
+
+    def copy(self) -> DomainIndex:
+        """Return an index that may be changed alone."""
+        return DomainIndex(self.keys, self.numbers, self.levels, self.at.copy(), self.gpus_total)
+
+    @property
+    def gpus_free(self) -> int:
+        """How many GPUs are free, added up over free counts and not over domains."""
+        return sum(free * domains.bit_count() for free, domains in self.at.items())
+
+    def move(self, domain: str, *, was: int, now: int) -> None:
+        """Note that ``domain``, which had ``was`` GPUs free, has ``now``."""
+        number = self.numbers[domain]
+        left = self.at[was] & ~(1 << number)
+        if left:
+            self.at[was] = left
+        else:
+            del self.at[was]
+            self.levels &= ~(1 << was)
+        self._add(number, now)
+
+    def _add(self, number: int, gpus_free: int) -> None:
+        self.at[gpus_free] = self.at.get(gpus_free, 0) | 1 << number
+        self.levels |= 1 << gpus_free
+
+    def least_free(self, need: int) -> Iterator[tuple[int, IslandKey]]:
+        """Yield (free, key) of domains with at least ``need`` free, least first, then by key."""
+        levels = self.levels >> need
+        while levels:
+            low = levels & -levels
+            levels ^= low
+            yield from self._level(need + low.bit_length() - 1)
+
+    def most_free(self, need: int = 0) -> Iterator[tuple[int, IslandKey]]:
+        """Yield (free, key) of the domains with at least ``need`` free, most first, then by key."""
+        levels = self.levels >> need
+        while levels:
+            top = levels.bit_length() - 1
+            levels ^= 1 << top
+            yield from self._level(need + top)
+
+    def _level(self, gpus_free: int) -> Iterator[tuple[int, IslandKey]]:
+        domains = self.at[gpus_free]
+        while domains:
+            low = domains & -domains
+            domains ^= low
+            yield gpus_free, self.keys[low.bit_length() - 1]

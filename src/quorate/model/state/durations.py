@@ -1,0 +1,86 @@
+"""Actual against declared durations: what each owner's last runs took, of what planning expected.
+
+The declared duration of a run is the one that planning uses: what the run states, or what its pool
+expects where it states nothing, and one hold quantum at least. The ratio of the actual duration to
+it is kept as the number of a bucket. There are 256 buckets, eight to an octave: bucket ``b`` holds
+the ratios above 2 ** ((b - 129) / 8), up to and including 2 ** ((b - 128) / 8). A ratio of exactly
+1 is thus the upper bound of bucket 128; the first bucket ends at 1/65536 and has all that is below,
+the last one ends at about 60097 and has all that is above. A ratio is known to 9 % by its bucket.
+
+An owner's history is the buckets of its last 256 runs, so that it follows what the owner does now.
+Only integers are kept.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from math import isqrt
+from typing import Final
+
+from msgspec import Struct
+
+from quorate.model.amounts import HOLD_QUANTUM_MS
+from quorate.model.specs import Pool, Run
+
+BUCKETS: Final = 256
+"""As many as one byte can number."""
+BUCKETS_PER_OCTAVE: Final = 8
+ON_TIME: Final = 128
+"""The bucket whose upper bound is a ratio of exactly 1."""
+RATIO_BITS: Final = 32
+"""Ratios are counted in parts of 2 ** 32."""
+RECENT_RUNS: Final = 256
+"""How many of an owner's last runs its history has."""
+
+
+def eighth_root_of_power(exponent: int) -> int:
+    """Return the whole part of 2 ** (``exponent`` / 8)."""
+    return isqrt(isqrt(isqrt(1 << exponent))) if exponent >= 0 else 0
+
+
+RATIO_BOUNDS: Final = tuple(
+    eighth_root_of_power(BUCKETS_PER_OCTAVE * RATIO_BITS + bucket - ON_TIME)
+    for bucket in range(BUCKETS)
+)
+"""The upper bound of each bucket, which belongs to it, in parts of 2 ** 32."""
+
+
+def declared_ms(run: Run, pool: Pool) -> int:
+    """Return how long planning expects ``run`` to take in ``pool``, which is of discipline bind."""
+    stated_ms = run.expected_duration_ms
+    return max(pool.expected_duration_ms if stated_ms is None else stated_ms, HOLD_QUANTUM_MS)
+
+
+def bucket_of(actual_ms: int, expected_ms: int) -> int:
+    """Return the bucket of a run that took ``actual_ms`` where ``expected_ms`` were declared."""
+    # Rounded up, so that a ratio just above a bound is not taken for the bound.
+    ratio = -((-actual_ms << RATIO_BITS) // expected_ms)
+    return min(bisect_left(RATIO_BOUNDS, ratio), BUCKETS - 1)
+
+
+def bucket_end_ms(bucket: int, expected_ms: int) -> int:
+    """Return after how long runs in ``bucket`` have ended where ``expected_ms`` were declared."""
+    return -((-expected_ms * RATIO_BOUNDS[bucket]) >> RATIO_BITS)
+
+
+class DurationHistory(Struct, frozen=True, gc=False):
+    """The buckets of an owner's last runs that ended by themselves, the oldest first."""
+
+    recent: bytes = b""
+
+    def after(self, bucket: int) -> DurationHistory:
+        """Return the history with one more run; the oldest leaves it where it is full."""
+        return DurationHistory(self.recent[1 - RECENT_RUNS :] + _BYTES[bucket])
+
+    def copy(self) -> DurationHistory:
+        """Return itself: it never changes."""
+        return self
+
+    def counts(self) -> dict[int, int]:
+        """Return the histogram: how many of the runs are in each bucket that has any, in order."""
+        return dict(sorted(Counter(self.recent).items()))
+
+
+_BYTES: Final = tuple(bytes((bucket,)) for bucket in range(BUCKETS))
+NO_HISTORY: Final = DurationHistory()

@@ -1,0 +1,102 @@
+"""What was found out about the ends that leases have said, mended where a lease changes.
+
+An overlay has a layer of its own: what it finds out about something that has not changed in it is
+kept below, for whoever asks next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from quorate.model.specs import EnvelopeId
+from quorate.model.state.free_slots import IslandKey
+
+Curve = tuple[list[int], list[int]]
+"""Instants in order, and how many GPUs have come free by each of them."""
+
+End = tuple[int, int, str]
+"""(instant, GPUs, lease): so many GPUs come free when that lease ends."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """Ends in order, and the curve that they make: as said, and as they were last expected.
+
+    What is overdue is expected later. ``expected`` holds from ``from_ms`` until ``until_ms``, both
+    included: until then nothing else is overdue.
+    """
+
+    said: list[End]
+    said_curve: Curve
+    expected: list[End] = field(default_factory=list)
+    expected_curve: Curve = field(default_factory=lambda: ([], []))
+    from_ms: int = 0
+    until_ms: int = -1
+
+
+K = TypeVar("K")
+
+
+@dataclass(slots=True)
+class EndsBy(Generic[K]):
+    """Ends by island or by payer, and the leases of each that have changed since."""
+
+    found: dict[K, Kept] = field(default_factory=dict)
+    changed: dict[K, set[str]] = field(default_factory=dict)
+    below: EndsBy[K] | None = None
+
+    def get(self, key: K) -> tuple[Kept, set[str]] | None:
+        """Return what is known of ``key``, if anything is, and the leases that changed since."""
+        changed = self.changed.get(key, set())
+        known = self.found.get(key)
+        if known is not None:
+            return known, changed
+        if self.below is None:
+            return None
+        below = self.below.get(key)
+        return None if below is None else (below[0], below[1] | changed)
+
+    def keep(self, key: K, kept: Kept) -> None:
+        """Keep what is true of ``key`` here, as far below as that holds."""
+        if self.below is not None and key not in self.found and key not in self.changed:
+            self.below.keep(key, kept)
+            return
+        self.found[key] = kept
+        if self.below is None:
+            self.changed.pop(key, None)
+        else:
+            self.changed[key] = set()  # What is kept here is not what is true below.
+
+    def change(self, key: K, lease: str) -> None:
+        """Note that a lease, which has or had part in ``key``, has changed."""
+        if self.below is not None or key in self.found:
+            self.changed.setdefault(key, set()).add(lease)
+
+    def layer(self) -> EndsBy[K]:
+        """Return a layer over this one."""
+        return EndsBy(below=self)
+
+
+@dataclass(slots=True)
+class Ends:
+    """The ends that leases have said, by island and by payer, in order; told at any instant."""
+
+    islands: EndsBy[IslandKey] = field(default_factory=EndsBy[IslandKey])
+    payers: EndsBy[EnvelopeId] = field(default_factory=EndsBy[EnvelopeId])
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether anything was asked for, here or below."""
+        return self.islands.below is not None or bool(self.islands.found or self.payers.found)
+
+    def layer(self) -> Ends:
+        """Return a layer over this one: what changes in it stays as it was here."""
+        return Ends(self.islands.layer(), self.payers.layer())
+
+    def change(self, islands: Collection[IslandKey], payer: EnvelopeId, lease: str) -> None:
+        """Note that a lease of ``payer`` on ``islands`` has changed."""
+        for key in islands:
+            self.islands.change(key, lease)
+        self.payers.change(payer, lease)

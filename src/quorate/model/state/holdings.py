@@ -1,0 +1,111 @@
+"""Holdings: what owners with a hard quota hold, their descendants included.
+
+Distinct nodes under leases and filled spares, and running runs, counted as they come and go. Owners
+without a hard quota, above whom nobody has one, cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+from quorate.model.specs import Owner
+from quorate.model.state.tables import Table
+
+
+class Holdings:
+    """Nodes and running runs by owner, for owners with a hard quota."""
+
+    __slots__ = ("_bounds", "_owners", "_uses", "has_bounds", "nodes", "room", "runs")
+
+    def __init__(self, owners: Mapping[str, Owner], *, has_bounds: bool | None = None) -> None:
+        self._owners = owners
+        self.has_bounds = (
+            any(owner.quota.is_hard for owner in owners.values())
+            if has_bounds is None
+            else has_bounds
+        )
+        """Whether anybody has a hard quota at all. Holdings are made anew when owners change."""
+        self._bounds: dict[str, tuple[str, ...]] = {}
+        self._uses: Table[tuple[str, str], int] = Table()
+        self.nodes: Table[str, int] = Table()
+        self.runs: Table[str, int] = Table()
+        self.room: Table[str, int] = Table()
+        """GPUs of their nodes that they do not use themselves, whoever does."""
+
+    def layer(self, owners: Mapping[str, Owner]) -> Holdings:
+        """Return holdings that read through to these and keep their changes to themselves."""
+        over = Holdings(owners, has_bounds=self.has_bounds)
+        over._bounds = self._bounds
+        over._uses = self._uses.layer()
+        over.nodes = self.nodes.layer()
+        over.runs = self.runs.layer()
+        over.room = self.room.layer()
+        return over
+
+    def bounds_of(self, owner: str) -> tuple[str, ...]:
+        """Return who bounds what ``owner`` holds: itself and its ancestors, if they have quotas."""
+        if not self.has_bounds:
+            return ()
+        known = self._bounds.get(owner)
+        if known is None:
+            known = self._bounds[owner] = tuple(
+                name
+                for name in lineage(self._owners, owner)
+                if name in self._owners and self._owners[name].quota.is_hard
+            )
+        return known
+
+    def add_slots(self, owner: str, slots: Iterable[tuple[str, int, int]]) -> None:
+        """Count one more lease of ``owner``: (node, its GPUs, those taken) of each of its nodes."""
+        for name in self.bounds_of(owner):
+            for node, size, gpus in slots:
+                uses = self._uses.get((name, node), 0)
+                self._uses[name, node] = uses + 1
+                more = -gpus
+                if not uses:
+                    self.nodes[name] = self.nodes.get(name, 0) + 1
+                    more += size
+                self.room[name] = self.room.get(name, 0) + more
+
+    def remove_slots(self, owner: str, slots: Iterable[tuple[str, int, int]]) -> None:
+        """Count one lease less of ``owner``, as it was added."""
+        for name in self.bounds_of(owner):
+            for node, size, gpus in slots:
+                uses = self._uses[name, node] - 1
+                more = gpus
+                if uses:
+                    self._uses[name, node] = uses
+                else:
+                    del self._uses[name, node]
+                    self.nodes[name] -= 1
+                    more -= size
+                self.room[name] += more
+
+    def add_run(self, owner: str, count: int) -> None:
+        """Count ``count`` more running runs of ``owner``."""
+        for name in self.bounds_of(owner):
+            self.runs[name] = self.runs.get(name, 0) + count
+
+    def has(self, owner: str, node: str) -> bool:
+        """Return whether an owner with a quota holds anything on ``node``."""
+        return (owner, node) in self._uses
+
+    def held(self) -> dict[str, tuple[int, int]]:
+        """Return (nodes, running runs) of every owner with a quota that holds anything."""
+        return {
+            name: (self.nodes.get(name, 0), self.runs.get(name, 0))
+            for name in sorted({*self.nodes, *self.runs})
+            if self.nodes.get(name) or self.runs.get(name)
+        }
+
+
+def lineage(owners: Mapping[str, Owner], owner: str) -> list[str]:
+    """Return ``owner`` and all above it, each once, nearest first."""
+    found = {owner: None}
+    level = [owner]
+    while level:
+        above = chain.from_iterable(owners[name].parents for name in level if name in owners)
+        level = [name for name in dict.fromkeys(above) if name not in found]
+        found.update(dict.fromkeys(level))
+    return list(found)

@@ -1,0 +1,139 @@
+"""The lines of waiting runs in the order of their ranks, kept from one decision to the next.
+
+A rank holds until something happens to its owner or to the first run of its line, or until an
+instant up to which its score stays within one step. Only lines for which that is over are ranked
+again, so a walk does not look at every line. An overlay notes what changes in it and reads the rest
+below.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from quorate.model.state.waiting_index import Line, Place, Waiting
+
+Rank = tuple[bool, int]
+"""(over budget, step of the score, negative): the least goes first."""
+Lasting = tuple[Rank, int]
+"""A rank, and the instant before which it holds."""
+Ranked = tuple[Rank, Place, Line]
+"""A line by its rank and its first run: the order in which lines are called up."""
+
+_OUTDATED_MAX: Final = 1_024
+"""How many outdated instants, beyond as many as there are lines, are carried."""
+
+
+class LineRanks:
+    """Every line with waiting runs, in order. What has changed is ranked when it is asked for."""
+
+    __slots__ = ("asked_ms", "below", "ends", "known", "lines", "order", "owners", "until")
+
+    def __init__(self, below: LineRanks | None = None) -> None:
+        self.below = below
+        self.asked_ms = -1
+        """When it was last asked; -1 where it never was."""
+        self.order: list[Ranked] = []
+        self.known: dict[Line, Ranked] = {}
+        self.until: dict[Line, int] = {}
+        self.ends: list[tuple[int, Line]] = []
+        self.owners: set[str] = set()
+        """The owners of which something has changed since."""
+        self.lines: set[Line] = set()
+        """The lines in which a run has begun or ceased to wait since."""
+
+    def layer(self) -> LineRanks:
+        """Return a layer over this one, in which changes are noted apart."""
+        return LineRanks(self)
+
+    @property
+    def last_asked_ms(self) -> int:
+        """When the order was last asked for, here or below; -1 where it never was."""
+        return self.asked_ms if self.below is None else self.below.last_asked_ms
+
+    def owner_changed(self, owner: str) -> None:
+        """Note that the rank of ``owner`` may be another."""
+        self.owners.add(owner)
+
+    def line_changed(self, line: Line) -> None:
+        """Note that the first run of ``line`` may be another."""
+        self.lines.add(line)
+
+    def in_order(
+        self,
+        waiting: Waiting,
+        now_ms: int,
+        rank: Callable[[Line], Rank],
+        lasting: Callable[[Line], Lasting],
+    ) -> list[Ranked]:
+        """Return every line of ``waiting`` in order, ranked at ``now_ms``.
+
+        What is kept is asked for with how long it lasts.
+        """
+        base, above = self, list[LineRanks]()
+        while base.below is not None:
+            above.append(base)
+            base = base.below
+        changed = {line for layer in above for line in layer.lines}
+        owners = {owner for layer in above for owner in layer.owners}
+        if owners:
+            changed.update(line for line in waiting.lines if line[1] in owners)
+        base.bring_up_to(waiting, now_ms, lasting, changed)
+        if not changed:
+            return base.order.copy()
+        found = [each for each in base.order if each[2] not in changed]
+        for line in changed:
+            places = waiting.lines.get(line)
+            if places is not None:
+                insort(found, (rank(line), places.places[0], line))
+        return found
+
+    def bring_up_to(
+        self,
+        waiting: Waiting,
+        now_ms: int,
+        lasting: Callable[[Line], Lasting],
+        elsewhere: set[Line],
+    ) -> None:
+        """Rank the lines anew whose rank may be another; not those that changed ``elsewhere``."""
+        if self.asked_ms < 0 or now_ms < self.asked_ms:
+            lines: Iterable[Line] = waiting.lines
+            self.order, self.known, self.until, self.ends = [], {}, {}, []
+            self.lines, self.owners = set(elsewhere), set()
+        else:
+            if self.owners:
+                self.lines.update(line for line in self.known if line[1] in self.owners)
+                self.lines.update(line for line in waiting.lines if line[1] in self.owners)
+                self.owners = set()
+            lines = {*self.lines, *self._ended(now_ms)}
+            self.lines = lines & elsewhere
+        self.asked_ms = now_ms
+        for line in lines:
+            if line not in elsewhere:
+                self._rank(line, waiting, lasting)
+        if len(self.ends) > 2 * len(self.known) + _OUTDATED_MAX:
+            self.ends = [(at_ms, line) for line, at_ms in self.until.items()]
+            heapify(self.ends)
+
+    def _ended(self, now_ms: int) -> Iterator[Line]:
+        """Yield the lines whose rank does not hold any more."""
+        while self.ends and self.ends[0][0] <= now_ms:
+            at_ms, line = heappop(self.ends)
+            if self.until.get(line) == at_ms:
+                yield line
+
+    def _rank(self, line: Line, waiting: Waiting, lasting: Callable[[Line], Lasting]) -> None:
+        known = self.known.pop(line, None)
+        if known is not None:
+            del self.order[bisect_left(self.order, known)]
+            del self.until[line]
+        places = waiting.lines.get(line)
+        if places is None:
+            return
+        found, until_ms = lasting(line)
+        self.known[line] = ranked = (found, places.places[0], line)
+        insort(self.order, ranked)
+        self.until[line] = until_ms
+        heappush(self.ends, (until_ms, line))

@@ -1,0 +1,324 @@
+"""Meters: how much an owner has had of a flavor, lately and over a long while, in whole numbers.
+
+Time is cut into hours. What was used in an hour that is over is kept, so that a rolling window can
+be added up, and is folded into one number that halves with every half-life. Both cost the same
+however much has happened.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from functools import lru_cache
+from typing import Final
+
+from quorate.model.amounts import DAY_MS, HOUR_MS
+from quorate.model.events import Slots
+
+KEPT_MS: Final = 366 * DAY_MS
+"""How long hours are kept: no longer window can be asked for."""
+ONE: Final = 1 << 40
+"""What is halved is counted in parts of this."""
+_HALF_ROOTS: Final = 32
+"""How often the square root of a half is taken: as many binary digits has an exponent."""
+_ROUNDED: Final = 24
+"""To how many binary digits what fades is known at the least."""
+
+
+Told = tuple[int, int, int, list[int], list[int]]
+"""All that a meter says: what it is made of, in order."""
+
+
+def _roots() -> tuple[int, ...]:
+    """Return 2^-1/2, 2^-1/4 and so on, in parts of ``ONE``."""
+    found, value = [], ONE // 2
+    for _ in range(_HALF_ROOTS):
+        value = _root(value * ONE)
+        found.append(value)
+    return tuple(found)
+
+
+def _root(number: int) -> int:
+    """Return the whole part of the square root of ``number``."""
+    guess = 1 << (number.bit_length() + 1) // 2
+    while True:
+        better = (guess + number // guess) // 2
+        if better >= guess:
+            return guess
+        guess = better
+
+
+_ROOTS: Final = _roots()
+
+
+@lru_cache(maxsize=4_096)
+def halved(span_ms: int, half_life_ms: int) -> int:
+    """Return what is left of ``ONE`` after ``span_ms``."""
+    whole, rest = divmod(span_ms, half_life_ms)
+    left = ONE >> min(whole, ONE.bit_length())
+    for root in _ROOTS:
+        if not rest or not left:
+            break
+        rest *= 2
+        if rest >= half_life_ms:
+            rest -= half_life_ms
+            left = left * root // ONE
+    return left
+
+
+class Meter:
+    """What is in use now, and what was in the hours before.
+
+    All that was used until an instant past what was noted last is ``amount`` times that instant,
+    less ``moment``: what each of them came to when it came, less what it came to when it went.
+    """
+
+    __slots__ = (
+        "amount",
+        "corrected",
+        "ends_ms",
+        "hours",
+        "known",
+        "looked_back",
+        "moment",
+        "sums",
+    )
+
+    def __init__(self, at_ms: int) -> None:
+        hour = at_ms // HOUR_MS
+        self.amount = 0
+        self.moment = 0
+        self.ends_ms = (hour + 1) * HOUR_MS
+        """When the hour that is being counted ends."""
+        self.hours = [hour]
+        self.sums = [0]
+        """All that was used before an hour began, of ``known`` hours; evenly from each to the next
+        where hours are left out."""
+        self.known = 1
+        self.looked_back = (0, 0, 0)
+        """(half-life, hours looked at, what was used before the last of them, as it counts then):
+        found when somebody asks, and kept."""
+        self.corrected = (1, 0)
+        """(hours looked at, the last of them that made up for more than was used before it): found
+        when somebody asks, and kept."""
+
+    def copy(self) -> Meter:
+        """Return a meter that may be changed alone. The hours before are shared: they are over."""
+        over = Meter.__new__(Meter)
+        over.amount, over.moment, over.ends_ms = self.amount, self.moment, self.ends_ms
+        over.hours, over.sums, over.known = self.hours, self.sums, self.known
+        over.looked_back, over.corrected = self.looked_back, self.corrected
+        return over
+
+    @classmethod
+    def of(cls, told: Told) -> Meter:
+        """Return the meter that says what was ``told``."""
+        meter = cls.__new__(cls)
+        meter.amount, meter.moment, meter.ends_ms, meter.hours, meter.sums = told
+        meter.known, meter.looked_back, meter.corrected = len(meter.hours), (0, 0, 0), (1, 0)
+        return meter
+
+    def told(self) -> Told:
+        """Return all that the meter says."""
+        hours, sums = self.hours[: self.known], self.sums[: self.known]
+        return self.amount, self.moment, self.ends_ms, hours, sums
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both say the same."""
+        return isinstance(other, Meter) and self.told() == other.told()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def add(self, amount: int, at_ms: int) -> None:
+        """Note that ``amount`` more (negative: less) is in use since ``at_ms``.
+
+        That may be in an hour that is over: it is then made up for in this one.
+        """
+        if at_ms >= self.ends_ms:
+            self.turn(at_ms)
+        self.amount += amount
+        self.moment += amount * at_ms
+
+    def turn(self, at_ms: int) -> None:
+        """Begin the hour of ``at_ms``: the ones before are over."""
+        hour = at_ms // HOUR_MS
+        hours, sums = self.hours, self.sums
+        if self.known < len(hours):  # Somebody else has gone on from here.
+            self.hours, self.sums = hours, sums = hours[: self.known], sums[: self.known]
+        ended = self.ends_ms // HOUR_MS
+        hours.append(ended)
+        sums.append(self._until(self.ends_ms))
+        if hour > ended:
+            hours.append(hour)
+            sums.append(self._until(hour * HOUR_MS))
+        self.known = len(hours)
+        self.ends_ms = (hour + 1) * HOUR_MS
+
+    def _until(self, at_ms: int) -> int:
+        """Return all that was used until ``at_ms``, which is not before what was noted last."""
+        return self.amount * at_ms - self.moment
+
+    def used(self, from_ms: int, until_ms: int) -> int:
+        """Return what was used from ``from_ms`` until ``until_ms``, which is not in the past.
+
+        Of the hour in which ``from_ms`` lies, as much as is its part of that hour.
+        """
+        if from_ms >= self.ends_ms:
+            return self.amount * (until_ms - from_ms)
+        return self._until(until_ms) - self._before(from_ms, until_ms)
+
+    def _before(self, at_ms: int, now_ms: int) -> int:
+        """Return what was used before ``at_ms``, which is past."""
+        place = bisect_right(self.hours, at_ms // HOUR_MS, hi=self.known)
+        if not place:
+            return 0
+        begins_ms, before = self.hours[place - 1] * HOUR_MS, self.sums[place - 1]
+        if place < self.known:
+            ends_ms, more = self.hours[place] * HOUR_MS, self.sums[place] - before
+        else:
+            ends_ms = min(now_ms, self.ends_ms)
+            more = self._until(ends_ms) - before
+        return before + more * (at_ms - begins_ms) // max(1, ends_ms - begins_ms)
+
+    def was_corrected(self, from_ms: int) -> bool:
+        """Return whether less than nothing was used in an hour since ``from_ms``.
+
+        That makes up for what was told late: all that was used before such an hour was too much.
+        """
+        place, last = self.corrected
+        if place < self.known:
+            sums = self.sums[place - 1 : self.known]
+            if sums != sorted(sums):
+                last = max(at for at in range(1, len(sums)) if sums[at] < sums[at - 1]) + place - 1
+            self.corrected = (self.known, last)
+        if from_ms < self.ends_ms and self._until(self.ends_ms) < self.sums[self.known - 1]:
+            return True
+        if not last:
+            return False
+        return last >= bisect_right(self.hours, from_ms // HOUR_MS, hi=self.known)
+
+    def past_ms(self, from_ms: int, amount: int) -> int | None:
+        """Return the first instant until which ``amount`` was used since ``from_ms``, an hour past.
+
+        None where that never is, if what is in use stays so. No hour since may be corrected.
+        """
+        if from_ms >= self.ends_ms:
+            return from_ms - amount // -self.amount if self.amount else None
+        begins = max(0, bisect_right(self.hours, from_ms // HOUR_MS, hi=self.known) - 1)
+        target = self._before(from_ms, self.ends_ms) + amount
+        place = bisect_left(self.sums, target, lo=begins, hi=self.known)
+        if place < self.known:
+            ends_ms, ended = self.hours[place] * HOUR_MS, self.sums[place]
+        else:
+            ends_ms, ended = self.ends_ms, self._until(self.ends_ms)
+        if target > ended:
+            return -(-(target + self.moment) // self.amount) if self.amount else None
+        begins_ms, before = self.hours[place - 1] * HOUR_MS, self.sums[place - 1]
+        return begins_ms - (target - before) * (ends_ms - begins_ms) // (before - ended)
+
+    def recent(self, at_ms: int, half_life_ms: int) -> int:
+        """Return what was used until ``at_ms``, halved with every half-life since."""
+        faded, before = self._faded_by(at_ms, half_life_ms)
+        span_ms = at_ms % HOUR_MS
+        left = faded * halved(span_ms, half_life_ms)
+        return (left + (self._until(at_ms) - before) * halved(span_ms // 2, half_life_ms)) // ONE
+
+    def _faded_by(self, at_ms: int, half_life_ms: int) -> tuple[int, int]:
+        """Return what was used before the hour of ``at_ms``, as it counts then, and all of it."""
+        faded, before = self._looked_back(half_life_ms), self.sums[self.known - 1]
+        if at_ms >= self.ends_ms:
+            faded = _faded(faded, self._until(self.ends_ms) - before, 1, half_life_ms)
+            hours = (at_ms - self.ends_ms) // HOUR_MS
+            faded = _faded(faded, self.amount * hours * HOUR_MS, hours, half_life_ms)
+            before = self._until(at_ms // HOUR_MS * HOUR_MS)
+        return faded, before
+
+    def recent_between(
+        self, from_ms: int, until_ms: int, half_life_ms: int
+    ) -> tuple[int, int] | None:
+        """Return the least and the most that ``recent`` is from one instant to another.
+
+        Bounds, that is, for instants of one hour; None where none are known. In between it bends no
+        more than what is used and what fades do in that time.
+        """
+        faded, before = self._faded_by(from_ms, half_life_ms)
+        used, span_ms = self._until(from_ms) - before, until_ms - from_ms
+        if from_ms % HOUR_MS + span_ms > HOUR_MS or faded < 0 or used < 0 or self.amount < 0:
+            return None
+        most = faded + used + self.amount * span_ms
+        bends = self.amount * span_ms * span_ms // (10 * half_life_ms)
+        bends += most * span_ms * span_ms // (16 * half_life_ms * half_life_ms)
+        bends += (most >> _ROUNDED) + 2
+        ends = [
+            faded * halved(at_ms, half_life_ms) + more * halved(at_ms // 2, half_life_ms)
+            for at_ms, more in (
+                (from_ms % HOUR_MS, used),
+                (from_ms % HOUR_MS + span_ms, used + self.amount * span_ms),
+            )
+        ]
+        return min(ends) // ONE - bends, max(ends) // ONE + bends
+
+    def _looked_back(self, half_life_ms: int) -> int:
+        """Return what was used before this hour, as it counts when it begins."""
+        known_ms, place, faded = self.looked_back
+        if known_ms != half_life_ms or place > self.known:
+            place, faded = 1, 0
+        hours, sums = self.hours, self.sums
+        for at in range(max(1, place), self.known):
+            span = hours[at] - hours[at - 1]
+            faded = _faded(faded, sums[at] - sums[at - 1], span, half_life_ms)
+        self.looked_back = (half_life_ms, self.known, faded)
+        return faded
+
+
+def _faded(before: int, area: int, hours: int, half_life_ms: int) -> int:
+    """Return what is left of ``before`` after ``hours`` in which ``area`` was used, evenly.
+
+    What was used in an hour counts as of the middle of it.
+    """
+    if not hours:
+        return before
+    left, middle = halved(HOUR_MS, half_life_ms), halved(HOUR_MS // 2, half_life_ms)
+    if hours == 1:
+        return (before * left + area * middle) // ONE
+    later = halved(hours * HOUR_MS, half_life_ms)
+    lost = ONE - left
+    each = (ONE - later) * ONE // lost if lost else hours * ONE
+    return (before * later + area * middle // ONE * each // hours) // ONE
+
+
+class NodeMeter:
+    """The distinct nodes that an owner has leases on, and for how long it had how many."""
+
+    __slots__ = ("meter", "uses")
+
+    def __init__(self, at_ms: int) -> None:
+        self.meter = Meter(at_ms)
+        self.uses: dict[str, int] = {}
+
+    def copy(self) -> NodeMeter:
+        """Return a meter that may be changed alone."""
+        over = NodeMeter.__new__(NodeMeter)
+        over.meter, over.uses = self.meter.copy(), self.uses.copy()
+        return over
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both say the same."""
+        return isinstance(other, NodeMeter) and (self.meter, self.uses) == (other.meter, other.uses)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def add(self, slots: Slots, at_ms: int) -> None:
+        """Note one more lease on the nodes of ``slots``."""
+        for node, _ in slots:
+            uses = self.uses.get(node, 0)
+            self.uses[node] = uses + 1
+            if not uses:
+                self.meter.add(1, at_ms)
+
+    def remove(self, slots: Slots, at_ms: int) -> None:
+        """Note one lease less on the nodes of ``slots``."""
+        for node, _ in slots:
+            self.uses[node] -= 1
+            if not self.uses[node]:
+                del self.uses[node]
+                self.meter.add(-1, at_ms)

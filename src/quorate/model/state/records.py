@@ -1,0 +1,484 @@
+"""The mutable records of the state: accounts, runs, leases, nodes.
+
+Only ``model/state/apply_event.py`` changes them, and only after asking their table to ``own`` them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from quorate.model.amounts import HOUR_MS
+from quorate.model.closed_words import Word
+from quorate.model.events import (
+    Allowance,
+    ConflictDeclared,
+    ConflictResolved,
+    LeaseEnding,
+    LeaseStarted,
+    MoveCause,
+    ReservationMade,
+    ReservationStatus,
+    RoundGrant,
+    RoundShared,
+    RunStopping,
+    Scope,
+    Share,
+    Slice,
+    Slots,
+    Tier,
+    TokenIssued,
+)
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Cap, CapId, Envelope, EnvelopeId, Node, Run
+from quorate.model.state.free_slots import IslandKey
+
+_WAITING_FOR_QUOTA = RefusalCode.WAITING_FOR_QUOTA
+
+REQUESTS_KEPT_MS: Final = 24 * HOUR_MS
+"""How long a request that carried an idempotency key is known."""
+
+
+class Phase(Word):
+    """Where a run is in its life."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    COMPLETED = "Completed"
+    CANCELLED = "Cancelled"
+    FAILED = "Failed"
+
+
+TERMINAL = frozenset((Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED))
+
+
+class Record(Struct, gc=False):
+    """What there are very many of: quick to make, and never part of a cycle.
+
+    Accounts are few and change with every lease, so they are dataclasses: quick to change.
+    """
+
+
+class NodeRecord(Record):
+    """A node and where its slots are indexed."""
+
+    spec: Node
+    island: IslandKey
+    position: int
+
+    def copy(self) -> NodeRecord:
+        """Return a record that may be changed alone."""
+        return NodeRecord(self.spec, self.island, self.position)
+
+
+class UnwipedNode(Record):
+    """A node that ``claim`` has, or has had since it was last wiped; only its user may use it.
+
+    ``leases`` counts those of the claim that are open there. A quarantined one could not be wiped.
+    """
+
+    claim: str
+    user: str
+    since_ms: int
+    end_ms: int
+    leases: int = 0
+    is_quarantined: bool = False
+    note: str = ""
+
+    def copy(self) -> UnwipedNode:
+        """Return a record that may be changed alone."""
+        return UnwipedNode(
+            self.claim,
+            self.user,
+            self.since_ms,
+            self.end_ms,
+            self.leases,
+            self.is_quarantined,
+            self.note,
+        )
+
+
+@dataclass(slots=True)
+class EnvelopeAccount:
+    """What an envelope has promised and paid.
+
+    ``committed_gpu_ms`` is spent + held: what ended leases cost and what open leases hold, whole.
+    It does not depend on the time, because using a held GPU-millisecond turns it into a spent one.
+    A ``retired`` envelope is no longer in its budget: it pays nothing new, and its past stays.
+    ``metered`` is whose use of what it pays for is, unless it shares or lends: the key of a meter,
+    made once, because making it for every lease is a good part of what a replay costs.
+    """
+
+    envelope_id: EnvelopeId
+    budget: str
+    owner: str
+    spec: Envelope
+    caps: tuple[CapId, ...]
+    retired: bool = False
+    gpus_active: int = 0
+    gpus_reserved: int = 0
+    committed_gpu_ms: int = 0
+    ended_gpu_ms: int = 0
+    started_gpu_ms: int = 0
+    lent_gpus_active: int = 0
+    lent_committed_gpu_ms: int = 0
+    metered: tuple[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.metered = (self.owner, self.spec.flavor)
+
+    def copy(self) -> EnvelopeAccount:
+        """Return an account that may be changed alone."""
+        return EnvelopeAccount(
+            self.envelope_id,
+            self.budget,
+            self.owner,
+            self.spec,
+            self.caps,
+            self.retired,
+            self.gpus_active,
+            self.gpus_reserved,
+            self.committed_gpu_ms,
+            self.ended_gpu_ms,
+            self.started_gpu_ms,
+            self.lent_gpus_active,
+            self.lent_committed_gpu_ms,
+        )
+
+    @property
+    def gpus_left(self) -> int:
+        """How many more GPUs it can pay at once; negative where it was tightened below its use."""
+        return self.spec.concurrency - self.gpus_active - self.gpus_reserved
+
+    def spent_gpu_ms(self, now_ms: int) -> int:
+        """Return what has been used up to ``now_ms``, running leases included.
+
+        ``started_gpu_ms`` is the sum of GPUs x start over open leases, so the running part needs
+        no walk over them.
+        """
+        return self.ended_gpu_ms + self.gpus_active * now_ms - self.started_gpu_ms
+
+    def held_gpu_ms(self, now_ms: int) -> int:
+        """Return what is left of the holds at ``now_ms``."""
+        return self.committed_gpu_ms - self.spent_gpu_ms(now_ms)
+
+
+@dataclass(slots=True)
+class CapAccount:
+    """What the envelopes under a cap have promised together."""
+
+    cap_id: CapId
+    spec: Cap
+    retired: bool = False
+    gpus_active: int = 0
+    gpus_reserved: int = 0
+    committed_gpu_ms: int = 0
+
+    def copy(self) -> CapAccount:
+        """Return an account that may be changed alone."""
+        return CapAccount(
+            self.cap_id,
+            self.spec,
+            self.retired,
+            self.gpus_active,
+            self.gpus_reserved,
+            self.committed_gpu_ms,
+        )
+
+
+class Lease(Record):
+    """An open lease: the fact that began it, and what has changed since.
+
+    ``grace_ms`` is how long its work gets to checkpoint when it is stopped.
+    """
+
+    fact: LeaseStarted
+    gpus: int
+    hold_gpu_ms: int
+    grace_ms: int
+    ending: LeaseEnding | None = None
+
+    def copy(self) -> Lease:
+        """Return a lease that may be changed alone."""
+        return Lease(self.fact, self.gpus, self.hold_gpu_ms, self.grace_ms, self.ending)
+
+    @property
+    def hold_ends_ms(self) -> int:
+        """The instant at which the lease will have used all that is held for it."""
+        return self.fact.start_ms + self.hold_gpu_ms // self.gpus
+
+    @property
+    def renew_ms(self) -> int:
+        """The last instant at which it could still be told to stop and be gone in time."""
+        return self.hold_ends_ms - self.grace_ms
+
+
+class RunRecord(Record):
+    """A run: what was asked, where it stands, what it has cost whom.
+
+    ``since_ms`` is when it last began to run; swaps, hand-overs and growth leave it alone.
+    ``waiting_seq`` is the event by which it last began to wait. ``backfills`` are (bundle, event):
+    bundles that started out of order, and by which event. ``cut_ms`` and ``cut_by`` are the last
+    conflict that ended it, ``steps_cut_by`` is the last one that cut steps of it and left it
+    running, and ``via_conflict`` the one it started by.
+    """
+
+    spec: Run
+    seq: int
+    submitted_ms: int
+    phase: Phase
+    refusal: Refusal | None
+    refused_since_ms: int
+    leases: dict[str, None]
+    leases_ever: int
+    charges: dict[tuple[EnvelopeId, Tier], int]
+    started_ms: int | None
+    ended_ms: int | None
+    note: str
+    stopping: RunStopping | None = None
+    gpus_desired: int | None = None
+    since_ms: int | None = None
+    reservation: str | None = None
+    reservations_ever: int = 0
+    backfills: tuple[tuple[int, int], ...] = ()
+    waiting_seq: int = 0
+    cut_ms: int | None = None
+    cut_by: str = ""
+    via_conflict: str = ""
+    steps_cut_by: str = ""
+
+    @property
+    def quota_blocker(self) -> str | None:
+        """The owner whose hard quota alone the run waits for; None where others could help."""
+        refusal = self.refusal
+        if refusal is None or refusal.code is not _WAITING_FOR_QUOTA or refusal.shortages:
+            return None
+        return refusal.subject
+
+    def copy(self) -> RunRecord:
+        """Return a record that may be changed alone."""
+        return RunRecord(
+            self.spec,
+            self.seq,
+            self.submitted_ms,
+            self.phase,
+            self.refusal,
+            self.refused_since_ms,
+            self.leases.copy(),
+            self.leases_ever,
+            self.charges.copy(),
+            self.started_ms,
+            self.ended_ms,
+            self.note,
+            self.stopping,
+            self.gpus_desired,
+            self.since_ms,
+            self.reservation,
+            self.reservations_ever,
+            self.backfills,
+            self.waiting_seq,
+            self.cut_ms,
+            self.cut_by,
+            self.via_conflict,
+            self.steps_cut_by,
+        )
+
+
+@dataclass(slots=True)
+class ReservationRecord:
+    """A promised start: what was promised when it was made, and how it stands now.
+
+    ``conflict`` is the last conflict that made room for it.
+    """
+
+    made: ReservationMade
+    seq: int
+    status: ReservationStatus
+    slice: Slice
+    payers: tuple[Share, ...]
+    planned_start_ms: int | None
+    natural_start_ms: int | None
+    by_conflict: bool
+    cause: MoveCause | None = None
+    conflict: str = ""
+    attempts: int = 0
+
+    def copy(self) -> ReservationRecord:
+        """Return a record that may be changed alone."""
+        return ReservationRecord(
+            self.made,
+            self.seq,
+            self.status,
+            self.slice,
+            self.payers,
+            self.planned_start_ms,
+            self.natural_start_ms,
+            self.by_conflict,
+            self.cause,
+            self.conflict,
+            self.attempts,
+        )
+
+
+class Lottery(Struct, frozen=True, array_like=True):
+    """The committed hash chain: the last link known (hex), and the number of the next one."""
+
+    commitment: str = ""
+    length: int = 0
+    link: str = ""
+    next_index: int = 1
+
+
+@dataclass(slots=True)
+class ConflictRecord:
+    """A conflict, and what came of it once it is settled."""
+
+    declared: ConflictDeclared
+    resolved: ConflictResolved | None = None
+
+    def copy(self) -> ConflictRecord:
+        """Return a record that may be changed alone."""
+        return ConflictRecord(self.declared, self.resolved)
+
+
+class AnnouncedConflict(Record):
+    """What was announced of a planned conflict: when, where, and the odds of runs in millionths."""
+
+    due_ms: int
+    scope: Scope
+    runs: dict[str, int]
+
+
+class PledgeRecord(Record):
+    """A filled spare: what it was, so that it can come back when ``filler`` is gone."""
+
+    pledge: str
+    run: str
+    comp_path: str
+    bundle: int
+    payer: EnvelopeId
+    tier: Tier
+    slots: Slots
+    gpus: int
+    hold_gpu_ms: int
+    filler: str
+
+    @property
+    def places(self) -> Slots:
+        """Its nodes, and none of their GPUs: those count for the filler, which has them."""
+        return tuple((node, 0) for node, _ in self.slots)
+
+    def copy(self) -> PledgeRecord:
+        """Return itself: it never changes."""
+        return self
+
+
+class RequestRecord(Record):
+    """A request that was carried out: ``seq`` is that of its request-kept event.
+
+    Its ``count`` events end right before that one.
+    """
+
+    digest: str
+    seq: int
+    count: int
+    changes: tuple[tuple[str, str, str], ...]
+    warnings: tuple[str, ...]
+    at_ms: int
+
+    def copy(self) -> RequestRecord:
+        """Return itself: it never changes."""
+        return self
+
+    def is_forgotten(self, now_ms: int) -> bool:
+        """Return whether the request is too long ago to be known at ``now_ms``."""
+        return now_ms - self.at_ms > REQUESTS_KEPT_MS
+
+
+class ReportRecord(Record):
+    """What an accounting system, to which an owner is linked, told of its budget.
+
+    ``gpu`` and ``node`` are None where it told nothing of such hours; both are while it does not
+    answer, for which ``note`` says why. ``since_ms`` is since when it answers, or does not.
+    ``resource`` is what the owner is linked to there; empty where that was not noted.
+    """
+
+    source: str
+    since_ms: int
+    told_ms: int | None
+    gpu: Allowance | None
+    node: Allowance | None
+    note: str
+    resource: str = ""
+
+    @property
+    def answers(self) -> bool:
+        """Whether what it told counts, instead of the ledger's own figures."""
+        return self.gpu is not None or self.node is not None
+
+    def copy(self) -> ReportRecord:
+        """Return itself: it never changes."""
+        return self
+
+
+class TokenRecord(Record):
+    """An access token: how it was issued, and when it was revoked, if it was."""
+
+    issued: TokenIssued
+    revoked_ms: int | None = None
+
+    def copy(self) -> TokenRecord:
+        """Return a record that may be changed alone."""
+        return TokenRecord(self.issued, self.revoked_ms)
+
+
+class RoundRecord(Record):
+    """The round that a pool is in, and the grants of it that wait for room.
+
+    ``leaving`` are the leases of its runs that were told to stop and have not gone.
+    """
+
+    shared: RoundShared
+    waiting: dict[str, RoundGrant]
+    leaving: dict[str, None]
+
+    def copy(self) -> RoundRecord:
+        """Return a record that may be changed alone."""
+        return RoundRecord(self.shared, self.waiting.copy(), self.leaving.copy())
+
+
+class RoundsRun(Record):
+    """A run of a pool that shares in rounds, from its submission to its end.
+
+    ``steps`` were counted so far, and ``rates`` measured, in millionths of a step per second, by
+    flavor. By flavor too: ``received_ms``, how long it had GPUs under leases that have ended;
+    ``entitled_ms``, how long it was to have them by its shares; ``counted_ms``, how much of its
+    time lies before the last count of steps. ``lease`` is the one that it shares as a partner, and
+    ``nodes`` are those that it was on last. What is by flavor is never changed, but replaced, so
+    that copies may have it in common.
+    """
+
+    pool: str
+    steps: int = 0
+    rates: dict[str, int] = msgspec.field(default_factory=dict)
+    received_ms: dict[str, int] = msgspec.field(default_factory=dict)
+    entitled_ms: dict[str, int] = msgspec.field(default_factory=dict)
+    counted_ms: dict[str, int] = msgspec.field(default_factory=dict)
+    lease: str = ""
+    nodes: tuple[str, ...] = ()
+
+    def copy(self) -> RoundsRun:
+        """Return a record that may be changed alone."""
+        return RoundsRun(
+            self.pool,
+            self.steps,
+            self.rates,
+            self.received_ms,
+            self.entitled_ms,
+            self.counted_ms,
+            self.lease,
+            self.nodes,
+        )

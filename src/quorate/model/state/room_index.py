@@ -1,0 +1,159 @@
+"""Where runs may go, and when leases alone will have left enough there, kept between decisions.
+
+Sites are sets of domains that runs may use. For a site and a number of GPUs the index knows, of
+each domain, an instant before which it cannot have as many free. Such a bound holds until something
+happens to the domain; leases that are late only come later than they were expected, as long as time
+goes on. An overlay notes which domains change in it and reads the rest below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+from heapq import heapify
+from typing import Any, Final
+
+from msgspec import Struct
+
+from quorate.model.state.free_slots import IslandKey
+
+Bound = tuple[int, int]
+"""(instant before which a domain has not enough, number of the domain in its site)."""
+BoundOf = Callable[[IslandKey, int], int | None]
+"""Returns when a domain has as many GPUs free if nothing is planned; None: never."""
+
+_CHANGES_MAX: Final = 4_096
+"""How many changes of domains are remembered before all bounds are found anew."""
+_KEPT_MAX: Final = 1_024
+"""Of how many sites and numbers of GPUs bounds are kept."""
+
+
+class Domain(Struct, frozen=True, gc=False):
+    """A domain that a run may use; ``nodes_gpus`` is the size of its largest nodes."""
+
+    key: IslandKey
+    labels: Mapping[str, str]
+    nodes_gpus: int
+
+
+class Site(Struct, frozen=True, gc=False):
+    """Domains that a run may use, in the order of their keys; ``number`` tells sites apart."""
+
+    number: int
+    domains: tuple[Domain, ...]
+    numbers: dict[IslandKey, int]
+    node_sizes: frozenset[int]
+
+
+class _Bounds:
+    """The bounds of one site for one number of GPUs, as of so many changes; in no order."""
+
+    __slots__ = ("changes", "found", "site", "stale")
+
+    def __init__(self, site: Site, changes: int, stale: set[IslandKey]) -> None:
+        self.site = site
+        self.found: list[Bound] = []
+        self.changes = changes
+        self.stale = stale
+        """The domains that were another's when their bounds were asked for."""
+
+
+class RoomIndex:
+    """Sites and bounds, as far as they were asked for."""
+
+    __slots__ = ("asked_ms", "below", "bounds", "changed", "changes", "kept", "sites")
+
+    def __init__(self, below: RoomIndex | None = None) -> None:
+        self.below = below
+        self.asked_ms = -1
+        """For when bounds were last asked; -1 where they never were."""
+        self.kept: dict[Hashable, Any] = {}
+        """What was found out that no lease changes: which domains a run may use, and is paid in."""
+        self.sites = 0
+        self.bounds: dict[tuple[int, int], _Bounds] = {}
+        self.changes: list[IslandKey] = []
+        self.changed: set[IslandKey] = set()
+        """The domains that are not as they are below."""
+
+    def layer(self) -> RoomIndex:
+        """Return an index over this one, in which changes are noted apart."""
+        return RoomIndex(self)
+
+    @property
+    def last_asked_ms(self) -> int:
+        """For when bounds were last asked, here or below; -1 where they never were."""
+        return self.base.asked_ms
+
+    @property
+    def base(self) -> RoomIndex:
+        """The index at the bottom, which keeps everything."""
+        index = self
+        while index.below is not None:
+            index = index.below
+        return index
+
+    def site(self, domains: Collection[Domain], node_sizes: Collection[int]) -> Site:
+        """Return a new site of ``domains``."""
+        base = self.base
+        base.sites += 1
+        numbers = {domain.key: number for number, domain in enumerate(domains)}
+        return Site(base.sites, tuple(domains), numbers, frozenset(node_sizes))
+
+    def kept_bounds(self) -> list[tuple[Site, int]]:
+        """Return the sites and numbers of GPUs of which bounds are kept."""
+        return [(bounds.site, gpus) for (_, gpus), bounds in self.base.bounds.items()]
+
+    def island_changed(self, key: IslandKey) -> None:
+        """Note that something happened to a domain."""
+        if self.below is not None:
+            self.changed.add(key)
+        elif self.bounds:
+            self.changes.append(key)
+            if len(self.changes) > _CHANGES_MAX:
+                self.changes, self.bounds = [], {}
+
+    def bounds_of(self, site: Site, gpus: int, now_ms: int, bound_of: BoundOf) -> list[Bound]:
+        """Return, as a heap, when each domain of ``site`` has ``gpus`` free at the earliest.
+
+        No sooner than now. Those that never have are left out.
+        """
+        changed = set[IslandKey]()
+        base = self
+        while base.below is not None:
+            changed |= base.changed
+            base = base.below
+        base._drop_some()  # noqa: SLF001 - another index, the same class
+        if now_ms < base.asked_ms:
+            # What was late then may be expected sooner now.
+            base.bounds, base.changes = {}, []
+        base.asked_ms = now_ms
+        known = base.bounds.get((site.number, gpus))
+        if known is None:
+            known = base.bounds[site.number, gpus] = _Bounds(site, len(base.changes), set(changed))
+            stale = set(site.numbers)
+        else:
+            stale = known.stale.union(base.changes[known.changes :])
+            known.changes, known.stale = len(base.changes), stale & changed
+        _find(known.found, site, gpus, stale - changed, bound_of)
+        found = [(max(now_ms, at_ms), number) for at_ms, number in known.found]
+        _find(found, site, gpus, changed, bound_of)
+        heapify(found)
+        return found
+
+    def _drop_some(self) -> None:
+        """Forget everything where it has become too much."""
+        if len(self.bounds) > _KEPT_MAX or len(self.kept) > _KEPT_MAX:
+            self.bounds, self.kept, self.changes = {}, {}, []
+
+
+def _find(
+    bounds: list[Bound], site: Site, gpus: int, stale: Collection[IslandKey], bound_of: BoundOf
+) -> None:
+    """Find the bounds of ``stale`` domains anew; those of others stay."""
+    numbers = {site.numbers[key]: key for key in stale if key in site.numbers}
+    if not numbers:
+        return
+    bounds[:] = [bound for bound in bounds if bound[1] not in numbers]
+    for number, key in numbers.items():
+        at_ms = bound_of(key, gpus)
+        if at_ms is not None:
+            bounds.append((at_ms, number))

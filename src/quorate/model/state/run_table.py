@@ -1,0 +1,348 @@
+"""The runs of a state: those in memory, and behind them the archive of runs that are over.
+
+``RunTable`` is one mapping over both, so a decision reads a run that ended a year ago as it reads
+one of today. Runs that are over and were archived are read from the archive when they are asked
+for. The archive is a matter of storage: whether a run is in it changes no answer (docs/adr/0033).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from dataclasses import dataclass
+from heapq import merge
+from operator import attrgetter
+from typing import Any, Protocol, cast
+
+from quorate.model.state.records import TERMINAL, Phase, RunRecord
+from quorate.model.state.tables import LayeredTable, Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuery:
+    """Which runs are listed; None leaves a field open. ``owners`` are those that may be listed.
+
+    ``after_seq`` leaves out what was submitted up to then. ``is_newest_first`` turns the order
+    round, which otherwise is that of submission.
+    """
+
+    owners: frozenset[str] | None = None
+    phase: Phase | None = None
+    is_claim: bool | None = None
+    after_seq: int = 0
+    is_newest_first: bool = False
+
+    def matches(self, record: RunRecord) -> bool:
+        """Return whether ``record`` is asked for."""
+        spec = record.spec
+        return (
+            record.seq > self.after_seq
+            and (self.owners is None or spec.owner in self.owners)
+            and (self.phase is None or record.phase is self.phase)
+            and (self.is_claim is None or spec.sensitive is self.is_claim)
+        )
+
+
+class ArchivedRuns(Protocol):
+    """Runs that are over, read from disk a page at a time. Records of it are not for changing."""
+
+    def get(self, name: str) -> RunRecord | None:
+        """Return the record of the run ``name``; None where it is not archived."""
+        ...
+
+    def count(self, owner: str | None = None) -> int:
+        """Return how many runs are archived, of one owner where that is given."""
+        ...
+
+    def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
+        """Yield (sequence of the submission, name) of the runs that ``query`` asks for, in order.
+
+        An archived run that has changed since is asked for by what it was.
+        """
+        ...
+
+    def records(self) -> Iterator[RunRecord]:
+        """Yield every record, in the order of submission."""
+        ...
+
+
+class Runs(Mapping[str, RunRecord]):
+    """Every run ever submitted, by name, in the order of submission."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def archive(self) -> ArchivedRuns | None:
+        """The archive behind the runs in memory; None where nothing was archived."""
+
+    @abstractmethod
+    def kept(self) -> Iterable[tuple[str, RunRecord]]:
+        """Return name and record of the runs in memory: all that are not over, and some that are.
+
+        Those that are not over come in the order of submission.
+        """
+
+    @abstractmethod
+    def is_kept(self, name: str) -> bool:
+        """Return whether the run is in memory."""
+
+    @abstractmethod
+    def is_returned(self, name: str) -> bool:
+        """Return whether the archive has the run in memory, too, as it was before it changed."""
+
+    @abstractmethod
+    def add(self, name: str, record: RunRecord) -> None:
+        """Add a new run, whose name no run has had: that was decided, and is not looked up again.
+
+        So folding what was submitted never reads the archive.
+        """
+
+    def listed(self, query: RunQuery) -> Iterator[str]:
+        """Yield the names of the runs that ``query`` asks for, reading no more than is taken."""
+        found = ((r.seq, name) for name, r in self.kept() if query.matches(r))
+        here = sorted(found, reverse=query.is_newest_first)
+        archive = self.archive
+        if archive is None or (query.phase is not None and query.phase not in TERMINAL):
+            yield from (name for _, name in here)
+            return
+        there = (entry for entry in archive.names(query) if not self.is_kept(entry[1]))
+        yield from (name for _, name in merge(here, there, reverse=query.is_newest_first))
+
+    def count_of(self, owner: str) -> int:
+        """Return how many runs ``owner`` ever submitted."""
+        here = [(name, record) for name, record in self.kept() if record.spec.owner == owner]
+        archive = self.archive
+        if archive is None:
+            return len(here)
+        again = sum(r.ended_ms is not None and self.is_returned(name) for name, r in here)
+        return len(here) - again + archive.count(owner)
+
+    def in_order(self) -> Iterator[RunRecord]:
+        """Yield every record, in the order of submission."""
+        archive = self.archive
+        if archive is None:
+            yield from (record for _, record in self.kept())
+            return
+        here = sorted((record for _, record in self.kept()), key=_SEQ)
+        there = (record for record in archive.records() if not self.is_kept(record.spec.name))
+        yield from merge(here, there, key=_SEQ)
+
+
+_SEQ = attrgetter("seq")
+
+
+class _Values(ValuesView[RunRecord]):
+    """The records, read a page at a time and not one by one."""
+
+    _mapping: Runs
+
+    def __iter__(self) -> Iterator[RunRecord]:
+        return self._mapping.in_order()
+
+
+class _Items(ItemsView[str, RunRecord]):
+    """Names and records, read a page at a time and not one by one."""
+
+    _mapping: Runs
+
+    def __iter__(self) -> Iterator[tuple[str, RunRecord]]:
+        return ((record.spec.name, record) for record in self._mapping.in_order())
+
+
+class RunTable(Table[str, RunRecord], Runs):
+    """The base: a dict of the runs in memory, over the archive.
+
+    A run that was archived and changes afterwards comes back, and stays: what is in memory hides
+    what is archived. While it is frozen another thread reads the records of then, so one that
+    changes is replaced by a copy.
+    """
+
+    __slots__ = ("_archive", "_changed", "_returned")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._archive: ArchivedRuns | None = None
+        self._returned: set[str] = set()
+        # Those that have changed since the table was frozen; None while it is not.
+        self._changed: set[str] | None = None
+
+    @property
+    def archive(self) -> ArchivedRuns | None:
+        """The archive behind this table."""
+        return self._archive
+
+    def attach(self, archive: ArchivedRuns | None) -> None:
+        """Read through to ``archive`` from now on."""
+        self._archive = archive
+        over = (name for name, record in dict.items(self) if record.ended_ms is not None)
+        found = () if archive is None else (n for n in over if archive.get(n) is not None)
+        self._returned = set(found)
+
+    @property
+    def returned(self) -> Collection[str]:
+        """The runs in memory that the archive has, too, as they were before they changed."""
+        return self._returned
+
+    def freeze(self) -> list[RunRecord]:
+        """Return the records in memory, none of which changes until the table is thawed."""
+        assert self._changed is None, "thawed before it is frozen again"
+        self._changed = set()
+        return list(dict.values(self))
+
+    def thaw(self) -> None:
+        """Let records be changed in place again."""
+        self._changed = None
+
+    def archived(self, names: Iterable[str], archive: ArchivedRuns) -> None:
+        """Thaw, and let go of the runs ``names``, which ``archive`` has; what has changed stays."""
+        changed, self._changed = self._changed, None
+        assert changed is not None, "frozen first"
+        self._archive = archive
+        for name in names:
+            if name in changed:
+                self._returned.add(name)
+            else:
+                dict.__delitem__(self, name)
+
+    def kept(self) -> Iterable[tuple[str, RunRecord]]:
+        """Return name and record of the runs in memory."""
+        return dict.items(self)
+
+    def is_kept(self, name: str) -> bool:
+        """Return whether the run is in memory."""
+        return dict.__contains__(self, name)
+
+    def is_returned(self, name: str) -> bool:
+        """Return whether the archive has the run in memory, too."""
+        return name in self._returned
+
+    def add(self, name: str, record: RunRecord) -> None:
+        """Add a new run."""
+        known = dict.setdefault(self, name, record)
+        assert known is record, name
+
+    def own(self, key: str) -> RunRecord:
+        """Return the record under ``key`` for changing."""
+        record = dict.get(self, key)
+        if record is None:
+            record = self[key].copy()
+            dict.__setitem__(self, key, record)
+            self._returned.add(key)
+        elif self._changed is not None and key not in self._changed:
+            record = record.copy()
+            dict.__setitem__(self, key, record)
+            self._changed.add(key)
+        return record
+
+    def layer(self) -> Table[str, RunRecord]:
+        """Return a table that reads through to this one and keeps its changes to itself."""
+        return cast("Table[str, RunRecord]", LayeredRuns(self))
+
+    def __missing__(self, key: str) -> RunRecord:
+        """Return the archived record under ``key``: what ``table[key]`` is when it is not here."""
+        found = None if self._archive is None else self._archive.get(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the record under ``key``, or ``default``."""
+        found = dict.get(self, key)
+        if found is None and self._archive is not None:
+            found = self._archive.get(key)
+        return default if found is None else found
+
+    def __contains__(self, key: object) -> bool:
+        if dict.__contains__(self, key):
+            return True
+        return self._archive is not None and self._archive.get(cast("str", key)) is not None
+
+    def __len__(self) -> int:
+        here = dict.__len__(self)
+        if self._archive is None:
+            return here
+        return here - len(self._returned) + self._archive.count()
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def __iter__(self) -> Iterator[str]:
+        return dict.__iter__(self) if self._archive is None else self.listed(RunQuery())
+
+    def keys(self) -> Any:
+        """Return the names."""
+        return dict.keys(self) if self._archive is None else Mapping.keys(self)
+
+    def values(self) -> Any:
+        """Return the records."""
+        return dict.values(self) if self._archive is None else _Values(self)
+
+    def items(self) -> Any:
+        """Return names and records."""
+        return dict.items(self) if self._archive is None else _Items(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and dict(self.items()) == dict(other.items())
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class LayeredRuns(LayeredTable[str, RunRecord], Runs):
+    """The runs of an overlay: reads fall through, to the archive in the end."""
+
+    __slots__ = ()
+
+    _base: Any
+
+    @property
+    def archive(self) -> ArchivedRuns | None:
+        """The archive behind the table below."""
+        return cast("Runs", self._base).archive
+
+    def kept(self) -> Iterator[tuple[str, RunRecord]]:
+        """Yield name and record of the runs in memory."""
+        base, local = cast("Runs", self._base), self._local
+        for name, record in base.kept():
+            if name not in self._gone:
+                yield name, local.get(name, record)
+        for name, record in local.items():
+            if not base.is_kept(name):
+                yield name, record
+
+    def is_kept(self, name: str) -> bool:
+        """Return whether the run is in memory."""
+        if name in self._local:
+            return True
+        return name not in self._gone and cast("Runs", self._base).is_kept(name)
+
+    def is_returned(self, name: str) -> bool:
+        """Return whether the archive has the run in memory, too."""
+        base = cast("Runs", self._base)
+        if base.is_kept(name):
+            return base.is_returned(name)
+        archive = self.archive
+        return archive is not None and archive.get(name) is not None
+
+    def add(self, name: str, record: RunRecord) -> None:
+        """Add a new run."""
+        assert not self.is_kept(name), name
+        self[name] = record
+
+    def layer(self) -> Table[str, RunRecord]:
+        """Return a further layer on top of this one."""
+        return cast("Table[str, RunRecord]", LayeredRuns(self))
+
+    def __iter__(self) -> Iterator[str]:
+        return super().__iter__() if self.archive is None else self.listed(RunQuery())
+
+    def values(self) -> Any:
+        """Return the records."""
+        return _Values(self)
+
+    def items(self) -> Any:
+        """Return names and records."""
+        return _Items(self)

@@ -1,0 +1,149 @@
+"""The waiting runs, indexed: by line, in the order in which they stand in it, and by shape.
+
+A line is an owner's, in the flavors asked for: its runs have one score. A shape is what decides
+whether there is room. With both, a walk looks at the heads of lines, and beyond its depth only at
+runs of shapes that fit, however many wait.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from quorate.model.selector import Selector
+from quorate.model.specs import Run
+from quorate.model.state.records import RunRecord
+from quorate.model.state.tables import Table
+
+Line = tuple[str, str, tuple[str, ...]]
+"""(pool, owner, flavors)."""
+Place = tuple[int, int, str]
+"""(since when it waits, sequence, run): the order within a line."""
+
+
+class Shape(NamedTuple):
+    """What decides whether there is room for a run; ``octave`` is of what it declared to take."""
+
+    pool: str
+    flavors: tuple[str, ...]
+    gpus_least: int
+    group_gpus: int | None
+    is_spread: bool
+    spares: int
+    selector: Selector
+    octave: int
+
+
+class Places:
+    """Runs in the order in which they stand."""
+
+    __slots__ = ("places",)
+
+    def __init__(self, places: list[Place]) -> None:
+        self.places = places
+
+    def copy(self) -> Places:
+        """Return the same in a list of its own."""
+        return Places(self.places.copy())
+
+    def add(self, place: Place) -> None:
+        """Put a run into its place."""
+        insort(self.places, place)
+
+    def remove(self, place: Place) -> None:
+        """Take a run out."""
+        index = bisect_left(self.places, place)
+        assert self.places[index] == place, place
+        del self.places[index]
+
+
+def line_of(run: Run) -> Line:
+    """Return the line that ``run`` stands in."""
+    return run.pool, run.owner, run.flavors
+
+
+def shape_of(run: Run) -> Shape:
+    """Return what decides whether there is room for ``run``."""
+    said_ms = run.expected_duration_ms
+    return Shape(
+        run.pool,
+        run.flavors,
+        run.widths()[-1],
+        run.group_gpus,
+        run.cross_group_spread,
+        run.spares_per_group,
+        run.selector,
+        0 if said_ms is None else said_ms.bit_length(),
+    )
+
+
+def place_of(record: RunRecord) -> Place:
+    """Return the place of a waiting run in its line."""
+    return record.submitted_ms, record.seq, record.spec.name
+
+
+class Waiting:
+    """Every waiting run: by line, and by shape and line; each in the order in which they stand."""
+
+    __slots__ = ("_is_layer", "lines", "shapes")
+
+    def __init__(self) -> None:
+        self._is_layer = False
+        self.lines: Table[Line, Places] = Table()
+        self.shapes: Table[Shape, dict[Line, list[Place]]] = Table()
+
+    @classmethod
+    def of(cls, records: Iterable[RunRecord]) -> Waiting:
+        """Return the index of ``records``."""
+        found = cls()
+        for record in records:
+            found.add(record)
+        return found
+
+    def layer(self) -> Waiting:
+        """Return an index that reads through to this one and keeps its changes to itself."""
+        over = Waiting()
+        over._is_layer = True
+        over.lines = self.lines.layer()
+        over.shapes = self.shapes.layer()
+        return over
+
+    def add(self, record: RunRecord) -> None:
+        """Put a run in."""
+        place, line, shape = place_of(record), line_of(record.spec), shape_of(record.spec)
+        if line in self.lines:
+            self.lines.own(line).add(place)
+        else:
+            self.lines[line] = Places([place])
+        if shape not in self.shapes:
+            self.shapes[shape] = {line: [place]}
+            return
+        lines = self.shapes.own(shape)
+        if line in lines:
+            insort(self._own(lines, line), place)
+        else:
+            lines[line] = [place]
+
+    def remove(self, record: RunRecord) -> None:
+        """Take a run out."""
+        place, line, shape = place_of(record), line_of(record.spec), shape_of(record.spec)
+        places = self.lines.own(line)
+        places.remove(place)
+        if not places.places:
+            del self.lines[line]
+        lines = self.shapes.own(shape)
+        column = self._own(lines, line)
+        index = bisect_left(column, place)
+        assert column[index] == place, place
+        del column[index]
+        if not column:
+            del lines[line]
+        if not lines:
+            del self.shapes[shape]
+
+    def _own(self, lines: dict[Line, list[Place]], line: Line) -> list[Place]:
+        """Return the places of ``line`` for changing: in a layer a list that lies below nowhere."""
+        if self._is_layer:
+            lines[line] = lines[line].copy()
+        return lines[line]

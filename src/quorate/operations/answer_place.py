@@ -1,0 +1,63 @@
+"""Where each question is answered, and how much work it may take: none holds up the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from quorate.operations.ledger.ledger_requests import ListEvents, Picture, WatchEvents
+from quorate.operations.operation import Effect, Operation
+
+_AT: Final = "at"
+"""The field that asks how something stood, for which the ledger is folded again."""
+
+
+class Place(StrEnum):
+    """Where a request is answered."""
+
+    AT_ONCE = "at-once"
+    """Where it came in: it rests on the caller and the tenants alone."""
+    PAGE = "page"
+    """By a reader: it takes as long as a page of the state."""
+    QUEUE = "queue"
+    """By a reader: it takes as long as planning the queue, several times over."""
+    LEDGER = "ledger"
+    """By a reader: it takes as long as the ledger is."""
+    WRITER = "writer"
+    """By the thread that owns the ledger."""
+
+
+CPU_S_MAX: Final[Mapping[Place, float]] = {Place.PAGE: 10, Place.QUEUE: 30, Place.LEDGER: 600}
+"""How many seconds of CPU a reader may take for one answer; then the caller is refused."""
+
+
+def place_of(operation: Operation, asked: Struct) -> Place:
+    """Return where what is ``asked`` is answered."""
+    if operation.of_caller:
+        return Place.AT_ONCE
+    if operation.effect is not Effect.READ or operation.of_service:
+        return Place.WRITER
+    if not takes_long(operation, asked):
+        return Place.PAGE
+    is_past = getattr(asked, _AT, None) is not None
+    return Place.QUEUE if operation.of_queue and not is_past else Place.LEDGER
+
+
+def is_for_writer(operation: Operation) -> bool:
+    """Return whether the thread that owns the ledger answers ``operation``, and nothing else."""
+    return operation.effect is Effect.WRITE or operation.of_service
+
+
+def takes_long(operation: Operation, asked: Struct) -> bool:
+    """Return whether answering what is ``asked`` reads the whole ledger or queue, or may do."""
+    if isinstance(asked, ListEvents):
+        # A page looks at a bounded number of events; the last ones about something, at all.
+        is_chosen = asked.run is not None or asked.about is not None
+        return asked.first is None and (is_chosen or asked.limit is None)
+    if isinstance(asked, Picture) and not isinstance(asked, WatchEvents):
+        # That of a run is its forecast, as long as the queue is.
+        return asked.run is not None
+    return operation.is_long or getattr(asked, _AT, None) is not None

@@ -1,0 +1,54 @@
+"""What a handler returns: an answer to a question, or an order that is yet to be carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from quorate.core.commands import Command
+from quorate.views.runs.instant import Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """``tree`` is for programs, ``lines`` (wide or not) for people: made when they are asked for.
+
+    ``csv`` is for spreadsheets, where the answer fits one. ``notes`` is said aside. ``done`` says
+    what was recorded, for when the rest cannot be told any more. ``etag`` is the version of the one
+    thing that is shown. ``stream`` is there where an answer may be too long to be held: it is sent
+    line by line, each with its end, as it is made.
+    """
+
+    tree: Callable[[], Any]
+    lines: Callable[[bool], Iterable[str]]
+    csv: Callable[[], str] | None = None
+    notes: tuple[str, ...] = ()
+    done: str = ""
+    etag: str = ""
+    stream: Callable[[], Iterator[str]] | None = None
+
+
+class Aside(Protocol):
+    """What an order tells beside what was decided, of the state as it is afterwards."""
+
+    def lines(self, moment: Moment) -> list[str]:
+        """Return it for people."""
+        ...
+
+    def tree(self, moment: Moment) -> dict[str, Any]:
+        """Return it for programs, as further fields of the answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """``unchanged`` is what to say when everything is already as it was asked to be.
+
+    ``notes`` is said aside.
+    """
+
+    command: Command
+    unchanged: str = ""
+    aside: Aside | None = None
+    notes: tuple[str, ...] = ()

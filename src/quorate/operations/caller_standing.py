@@ -1,0 +1,25 @@
+"""Whether somebody who was let in may still be here: a watch may outlast the right to it."""
+
+from __future__ import annotations
+
+from quorate.model.state.state_view import StateView
+from quorate.operations.caller import Caller
+from quorate.operations.statuses import UNAUTHENTICATED
+from quorate.views.exits import CommandError, Exit
+
+
+def check_standing(view: StateView, caller: Caller, now_ms: int) -> None:
+    """Raise ``CommandError`` when the token of ``caller`` was revoked, or its time is over."""
+    record = view.tokens.get(caller.token)
+    if record is not None and record.revoked_ms is not None:
+        raise CommandError(
+            Exit.REFUSED,
+            "Authorization: the access token was revoked; ask an admin for another",
+            fault=UNAUTHENTICATED,
+        )
+    if caller.until_ms is not None and caller.until_ms <= now_ms:
+        raise CommandError(
+            Exit.REFUSED,
+            "Authorization: the access token has expired; ask an admin for another",
+            fault=UNAUTHENTICATED,
+        )

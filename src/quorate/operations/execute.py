@@ -1,0 +1,295 @@
+"""Orders carried out on the ledger, or only tried, and what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from quorate.core.commands import (
+    Apply,
+    Command,
+    CreateOwner,
+    Decision,
+    Draw,
+    Keyed,
+    RemoveOwner,
+    Tick,
+    UpdateOwner,
+)
+from quorate.core.decide import decide
+from quorate.core.explain.change_effect import Effect, Picture, effect_between
+from quorate.ledger.chain import Head
+from quorate.loop.engine import DRAW_ACTOR, Engine, Receipt
+from quorate.model.closed_words import counted
+from quorate.model.events import Event, NodeMarked, RequestKept
+from quorate.model.specs import Run
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Lease
+from quorate.model.state.state import State
+from quorate.model.state.state_view import StateView
+from quorate.operations.answer_types import Answer, Order
+from quorate.operations.request_context import RequestContext
+from quorate.operations.request_keys import plain
+from quorate.operations.visibility import seen_by
+from quorate.operations.visible_events import Sight
+from quorate.views.failures import refused
+from quorate.views.redaction.redacted_answers import veiled_effect
+from quorate.views.runs.effect_view import effect_lines, effect_tree
+from quorate.views.runs.event_text import entries
+from quorate.views.runs.instant import Moment
+from quorate.views.runs.outcome_view import (
+    outcome_lines,
+    outcome_tree,
+    receipt_line,
+    recorded_at,
+    recorded_line,
+)
+from quorate.views.runs.run_history import touched
+
+
+def carry_out(context: RequestContext, order: Order, *, dry_run: bool) -> Answer:
+    """Return what came of ``order``, recorded unless ``dry_run``.
+
+    Raises ``CommandError`` when it is refused; then nothing was recorded.
+    """
+    engine, command, actor = context.engine, order.command, context.caller.actor
+    leases = _Leases.of(engine.view)
+    stood = _picture(engine, actor) if _changes_others(plain(command)) else None
+    before = engine.head
+    head: Head | None = None
+    if dry_run:
+        decision = engine.try_out(plain(command), actor=actor)
+    else:
+        receipt = engine.execute(command, actor=actor)
+        decision, head = receipt.decision, receipt.head
+        if decision.repeats is not None:
+            kept = engine.answer_kept(decision.repeats)
+            return recorded_answer(kept, Sight(engine.view, context.caller), is_repeated=True)
+        if not isinstance(command, Keyed):
+            # What a repetition is told can be read from the ledger: its own events, and no others.
+            head = engine.head
+            decision = _with_settled(engine, decision, before, head)
+    if decision.refusals:
+        redaction = Sight(engine.view, context.caller).redaction
+        raise refused([redaction.refusal(each) for each in decision.refusals])
+    moment, events = _moment(context, decision, head)
+    effect = None
+    if stood is not None:
+        after = Picture.of(moment.view, moment.now_ms)
+        effect = effect_between(stood, after, moment.view, events)
+    sight = Sight(moment.view, context.caller)
+    return _Outcome(order, decision, before, head, moment, leases, effect, sight).answer()
+
+
+def recorded_answer(receipt: Receipt, sight: Sight, *, is_repeated: bool = False) -> Answer:
+    """Return what is told of a command by its ``receipt`` alone, wherever its block stands now.
+
+    Raises ``CommandError`` when it was refused.
+    """
+    decision, head, first = receipt.decision, receipt.head, receipt.first_seq
+    if decision.refusals:
+        raise refused([sight.redaction.refusal(each) for each in decision.refusals])
+    done = recorded_at(head, first, len(decision.events))
+    again = "note: this was asked before, and done once; here is the first answer"
+    return Answer(
+        tree=lambda: _shown_tree(decision, head, first - 1, sight),
+        lines=lambda _: [
+            *(f"{kind.lower()}/{name} {change}" for kind, name, change in decision.changes),
+            done,
+            *([receipt_line(head)] if decision.events else []),
+        ],
+        notes=(
+            *([again] if is_repeated else []),
+            *(f"warning: {warning}" for warning in sight.warnings(decision)),
+        ),
+        done=done if decision.events else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Leases:
+    """The leases that were open before, and which of them were stopping then.
+
+    Committing changes the records in place, and there are many: only those that are told of are
+    put back to what they were.
+    """
+
+    open: Mapping[str, Lease]
+    stopping: frozenset[str]
+
+    @classmethod
+    def of(cls, view: StateView) -> _Leases:
+        leases = dict(view.leases)
+        stopping = [name for name, lease in leases.items() if lease.ending is not None]
+        return cls(leases, frozenset(stopping))
+
+    def touched_by(self, events: Sequence[Event]) -> dict[str, Lease]:
+        """Return the leases as they were of the runs that ``events`` tell of; of all for a node."""
+        names: Iterable[str] = self.open
+        if not any(isinstance(event, NodeMarked) for event in events):
+            # A lease is called after its run, and a run's name has no slash.
+            prefixes = tuple(f"{run}/" for run in touched(events))
+            names = [name for name in self.open if name.startswith(prefixes)]
+        return {name: self._as_it_was(name, self.open[name]) for name in names}
+
+    def _as_it_was(self, name: str, lease: Lease) -> Lease:
+        if lease.ending is None or name in self.stopping:
+            return lease
+        before = lease.copy()
+        before.ending = None
+        return before
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of an order; ``head`` None is a dry run."""
+
+    order: Order
+    decision: Decision
+    before: Head
+    head: Head | None
+    moment: Moment
+    leases: _Leases
+    effect: Effect | None
+    sight: Sight
+
+    def answer(self) -> Answer:
+        count = 0 if self.head is None else len(self.decision.events)
+        return Answer(
+            tree=self._tree,
+            lines=self._lines,
+            notes=(
+                *self.order.notes,
+                *(f"warning: {warning}" for warning in self.sight.warnings(self.decision)),
+            ),
+            done=self._recorded() if count else "",
+        )
+
+    def _recorded(self) -> str:
+        if self.head is None:
+            return f"dry run: {counted(len(self.decision.events), 'event')}, nothing was recorded"
+        blocks = self.head.height - self.before.height
+        return recorded_line(self.head, len(self.decision.events), blocks)
+
+    def _tree(self) -> dict[str, Any]:
+        tree = _shown_tree(self.decision, self.head, self.before.seq, self.sight)
+        aside = self.order.aside
+        tree |= {} if aside is None else aside.tree(self.moment)
+        if self.effect is None or (self.head is not None and isinstance(self.order.command, Keyed)):
+            # What a repetition is told has to be the same, and what runs went by is over then.
+            return tree
+        effect, others = veiled_effect(self.effect, self.sight.redaction)
+        return tree | {"effect": effect_tree(effect) | ({"others": others} if others else {})}
+
+    def _lines(self, wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
+        """Return what was named and how it changed, then all that follows, and where it is kept."""
+        del wide
+        is_dry = self.head is None
+        decision, others = _shown(self.decision, self.sight)
+        before = self.leases.touched_by(decision.events)
+        lines = outcome_lines(decision, self.moment, before, dry_run=is_dry)
+        named, aside = len(self.decision.changes), self.order.aside
+        between = [] if aside is None else aside.lines(self.moment)
+        same = self.order.unchanged
+        return [
+            *([same] if same and not self.decision.events else []),
+            *lines[:named],
+            *between,
+            *lines[named:],
+            *([] if others == 0 else [f"and {counted(others, 'thing')} of others"]),
+            *([] if self.effect is None else self._effect_lines(self.effect)),
+            self._recorded(),
+            *([receipt_line(self.head)] if self.head is not None and self.decision.events else []),
+        ]
+
+    def _effect_lines(self, effect: Effect) -> list[str]:
+        told, others = veiled_effect(effect, self.sight.redaction)
+        more = [f"effect on others: {counted(others, 'change')}"] if others else []
+        return [*effect_lines(told), *more]
+
+
+def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
+    """Return ``decision`` with the events that may be seen, and how many there are of others.
+
+    That the request itself was kept is nobody else's.
+    """
+    seen = [event for event in decision.events if sight.sees(event)]
+    others = sum(
+        not isinstance(event, RequestKept) for event in decision.events if not sight.sees(event)
+    )
+    shown = replace(
+        decision, events=tuple(map(sight.told, seen)), warnings=sight.warnings(decision)
+    )
+    return shown, others
+
+
+def _shown_tree(decision: Decision, head: Head | None, seq: int, sight: Sight) -> dict[str, Any]:
+    """Return ``decision`` for programs, with the events that may be seen, after sequence ``seq``.
+
+    Those of others are counted.
+    """
+    shown, others = _shown(decision, sight)
+    numbers = (n for n, event in enumerate(decision.events, seq + 1) if sight.sees(event))
+    tree = outcome_tree(shown, head, list(zip(numbers, shown.events, strict=True)))
+    return tree | ({"otherEvents": others} if others else {})
+
+
+def _changes_others(command: Command) -> bool:
+    """Return whether ``command`` changes what runs go by: its effect on them is told."""
+    if isinstance(command, Apply):
+        return not all(isinstance(spec, Run) for spec in command.specs)
+    return isinstance(command, CreateOwner | UpdateOwner | RemoveOwner)
+
+
+def _picture(engine: Engine, actor: str) -> Picture:
+    """Return how everything stands once what time has made due is done."""
+    settled = engine.view.overlay()
+    apply_all(settled, engine.try_out(Tick(), actor=actor).events)
+    _settle(settled)
+    return Picture.of(settled, engine.now_ms())
+
+
+def _with_settled(engine: Engine, decision: Decision, before: Head, head: Head) -> Decision:
+    """Return ``decision`` with what was recorded right after it: conflicts that were due.
+
+    They are settled in blocks of their own, so that nobody could know a draw before its conflict
+    was recorded; to whoever gave the command they are what came of it.
+    """
+    if head.height - before.height <= int(bool(decision.events)):
+        return decision
+    blocks = engine.store.blocks(from_height=before.height + 1)
+    events = tuple(entry.event for entry in entries(blocks, after=before))
+    return replace(decision, events=events)
+
+
+def _moment(
+    context: RequestContext, decision: Decision, head: Head | None
+) -> tuple[Moment, Sequence[Event]]:
+    """Return the state after ``decision``, which a dry run has only tried, and what led to it."""
+    engine, events = context.engine, decision.events
+    view = engine.view
+    if head is None:
+        over = view.overlay()
+        apply_all(over, decision.events)
+        events += tuple(_settle(over))
+        view = over
+    seen = seen_by(view, context.caller)
+    return Moment(view, view.at_ms, engine.head.seq, seen, context.has_executor), events
+
+
+def _settle(over: State) -> list[Event]:
+    """Settle what is due in a state that was only tried, as far as that takes no lot.
+
+    Returns the events of it. Whom a lottery would draw nobody knows before.
+    """
+    found: list[Event] = []
+    for name in list(over.open_conflicts):
+        declared = over.conflicts[name].declared
+        if not declared.tokens and declared.due_ms <= over.at_ms:
+            settled = decide(over, Draw(name), now_ms=over.at_ms, actor=DRAW_ACTOR)
+            apply_all(over, settled.events)
+            found += settled.events
+    return found

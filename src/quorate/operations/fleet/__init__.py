@@ -1,0 +1,1 @@
+"""Operations on nodes, claims, conflicts, logs and passing time, and on the fleet as a whole."""

@@ -1,0 +1,73 @@
+"""What the work of a run has written, where an executor keeps it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from quorate.documents.times import time_text
+from quorate.model.state.records import TERMINAL
+from quorate.operations.answer_types import Answer
+from quorate.operations.fleet.looking_requests import RunLogs
+from quorate.operations.operation import Operation
+from quorate.operations.request_context import RequestContext
+from quorate.operations.visibility import sees_owner
+from quorate.ports.log_port import Output
+from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+
+NO_LOGS: Final = "no-logs"
+"""The fault of asking for output that nobody keeps."""
+
+
+def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> Answer:
+    """Return lines of a run's output; refused where nobody keeps it."""
+    del operation
+    name = asked.run.removeprefix("run/")
+    record = context.recorded.runs.get(name)
+    if record is None or not sees_owner(context.recorded, context.caller, record.spec.owner):
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no run {name!r}; list them: quorate get runs",
+            fault=UNKNOWN_NAME,
+        )
+    if context.logs is None:
+        raise CommandError(
+            Exit.REFUSED,
+            f"nobody keeps the output of run {name!r}: nothing here starts processes; "
+            "look where its work was started",
+            fault=NO_LOGS,
+        )
+    first, limit = asked.from_, asked.limit
+    if asked.tail is not None:
+        first, limit = max(first, context.logs.end(name) - asked.tail), min(limit, asked.tail)
+    found = context.logs.read(name, first=first, limit=limit)
+    notes: tuple[str, ...] = ()
+    if found is None and record.phase in TERMINAL:
+        raise CommandError(
+            Exit.REFUSED, f"run {name!r} has written nothing that was kept", fault=NO_LOGS
+        )
+    if found is None:
+        # Whoever follows it sees it begin.
+        found = Output(lines=(), first=asked.from_, is_last=True)
+        notes = (f"note: run {name!r} has written nothing yet; why: quorate explain {name}",)
+    # Nobody writes for a run that is over: its leases have ended, and nothing is left of it.
+    ended = found.is_last and record.phase in TERMINAL
+    return Answer(
+        tree=lambda: _tree(name, found, ended=ended),
+        lines=lambda _: [line.text for line in found.lines],
+        notes=notes,
+    )
+
+
+def _tree(run: str, found: Output, *, ended: bool) -> dict[str, Any]:
+    lines = [
+        {
+            "number": number,
+            "at": time_text(line.at_ms),
+            "node": line.node,
+            "rank": line.rank,
+            "stream": line.stream.value,
+            "text": line.text,
+        }
+        for number, line in enumerate(found.lines, start=found.first)
+    ]
+    return {"run": run, "lines": lines, "next": found.first + len(lines), "ended": ended}

@@ -1,0 +1,51 @@
+"""Nodes: what people and monitors say about them, and that one is clean after a claim."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.core.commands import Drain, MarkNode, Wiped
+from quorate.model.events import NodeStatus
+from quorate.operations.answer_types import Order
+from quorate.operations.fleet import fleet_requests as ask
+from quorate.operations.operation import Operation
+from quorate.operations.request_context import RequestContext
+from quorate.operations.short_notes import checked_line
+from quorate.views.exits import CommandError, Exit
+
+DRAIN: Final = "drain"
+_WANTED: Final = {
+    "fail": NodeStatus.FAILED,
+    "recover": NodeStatus.READY,
+    "cordon": NodeStatus.CORDONED,
+    "uncordon": NodeStatus.READY,
+    DRAIN: NodeStatus.CORDONED,
+}
+_INSTEAD: Final = {
+    ("recover", NodeStatus.CORDONED): "uncordon",
+    ("uncordon", NodeStatus.FAILED): "recover",
+}
+"""A word and what a node is -> the word that fits it: nobody recovers what was only cordoned."""
+
+
+def mark_node(context: RequestContext, asked: ask.MarkNode, operation: Operation) -> Order:
+    """Return the order to make a node what the operation is about."""
+    verb, name = operation.about, asked.node
+    now = context.recorded.node_status.get(name, NodeStatus.READY)
+    instead = _INSTEAD.get((verb, now))
+    if instead is not None:
+        raise CommandError(
+            Exit.REFUSED,
+            f"node {name!r} is {now}; use: quorate node {instead} {name}",
+            fault="conflict",
+        )
+    wanted, note = _WANTED[verb], checked_line(asked.note, "note")
+    command = Drain(name, note) if verb == DRAIN else MarkNode(name, wanted, note)
+    return Order(command=command, unchanged=f"node/{name} is {wanted} already")
+
+
+def node_wiped(context: RequestContext, asked: ask.NodeWiped, operation: Operation) -> Order:
+    """Return the order to record what became of wiping a node."""
+    del context, operation
+    note = checked_line(asked.note, "note")
+    return Order(command=Wiped(asked.node, not asked.failed, asked.after, note))

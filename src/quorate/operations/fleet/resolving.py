@@ -1,0 +1,115 @@
+"""Room made by hand, one notice ahead; and what time has made due, done now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from quorate.core.commands import Resolve, Tick
+from quorate.core.next_due import next_due_ms
+from quorate.core.preemption.conflict_preview import foresee
+from quorate.core.preemption.conflict_scope import by_hand
+from quorate.model.refusal import Refusal
+from quorate.model.state.state_view import StateView
+from quorate.operations.answer_types import Answer, Order
+from quorate.operations.fleet import fleet_requests as ask
+from quorate.operations.operation import Operation
+from quorate.operations.request_context import RequestContext
+from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.failures import refused
+from quorate.views.runs.conflict_view import contest_lines, contest_tree
+from quorate.views.word_forms import until
+
+
+def resolve(context: RequestContext, asked: ask.Resolve, operation: Operation) -> Answer | Order:
+    """Return the order to make room in a scope, or for a dry run what that would come to."""
+    del operation
+    command = _command(context.recorded, asked)
+    if asked.dry_run:
+        return _foretold(context, command)
+    return Order(
+        command=command,
+        unchanged="a conflict over this is open already; see: quorate get resolveroutcomes",
+    )
+
+
+def tick(context: RequestContext, asked: ask.Tick, operation: Operation) -> Order:
+    """Return the order to do what time has made due."""
+    del asked, operation
+    has_executor = context.engine.executor is not None
+    due_ms = next_due_ms(context.recorded, has_executor=has_executor, after_ms=context.now_ms)
+    unchanged = "nothing is due, and nothing will be by time alone"
+    if due_ms is not None:
+        unchanged = f"nothing is due before {until(due_ms, context.now_ms)}"
+    return Order(command=Tick(), unchanged=unchanged)
+
+
+def _command(view: StateView, asked: ask.Resolve) -> Resolve:
+    """Return the command; raises ``CommandError`` for what is not there."""
+    pool, flavor = asked.pool, asked.flavor
+    if asked.cap is not None:
+        if flavor is not None or asked.domains or asked.regions or asked.clusters:
+            raise CommandError(
+                Exit.INVALID, "cap: says which GPUs are meant; leave out flavor and places"
+            )
+        if asked.cap not in view.caps:
+            raise _missing(f"there is no cap {asked.cap!r}", sorted(view.caps))
+        return Resolve(pool, "", (), asked.deficit, asked.cap)
+    if flavor is None:
+        raise CommandError(Exit.INVALID, "flavor: is required; say which GPUs, or name a cap")
+    if pool not in view.pools:
+        raise _missing(f"there is no pool {pool!r}", sorted(view.pools))
+    islands = {record.island for record in view.nodes.values()}
+    known = sorted(key.domain for key in islands if (key.pool, key.flavor) == (pool, flavor))
+    if not known:
+        flavors = sorted({key.flavor for key in islands if key.pool == pool})
+        raise _missing(f"pool {pool!r} has no node of flavor {flavor!r}", flavors)
+    domains = tuple(_domain(word, known, flavor) for word in asked.domains)
+    if asked.regions or asked.clusters:
+        domains = _within(asked, domains or known, flavor)
+    return Resolve(pool, flavor, domains, asked.deficit)
+
+
+def _within(asked: ask.Resolve, known: Sequence[str], flavor: str) -> tuple[str, ...]:
+    """Return the domains of ``known`` that are in the regions and clusters asked for."""
+    places = {key: tuple(key.split("/")) for key in known}
+    for number, (what, wanted) in enumerate(
+        (("region", asked.regions), ("cluster", asked.clusters))
+    ):
+        there = {place[number] for place in places.values()}
+        for word in wanted:
+            if word not in there:
+                raise _missing(f"there is no {flavor} in {what} {word!r}", sorted(there))
+        if wanted:
+            places = {key: place for key, place in places.items() if place[number] in wanted}
+    return tuple(places)
+
+
+def _domain(word: str, known: Sequence[str], flavor: str) -> str:
+    """Return the key of the domain that ``word`` means, by its whole key or its last part."""
+    if word in known:
+        return word
+    matching = [key for key in known if key.endswith(f"/{word}")]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise _missing(f"domain {word!r} is not clear", matching)
+    raise _missing(f"there is no {flavor} in domain {word!r}", known)
+
+
+def _missing(what: str, known: Iterable[str]) -> CommandError:
+    there = ", ".join(known) or "none"
+    return CommandError(Exit.REFUSED, f"{what}; there are: {there}", fault=UNKNOWN_NAME)
+
+
+def _foretold(context: RequestContext, command: Resolve) -> Answer:
+    """Return what the conflict would come to, as things are; nothing is written."""
+    view, now_ms = context.recorded, context.now_ms
+    question = by_hand(view, command)
+    found = foresee(view, question, now_ms + view.pools[question.scope.pool].notice_ms)
+    if isinstance(found, Refusal):
+        raise refused([found])
+    assert found is not None, "somebody asked for one GPU or more"
+    return Answer(
+        tree=lambda: {"dryRun": True, "contest": contest_tree(found)},
+        lines=lambda _: [*contest_lines(found, now_ms), "dry run: nothing was recorded"],
+    )

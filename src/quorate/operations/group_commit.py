@@ -1,0 +1,109 @@
+"""Submits that wait at the same time, carried out together: one block, one flush, many answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import Struct
+
+from quorate.core.commands import Apply, Submit
+from quorate.loop.engine import Asked, Engine, Receipt
+from quorate.model.specs import Run
+from quorate.operations.answer_types import Answer, Order
+from quorate.operations.answering import ordered
+from quorate.operations.caller import Caller
+from quorate.operations.execute import recorded_answer
+from quorate.operations.operation import DRY_RUN, Operation
+from quorate.operations.request_context import RequestContext
+from quorate.operations.request_keys import plain
+from quorate.operations.visible_events import Sight
+from quorate.ports.errors import QuorateError
+
+GROUP_MAX: Final = 512
+"""How many requests are committed as one block."""
+_GROUPED: Final = frozenset({"submit-run", "submit-runs"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A request on its way: who asks, at whose context, and for what."""
+
+    context: RequestContext
+    operation: Operation
+    asked: Struct
+
+
+def may_wait_for_others(operation: Operation, asked: Struct) -> bool:
+    """Return whether the request may share its block.
+
+    Only submits may. Whether one is permitted rests on owners and callers alone, which no submit
+    changes, so that it can be seen before the ones in front of it are decided.
+    """
+    return operation.name in _GROUPED and not getattr(asked, DRY_RUN)
+
+
+def answer_together(engine: Engine, askings: Sequence[Asking]) -> list[Answer | Exception]:
+    """Return the answer or the refusal of each of ``askings``, in order, once all are durable.
+
+    What else goes wrong with one of them is returned for that one, and the others go on. Raises a
+    ``StoreError`` when the block cannot be committed; then none of them happened.
+    """
+    assert len(askings) <= GROUP_MAX, len(askings)
+    orders = [_order(asking) for asking in askings]
+    wanted = [
+        Asked(order.command, asking.context.caller.actor)
+        for asking, order in zip(askings, orders, strict=True)
+        if isinstance(order, Order)
+    ]
+    receipts = iter(_carried_out(engine, wanted))
+    return [
+        _answer(engine, next(receipts), asking.context.caller)
+        if isinstance(order, Order)
+        else order
+        for asking, order in zip(askings, orders, strict=True)
+    ]
+
+
+def _order(asking: Asking) -> Order | Exception:
+    try:
+        found = ordered(asking.context, asking.operation, asking.asked)
+        assert isinstance(found, Order), asking
+        command = plain(found.command)
+        assert isinstance(command, Submit) or (
+            isinstance(command, Apply) and all(isinstance(spec, Run) for spec in command.specs)
+        ), command
+    except Exception as error:  # noqa: BLE001 - told to who asked, who is one of many
+        return error
+    return found
+
+
+def _carried_out(engine: Engine, wanted: Sequence[Asked]) -> list[Receipt | Exception]:
+    """Return the receipt of each of ``wanted``, or the bug that kept it from being decided.
+
+    A bug fails the block before it is committed: then each is tried in a block of its own.
+    """
+    before = engine.head
+    try:
+        return [*engine.execute_group(wanted)]
+    except QuorateError:
+        raise
+    except Exception as error:
+        if engine.head != before:
+            raise
+        if len(wanted) == 1:
+            return [error]
+    return [each for one in wanted for each in _carried_out(engine, [one])]
+
+
+def _answer(engine: Engine, receipt: Receipt | Exception, caller: Caller) -> Answer | Exception:
+    if isinstance(receipt, Exception):
+        return receipt
+    kept, sight = receipt.decision.repeats, Sight(engine.view, caller)
+    try:
+        if kept is not None:
+            return recorded_answer(engine.answer_kept(kept), sight, is_repeated=True)
+        return recorded_answer(receipt, sight)
+    except Exception as error:  # noqa: BLE001 - told to who asked, who is one of many
+        return error

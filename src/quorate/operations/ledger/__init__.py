@@ -1,0 +1,1 @@
+"""Operations that plan, explain and watch, and those on the ledger itself."""

@@ -1,0 +1,67 @@
+"""The calculus: a decision worked out on a world that is given, and on nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from quorate.calc import CalcInputError, run
+from quorate.operations.answer_types import Answer
+from quorate.operations.ledger.ledger_requests import Calculate
+from quorate.operations.operation import Operation
+from quorate.operations.request_context import AnyDesk
+from quorate.views.exits import CommandError, Exit
+
+SCENARIO: Final = "scenario"
+ROUNDS: Final = "rounds"
+STEPS_MAX: Final = 100
+"""How many steps a scenario may have that a service is asked to play."""
+THINGS_MAX: Final = 500
+"""How many nodes, runs and documents it may begin with: each step tells how all of them stand."""
+_THINGS: Final = ("nodes", "runs", "documents")
+
+
+def calculate(context: AnyDesk, asked: Calculate, operation: Operation) -> Answer:
+    """Return what is decided in the world; the ledger is not looked at."""
+    del context, operation
+    if asked.kind == SCENARIO:
+        _check_size(asked.world)
+    if asked.kind == ROUNDS:
+        # How many rounds a recording takes is known when it has been played, and not before.
+        raise CommandError(
+            Exit.INVALID,
+            "kind: a service plays no recordings; play it where you are:"
+            " quorate calc rounds -f FILE",
+        )
+    try:
+        found = run(asked.kind, asked.world)
+    except CalcInputError as error:
+        raise CommandError(Exit.INVALID, str(error)) from None
+    return Answer(
+        tree=lambda: found,
+        lines=lambda _: json.dumps(found, indent=2, ensure_ascii=False).splitlines(),
+    )
+
+
+def _check_size(world: object) -> None:
+    """Raise ``CommandError`` when a scenario takes longer than others should wait for."""
+    if not isinstance(world, dict):
+        return
+    steps = _count(world.get("steps"))
+    things = sum(_count(world.get(name)) for name in _THINGS)
+    remedy = "play it where you are: quorate calc scenario -f FILE"
+    if steps > STEPS_MAX:
+        raise CommandError(
+            Exit.INVALID,
+            f"steps: has {steps} entries, and a service plays {STEPS_MAX} at most; {remedy}",
+        )
+    if things > THINGS_MAX:
+        raise CommandError(
+            Exit.INVALID,
+            f"world: has {things} {', '.join(_THINGS)}, and a service plays with {THINGS_MAX} at "
+            f"most; {remedy}",
+        )
+
+
+def _count(value: object) -> int:
+    return len(value) if isinstance(value, list) else 0

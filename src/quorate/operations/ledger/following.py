@@ -1,0 +1,72 @@
+"""Following a ledger: the events that somebody may see, from a cursor on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.ledger.codec import event_to_json
+from quorate.operations.caller import Caller
+from quorate.operations.cursor import Cursor, Shown, cursor_at
+from quorate.operations.ledger.ledger_requests import WatchEvents
+from quorate.operations.ledger.watch_handlers import Watched, watched_of
+from quorate.operations.operation import Operation
+from quorate.operations.request_context import RequestContext
+from quorate.operations.visible_events import Sight
+
+LOOKED_AT_MAX: Final = 10_000
+"""How many events are looked at for one reading, so that hidden ones cannot hold up the others."""
+
+
+class Follower:
+    """Reads events on from a place in the ledger, for ``caller``."""
+
+    def __init__(self, place: Cursor, caller: Caller, watched: Watched) -> None:
+        self._place = place
+        self._caller = caller
+        self._watched = watched
+
+    @property
+    def cursor(self) -> int:
+        """The sequence of the last event that was looked at."""
+        return self._place.seq
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more to read at once; otherwise wait until something is recorded."""
+        return self._place.is_behind
+
+    def read(self, limit: int) -> list[Shown]:
+        """Return the next events that the caller may see, ``limit`` at most.
+
+        An empty list does not mean the end, which ``is_behind`` tells: what is hidden moves the
+        cursor, too.
+        """
+        assert limit > 0, limit
+        found: list[Shown] = []
+        place, view = self._place, self._place.view()
+        sight = Sight(view, self._caller)
+        last = min(place.end(), place.seq + LOOKED_AT_MAX)
+        while place.seq < last and len(found) < limit:
+            page = place.page()
+            for seq in range(place.seq + 1, min(page.head.seq, last) + 1):
+                event = page.events[seq - page.first_seq]
+                place.seq = seq
+                if sight.sees(event) and self._watched.concerns(event, view):
+                    told = sight.told(event)
+                    # Only what was not redacted is made once and shared by all watchers.
+                    found.append(
+                        Shown(seq, page.told(seq))
+                        if told is event
+                        else Shown(seq, event_to_json(seq, told), sight.redaction.seen)
+                    )
+                    if len(found) == limit:
+                        break
+        return found
+
+
+def watch_events(context: RequestContext, asked: WatchEvents, operation: Operation) -> Follower:
+    """Return what reads on from the event that was asked for, or from now on."""
+    del operation
+    watched = watched_of(asked)
+    watched.check(context.recorded, context.caller)
+    return Follower(cursor_at(context, asked.first), context.caller, watched)

@@ -1,0 +1,143 @@
+"""When runs start, whether submitted or not, and what holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from quorate.core.commands import Submit
+from quorate.core.explain.explanation import Explanation, explain
+from quorate.core.explain.start_plan import Forecast, foretell, foretell_new
+from quorate.model.specs import Run
+from quorate.operations.answer_types import Answer
+from quorate.operations.ledger import ledger_requests as ask
+from quorate.operations.operation import Operation
+from quorate.operations.permission import check_command
+from quorate.operations.request_context import RequestContext
+from quorate.operations.request_documents import RUNS, check_only_runs, read_trees, specs_of
+from quorate.operations.visible_events import Sight
+from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.failures import refused
+from quorate.views.redaction.redacted_answers import veiled_explanation, veiled_forecast
+from quorate.views.redaction.redaction import Redaction
+from quorate.views.runs.event_text import moves_of
+from quorate.views.runs.explanation_view import explanation_lines, explanation_tree
+from quorate.views.runs.forecast_view import forecast_lines, forecast_tree
+
+
+def plan_run(context: RequestContext, asked: ask.AboutRun, operation: Operation) -> Answer:
+    """Return when a run that is there starts, and what that rests on."""
+    del operation
+    name = asked.run.removeprefix("run/")
+    if not Sight(context.recorded, context.caller).sees_run(name):
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no run {name!r}; list them: quorate get runs; "
+            "for one that is not submitted: quorate plan -f FILE --dry-run",
+            fault=UNKNOWN_NAME,
+        )
+    found, prefix = forecast_of(context, name, is_exact=asked.exact), context.prefix
+    return Answer(
+        tree=lambda: forecast_tree(found, prefix),
+        lines=lambda wide: forecast_lines(found, prefix, show_wide=wide),
+        notes=context.aside(),
+    )
+
+
+def forecast_of(context: RequestContext, run: str, *, is_exact: bool = False) -> Forecast:
+    """Return the forecast of a run that is there, beyond the depth, too, where ``is_exact``."""
+    view = context.recorded
+    found = foretell(
+        view,
+        view.runs[run].spec,
+        context.now_ms,
+        has_executor=context.has_executor,
+        outlook=context.outlook,
+        is_exact=is_exact,
+    )
+    assert isinstance(found, Forecast), found
+    return veiled_forecast(found, context.moment.redaction)
+
+
+def plan_runs(context: RequestContext, asked: ask.PlanRuns, operation: Operation) -> Answer:
+    """Return when runs would start, as if they were submitted now, in this order."""
+    del operation
+    if asked.exact and len(asked.documents) > 1:
+        raise CommandError(
+            Exit.INVALID,
+            f"exact is for one run, and documents has {len(asked.documents)}; "
+            "ask for each of them by itself, or without exact",
+        )
+    documents = read_trees(asked.documents, context.caller.tenant, bare=RUNS)
+    check_only_runs(documents)
+    specs = specs_of(context.recorded, context.caller, documents)
+    runs = [spec for spec in specs if isinstance(spec, Run)]
+    if not context.caller.oversees:
+        # What they could not submit would tell them about the money and runs of others.
+        for run in runs:
+            check_command(context.recorded, context.caller, Submit(run))
+    found = foretell_new(
+        context.recorded,
+        runs,
+        context.now_ms,
+        has_executor=context.has_executor,
+        is_exact=asked.exact,
+    )
+    redaction = context.moment.redaction
+    if isinstance(found, tuple):
+        raise refused([redaction.refusal(each) for each in found])
+    redaction = Redaction(redaction.view, redaction.seen, frozenset(run.name for run in runs))
+    return _planned(context, [veiled_forecast(each, redaction) for each in found], asked.source)
+
+
+def _planned(context: RequestContext, found: Sequence[Forecast], source: str) -> Answer:
+    """Return the forecasts of runs that are not submitted; ``source`` is the file they are in."""
+
+    def tree() -> Any:
+        trees = [forecast_tree(each, context.prefix, source=source) for each in found]
+        return trees if len(trees) > 1 else trees[0]
+
+    def lines(wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
+        told: list[str] = []
+        for each in found:
+            told += [""] if told else []
+            told += forecast_lines(each, context.prefix, source=source, show_wide=wide)
+        return [*told, "dry run: nothing was recorded"]
+
+    return Answer(tree=tree, lines=lines, notes=context.aside())
+
+
+def explain_run(context: RequestContext, asked: ask.AboutRun, operation: Operation) -> Answer:
+    """Return what holds a run, and what would start it now."""
+    del operation
+    name, moment = asked.run.removeprefix("run/"), context.moment
+    if not Sight(context.recorded, context.caller).sees_run(name):
+        raise CommandError(
+            Exit.REFUSED,
+            f"no run {name!r}; list them: quorate get runs",
+            fault=UNKNOWN_NAME,
+        )
+    explained = explain(
+        context.recorded, name, context.now_ms, outlook=context.outlook, is_exact=asked.exact
+    )
+    assert isinstance(explained, Explanation), explained
+    found = veiled_explanation(explained, moment.redaction)
+
+    def lines(wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
+        del wide
+        moves = []
+        if found.reservation is not None and found.reservation.cause:
+            made = found.reservation.made.reservation
+            moves = [
+                replace(each, cause=moment.redaction.cause(each.cause))
+                for each in moves_of(context.store, made)
+            ]
+        return explanation_lines(found, moment.now_ms, context.prefix, moves)
+
+    return Answer(
+        tree=lambda: explanation_tree(found, moment, context.prefix),
+        lines=lines,
+        notes=tuple(context.notes),
+    )

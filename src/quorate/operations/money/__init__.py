@@ -1,0 +1,1 @@
+"""Operations on usage, statements and links to accounting systems."""

@@ -1,0 +1,62 @@
+"""A ledger's events up to an instant, with the state they add up to: what accounts are made from.
+
+Holds that time has run out of and that nobody has recorded yet are settled first, as every reader
+does, so that amounts are right to the millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.settle import settle_holds
+from quorate.documents.times import time_text
+from quorate.ledger.fold import replay_until
+from quorate.model.events import Event
+from quorate.model.state.state_view import StateView
+from quorate.operations.request_context import RequestContext
+from quorate.ports.store_port import EventStore
+from quorate.views.exits import CommandError, Exit
+from quorate.views.runs.event_text import entries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """``events`` can be gone through once, and ``view`` is what they add up to, up to ``end_ms``.
+
+    An event at ``end_ms`` itself is among them only where that is now.
+    """
+
+    view: StateView
+    end_ms: int
+    events: Iterable[Event]
+
+
+def accounts(context: RequestContext, *, end_ms: int | None = None) -> Accounts:
+    """Return the accounts as of now or, where that is earlier, of ``end_ms``.
+
+    A note of the context says what is told as of now and not yet recorded. Going through the events
+    takes as long as the ledger is, and so does the state of an earlier time.
+    """
+    now_ms = context.now_ms
+    if end_ms is None or end_ms > now_ms:
+        _ = context.moment  # It makes the note.
+        return _settled(context.store, context.recorded, now_ms=now_ms, end_ms=now_ms)
+    state, _ = replay_until(context.store.blocks(), at_ms=end_ms - 1)
+    if state.seq == 0:
+        raise CommandError(
+            Exit.REFUSED,
+            f"the ledger had not begun before {time_text(end_ms)}; ask for a later time",
+            fault="invalid",
+        )
+    return _settled(context.store, state, now_ms=end_ms - 1, end_ms=end_ms)
+
+
+def _settled(store: EventStore, recorded: StateView, *, now_ms: int, end_ms: int) -> Accounts:
+    log = DecisionLog(recorded, now_ms=now_ms, actor="reader")
+    settle_holds(log)
+    # Another process may have added to the ledger since it was read.
+    known = (entry.event for entry in islice(entries(store.blocks()), recorded.seq))
+    return Accounts(view=log.view, end_ms=end_ms, events=chain(known, log.events))

@@ -1,0 +1,97 @@
+"""What the runs of a tenant, or of a user, used in the last days, for those who may know."""
+
+from __future__ import annotations
+
+from quorate.core.accounting.usage_books import UsageBooks, UserUsage
+from quorate.documents.times import time_text
+from quorate.model.amounts import DAY_MS
+from quorate.model.specs import Quota
+from quorate.operations.answer_types import Answer
+from quorate.operations.caller import Role
+from quorate.operations.money import money_requests as ask
+from quorate.operations.money.accounting_period import Accounts, accounts
+from quorate.operations.operation import Operation
+from quorate.operations.request_context import RequestContext
+from quorate.operations.short_notes import checked_line
+from quorate.operations.visibility import sees_owner, tenants_of
+from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.hints import nearest_name
+from quorate.views.money.usage_forms import Period, TenantReport, UserReport
+
+
+def tenant_usage(context: RequestContext, asked: ask.TenantUsage, operation: Operation) -> Answer:
+    """Return what an owner's runs used, against its soft budgets."""
+    del operation
+    name = asked.id
+    if not sees_owner(context.recorded, context.caller, name):
+        raise _no_owner(context, name)
+    opened = accounts(context)
+    books, period = _books(opened, asked.days)
+    from_ms, until_ms = period.from_ms, period.until_ms
+    owner = opened.view.owners.get(name)
+    users = books.users(owner=name, from_ms=from_ms, until_ms=until_ms)
+    # An owner that was removed is still told of, by what it used.
+    if owner is None and not users:
+        raise _no_owner(context, name)
+    report = TenantReport(
+        name=name,
+        period=period,
+        own=books.owner(name, from_ms=from_ms, until_ms=until_ms),
+        family=books.family(name, from_ms=from_ms, until_ms=until_ms),
+        users=users,
+        quota=Quota() if owner is None else owner.quota,
+        report=opened.view.reports.get(name),
+    )
+    return Answer(tree=report.tree, lines=report.lines, csv=report.csv, notes=tuple(context.notes))
+
+
+def user_usage(context: RequestContext, asked: ask.UserUsage, operation: Operation) -> Answer:
+    """Return what the runs of a user, or of whoever asks, used: a row for each owner."""
+    del operation
+    caller = context.caller
+    name = caller.user if asked.user is None else checked_line(asked.user, "user")
+    if name != caller.user and not caller.oversees and caller.role is not Role.TENANT_ADMIN:
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no user {name!r} whose usage you may see; leave it out for your own",
+            fault=UNKNOWN_NAME,
+        )
+    books, period = _books(accounts(context), asked.days)
+    found = books.users(user=name, from_ms=period.from_ms, until_ms=period.until_ms)
+    report = UserReport(name=name, period=period, found=_visible(context, found))
+    nothing = (f"{name} has used nothing since {time_text(period.from_ms)}",)
+    return Answer(
+        tree=report.tree,
+        lines=report.lines,
+        csv=report.csv,
+        notes=(*context.notes, *(() if report.found else nothing)),
+    )
+
+
+def _visible(context: RequestContext, found: tuple[UserUsage, ...]) -> tuple[UserUsage, ...]:
+    """Return what may be told: what was used of one's own tenants, by whoever is called so.
+
+    The name alone proves nothing: each tenant names its own users.
+    """
+    if context.caller.oversees:
+        return found
+    mine = tenants_of(context.recorded, context.caller)
+    return tuple(each for each in found if each.owner in mine)
+
+
+def _books(opened: Accounts, days: int | None) -> tuple[UsageBooks, Period]:
+    """Return the books of the whole ledger, and the days back from now that are asked for."""
+    asked = opened.view.system.budget_period_days if days is None else days
+    books = UsageBooks(window_ms=asked * DAY_MS)
+    books.fold_all(opened.events)
+    until_ms = opened.end_ms
+    from_ms = max(0, until_ms - asked * DAY_MS)
+    return books, Period(days=asked, from_ms=from_ms, until_ms=until_ms)
+
+
+def _no_owner(context: RequestContext, name: str) -> CommandError:
+    view, caller = context.recorded, context.caller
+    known = sorted(view.owners if caller.oversees else tenants_of(view, caller))
+    near = nearest_name(name, known)
+    hint = f"did you mean {near!r}?" if near is not None else "list them: quorate get owners"
+    return CommandError(Exit.REFUSED, f"there is no owner {name!r}; {hint}", fault=UNKNOWN_NAME)

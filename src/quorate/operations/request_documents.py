@@ -1,0 +1,96 @@
+"""Documents as they come in a request: judged as if they had been written in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from quorate.documents import Bare, Document, Invalid, parse_tree
+from quorate.model.specs import Run
+from quorate.operations.caller import Caller, Role
+from quorate.views.assign import assigned
+from quorate.views.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from quorate.core.commands import Applied
+    from quorate.model.state.state_view import StateView
+
+RUNS: Final = Bare("Run")
+"""What is submitted or planned is a run, whether or not it says so."""
+
+
+def read_trees(
+    trees: Sequence[dict[str, Any]], tenant: str = "", *, bare: Bare | None = None
+) -> list[Document]:
+    """Return the documents that ``trees`` are, or raise with every problem of all of them.
+
+    Runs that do not say whose they are belong to ``tenant``, where there is one. ``bare`` is what a
+    document without a head is taken for.
+    """
+    found: list[Document] = []
+    problems: list[str] = []
+    for position, tree in enumerate(trees):
+        source = "document" if len(trees) == 1 else f"documents[{position}]"
+        parsed = parse_tree(None, tree, source=source, needs_owner=not tenant, bare=bare)
+        if isinstance(parsed, Invalid):
+            problems += [problem.text() for problem in parsed.problems]
+        else:
+            found += [_owned(each, tenant) for each in parsed.items]
+    seen: set[tuple[str, str]] = set()
+    for document in found:
+        key = (document.kind, document.name)
+        if document.name and key in seen:
+            problems.append(
+                f"{document.kind}/{document.name}: is given twice; give each its own name"
+            )
+        seen.add(key)
+    if problems:
+        raise CommandError(Exit.INVALID, *problems)
+    return found
+
+
+def _owned(document: Document, tenant: str) -> Document:
+    spec = document.spec
+    if not isinstance(spec, Run) or spec.owner:
+        return document
+    return replace(document, spec=replace(spec, owner=tenant))
+
+
+def changed_document(
+    tree: dict[str, Any], assignments: Sequence[str], *, source: str, needs_owner: bool = True
+) -> Document:
+    """Return the document that ``tree`` is after ``assignments``, or raise with its problems."""
+    changed = assigned(tree, assignments)
+    parsed = parse_tree(None, changed, source=source, needs_owner=needs_owner)
+    if isinstance(parsed, Invalid):
+        raise CommandError(Exit.INVALID, *(problem.text() for problem in parsed.problems))
+    return parsed.items[0]
+
+
+def check_only_runs(documents: Sequence[Document]) -> None:
+    """Raise ``CommandError`` unless all of ``documents`` are runs."""
+    others = [each for each in documents if each.kind != "Run"]
+    if others:
+        raise CommandError(
+            Exit.INVALID,
+            *(
+                f"{each.kind}/{each.name}: only Runs are submitted; use: quorate apply -f FILE"
+                for each in others
+            ),
+        )
+
+
+def specs_of(view: StateView, caller: Caller, documents: Sequence[Document]) -> list[Applied]:
+    """Return what ``documents`` declare, runs with everything they left to the client."""
+    # Needs the ledger's tables; who only reads documents, to send them, does without.
+    from quorate.views.runs.run_defaults import ready  # noqa: PLC0415
+
+    taken: set[str] = set()
+    return [
+        ready(document, view, caller.user, taken, for_others=caller.role is Role.ADMIN)
+        if isinstance(document.spec, Run)
+        else document.spec
+        for document in documents
+    ]

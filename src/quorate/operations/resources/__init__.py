@@ -1,0 +1,1 @@
+"""Operations on resources of every kind, on runs and on tenants."""

@@ -1,0 +1,92 @@
+"""Documents applied: all of a request, one by name, or fields of one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.core.commands import Applied, Apply
+from quorate.documents import KINDS, Bare, render
+from quorate.operations import common_requests as ask
+from quorate.operations.answer_types import Order
+from quorate.operations.etags import check_match, etag_of, spec_of
+from quorate.operations.operation import Operation
+from quorate.operations.pool_policies import check_policies
+from quorate.operations.request_context import RequestContext
+from quorate.operations.request_documents import changed_document, read_trees, specs_of
+from quorate.operations.visibility import visible
+from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.kinds.kind_table import KIND_OF
+
+_KINDS: Final = {kind.lower(): kind for kind in KINDS}
+
+
+def apply_documents(context: RequestContext, asked: ask.Apply, operation: Operation) -> Order:
+    """Return the order to hold all documents of a request, or none of them."""
+    del operation
+    documents = read_trees(asked.documents, context.caller.tenant)
+    return _order(context, tuple(specs_of(context.recorded, context.caller, documents)))
+
+
+def put_document(context: RequestContext, asked: ask.PutDocument, operation: Operation) -> Order:
+    """Return the order to hold one document under its name."""
+    _check_match(context, operation.about, asked.name, asked.if_match)
+    bare = Bare(_KINDS[operation.about], asked.name)
+    (document, *more) = read_trees([asked.document], bare=bare)
+    if more or document.kind.lower() != operation.about or document.name != asked.name:
+        raise CommandError(
+            Exit.INVALID,
+            f"document: must be one {operation.about} with metadata.name {asked.name!r}",
+        )
+    return _order(context, (document.spec,))
+
+
+def patch_document(
+    context: RequestContext, asked: ask.PatchDocument, operation: Operation
+) -> Order:
+    """Return the order to change fields of a document."""
+    kind, name = operation.about, asked.name
+    spec = _seen(context, kind, name)
+    if spec is None:
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no {kind} {name!r}; list them: quorate get {kind}s",
+            fault=UNKNOWN_NAME,
+        )
+    _check_match(context, kind, name, asked.if_match)
+    document = changed_document(render(spec), asked.assignments, source="--set")
+    if document.name != name:
+        raise CommandError(Exit.INVALID, "--set metadata.name: a name cannot be changed")
+    return _order(context, (document.spec,))
+
+
+def _order(context: RequestContext, specs: tuple[Applied, ...]) -> Order:
+    """Return the order to hold ``specs``; a policy that nobody knows is told before."""
+    check_policies(context.recorded, specs)
+    return Order(command=Apply(specs))
+
+
+def put_system(context: RequestContext, asked: ask.PutSystem, operation: Operation) -> Order:
+    """Return the order to hold the System document."""
+    named = ask.PutDocument(name=operation.about, document=asked.document, if_match=asked.if_match)
+    return put_document(context, named, operation)
+
+
+def patch_system(context: RequestContext, asked: ask.PatchSystem, operation: Operation) -> Order:
+    """Return the order to change fields of the System document."""
+    named = ask.PatchDocument(
+        name=operation.about, assignments=asked.assignments, if_match=asked.if_match
+    )
+    return patch_document(context, named, operation)
+
+
+def _seen(context: RequestContext, kind: str, name: str) -> Applied | None:
+    """Return what was applied under ``name``, unless it is not there or not to be seen."""
+    spec = spec_of(context.recorded, kind, name)
+    if spec is None or not visible(context.recorded, context.caller, KIND_OF[kind], [name]):
+        return None
+    return spec
+
+
+def _check_match(context: RequestContext, kind: str, name: str, if_match: str | None) -> None:
+    now = "" if _seen(context, kind, name) is None else etag_of(context.recorded, kind, name)
+    check_match(kind, name, now, if_match)

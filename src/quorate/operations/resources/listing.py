@@ -1,0 +1,312 @@
+"""Lists of things, one thing, and everything about one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
+
+from quorate.documents import API_VERSION
+from quorate.model.state.records import Phase
+from quorate.model.state.run_table import RunQuery
+from quorate.operations.answer_types import Answer
+from quorate.operations.common_requests import (
+    MORE,
+    PAGE_MAX,
+    GetSystem,
+    GetThing,
+    ListRuns,
+    ListThings,
+)
+from quorate.operations.etags import etag_of
+from quorate.operations.operation import Operation
+from quorate.operations.past_state import as_it_was
+from quorate.operations.request_context import RequestContext
+from quorate.operations.visibility import seen_by, visible
+from quorate.operations.visible_events import Sight
+from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.hints import nearest_name
+from quorate.views.kinds.kind import Kind
+from quorate.views.kinds.kind_table import KIND_OF
+from quorate.views.kinds.kinds_claims import CLAIM
+from quorate.views.kinds.kinds_plans import RESERVATION
+from quorate.views.kinds.kinds_tenants import tenant_portraits
+from quorate.views.kinds.kinds_work import RUN
+from quorate.views.runs.closed_reservations import closed_reservations
+from quorate.views.runs.describe import PORTRAITS, plain_portrait
+from quorate.views.runs.event_text import ABOUT, entries
+from quorate.views.runs.instant import Moment
+from quorate.views.table import table
+
+_PART: Final = re.compile("[/@]")
+"""Where a part of a name ends; what is before it will do."""
+HINTED_MAX: Final = 10_000
+"""How many runs, the last ones, a name that does not exist is compared with."""
+_DIGITS_MAX: Final = 9
+"""How long the number of a reservation may be."""
+
+
+def list_things(context: RequestContext, asked: ListThings, operation: Operation) -> Answer:
+    """Return the things of a kind, a page of them where a limit is given."""
+    kind = KIND_OF[operation.about]
+    moment = _moment(context, kind, asked.names, asked.at)
+    if kind.name == RUN.name and isinstance(asked, ListRuns) and not asked.names:
+        names, more = _page_of_runs(context, moment, asked)
+    else:
+        names = select(context, moment, kind, asked.names)
+        newest = False
+        if isinstance(asked, ListRuns):
+            newest = asked.newest
+            if asked.owner is not None or asked.phase is not None:
+                names = _matching(moment, names, asked)
+        names, more = page(names, asked.limit, asked.cursor, newest=newest)
+    if more and asked.limit == PAGE_MAX:
+        context.notes.append(MORE)
+    return listed(context, moment, kind, names, more)
+
+
+def listed(
+    context: RequestContext, moment: Moment, kind: Kind, names: Sequence[str], more: str
+) -> Answer:
+    """Return ``names`` as a list."""
+
+    def tree() -> dict[str, Any]:
+        found = {"apiVersion": API_VERSION, "kind": "List", "items": kind.trees(moment, names)}
+        return found | ({"next": more} if more else {})
+
+    def lines(wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
+        return [table(kind.columns, kind.rows(moment, names), show_wide=wide)] if names else []
+
+    notes = (*context.notes, *(() if names else (kind.nothing,)))
+    return Answer(tree=tree, lines=lines, notes=notes)
+
+
+def get_thing(context: RequestContext, asked: GetThing, operation: Operation) -> Answer:
+    """Return one thing as a document."""
+    kind = KIND_OF[operation.about]
+    moment = _moment(context, kind, (asked.name,), asked.at)
+    names = select(context, moment, kind, (asked.name,))
+    found = listed(context, moment, kind, names, "")
+    if len(names) > 1:
+        return found
+    etag = etag_of(moment.view, kind.name, names[0]) if asked.at is None else ""
+    return Answer(
+        tree=lambda: kind.trees(moment, names)[0],
+        lines=found.lines,
+        notes=found.notes,
+        etag=etag,
+    )
+
+
+def get_system(context: RequestContext, asked: GetSystem, operation: Operation) -> Answer:
+    """Return the System document."""
+    return get_thing(context, GetThing(name=operation.about, at=asked.at), operation)
+
+
+def describe_system(context: RequestContext, asked: GetSystem, operation: Operation) -> Answer:
+    """Return everything about the System, in words."""
+    return describe_thing(context, GetThing(name=operation.about, at=asked.at), operation)
+
+
+def describe_thing(context: RequestContext, asked: GetThing, operation: Operation) -> Answer:
+    """Return everything about one thing, in words."""
+    kind = KIND_OF[operation.about]
+    moment = _moment(context, kind, (asked.name,), asked.at)
+    sections: list[str] = []
+    names = select(context, moment, kind, (asked.name,))
+    if operation.about == "tenant":
+        sections, names = tenant_portraits(moment, names), []
+    for name in names:
+        is_about, portrait = ABOUT.get(kind.name), PORTRAITS.get(kind.name)
+        if portrait is None:
+            parts: Sequence[str] = plain_portrait(moment, kind, name)
+        else:
+            timeline = []
+            if is_about is not None:
+                sight = Sight(moment.view, context.caller)
+                timeline = [
+                    replace(each, event=sight.told(each.event))
+                    for each in entries(context.store.blocks())
+                    if each.seq <= moment.seq
+                    and is_about(each.event, name)
+                    and sight.sees(each.event)
+                ]
+            parts = portrait(moment, name, timeline)
+        sections.append("\n\n".join(parts))
+    return Answer(
+        tree=lambda: {"kind": kind.name, "name": asked.name, "sections": sections},
+        lines=lambda _: ["\n\n".join(sections)],
+        notes=tuple(context.notes),
+    )
+
+
+def _moment(context: RequestContext, kind: Kind, names: Sequence[str], at: str | None) -> Moment:
+    """Return the state that is asked about, with the reservations of ``names`` that are over.
+
+    The state forgets those; they are read from the ledger, which is as long as it is.
+    """
+    moment = context.moment if at is None else as_it_was(context, at)
+    if kind.name != RESERVATION.name:
+        return moment
+    over = {name for name in names if _is_over(moment, name)}
+    if not over:
+        return moment
+    history = (each for each in entries(context.store.blocks()) if each.seq <= moment.seq)
+    return replace(moment, closed=closed_reservations(history, over))
+
+
+def _is_over(moment: Moment, name: str) -> bool:
+    """Return whether ``name`` is that of a reservation that was made and is over."""
+    run, _, number = name.rpartition("@")
+    record = moment.view.runs.get(run)
+    if record is None or name in moment.view.reservations or not moment.redaction.shows_run(run):
+        return False
+    if not number.isascii() or not number.isdecimal() or len(number) > _DIGITS_MAX:
+        return False
+    return int(number) <= record.reservations_ever
+
+
+def select(context: RequestContext, moment: Moment, kind: Kind, names: Sequence[str]) -> list[str]:
+    """Return the names that exist of those asked for, all where none is.
+
+    What is before a ``/`` or ``@`` will do. What may not be seen is not there.
+    """
+    if not names or kind.called_by is None:
+        among = kind.names(moment)
+    else:
+        among = [each for name in names for each in kind.called_by(moment, name)]
+    known = visible(moment.view, context.caller, kind, among)
+    if not names:
+        return known
+    found = _called(known, names)
+    missing = [name for name, called in found.items() if not called]
+    if missing:
+        # Only of the first it is said what it may have been meant to be: to find that takes long.
+        near = nearest_name(missing[0], _hinted(context, moment, kind, known))
+        listing = f"list them: quorate get {kind.plural}"
+        first = listing if near is None else f"did you mean {near!r}?"
+        told = [f"there is no {kind.name} {name!r}; {listing}" for name in missing[1:]]
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no {kind.name} {missing[0]!r}; {first}",
+            *told,
+            fault=UNKNOWN_NAME,
+        )
+    return list(dict.fromkeys(name for called in found.values() for name in called))
+
+
+def _hinted(
+    context: RequestContext, moment: Moment, kind: Kind, known: Sequence[str]
+) -> Sequence[str]:
+    """Return the names that one which does not exist is compared with.
+
+    Of runs, which are as many as ever were submitted, the last ones will do.
+    """
+    if kind.called_by is None:
+        return known
+    caller = context.caller
+    query = RunQuery(
+        owners=seen_by(moment.view, caller),
+        is_claim=True if kind.name == CLAIM.name else None,
+        is_newest_first=True,
+    )
+    return list(islice(moment.view.runs.listed(query), HINTED_MAX))
+
+
+def _called(known: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
+    """Return for each of ``names`` those of ``known`` that it calls, in one pass over them."""
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for each in known:
+        if each in found:
+            found[each].append(each)
+        # A reservation is called after its run: RUN@1.
+        for match in _PART.finditer(each):
+            if each[: match.start()] in found:
+                found[each[: match.start()]].append(each)
+    return found
+
+
+def _page_of_runs(
+    context: RequestContext, moment: Moment, asked: ListRuns
+) -> tuple[list[str], str]:
+    """Return the page of runs after the cursor, and the cursor of the next one if there is more.
+
+    Reads about as many runs as it returns, however many there are.
+    """
+    runs, seen = moment.view.runs, seen_by(moment.view, context.caller)
+    owners = seen
+    if asked.owner is not None:
+        owners = frozenset((asked.owner,)) if seen is None else seen & {asked.owner}
+        is_known = asked.owner in moment.view.owners and moment.redaction.shows_owner(asked.owner)
+        if not is_known and next(runs.listed(RunQuery(owners=owners)), None) is None:
+            raise _no_owner(asked.owner)
+    phase = None
+    if asked.phase is not None:
+        phase = next((p for p in Phase if p.value.lower() == asked.phase.lower()), None)
+        if phase is None:
+            return [], ""
+    query = RunQuery(owners=owners, phase=phase, is_newest_first=asked.newest)
+    if asked.cursor is not None:
+        record = runs.get(asked.cursor)
+        if record is None or not query.matches(record):
+            raise _stale(asked.cursor)
+        query = replace(query, after_seq=record.seq)
+    limit = asked.limit
+    names = list(islice(runs.listed(query), None if limit is None else limit + 1))
+    is_more = limit is not None and len(names) > limit
+    names = names[:limit]
+    if asked.newest:
+        return names[::-1], ""
+    return names, names[-1] if is_more else ""
+
+
+def _no_owner(owner: str) -> CommandError:
+    return CommandError(
+        Exit.REFUSED,
+        f"there is no owner {owner!r}; list them: quorate get owners",
+        fault=UNKNOWN_NAME,
+    )
+
+
+def _stale(cursor: str) -> CommandError:
+    return CommandError(
+        Exit.REFUSED,
+        f"cursor: {cursor!r} is not in the list any more; begin again without it",
+        fault="stale-cursor",
+    )
+
+
+def _matching(moment: Moment, names: Sequence[str], asked: ListRuns) -> list[str]:
+    """Return the runs of ``names``, which may be seen, of the owner and in the phase asked for."""
+    owner, phase = asked.owner, asked.phase
+    records = [moment.view.runs[name] for name in names]
+    # An owner that was removed still has runs that are over. One that may not be seen is not there.
+    if not (
+        owner is None
+        or (owner in moment.view.owners and moment.redaction.shows_owner(owner))
+        or any(record.spec.owner == owner for record in records)
+    ):
+        raise _no_owner(owner)
+    return [
+        record.spec.name
+        for record in records
+        if (owner is None or record.spec.owner == owner)
+        and (phase is None or record.phase.value.lower() == phase.lower())
+    ]
+
+
+def page(
+    names: list[str], limit: int | None, cursor: str | None, *, newest: bool = False
+) -> tuple[list[str], str]:
+    """Return the page after ``cursor``, and the cursor of the next one where there is more."""
+    if cursor is not None:
+        if cursor not in names:
+            raise _stale(cursor)
+        names = names[names.index(cursor) + 1 :]
+    if limit is None or len(names) <= limit:
+        return names, ""
+    if newest:
+        return names[-limit:], ""
+    return names[:limit], names[limit - 1]

@@ -1,0 +1,118 @@
+"""Runs: submitted, ended and shrunk."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from quorate.core.commands import Apply, Cancel, Complete, Fail, Shrink, Submit
+from quorate.core.lifecycle.elastic import steps_held
+from quorate.documents import Document, render
+from quorate.model.specs import Run
+from quorate.model.state.state_view import StateView
+from quorate.operations import common_requests as ask
+from quorate.operations.answer_types import Order
+from quorate.operations.operation import Operation
+from quorate.operations.request_context import RequestContext
+from quorate.operations.request_documents import (
+    RUNS,
+    changed_document,
+    check_only_runs,
+    read_trees,
+    specs_of,
+)
+from quorate.operations.visibility import sees_owner
+from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.word_forms import gpus
+
+_ENDS: Final[dict[str, type[Cancel | Complete | Fail]]] = {
+    "cancel": Cancel,
+    "complete": Complete,
+    "fail": Fail,
+}
+
+
+def submit_run(context: RequestContext, asked: ask.SubmitRun, operation: Operation) -> Order:
+    """Return the order to accept a run: a document, or a changed copy of a run that is there."""
+    del operation
+    if (asked.document is None) == (asked.like is None):
+        raise CommandError(Exit.USAGE, "give either document or like")
+    if (asked.like is None) != (asked.name is None):
+        raise CommandError(Exit.USAGE, "like and name go together")
+    if asked.document is not None:
+        documents = read_trees([asked.document], context.caller.tenant, bare=RUNS)
+    else:
+        assert asked.like is not None
+        assert asked.name is not None
+        documents = [_copy(context, asked.like, asked.name)]
+    check_only_runs(documents)
+    if len(documents) != 1:
+        raise CommandError(Exit.INVALID, "document: must be one Run; for several: submit-runs")
+    if asked.assignments:
+        documents = [_changed(documents[0], asked.assignments)]
+    return Order(command=Submit(_runs_of(context, documents)[0]))
+
+
+def submit_runs(context: RequestContext, asked: ask.SubmitRuns, operation: Operation) -> Order:
+    """Return the order to accept runs together; one alone is a command of its own."""
+    del operation
+    documents = read_trees(asked.documents, context.caller.tenant, bare=RUNS)
+    check_only_runs(documents)
+    runs = _runs_of(context, documents)
+    return Order(command=Submit(runs[0]) if len(runs) == 1 else Apply(tuple(runs)))
+
+
+def _runs_of(context: RequestContext, documents: list[Document]) -> list[Run]:
+    specs = specs_of(context.recorded, context.caller, documents)
+    return [spec for spec in specs if isinstance(spec, Run)]
+
+
+def _copy(context: RequestContext, like: str, name: str) -> Document:
+    """Return the run ``like`` as a document called ``name``, with a nonce and user of its own."""
+    view: StateView = context.recorded
+    record = view.runs.get(like.removeprefix("run/"))
+    if record is None or not sees_owner(view, context.caller, record.spec.owner):
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no run {like!r} to copy; list them: quorate get runs",
+            fault=UNKNOWN_NAME,
+        )
+    spec = replace(record.spec, name=name, nonce="", user="")
+    return _changed(Document(kind="Run", spec=spec, line=None), ())
+
+
+def _changed(document: Document, assignments: tuple[str, ...]) -> Document:
+    """Return ``document`` with fields set, judged again as if it had been written so."""
+    tree = render(document.spec)
+    if document.generate_name is not None:
+        tree["metadata"] = {"generateName": document.generate_name}
+    return changed_document(tree, assignments, source="--set" if assignments else "--like")
+
+
+def end_run(context: RequestContext, asked: ask.EndRun, operation: Operation) -> Order:
+    """Return the order to end a run, in the way that the operation is about."""
+    del context
+    return Order(command=_ENDS[operation.about](asked.run.removeprefix("run/"), asked.note))
+
+
+def shrink_run(context: RequestContext, asked: ask.ShrinkRun, operation: Operation) -> Order:
+    """Return the order to let a malleable run go on with fewer GPUs."""
+    del operation
+    if (asked.gpus is None) == (asked.by is None):
+        raise CommandError(Exit.USAGE, "give either gpus or by")
+    name = asked.run.removeprefix("run/")
+    width = _width(context.recorded, name)
+    wanted = asked.gpus if asked.gpus is not None else width - (asked.by or 0)
+    return Order(
+        command=Shrink(name, wanted), unchanged=f"run/{name} works on {gpus(width)} already"
+    )
+
+
+def _width(view: StateView, run: str) -> int:
+    """Return the GPUs a malleable run works on, 0 for any other: those are refused anyway."""
+    record = view.runs.get(run)
+    elastic = None if record is None else record.spec.malleable
+    if record is None or elastic is None:
+        return 0
+    return elastic.gpus_min + len(steps_held(view, record)) * elastic.gpus_step

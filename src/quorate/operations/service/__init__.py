@@ -1,0 +1,1 @@
+"""Operations on access tokens and on the service's clock."""

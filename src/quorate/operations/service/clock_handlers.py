@@ -1,0 +1,54 @@
+"""The service's clock: how it stands, and an operator who accepts it after a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quorate.documents.times import time_text
+from quorate.operations.answer_types import Answer
+from quorate.operations.operation import Operation
+from quorate.operations.request_context import RequestContext
+from quorate.operations.service.service_requests import Nothing
+from quorate.ports.clock_port import ClockControl, ClockStatus
+from quorate.views.exits import CommandError, Exit
+
+
+def show_clock(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
+    """Return how the clock stands."""
+    del asked, operation
+    return _answer(_control(context).status())
+
+
+def accept_clock(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
+    """Return how the clock stands once it is believed as it is."""
+    del asked, operation
+    return _answer(_control(context).accept(context.caller.shown))
+
+
+def _control(context: RequestContext) -> ClockControl:
+    if context.clock_control is None:
+        raise CommandError(
+            Exit.USAGE,
+            "no clock is compared here: a service does that; name one with --server URL, or "
+            "--context NAME",
+        )
+    return context.clock_control
+
+
+def _answer(status: ClockStatus) -> Answer:
+    def tree() -> dict[str, Any]:
+        return {
+            "deciding": not status.why,
+            "wall": time_text(status.wall_ms),
+            "trusted": time_text(status.trusted_ms),
+            "stepMs": status.step_ms,
+            "why": status.why,
+        }
+
+    return Answer(tree=tree, lines=lambda _: _lines(status))
+
+
+def _lines(status: ClockStatus) -> list[str]:
+    if status.why:
+        return [f"nothing is decided: {status.why}"]
+    return [f"the clock says {time_text(status.wall_ms)}, and is believed"]

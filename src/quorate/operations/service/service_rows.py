@@ -1,0 +1,111 @@
+"""The operations on access tokens, and who it is that asks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.operations import common_responses
+from quorate.operations.caller import ADMINS, ANYBODY, ANYBODY_AND_ACCOUNTING, MANAGERS, OVERSEERS
+from quorate.operations.operation import Area, Effect, Operation, Repeat
+from quorate.operations.service import service_requests as asked
+from quorate.operations.service import service_responses
+
+SERVICE: Final = (
+    Operation(
+        name="issue-token",
+        area=Area.SERVICE,
+        summary="Issue an access token; its secret is told this once.",
+        takes=asked.IssueToken,
+        gives=service_responses.TokenOutcome,
+        roles=MANAGERS,
+        method="POST",
+        path="/tokens",
+        handler="quorate.operations.service.token_handlers:issue_token",
+        effect=Effect.WRITE,
+        repeat=Repeat.ANEW,
+        refusals=("invalid", "unknown-name"),
+        cli=("token issue",),
+    ),
+    Operation(
+        name="list-tokens",
+        area=Area.SERVICE,
+        summary="List access tokens, without their secrets.",
+        takes=asked.ListTokens,
+        gives=service_responses.Tokens,
+        roles=ANYBODY,
+        method="GET",
+        path="/tokens",
+        handler="quorate.operations.service.token_handlers:list_tokens",
+        refusals=("stale-cursor",),
+        cli=("token list",),
+    ),
+    Operation(
+        name="revoke-token",
+        area=Area.SERVICE,
+        summary="Do not take an access token any more.",
+        takes=asked.RevokeToken,
+        gives=common_responses.Outcome,
+        roles=ANYBODY,
+        method="DELETE",
+        path="/tokens/{token}",
+        handler="quorate.operations.service.token_handlers:revoke_token",
+        effect=Effect.WRITE,
+        repeat=Repeat.SAME,
+        refusals=("unknown-name",),
+        cli=("token revoke",),
+        is_for_any_scope=True,
+    ),
+    Operation(
+        name="accounting-status",
+        area=Area.SERVICE,
+        summary="Show how links to an accounting system stand, and what waits to be told.",
+        takes=asked.Nothing,
+        gives=service_responses.AccountingStatus,
+        roles=OVERSEERS,
+        method="GET",
+        path="/accounting",
+        handler="quorate.operations.money.accounting_status:accounting_status",
+        cli=("waldur status",),
+        of_service=True,
+    ),
+    Operation(
+        name="show-clock",
+        area=Area.SERVICE,
+        summary="Show how the service's clock stands, and whether it is believed.",
+        takes=asked.Nothing,
+        gives=service_responses.ClockState,
+        roles=OVERSEERS,
+        method="GET",
+        path="/clock",
+        handler="quorate.operations.service.clock_handlers:show_clock",
+        cli=("admin clock show",),
+        of_service=True,
+    ),
+    Operation(
+        name="accept-clock",
+        area=Area.SERVICE,
+        summary="Go by the service's clock as it is now, and decide again.",
+        takes=asked.Nothing,
+        gives=service_responses.ClockState,
+        roles=ADMINS,
+        method="POST",
+        path="/clock",
+        handler="quorate.operations.service.clock_handlers:accept_clock",
+        cli=("admin clock accept",),
+        of_service=True,
+    ),
+    Operation(
+        name="whoami",
+        area=Area.SERVICE,
+        summary="Say who you are to the service.",
+        takes=asked.Nothing,
+        gives=service_responses.Whoami,
+        roles=ANYBODY_AND_ACCOUNTING,
+        method="GET",
+        path="/whoami",
+        handler="quorate.operations.service.token_handlers:whoami",
+        cli=("whoami",),
+        is_for_any_scope=True,
+        of_caller=True,
+    ),
+)

@@ -1,0 +1,198 @@
+"""The space of allocations: which shares may be given, and what each of them moves.
+
+A column is the share of one row, a job alone or a pair, on one flavor. Only columns on which every
+job of the row advances are there: nobody is ever given time on GPUs where it stands still. Base
+constraints as published: Gavel, section 3.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quorate.policy.allocation import ALONE, Allocation, Method, Unsolved, UnsolvedCode
+from quorate.policy.askable import without_anything
+from quorate.policy.problem import Floats, Ints, Problem
+from quorate.policy.solvers.lp import INFINITE, Program
+
+
+def added(places: Ints, amounts: Floats, count: int) -> Floats:
+    """Return the sum of the ``amounts`` at each of ``count`` places."""
+    return np.bincount(places, weights=amounts, minlength=count).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Space:
+    """Columns, and the entries of the rows that they are in.
+
+    ``rows`` and ``flavors`` say what each column is a share of; ``first`` and ``second`` which jobs
+    each row has, all jobs alone first. Of the entries, ``jobs`` is the job that column
+    ``columns`` moves at ``rates``; a column of a pair has two entries.
+    """
+
+    problem: Problem
+    first: Ints
+    second: Ints
+    rows: Ints
+    flavors: Ints
+    jobs: Ints
+    columns: Ints
+    rates: Floats
+    counts: Ints | None = None
+    """How many equal jobs each row stands for, where that is more than itself."""
+
+    @property
+    def loads(self) -> Floats:
+        """How many GPUs of its flavor a whole share of each column takes, of all it stands for."""
+        scales = self.problem.scales[self.first[self.rows]].astype(np.float64)
+        return scales if self.counts is None else scales * self.counts[self.rows]
+
+    def rates_of(self, shares: Floats) -> Floats:
+        """Return how fast each job is with these shares of the columns."""
+        jobs, _ = self.problem.shape
+        return added(self.jobs, self.rates * shares[self.columns], jobs)
+
+    def used(self, shares: Floats) -> Floats:
+        """Return how many GPUs of each flavor these shares of the columns take."""
+        return added(self.flavors, self.loads * shares, len(self.problem.gpus))
+
+    def fastest(self) -> Floats:
+        """Return the rate that each job cannot pass, even with everything to itself."""
+        jobs, _ = self.problem.shape
+        found = np.zeros(jobs)
+        np.maximum.at(found, self.jobs, self.rates)
+        return found
+
+    def fitted(self, shares: Floats) -> Floats:
+        """Return ``shares`` without what a solver's rounding left over the limits."""
+        found = np.maximum(shares, 0.0)
+        jobs, _ = self.problem.shape
+        time = added(self.jobs, found[self.columns], jobs)
+        over = np.maximum(time, 1.0)
+        worst = np.ones(len(found))
+        np.maximum.at(worst, self.columns, over[self.jobs])
+        found /= worst
+        gpus = np.maximum(self.problem.gpus, 1)
+        found /= np.maximum(self.used(found) / gpus, 1.0)[self.flavors]
+        return found
+
+    def allocation(self, shares: Floats, *, objective: float, bound: float) -> Allocation:
+        """Return the shares of the columns as an allocation; pairs without any are left out."""
+        jobs, flavors = self.problem.shape
+        whole = np.zeros((len(self.first), flavors))
+        whole[self.rows, self.flavors] = shares
+        kept = np.any(whole > 0.0, axis=1)
+        kept[:jobs] = True
+        return Allocation(
+            first=self.first[kept],
+            second=self.second[kept],
+            shares=whole[kept],
+            objective=objective,
+            bound=bound,
+            method=Method.LINEAR_PROGRAM,
+        )
+
+
+def space_of(problem: Problem, *, paired: bool, agnostic: bool = False) -> Space:
+    """Return the space of ``problem``, with its pairs or without.
+
+    ``agnostic`` policies take every job to be equally fast on all flavors that can run it.
+    """
+    jobs, _ = problem.shape
+    usable = (problem.gpus > 0)[None, :]
+    alone = (problem.rates > 0) & usable
+    rows, flavors = np.nonzero(alone)
+    rates = np.ones(len(rows)) if agnostic else problem.rates[rows, flavors]
+    first = np.arange(jobs, dtype=np.int64)
+    second = np.full(jobs, ALONE, dtype=np.int64)
+    of_jobs, columns = rows, np.arange(len(rows))
+    pairs = problem.pairs
+    if paired and pairs is not None and len(pairs):
+        both = (pairs.rates > 0).all(axis=2) & usable
+        pair, flavor = np.nonzero(both)
+        begun = len(rows)
+        rows, flavors = np.append(rows, jobs + pair), np.append(flavors, flavor)
+        first, second = np.append(first, pairs.first), np.append(second, pairs.second)
+        beside = begun + np.arange(len(pair))
+        of_jobs = np.concatenate([of_jobs, pairs.first[pair], pairs.second[pair]])
+        columns = np.concatenate([columns, beside, beside])
+        rates = np.concatenate([rates, *pairs.rates[pair, flavor].T])
+    return Space(
+        problem=problem,
+        first=first,
+        second=second,
+        rows=rows,
+        flavors=flavors,
+        jobs=of_jobs,
+        columns=columns,
+        rates=rates,
+    )
+
+
+def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Program:
+    """Return the program over the columns of ``space`` that makes ``gains`` large.
+
+    Its rows are, in this order: the rate of each job (at least 0; ask for more by ``row_low``), the
+    time of each job, the GPUs of each flavor. Each of ``more`` is one further column, after the
+    others, that adds so much to the rate of each job; ``gains`` has its gain at the end.
+    """
+    jobs, flavors = space.problem.shape
+    count = len(space.rows)
+    extra = len(more)
+    all_jobs = np.arange(jobs)
+    entry_rows = np.concatenate(
+        [space.jobs, *[all_jobs] * extra, jobs + space.jobs, 2 * jobs + space.flavors]
+    )
+    entry_columns = np.concatenate(
+        [
+            space.columns,
+            *[np.full(jobs, count + k) for k in range(extra)],
+            space.columns,
+            np.arange(count),
+        ]
+    )
+    entries = np.concatenate([space.rates, *more, np.ones(len(space.jobs)), space.loads])
+    order = np.lexsort((entry_columns, entry_rows))
+    order = order[entries[order] != 0.0]
+    sizes = np.bincount(entry_rows[order], minlength=2 * jobs + flavors)
+    return Program(
+        gains=gains,
+        low=np.zeros(count + extra),
+        high=np.full(count + extra, INFINITE),
+        starts=np.concatenate([[0], np.cumsum(sizes)]),
+        columns=entry_columns[order],
+        values=entries[order],
+        row_low=np.concatenate([np.zeros(jobs), np.full(jobs + flavors, -INFINITE)]),
+        row_high=np.concatenate(
+            [np.full(jobs, INFINITE), np.ones(jobs), space.problem.gpus.astype(np.float64)]
+        ),
+    )
+
+
+def unsolvable(problem: Problem) -> Unsolved | None:
+    """Return why no policy that gives every job something can answer, if so."""
+    refused = without_anything(problem)
+    if refused is not None:
+        return refused
+    stuck = ~np.any((problem.rates > 0) & (problem.gpus > 0)[None, :], axis=1)
+    if np.any(stuck):
+        name = problem.jobs[int(np.argmax(stuck))]
+        return Unsolved(
+            code=UnsolvedCode.NEVER_RUNS,
+            subject=name,
+            message=f"job {name} stands still on every flavor that has GPUs",
+            remedy=f"give a flavor on which job {name} advances, or leave the job out",
+            jobs=problem.names(stuck),
+        )
+    weightless = problem.weights <= 0
+    if np.any(weightless):
+        name = problem.jobs[int(np.argmax(weightless))]
+        return Unsolved(
+            code=UnsolvedCode.NOT_APPLICABLE,
+            subject=name,
+            message=f"job {name} has the weight {problem.weights[int(np.argmax(weightless))]:g}",
+            remedy=f"give job {name} a weight above 0, or leave it out",
+            jobs=problem.names(weightless),
+        )
+    return None

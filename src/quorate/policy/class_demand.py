@@ -1,0 +1,147 @@
+"""What jobs or classes of jobs ask for, their pairs with it, and class shares handed to members.
+
+Pairs of classes stand for the pairs of their members; a class pairs with itself when it has two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quorate.policy.classes import Classes
+from quorate.policy.problem import Floats, Ints, Pairs, Problem
+from quorate.policy.solvers.levels import Demand, Together
+
+
+def demand_of(problem: Problem) -> Demand:
+    """Return what the jobs of ``problem`` ask for, one row each, with its pairs if it has any."""
+    pairs = problem.pairs
+    return Demand(
+        rates=problem.rates,
+        loads=problem.scales.astype(np.float64),
+        gpus=problem.gpus,
+        together=None
+        if pairs is None or not len(pairs)
+        else Together(
+            first=pairs.first,
+            second=pairs.second,
+            rates=_moving(pairs.rates),
+            times=np.ones((len(pairs), 2)),
+            loads=problem.scales[pairs.first].astype(np.float64),
+        ),
+    )
+
+
+def demand_of_classes(problem: Problem, classes: Classes) -> Demand | None:
+    """Return what the classes ask for, or None where pairs tell members of a class apart."""
+    pairs = problem.pairs
+    together = None
+    if pairs is not None and len(pairs):
+        together = _pairs_of_classes(pairs, classes, problem.scales[classes.first])
+        if together is None:
+            return None
+    return Demand(
+        rates=problem.rates[classes.first],
+        loads=(problem.scales[classes.first] * classes.counts).astype(np.float64),
+        gpus=problem.gpus,
+        together=together,
+    )
+
+
+def _moving(rates: Floats) -> Floats:
+    """Return the rates of pairs where both of them move, and 0 where either stands still."""
+    moving: Floats = rates * (rates > 0).all(axis=2, keepdims=True)
+    return moving
+
+
+def _pairs_of_classes(pairs: Pairs, classes: Classes, scales: Ints) -> Together | None:
+    """Return the pairs of classes: each stands for all pairs of members, which must be alike.
+
+    The time of such a pair is counted in that of a member of the smaller class.
+    """
+    a, b = classes.of[pairs.first], classes.of[pairs.second]
+    is_turned = a > b
+    low, high = np.where(is_turned, b, a), np.where(is_turned, a, b)
+    key = low * len(classes) + high
+    of_key = np.full(len(classes) ** 2, -1)
+    of_key[key[::-1]] = np.arange(len(key))[::-1]
+    rows = np.sort(of_key[of_key >= 0])
+    like = of_key[key]
+    turn = is_turned[:, None]
+    slow, fast = pairs.rates[:, :, 0], pairs.rates[:, :, 1]
+    x, y = np.where(turn, fast, slow), np.where(turn, slow, fast)
+    low, high = low[rows], high[rows]
+    itself = low == high
+    n, m = classes.counts[low], classes.counts[high]
+    every = np.where(itself, n * (n - 1) // 2, n * m)
+    if (
+        not np.array_equal(x, x[like])
+        or not np.array_equal(y, y[like])
+        or not np.array_equal(x[rows[itself]], y[rows[itself]])
+        or not np.array_equal(np.bincount(like, minlength=len(key))[rows], every)
+    ):
+        return None
+    fewer = np.minimum(n, m).astype(np.float64)
+    part = np.stack((fewer / n, fewer / m), axis=1)
+    part[itself] = (2.0, 0.0)
+    rates = _moving(np.stack((x[rows], y[rows]), axis=2)) * part[:, None, :]
+    return Together(first=low, second=high, rates=rates, times=part, loads=fewer * scales[low])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PairShares:
+    """Pairs of jobs that have a share: ``first < second``, and one row of shares for each."""
+
+    first: Ints
+    second: Ints
+    shares: Floats
+
+
+def pairs_of_jobs(together: Together, shares: Floats) -> PairShares:
+    """Return the pairs of jobs with shares above 0."""
+    rows = np.flatnonzero(shares.any(axis=1))
+    return PairShares(first=together.first[rows], second=together.second[rows], shares=shares[rows])
+
+
+def pairs_of_members(together: Together, classes: Classes, shares: Floats) -> PairShares:
+    """Return pairs of jobs among which the time of pairs of classes is divided, each alike.
+
+    Members of two classes are paired along one line, on which each has an equal part; a class with
+    itself in a ring. That takes about as many pairs as there are members.
+    """
+    order = np.argsort(classes.of, kind="stable")
+    starts = np.cumsum(classes.counts) - classes.counts
+    found: list[tuple[Ints, Ints, Floats]] = []
+    for row in np.flatnonzero(shares.any(axis=1)):
+        low, high = int(together.first[row]), int(together.second[row])
+        n, m = int(classes.counts[low]), int(classes.counts[high])
+        if low == high:
+            left, right, part = _ring(n)
+        else:
+            left, right, part = _line(n, m)
+        a, b = order[starts[low] + left], order[starts[high] + right]
+        found.append((np.minimum(a, b), np.maximum(a, b), part[:, None] * shares[row]))
+    flavors = shares.shape[1]
+    none = np.zeros(0, dtype=np.int64)
+    return PairShares(
+        first=np.concatenate([none, *(a for a, _, _ in found)]),
+        second=np.concatenate([none, *(b for _, b, _ in found)]),
+        shares=np.concatenate([np.zeros((0, flavors)), *(part for _, _, part in found)]),
+    )
+
+
+def _line(n: int, m: int) -> tuple[Ints, Ints, Floats]:
+    """Return who of ``n`` meets whom of ``m``, and for which part of the smaller side's time."""
+    ends = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
+    begins = np.concatenate(([0], ends[:-1]))
+    part: Floats = (ends - begins) / max(n, m)
+    return begins // m, begins // n, part
+
+
+def _ring(n: int) -> tuple[Ints, Ints, Floats]:
+    """Return each of ``n`` with the next one, and for which part of a member's time."""
+    if n == 2:  # noqa: PLR2004 - two are a pair, not a ring
+        return np.array([0]), np.array([1]), np.array([2.0])
+    left = np.arange(n)
+    return left, (left + 1) % n, np.ones(n)

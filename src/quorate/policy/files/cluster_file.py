@@ -1,0 +1,117 @@
+"""Clusters as they are written: ``300:300:300``, ``v100=8,p100=16``, and files of the former.
+
+The form without names is the published one, and means V100, P100 and K80 in that order. Any other
+flavors are written with their names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.model.amounts import GPUS_MAX
+from quorate.policy.files.file_faults import At, Faulty, cut, entries_of, items_of, shown
+from quorate.policy.files.json_bytes import decoded, encoded
+
+PUBLISHED_ORDER: Final = ("v100", "p100", "k80")
+"""Which flavors the form without names counts."""
+
+_COUNT: Final = re.compile(r"[0-9]{1,16}")
+_NAMED: Final = 'name the flavors, as in "v100=8,p100=16"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """How many GPUs of each flavor there are. Flavors are in the order they were written."""
+
+    flavors: tuple[str, ...]
+    gpus: tuple[int, ...]
+
+
+def read_cluster(text: str) -> Cluster | Faulty:
+    """Return the cluster that ``text`` describes, in either form, or every fault it has."""
+    at = At()
+    found = cluster_of(text, at)
+    if found is None or at.faults:
+        return Faulty(faults=tuple(at.faults))
+    return found
+
+
+def cluster_of(text: str, at: At) -> Cluster | None:
+    """Return the cluster that ``text`` describes; None, with faults, where it describes none."""
+    if "=" in text:
+        return _named(text, at)
+    counts = text.split(":")
+    if len(counts) != len(PUBLISHED_ORDER):
+        order = ":".join(PUBLISHED_ORDER)
+        at.fault(f"must count {order} in that order, as in 300:300:300, got {cut(text)!r}", _NAMED)
+        return None
+    gpus = [
+        _count(each, at.below(name)) for name, each in zip(PUBLISHED_ORDER, counts, strict=True)
+    ]
+    return Cluster(flavors=PUBLISHED_ORDER, gpus=tuple(gpus))
+
+
+def _named(text: str, at: At) -> Cluster | None:
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, count = (each.strip() for each in part.partition("="))
+        if not (name and equals):
+            at.fault(f"has {cut(part)!r}, which is no NAME=GPUS", _NAMED)
+        elif name in found:
+            at.below(name).fault("is given twice", "write each flavor once")
+        else:
+            found[name] = _count(count, at.below(name))
+    return Cluster(flavors=tuple(found), gpus=tuple(found.values()))
+
+
+def _count(text: str, at: At) -> int:
+    if _COUNT.fullmatch(text) and int(text) <= GPUS_MAX:
+        return int(text)
+    at.fault(f"must be a number of GPUs, got {cut(text)!r}", f"write 0 to {GPUS_MAX}")
+    return 0
+
+
+def cluster_text(cluster: Cluster) -> str:
+    """Return ``cluster`` in the form with names."""
+    named = zip(cluster.flavors, cluster.gpus, strict=True)
+    return ",".join(f"{name}={gpus}" for name, gpus in named)
+
+
+def published_text(cluster: Cluster) -> str | None:
+    """Return ``cluster`` in the form without names; None where it has other flavors."""
+    if cluster.flavors != PUBLISHED_ORDER:
+        return None
+    return ":".join(map(str, cluster.gpus))
+
+
+def read_clusters(data: bytes) -> dict[str, tuple[Cluster, ...]] | Faulty:
+    """Return the clusters of each trace that a file of them names, or every fault it has."""
+    at = At()
+    found: dict[str, tuple[Cluster, ...]] = {}
+    for trace, texts in (entries_of(decoded(data, at), at) or {}).items():
+        below = at.below(trace)
+        found[trace] = tuple(
+            cluster
+            for number, text in enumerate(items_of(texts, below) or ())
+            if (cluster := _listed(text, below.below(number))) is not None
+        )
+    return Faulty(faults=tuple(at.faults)) if at.faults else found
+
+
+def _listed(value: object, at: At) -> Cluster | None:
+    if isinstance(value, str):
+        return cluster_of(value, at)
+    at.fault(f"must be a text, got {shown(value)}", 'write one such as "300:300:300"')
+    return None
+
+
+def write_clusters(clusters: Mapping[str, tuple[Cluster, ...]]) -> bytes:
+    """Return the file that names ``clusters``: without names of flavors, where it can be."""
+    listed = {
+        trace: [published_text(each) or cluster_text(each) for each in several]
+        for trace, several in clusters.items()
+    }
+    return encoded(listed)

@@ -1,0 +1,202 @@
+"""Tables of rates with gaps, and the same tables with estimates in them.
+
+Among types of one scale, those that were measured beside each other on every flavor are known; each
+of the others is matched with one of them, and shares GPUs as that one does (Gavel, section 6). What
+was measured stays as it is. Rates alone are never estimated: a job that runs at all has one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from quorate.model.job_types import JobType
+from quorate.policy.estimate import Known, Match, UnmatchedCode, match
+from quorate.policy.files.file_faults import At, Faulty
+from quorate.policy.files.throughputs_file import Rates, ThroughputTable
+from quorate.policy.problem import Floats
+
+_WHY: Final = {
+    UnmatchedCode.NOTHING_MEASURED: "was measured beside no type that is known",
+    UnmatchedCode.STANDS_STILL: "stands still beside every type that it was measured with",
+    UnmatchedCode.NOT_SETTLED: "is like no type that is known, as far as it was measured",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeMatch:
+    """A type that was estimated: whom it is like, how far from it, and by how many measurements."""
+
+    type: JobType
+    like: JobType
+    distance: float
+    measured: int
+    asked: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Estimated:
+    """A table with estimates, how each type came to its own, and how many pairs were filled."""
+
+    table: ThroughputTable
+    matches: tuple[TypeMatch, ...]
+    filled: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Family:
+    """The types of one scale, by their rows in the table, and the ratios of each beside each.
+
+    ``ratios`` has the shape (types, flavors, types): the rate of the first beside the second, of
+    what it is alone. NaN is a gap.
+    """
+
+    types: tuple[int, ...]
+    ratios: Floats
+
+    def known(self) -> tuple[int, ...]:
+        """Return the types, by their place here, that have no gap among each other.
+
+        As long as there are gaps, whoever has most goes; of several, the last.
+        """
+        gaps: Known = np.asarray(np.isnan(self.ratios).any(axis=1))
+        missing: Known = np.logical_or(gaps, gaps.T)
+        left = list(range(len(self.types)))
+        while left:
+            counts = missing[np.ix_(left, left)].sum(axis=1)
+            if not counts.any():
+                break
+            del left[len(left) - 1 - int(np.argmax(counts[::-1]))]
+        return tuple(left)
+
+    def row(self, place: int, beside: tuple[int, ...]) -> Floats:
+        """Return the ratios of one type beside some others, flavor by flavor."""
+        found: Floats = self.ratios[place][:, list(beside)].ravel()
+        return found
+
+
+def families(table: ThroughputTable) -> tuple[Family, ...]:
+    """Return the types of each scale, the smallest first; those without any pair are left out."""
+    paired = _paired(table)
+    found = []
+    for scale in sorted({each.scale for each in table.types}):
+        types = tuple(row for row, each in enumerate(table.types) if each.scale == scale)
+        rates = paired[np.ix_(types, types)]
+        if np.isnan(rates).all():
+            continue
+        alone = table.together.alone[list(types)][:, None, :]
+        # Whoever cannot run on a flavor shares it with nobody, measured or not.
+        still = np.broadcast_to(alone == 0.0, rates.shape)
+        ratios = np.where(still, 0.0, rates / np.where(alone == 0.0, 1.0, alone))
+        found.append(Family(types=types, ratios=np.swapaxes(ratios, 1, 2)))
+    return tuple(found)
+
+
+def estimated(table: ThroughputTable) -> Estimated | Faulty:
+    """Return ``table`` with estimates where types of one scale have gaps, or why that cannot be.
+
+    Scales at which no two types were ever measured together stay without pairs.
+    """
+    at = At()
+    for row, column in np.argwhere(np.isnan(table.together.alone)):
+        at.below(table.flavors[column]).below(table.types[row].key).fault(
+            "has no rate alone", "measure it: estimates are parts of it"
+        )
+    if at.faults:
+        return Faulty(faults=tuple(at.faults))
+    paired = _paired(table)
+    matches: list[TypeMatch] = []
+    filled = 0
+    for family in families(table):
+        like = _likes(table, family, at, matches)
+        if len(like) == len(family.types):
+            filled += _fill(table, family, like, paired)
+    if at.faults:
+        return Faulty(faults=tuple(at.faults))
+    return Estimated(table=_with_pairs(table, paired), matches=tuple(matches), filled=filled)
+
+
+def _likes(
+    table: ThroughputTable, family: Family, at: At, matches: list[TypeMatch]
+) -> dict[int, int]:
+    """Return whom each type of ``family`` is like: itself, where it is known."""
+    known = family.known()
+    if not known:
+        scale = table.types[family.types[0]].scale
+        at.fault(
+            f"no type of {scale} GPUs was measured beside itself on every flavor",
+            "measure some types beside themselves and each other",
+        )
+        return {}
+    references = np.array([family.row(place, known) for place in known])
+    like = {place: place for place in known}
+    for place, row in enumerate(family.types):
+        if place in like:
+            continue
+        measured = family.row(place, known)
+        found = match(references, measured)
+        if not isinstance(found, Match):
+            at.below(table.types[row].key).fault(
+                _WHY[found], f"measure it beside {table.types[family.types[known[0]]].key}"
+            )
+            continue
+        like[place] = known[found.reference]
+        matches.append(
+            TypeMatch(
+                type=table.types[row],
+                like=table.types[family.types[like[place]]],
+                distance=found.distance,
+                measured=int((~np.isnan(measured)).sum()),
+                asked=len(measured),
+            )
+        )
+    return like
+
+
+def _fill(table: ThroughputTable, family: Family, like: dict[int, int], paired: Floats) -> int:
+    """Fill the gaps of ``family`` in ``paired``, and return how many pairs had any."""
+    alone = table.together.alone
+    filled = 0
+    for one, row in enumerate(family.types):
+        for other, beside in enumerate(family.types[: one + 1]):
+            gaps = np.isnan(paired[row, beside]) | np.isnan(paired[beside, row])
+            if not gaps.any():
+                continue
+            filled += 1
+            mine = family.ratios[like[one], :, like[other]] * alone[row]
+            theirs = family.ratios[like[other], :, like[one]] * alone[beside]
+            shares = (mine > 0.0) & (theirs > 0.0)
+            paired[row, beside] = np.where(gaps, np.where(shares, mine, 0.0), paired[row, beside])
+            paired[beside, row] = np.where(gaps, np.where(shares, theirs, 0.0), paired[beside, row])
+    return filled
+
+
+def _paired(table: ThroughputTable) -> Floats:
+    """Return the rate of each type beside each, (types, types, flavors), NaN if missing."""
+    types = len(table.types)
+    found = np.full((types, types, len(table.flavors)), np.nan)
+    found[table.pair_second, table.pair_first] = table.together.paired[:, :, 1]
+    found[table.pair_first, table.pair_second] = table.together.paired[:, :, 0]
+    return found
+
+
+def _with_pairs(table: ThroughputTable, paired: Floats) -> ThroughputTable:
+    """Return ``table`` with the rates of ``paired``: pairs it had in their places, then others."""
+    had = set(zip(table.pair_first.tolist(), table.pair_second.tolist(), strict=True))
+    there = np.argwhere(~np.isnan(paired).all(axis=2))
+    fresh = [(int(a), int(b)) for a, b in there if a <= b and (int(a), int(b)) not in had]
+    first = np.append(table.pair_first, [a for a, _ in fresh]).astype(np.int64)
+    second = np.append(table.pair_second, [b for _, b in fresh]).astype(np.int64)
+    both = np.stack([paired[first, second], paired[second, first]], axis=2)
+    unknown = np.full((len(fresh), len(table.flavors), 2), np.nan)
+    return replace(
+        table,
+        pair_first=first,
+        pair_second=second,
+        together=Rates(alone=table.together.alone, paired=both),
+        spread=Rates(
+            alone=table.spread.alone, paired=np.concatenate([table.spread.paired, unknown])
+        ),
+    )

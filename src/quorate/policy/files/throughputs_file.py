@@ -1,0 +1,256 @@
+"""Tables of rates: how fast each type of job is on each flavor, alone and beside another.
+
+The format is the published one (Gavel, ``simulation_throughputs.json``): flavor -> type -> ``null``
+for alone, or another type, with the rates of the two; ``[0, 0]`` is a pair that cannot share. A
+pair may stand under one of its types only, and is written back under both. A type is written
+``('ResNet-18 (batch size 16)', 1)``: a model and how many GPUs it takes. Rates of a flavor whose
+GPUs are not together stand under its name with ``_unconsolidated``.
+
+What is wrong is a fault; what is merely not there is a gap, which is named, and refused by whoever
+needs it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from quorate.model.job_types import ALONE_KEY, JobType, parse_type
+from quorate.policy.files.file_faults import (
+    NUMBER_MAX,
+    NUMBER_MIN,
+    At,
+    Fault,
+    Faulty,
+    are_two_rates,
+    entries_of,
+    shown,
+)
+from quorate.policy.files.json_bytes import decoded, encoded
+from quorate.policy.problem import Floats, Ints
+
+SPREAD_SUFFIX: Final = "_unconsolidated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rates:
+    """Steps per second: ``alone`` (types, flavors), ``paired`` (pairs, flavors, 2).
+
+    NaN is a gap.
+    """
+
+    alone: Floats
+    paired: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ThroughputTable:
+    """The rates of every type on every flavor.
+
+    ``together`` are those on GPUs that are near each other, ``spread`` those on GPUs that are not;
+    the latter are NaN where the table does not tell the two apart. A pair is two rows of ``types``,
+    ``first <= second``, and its rates are those of the first and of the second.
+    """
+
+    flavors: tuple[str, ...]
+    types: tuple[JobType, ...]
+    pair_first: Ints
+    pair_second: Ints
+    together: Rates
+    spread: Rates
+
+    def gaps(self) -> tuple[Fault, ...]:
+        """Return every rate that is missing, but for those of GPUs that are not together."""
+        return tuple(_gaps(self, self.together, ""))
+
+    def spread_gaps(self) -> tuple[Fault, ...]:
+        """Return every rate that is missing where a flavor has rates of GPUs not together.
+
+        Types of one GPU have none to be apart.
+        """
+        return tuple(_gaps(self, self.spread, SPREAD_SUFFIX))
+
+
+class _Reading:
+    """What has been read so far: rows for types and pairs, in the order they were met."""
+
+    def __init__(self) -> None:
+        self.types: dict[JobType, int] = {}
+        self.pairs: dict[tuple[int, int], int] = {}
+        self.alone: dict[tuple[str, int], float] = {}
+        self.paired: dict[tuple[str, int, int], tuple[float, float]] = {}
+        self.keys: dict[str, int | None] = {}
+
+    def row(self, key: str, at: At) -> int | None:
+        """Return the row of the type that ``key`` names; None, with a fault, where it is none."""
+        if key not in self.keys:
+            found = parse_type(key)
+            self.keys[key] = (
+                None if found is None else self.types.setdefault(found, len(self.types))
+            )
+        row = self.keys[key]
+        if row is None:
+            at.below(key).fault(
+                "is not a type of job", "write a model and its GPUs: ('ResNet-18 (batch 16)', 1)"
+            )
+        return row
+
+
+def read_throughputs(data: bytes) -> ThroughputTable | Faulty:
+    """Return the table that ``data`` holds, or every fault it has."""
+    at = At()
+    reading = _Reading()
+    names = entries_of(decoded(data, at), at) or {}
+    flavors = tuple(name for name in names if not name.endswith(SPREAD_SUFFIX))
+    for name, types in names.items():
+        _read_flavor(reading, name, types, at.below(name))
+        base = name.removesuffix(SPREAD_SUFFIX)
+        if base not in flavors:
+            at.below(name).fault(
+                f"has no {base} beside it", f"add the rates of {base}, or rename it"
+            )
+    if not flavors and not at.faults:
+        at.fault("has no flavors", "write the rates of each type under the name of a flavor")
+    return Faulty(faults=tuple(at.faults)) if at.faults else _table(reading, flavors)
+
+
+def _read_flavor(reading: _Reading, name: str, types: object, at: At) -> None:
+    """Read the rates of one flavor, then see that each pair says the same from both its sides."""
+    seen: dict[tuple[int, int], list[Any]] = {}
+    for key, entries in (entries_of(types, at) or {}).items():
+        row = reading.row(key, at)
+        below = at.below(key)
+        rates = entries_of(entries, below)
+        if row is None or rates is None:
+            continue
+        if ALONE_KEY not in rates:
+            below.below(ALONE_KEY).fault("is missing", "add the rate of the job alone")
+        for other, rate in rates.items():
+            if other == ALONE_KEY:
+                if _is_rate(rate, below.below(other)):
+                    reading.alone[name, row] = float(rate)
+            elif (beside := reading.row(other, below)) is not None and (
+                are_two_rates(rate) or _is_pair(rate, below.below(other))
+            ):
+                seen[row, beside] = rate
+    _join(reading, name, seen, at)
+
+
+def _is_rate(value: object, at: At) -> bool:
+    if isinstance(value, bool) or not isinstance(value, float | int):
+        at.fault(f"must be steps per second, got {shown(value)}", "write a number")
+        return False
+    if value == 0 or NUMBER_MIN <= value <= NUMBER_MAX:
+        return True
+    # A whole number may be too large to be a float: it is compared, and not converted.
+    is_number = value == value and abs(value) < math.inf  # noqa: PLR0124 - NaN is not itself
+    problem = "is not finite" if not is_number else "is below 0" if value < 0 else "is no rate"
+    at.fault(f"{problem}: {shown(value)}", "measure it again, or write 0 where it cannot run")
+    return False
+
+
+def _is_pair(value: object, at: At) -> bool:
+    if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - the two of a pair
+        at.fault(f"must be the rates of the two, got {shown(value)}", "write two, as in [2.4, 0.9]")
+        return False
+    ok = _is_rate(value[0], at.below(0))
+    return _is_rate(value[1], at.below(1)) and ok
+
+
+def _join(reading: _Reading, name: str, seen: dict[tuple[int, int], list[Any]], at: At) -> None:
+    types = list(reading.types)
+    for (one, other), rates in seen.items():
+        # One that stands on one side only says the same from the other.
+        mirror = seen.get((other, one), rates[::-1])
+        if types[one].scale != types[other].scale:
+            message = "shares GPUs with a type of another scale"
+            remedy = "remove it; only jobs of one scale share"
+        elif one <= other and (mirror[1], mirror[0]) != (rates[0], rates[1]):
+            message = f"is {rates}, but its mirror says {mirror}"
+            remedy = "write the same two rates in both places, the other way round in one"
+        else:
+            first, second = (one, other) if one <= other else (other, one)
+            both = (rates[0], rates[1]) if one <= other else (rates[1], rates[0])
+            reading.pairs.setdefault((first, second), len(reading.pairs))
+            reading.paired[name, first, second] = both
+            continue
+        at.below(types[one].key).below(types[other].key).fault(message, remedy)
+
+
+def _table(reading: _Reading, flavors: tuple[str, ...]) -> ThroughputTable:
+    pairs = np.array(list(reading.pairs), dtype=np.int64).reshape(-1, 2)
+    return ThroughputTable(
+        flavors=flavors,
+        types=tuple(reading.types),
+        pair_first=pairs[:, 0],
+        pair_second=pairs[:, 1],
+        together=_rates(reading, flavors),
+        spread=_rates(reading, tuple(f"{name}{SPREAD_SUFFIX}" for name in flavors)),
+    )
+
+
+def _rates(reading: _Reading, names: tuple[str, ...]) -> Rates:
+    column = {name: number for number, name in enumerate(names)}
+    alone = np.full((len(reading.types), len(names)), np.nan)
+    for (name, row), rate in reading.alone.items():
+        if name in column:
+            alone[row, column[name]] = rate
+    paired = np.full((len(reading.pairs), len(names), 2), np.nan)
+    for (name, one, other), rates in reading.paired.items():
+        if name in column:
+            paired[reading.pairs[one, other], column[name]] = rates
+    return Rates(alone=alone, paired=paired)
+
+
+def _gaps(table: ThroughputTable, rates: Rates, suffix: str) -> Iterator[Fault]:
+    """Yield the gaps of those flavors that have any rate under ``suffix``."""
+    for column, flavor in enumerate(table.flavors):
+        missing = np.isnan(rates.alone[:, column])
+        if suffix and missing.all():
+            continue
+        several = np.array([not suffix or each.scale > 1 for each in table.types], dtype=np.bool_)
+        at = At().below(f"{flavor}{suffix}")
+        for row in np.flatnonzero(missing & several):
+            yield Fault(
+                place=at.below(table.types[row].key).below(ALONE_KEY).place,
+                message="is missing",
+                remedy="add its rate, 0 where it cannot run",
+            )
+        lone = np.isnan(rates.paired[:, column, 0])
+        for pair in np.flatnonzero(lone):
+            one, other = int(table.pair_first[pair]), int(table.pair_second[pair])
+            if several[one] and not (missing[one] or missing[other]):
+                yield Fault(
+                    place=at.below(table.types[one].key).below(table.types[other].key).place,
+                    message="is missing",
+                    remedy="add the rates of the two, [0, 0] where they cannot share",
+                )
+
+
+def write_throughputs(table: ThroughputTable) -> bytes:
+    """Return ``table`` as a file: what is missing in it is missing there."""
+    written: dict[str, dict[str, dict[str, Any]]] = {}
+    for rates, suffix in ((table.together, ""), (table.spread, SPREAD_SUFFIX)):
+        for column, flavor in enumerate(table.flavors):
+            found = _written(table, rates, column)
+            if found or not suffix:
+                written[f"{flavor}{suffix}"] = found
+    return encoded(written)
+
+
+def _written(table: ThroughputTable, rates: Rates, column: int) -> dict[str, dict[str, Any]]:
+    keys = [each.key for each in table.types]
+    found: dict[str, dict[str, Any]] = {
+        keys[row]: {ALONE_KEY: float(rates.alone[row, column])}
+        for row in np.flatnonzero(~np.isnan(rates.alone[:, column]))
+    }
+    for pair in np.flatnonzero(~np.isnan(rates.paired[:, column, 0])):
+        one, other = keys[table.pair_first[pair]], keys[table.pair_second[pair]]
+        both = rates.paired[pair, column].tolist()
+        found.setdefault(one, {})[other] = both
+        found.setdefault(other, {})[one] = both[::-1]
+    return found

@@ -1,0 +1,1 @@
+"""The allocation policies, one per module. ``policy/table.py`` lists them by name."""

@@ -1,0 +1,57 @@
+"""What a pool is shared by in a round for which its policy has no answer: weights alone.
+
+Owners have their parts of every flavor that they have jobs on, whatever their jobs are like.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.allocation import Allocation, Unsolved
+from quorate.policy.askable import without_anything
+from quorate.policy.policies.equal_shares import LEAST_RATE, by_rule
+from quorate.policy.policy_type import Policy
+from quorate.policy.problem import NO_ENTITY, Bools, Floats, Problem
+
+
+def by_weight(problem: Problem) -> Allocation | Unsolved:
+    """Return for every job a part of the GPUs of each flavor that it runs on, by its weight.
+
+    x = N p / s, with p its part; nobody has more than its time.
+    """
+    if (refusal := without_anything(problem)) is not None:
+        return refusal
+    shares = parts(problem, problem.rates > 0) * problem.gpus / problem.scales[:, None]
+    return by_rule(problem, shares / np.maximum(1.0, shares.sum(axis=1))[:, None])
+
+
+def parts(problem: Problem, wants: Bools) -> Floats:
+    """Return which part of each flavor each job has, of those that want it there: (jobs, flavors).
+
+    An entity has its weight's worth of a flavor that any of its jobs wants, and they divide it by
+    their own weights. The parts of a flavor add up to 1, or to nothing.
+    """
+    weights = np.where(wants, problem.weights[:, None], 0.0)
+    of = problem.entity_of
+    if of is not None and problem.entities:
+        worth = np.array([entity.weight for entity in problem.entities])
+        own = of != NO_ENTITY
+        sums = np.zeros((len(worth), wants.shape[1]))
+        np.add.at(sums, of[own], weights[own])
+        worths = np.divide(worth[:, None], sums, out=np.zeros(sums.shape), where=sums > 0)
+        weights[own] *= worths[of[own]]
+    totals = weights.sum(axis=0)
+    found: Floats = np.divide(weights, totals, out=np.zeros(weights.shape), where=totals > 0)
+    return found
+
+
+BY_WEIGHT: Final = Policy(
+    name="by_weight",
+    goal="every job has a part of the GPUs of each flavor that it runs on, by its weight",
+    solve=by_weight,
+    metric=LEAST_RATE,
+    reads_entities=True,
+)
+"""Nobody asks for it by name: it is no published policy."""

@@ -1,0 +1,62 @@
+"""The two shares that need no solver: the same GPUs for every job, or the same time.
+
+Both are what other policies measure themselves against.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.allocation import NO_BOUND, Allocation, Method, Unsolved, alone
+from quorate.policy.askable import without_anything
+from quorate.policy.measures import isolated_shares, least_relative_rate, proportional_shares
+from quorate.policy.policy_type import Policy
+from quorate.policy.problem import Floats, Problem
+
+LEAST_RATE: Final = "least rate relative to a proportional share"
+
+
+def isolated(problem: Problem) -> Allocation | Unsolved:
+    """Return for every job the same part of the GPUs of each flavor.
+
+    x = N / (M s), and a job that could fill more than its time has each flavor in proportion
+    (Gavel, section 4.1: the share a job would have of an equal part of the cluster).
+    """
+    return without_anything(problem) or by_rule(problem, isolated_shares(problem))
+
+
+def proportional(problem: Problem) -> Allocation | Unsolved:
+    """Return for every job the same part of its time, on the mix of flavors that the cluster has.
+
+    The mix is the one that rates are measured against (Gavel, section 4.1); where the jobs do not
+    all fit, each has as much of its time as the GPUs allow, whatever its scale.
+    """
+    if (refusal := without_anything(problem)) is not None:
+        return refusal
+    part = min(1.0, float(problem.gpus.sum() / problem.scales.sum()))
+    return by_rule(problem, part * proportional_shares(problem))
+
+
+def by_rule(problem: Problem, shares: Floats) -> Allocation:
+    """Return ``shares`` as an allocation that makes nothing large or small."""
+    rates = np.einsum("mj,mj->m", problem.rates, shares)
+    worth = least_relative_rate(problem, rates)
+    return alone(shares, objective=worth, bound=NO_BOUND, method=Method.RULE)
+
+
+EQUAL_SHARES: Final = (
+    Policy(
+        name="isolated",
+        goal="every job has the same part of the GPUs of each flavor",
+        solve=isolated,
+        metric=LEAST_RATE,
+    ),
+    Policy(
+        name="proportional",
+        goal="every job has the same part of its time, on the cluster's mix of flavors",
+        solve=proportional,
+        metric=LEAST_RATE,
+    ),
+)

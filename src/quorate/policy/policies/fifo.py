@@ -1,0 +1,164 @@
+"""First in, first out: jobs in the order of the problem, each on GPUs of one flavor until it ends.
+
+A job is given GPUs of a flavor that has room; the first job for which no flavor has room ends the
+giving, so that nobody overtakes it. One that stands still wherever there is room is passed over, as
+published: it would gain nothing by the GPUs that others have then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+from zlib import crc32
+
+import numpy as np
+
+from quorate.policy.allocation import ALONE, NO_BOUND, Allocation, Method, Unsolved
+from quorate.policy.askable import without_anything
+from quorate.policy.pair_index import PairIndex
+from quorate.policy.policy_type import Policy
+from quorate.policy.problem import Problem
+from quorate.policy.solvers.chance import Chance
+
+GAIN_MIN: Final = 1.5
+"""What two jobs that share must do together, relative to each alone (Gavel's packing threshold)."""
+
+Choose = Callable[[int, list[int]], int]
+"""Takes a job and the flavors that have room for it, by name, and returns one of them."""
+
+
+def fifo(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
+    """Return each job on a flavor with room, drawn by chance: rates are not looked at.
+
+    A job draws an order of the flavors, the same whenever it is asked for under this seed, and has
+    the first with room: it does not move because somebody else came or went. The published code
+    draws and then takes another flavor, whether it has room or not (Gavel's repository,
+    ``fifo.py``); what it means to do is done here.
+    """
+
+    def drawn(job: int, flavors: list[int]) -> int:
+        chance = Chance(crc32(problem.jobs[job].encode(), seed))
+        left = sorted(range(len(problem.flavors)), key=problem.flavors.__getitem__)
+        while (flavor := left.pop(chance.below(len(left)))) not in flavors:
+            pass
+        return flavor
+
+    return without_anything(problem) or _alone(problem, _placed(problem, drawn)[0])
+
+
+def fifo_perf(problem: Problem) -> Allocation | Unsolved:
+    """Return each job on the flavor with room on which it is fastest; ties go by name."""
+    refusal = without_anything(problem)
+    return refusal or _alone(problem, _placed(problem, _fastest(problem))[0])
+
+
+def fifo_packed(problem: Problem) -> Allocation | Unsolved:
+    """Return the jobs of ``fifo_perf``, and those that wait sharing with them where that gains.
+
+    The next job shares with the one it gains most with, of equal scale and not sharing yet; the
+    first that gains nowhere ends it. As published, a job that found GPUs left but too few for it is
+    passed over: those behind it take no GPU.
+    """
+    if (refusal := without_anything(problem)) is not None:
+        return refusal
+    placed, next_job = _placed(problem, _fastest(problem))
+    index = PairIndex(problem)
+    shared: dict[tuple[int, int], int] = {}
+    for job in range(next_job, len(problem.jobs)):
+        partner = _partner(problem, index, placed, job)
+        if partner is None:
+            break
+        shared[partner, job] = placed.pop(partner)
+    return _shared(problem, placed, shared)
+
+
+def _fastest(problem: Problem) -> Choose:
+    def chosen(job: int, flavors: list[int]) -> int:
+        return max(flavors, key=lambda flavor: float(problem.rates[job, flavor]))
+
+    return chosen
+
+
+def _placed(problem: Problem, choose: Choose) -> tuple[dict[int, int], int]:
+    """Return the flavor of each job that has GPUs, and the job from which on others may share."""
+    free = problem.gpus.copy()
+    by_name = sorted(range(len(problem.flavors)), key=problem.flavors.__getitem__)
+    placed: dict[int, int] = {}
+    for job in range(len(problem.jobs)):
+        if not free.any():
+            return placed, job
+        roomy = [flavor for flavor in by_name if free[flavor] >= problem.scales[job]]
+        if not roomy:
+            return placed, job + 1
+        fits = [flavor for flavor in roomy if problem.rates[job, flavor] > 0]
+        if fits:
+            placed[job] = choose(job, fits)
+            free[placed[job]] -= problem.scales[job]
+    return placed, len(problem.jobs)
+
+
+def _partner(problem: Problem, index: PairIndex, placed: dict[int, int], job: int) -> int | None:
+    """Return the job with GPUs that ``job`` gains most with, the first of several; None of none."""
+    best, found = GAIN_MIN, None
+    for other, flavor in placed.items():
+        gain = _gain(problem, index, (other, job), flavor)
+        if gain > best:
+            best, found = gain, other
+    return found
+
+
+def _gain(problem: Problem, index: PairIndex, jobs: tuple[int, int], flavor: int) -> float:
+    """Return the rates of two jobs together, each relative to its own alone; 0 if they cannot."""
+    row = index.row(*jobs)
+    alone = problem.rates[list(jobs), flavor]
+    if row is None or problem.pairs is None or not alone.all():
+        return 0.0
+    both = problem.pairs.rates[row, flavor]
+    return float((both / alone).sum()) if both.all() else 0.0
+
+
+def _alone(problem: Problem, placed: dict[int, int]) -> Allocation:
+    return _shared(problem, placed, {})
+
+
+def _shared(
+    problem: Problem, placed: dict[int, int], shared: dict[tuple[int, int], int]
+) -> Allocation:
+    jobs, flavors = problem.shape
+    shares = np.zeros((jobs + len(shared), flavors))
+    shares[list(placed), list(placed.values())] = 1.0
+    pairs = sorted(shared)
+    shares[range(jobs, len(shares)), [shared[pair] for pair in pairs]] = 1.0
+    return Allocation(
+        first=np.array([*range(jobs), *(first for first, _ in pairs)], dtype=np.int64),
+        second=np.array([ALONE] * jobs + [second for _, second in pairs], dtype=np.int64),
+        shares=shares,
+        objective=float(len(placed) + 2 * len(shared)),
+        bound=NO_BOUND,
+        method=Method.RULE,
+    )
+
+
+_RUNNING: Final = "jobs that run"
+
+FIFO: Final = (
+    Policy(
+        name="fifo",
+        goal="jobs in their order, on any flavor that has room",
+        solve=fifo,
+        metric=_RUNNING,
+    ),
+    Policy(
+        name="fifo_perf",
+        goal="jobs in their order, each on the fastest flavor that has room",
+        solve=fifo_perf,
+        metric=_RUNNING,
+    ),
+    Policy(
+        name="fifo_packed",
+        goal="as fifo_perf, and those that wait share GPUs where that gains",
+        solve=fifo_packed,
+        metric=_RUNNING,
+        reads_pairs=True,
+    ),
+)

@@ -1,0 +1,52 @@
+"""What an allocation leaves over, given to jobs that might have more.
+
+A policy that had to stop early has said what everybody is to have at least. GPUs that nobody is to
+have would stand idle for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.allocation import ALONE, FEASIBLE, Allocation
+from quorate.policy.policies.by_weight import parts
+from quorate.policy.problem import Floats, Problem
+
+PASSES_MAX: Final = 20
+"""How often what is left is shared out: each time, those who have all their time stand back."""
+
+
+def topped_up(problem: Problem, found: Allocation) -> Allocation:
+    """Return ``found`` with what it leaves over, by weight, among those who are unfinished in it.
+
+    Nobody has less than before.
+    """
+    meant = np.zeros(len(problem.jobs), dtype=np.bool_)
+    meant[list(found.unfinished)] = True
+    shares, alone = found.shares.copy(), slice(0, len(problem.jobs))
+    time = _time_left(problem, found)
+    for _ in range(PASSES_MAX):
+        spare = np.maximum(problem.gpus - problem.scales[found.first] @ shares, 0.0)
+        wants = (problem.rates > 0) & (meant & (time > FEASIBLE))[:, None]
+        more = parts(problem, wants) * spare / problem.scales[:, None]
+        asked = more.sum(axis=1)
+        more *= np.minimum(1.0, time / np.maximum(asked, FEASIBLE))[:, None]
+        if more.sum() <= FEASIBLE:
+            break
+        shares[alone] += more
+        time = np.maximum(time - more.sum(axis=1), 0.0)
+    return replace(found, shares=shares)
+
+
+def _time_left(problem: Problem, found: Allocation) -> Floats:
+    """Return which part of its time each job has no GPUs, alone or in a pair."""
+    used = np.zeros(len(problem.jobs))
+    of_rows = found.shares.sum(axis=1)
+    np.add.at(used, found.first, of_rows)
+    is_pair = found.second != ALONE
+    np.add.at(used, found.second[is_pair], of_rows[is_pair])
+    left: Floats = np.maximum(1.0 - used, 0.0)
+    return left

@@ -1,0 +1,90 @@
+"""Max-min fairness: the job that is worst off is as well off as can be (Gavel, section 4.1).
+
+How well off a job is: its rate with this allocation over its rate with the same part of every GPU,
+times the GPUs it takes at a time, over its weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.allocation import Allocation, Unsolved
+from quorate.policy.policy_type import Policy
+from quorate.policy.problem import Floats, Problem
+from quorate.policy.solvers.highest import Aim, highest
+from quorate.policy.solvers.levels import Linear
+
+
+def proportional_rates(problem: Problem) -> Floats:
+    """Return each job's rate when its time is divided among flavors as GPUs are.
+
+    Summed flavor by flavor, so that equal jobs have rates that are equal to the last bit.
+    """
+    total = float(problem.gpus.sum())
+    rates = np.zeros(len(problem.rates))
+    for column, gpus in zip(problem.rates.T, problem.gpus, strict=True):
+        rates += column * (float(gpus) / total)
+    return rates
+
+
+def fair_needs(problem: Problem, _jobs: int) -> Linear:
+    """Return the rate a job needs for each unit of fairness: s * rate / (w * proportional) >= 1."""
+    growth = problem.weights * proportional_rates(problem) / problem.scales
+    return Linear(floor=np.zeros(len(growth)), growth=growth)
+
+
+def _share_needs(problem: Problem, _jobs: int) -> Linear:
+    growth = problem.weights / problem.scales
+    return Linear(floor=np.zeros(len(growth)), growth=growth)
+
+
+FAIRNESS: Final = Aim(reads=("rates", "scales", "weights"), needs=fair_needs)
+EQUALITY: Final = Aim(reads=("rates", "scales", "weights"), needs=_share_needs)
+"""The same as if all GPUs were alike: a share of time is as good as any other."""
+
+
+def any_flavor(problem: Problem) -> Floats:
+    """Return a rate of 1 on every flavor where a job moves.
+
+    As published it is 1 everywhere, which gives jobs GPUs on which they stand still.
+    """
+    return (problem.rates > 0).astype(np.float64)
+
+
+def _packed(problem: Problem) -> Allocation | Unsolved:
+    return highest(problem, FAIRNESS)
+
+
+def _perf(problem: Problem) -> Allocation | Unsolved:
+    return highest(replace(problem, pairs=None), FAIRNESS)
+
+
+def _agnostic(problem: Problem) -> Allocation | Unsolved:
+    return highest(replace(problem, rates=any_flavor(problem), pairs=None), EQUALITY)
+
+
+MAX_MIN: Final = (
+    Policy(
+        name="max_min_fairness",
+        goal="an equal part of the GPUs for every job, by weight, whatever their flavor",
+        solve=_agnostic,
+        metric="least share",
+    ),
+    Policy(
+        name="max_min_fairness_perf",
+        goal="the job that is worst off is as fast as can be, by weight",
+        solve=_perf,
+        metric="least normalised rate",
+    ),
+    Policy(
+        name="max_min_fairness_packed",
+        goal="as max_min_fairness_perf, and two jobs may share GPUs",
+        solve=_packed,
+        metric="least normalised rate",
+        reads_pairs=True,
+        jobs_max=3_000,
+    ),
+)

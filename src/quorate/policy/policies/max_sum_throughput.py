@@ -1,0 +1,218 @@
+"""The most steps in all, or for the money, with deadlines kept where they can be.
+
+Rates are added as they are, in steps per second and whatever a step is, so that the faster kind of
+job wins (Gavel, section 4.2). With deadlines every job that has one is to be fast enough to meet
+it. Where not all can be, as many as possible are kept, of those as many the set that gains most,
+and the others are named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, solver_failed
+from quorate.policy.allocation_space import Space, added, program, space_of
+from quorate.policy.askable import without_anything
+from quorate.policy.policy_type import Policy
+from quorate.policy.problem import Floats, Ints, Problem
+from quorate.policy.solvers.lp import Program, Solution, Status, solve
+from quorate.policy.solvers.walls import wall
+
+NEARLY: Final = 1e-9
+"""By how much a deadline may be missed, relative to the time until then: what is left of rounding.
+"""
+
+
+def max_sum(
+    problem: Problem, *, paired: bool, by_cost: bool, deadlines: bool
+) -> Allocation | Unsolved:
+    """Return the allocation whose rates add up to most, each over the money it costs if so said.
+
+    ``dropped`` are the jobs whose deadlines cannot be kept beside the others.
+    """
+    refused = without_anything(problem) or (_costless(problem) if by_cost else None)
+    if refused is not None:
+        return refused
+    space = space_of(problem, paired=paired)
+    gains = added(space.columns, space.rates, len(space.rows))
+    if by_cost:
+        assert problem.costs is not None, "refused above"
+        gains = gains / problem.costs[space.flavors]
+    needed = _needed(problem) if deadlines else np.zeros(len(problem.jobs))
+    due = np.flatnonzero((needed > 0) & (needed <= space.fastest()))
+    kept = _kept(space, gains, needed, due)
+    if isinstance(kept, Unsolved):
+        return kept
+    asked = np.zeros(len(needed))
+    asked[kept] = needed[kept]
+    answer = _most(space, gains, asked)
+    if not isinstance(answer, Solution):
+        return _failed(f"the program with the deadlines that can be kept ended as {answer}")
+    missed = np.setdiff1d(np.flatnonzero(needed > 0), kept)
+    return _told(space, gains, asked, answer, tuple(int(job) for job in missed))
+
+
+def _needed(problem: Problem) -> Floats:
+    """Return the rate at which each job meets its deadline: 0 without one, infinite after it."""
+    needed = np.zeros(len(problem.jobs))
+    has = np.isfinite(problem.deadlines_s) & (problem.steps_left > 0)
+    late = has & (problem.deadlines_s <= 0)
+    needed[late] = np.inf
+    in_time = has & ~late
+    needed[in_time] = problem.steps_left[in_time] / problem.deadlines_s[in_time]
+    return needed
+
+
+def _most(space: Space, gains: Floats, asked: Floats) -> Solution | Status:
+    """Return the shares that gain most with every job at least as fast as is asked."""
+    plain = program(space, gains)
+    low = np.concatenate([asked * (1 - NEARLY), plain.row_low[len(asked) :]])
+    return solve(replace(plain, row_low=low))
+
+
+def _kept(space: Space, gains: Floats, needed: Floats, due: Ints) -> Ints | Unsolved:
+    """Return which of the jobs that are ``due`` are to be in time: all, or as many as can be."""
+    asked = np.zeros(len(needed))
+    asked[due] = needed[due]
+    if isinstance(_most(space, gains, asked), Solution):
+        return due
+    counted = _choice(space, np.zeros(len(gains)), needed, due)
+    most = solve(counted)
+    if not isinstance(most, Solution):
+        return _failed(f"the search for the deadlines that can be kept ended as {most}")
+    count = round(most.objective)
+    best = solve(_at_least(_choice(space, gains, needed, due), len(gains), count))
+    # A search that was given up at its limit leaves as many deadlines, chosen without the gains.
+    chosen = best if isinstance(best, Solution) else most
+    return due[chosen.x[len(gains) :] > 1 / 2]
+
+
+def _choice(space: Space, gains: Floats, needed: Floats, due: Ints) -> Program:
+    """Return the program with one more column for each job that is due: whether it is in time.
+
+    Rates are counted in what each job needs, so that all these rows are alike.
+    """
+    jobs, _ = space.problem.shape
+    unit = np.ones(jobs)
+    unit[due] = needed[due]
+    counts = not np.any(gains)
+    marks = []
+    for job in due:
+        mark = np.zeros(jobs)
+        mark[job] = -1.0
+        marks.append(mark)
+    scaled = replace(space, rates=space.rates / unit[space.jobs])
+    of_marks = np.full(len(due), 1.0 if counts else 0.0)
+    found = program(scaled, np.append(gains, of_marks), tuple(marks))
+    high = found.high.copy()
+    high[len(gains) :] = 1.0
+    return replace(found, high=high, whole=np.arange(len(gains), len(high)))
+
+
+def _at_least(choice: Program, begin: int, count: int) -> Program:
+    """Return ``choice`` with at least ``count`` jobs in time."""
+    columns = np.arange(begin, len(choice.gains))
+    return replace(
+        choice,
+        starts=np.append(choice.starts, choice.starts[-1] + len(columns)),
+        columns=np.append(choice.columns, columns),
+        values=np.append(choice.values, np.ones(len(columns))),
+        row_low=np.append(choice.row_low, float(count)),
+        row_high=np.append(choice.row_high, float(len(columns))),
+    )
+
+
+def _told(
+    space: Space, gains: Floats, asked: Floats, answer: Solution, dropped: tuple[int, ...]
+) -> Allocation:
+    """Return the allocation of ``answer``, with what it gains and what bounds it."""
+    jobs = len(asked)
+    duals = answer.row_prices
+    sums = np.maximum(-duals[:jobs], 0.0)
+    times = np.maximum(duals[jobs : 2 * jobs], 0.0)
+    proof = wall(space, sums, times, np.maximum(duals[2 * jobs :], 0.0), gains)
+    shares = space.fitted(answer.x)
+    objective = float(gains @ shares)
+    bound = proof.limit - float(proof.sums @ asked) * (1 - NEARLY)
+    found = space.allocation(shares, objective=objective, bound=max(bound, objective))
+    return replace(found, prices=proof.prices, dropped=dropped)
+
+
+def _costless(problem: Problem) -> Unsolved | None:
+    """Return that costs are missing, if so."""
+    if problem.costs is None:
+        return Unsolved(
+            code=UnsolvedCode.NOT_APPLICABLE,
+            subject="costs",
+            message="no flavor has a cost",
+            remedy="give what one GPU of each flavor costs for an hour",
+        )
+    free = problem.costs <= 0
+    if not np.any(free):
+        return None
+    name = problem.flavors[int(np.argmax(free))]
+    return Unsolved(
+        code=UnsolvedCode.NOT_APPLICABLE,
+        subject=name,
+        message=f"flavor {name} costs {problem.costs[int(np.argmax(free))]:g}",
+        remedy=f"give flavor {name} a cost above 0",
+    )
+
+
+def _failed(message: str) -> Unsolved:
+    return solver_failed(message, "give fewer jobs a deadline, or later ones")
+
+
+def _plain(problem: Problem) -> Allocation | Unsolved:
+    return max_sum(problem, paired=False, by_cost=False, deadlines=False)
+
+
+def _by_cost(problem: Problem) -> Allocation | Unsolved:
+    return max_sum(problem, paired=False, by_cost=True, deadlines=False)
+
+
+def _in_time(problem: Problem) -> Allocation | Unsolved:
+    return max_sum(problem, paired=False, by_cost=True, deadlines=True)
+
+
+def _in_time_packed(problem: Problem) -> Allocation | Unsolved:
+    return max_sum(problem, paired=True, by_cost=True, deadlines=True)
+
+
+_FOR_MONEY: Final = "sum of rates, each over what a GPU costs"
+MAX_SUM: Final = (
+    Policy(
+        name="max_sum_throughput_perf",
+        goal="the most steps per second in all",
+        solve=_plain,
+        metric="sum of rates",
+        jobs_max=3_000,
+    ),
+    Policy(
+        name="max_sum_throughput_normalized_by_cost_perf",
+        goal="the most steps for the money",
+        solve=_by_cost,
+        metric=_FOR_MONEY,
+        reads_costs=True,
+    ),
+    Policy(
+        name="max_sum_throughput_normalized_by_cost_perf_SLOs",
+        goal="the most steps for the money, with deadlines kept",
+        solve=_in_time,
+        metric=_FOR_MONEY,
+        reads_steps=True,
+        reads_costs=True,
+    ),
+    Policy(
+        name="max_sum_throughput_normalized_by_cost_packed_SLOs",
+        goal="the most steps for the money, with deadlines kept and two jobs on the same GPUs",
+        solve=_in_time_packed,
+        metric=_FOR_MONEY,
+        reads_steps=True,
+        reads_costs=True,
+        reads_pairs=True,
+    ),
+)

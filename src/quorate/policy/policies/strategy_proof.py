@@ -1,0 +1,111 @@
+"""The allocation in which nobody gains by overstating or understating its rates.
+
+The product of all rates is made largest, each over its weight and an equal share of every flavor,
+times its scale; then each job keeps only the part of its shares by which it does not hold the
+others back: the product of what they have beside it over what they would have without it (the
+partial allocation mechanism of Cole, Gkatzelis and Goel, 2013; Gavel, section 4.4). What is taken
+off is left idle: that is the price of honesty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.allocation import Allocation, Method, Unsolved, UnsolvedCode, alone
+from quorate.policy.allocation_space import unsolvable
+from quorate.policy.policy_type import Policy
+from quorate.policy.problem import Floats, Ints, Problem
+from quorate.policy.solvers.nash import largest_product, products_without
+
+PROVED: Final = 1e-7
+"""What the mean logarithm may be missing for an answer to be given."""
+NOTHING: Final = 1e-12
+"""A share below this is what is left of an interior point: none."""
+CELLS_MAX: Final = 2_000_000
+"""How many numbers the problems that are solved side by side may have."""
+
+
+def strategy_proof(problem: Problem) -> Allocation | Unsolved:
+    """Return the discounted allocation of the largest product of rates.
+
+    The objective is the geometric mean before the discounts. Of shares that are equally good the
+    middle is taken, so that equal jobs have equal shares.
+    """
+    refused = unsolvable(problem)
+    if refused is not None:
+        return refused
+    has_gpus = problem.gpus > 0
+    gpus = problem.gpus[has_gpus].astype(np.float64)
+    equal = problem.rates @ problem.gpus / problem.gpus.sum()
+    rates = problem.rates[:, has_gpus] / equal[:, None]
+    jobs = len(problem.jobs)
+    kinds, kind_of = _kinds(problem)
+    asked = np.ones((len(kinds), jobs))
+    asked[np.arange(len(kinds)), kinds] = 0.0
+    shares, logs, prices, missing = _solved(rates, problem.scales.astype(np.float64), gpus, asked)
+    if missing > PROVED:
+        return _failed(missing)
+    gone = np.where(asked > 0, logs[0] - logs[1:], 0.0)
+    discounts = np.minimum(np.exp(gone.sum(axis=1)), 1.0)[kind_of]
+    objective = float(np.exp(np.mean(logs[0] + np.log(problem.scales / problem.weights))))
+    whole = np.zeros(problem.rates.shape)
+    whole[:, has_gpus] = np.where((rates > 0) & (shares > NOTHING), shares, 0.0)
+    worth = np.zeros(len(problem.gpus))
+    worth[has_gpus] = objective * prices / jobs
+    found = alone(
+        whole * discounts[:, None],
+        objective=objective,
+        bound=objective * float(np.exp(missing)),
+        method=Method.NEWTON,
+    )
+    return replace(found, prices=worth, discounts=discounts)
+
+
+def _kinds(problem: Problem) -> tuple[Ints, Ints]:
+    """Return one job of each kind, and the kind of each job: equal ones are missed alike."""
+    rows = np.column_stack([problem.rates, problem.scales])
+    _, first, kind_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, kind_of.reshape(-1)
+
+
+def _solved(
+    rates: Floats, scales: Floats, gpus: Floats, asked: Floats
+) -> tuple[Floats, Floats, Floats, float]:
+    """Return shares and prices with all jobs, logarithms of all rates, and what is not proved.
+
+    ``asked`` are the jobs of the problems that follow the first.
+    """
+    whole, start = largest_product(rates, scales, gpus)
+    at_once = max(1, CELLS_MAX // (rates.size * len(gpus)))
+    parts = [
+        products_without(rates, scales, gpus, asked[begin : begin + at_once], start)
+        for begin in range(0, len(asked), at_once)
+    ]
+    of_others = np.concatenate([part.rates for part in parts])
+    logs = np.log(np.concatenate([whole.rates, np.where(asked > 0, of_others, 1.0)]))
+    missing = float(max(part.missing.max() for part in (whole, *parts)))
+    return whole.shares[0], logs, whole.prices[0], missing
+
+
+def _failed(missing: float) -> Unsolved:
+    return Unsolved(
+        code=UnsolvedCode.SOLVER_FAILED,
+        subject="solver",
+        message=f"the largest product is known only to {missing:.1e}",
+        remedy="give rates that are less far apart",
+    )
+
+
+STRATEGY_PROOF: Final = (
+    Policy(
+        name="max_min_fairness_strategy_proof",
+        goal="leave nobody a reason to misstate its rates",
+        solve=strategy_proof,
+        metric="geometric mean of scale x rate / (weight x rate on an equal share), undiscounted",
+        # Every job is left out once: a thousand take twelve seconds.
+        jobs_max=250,
+    ),
+)

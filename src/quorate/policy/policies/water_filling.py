@@ -1,0 +1,368 @@
+"""Max-min fairness by water filling: the worst-off job first, then the next, to the last.
+
+What is filled is a job's rate over what an equal share of every flavor would give it, times its
+scale and over its weight (Gavel, sections 4.1 and 4.3). All rise together; a job that cannot be
+raised with the others kept is stuck, and the rest go on. That it cannot is proved: an inequality
+that every allocation satisfies, from the dual prices of the program that asks for a little too
+much, is met with equality. No whole numbers are needed for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.allocation import (
+    ALONE,
+    Allocation,
+    Method,
+    Unsolved,
+    UnsolvedCode,
+    solver_failed,
+)
+from quorate.policy.allocation_space import Space, added, space_of, unsolvable
+from quorate.policy.classes import Classes, classes_of, members_of
+from quorate.policy.policies.leftover import topped_up
+from quorate.policy.policy_type import Policy
+from quorate.policy.problem import NO_ENTITY, Bools, EntityRule, Floats, Ints, Problem
+from quorate.policy.solvers.filling import Groups, Path, groups_of, paces
+from quorate.policy.solvers.gauge import Gauge
+from quorate.policy.solvers.lp import EXACT, Solution
+from quorate.policy.solvers.walls import Wall, wall
+
+ASKED_MAX: Final = 200
+"""How often a level is lowered before water filling is given up; three or four times is usual."""
+MISSED: Final = 1e-9
+MISSED_MAX: Final = 1e-7
+"""How far below its level a job may be, relative to where it may come to at the first level:
+commonly, and at most, where a solver's rounding leaves it."""
+RAISED: Final = 1e-7
+RAISED_MAX: Final = 1e-5
+UNSURE_MAX: Final = 1e-2
+"""How far a job that counts as stuck might still be raised, relative to the same: commonly; where
+walls are known no better because rates are a million times apart; and at most, which is told."""
+TOGETHER: Final = 10.0
+"""How much further than the nearest one they may be from a wall that stop with it then."""
+STALLED_MAX: Final = 5
+"""How often a level that is missed may not be lowered before that is said to lead nowhere."""
+NOTHING: Final = 1e-12
+"""Which part of all that it could ever have is not worth raising a job by: rounding hides less."""
+MANY: Final = 300
+"""From so many jobs on it is quicker to begin near the first level than at nothing."""
+EVENED_MAX: Final = 500
+"""How often an even spread is corrected before the solver's own is taken."""
+_ROUNDING: Final = 1e-15
+_TINY: Final = 1e-300
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filled:
+    """How far every job was filled, by which shares of the columns, and the walls that were met.
+
+    ``unfinished`` are jobs that might be raised further: too much work, or rounding hides it.
+    """
+
+    filled: Floats
+    shares: Floats
+    walls: tuple[Wall, ...]
+    unfinished: tuple[int, ...] = ()
+
+
+def water_filling(
+    problem: Problem, *, paired: bool, agnostic: bool = False
+) -> Allocation | Unsolved:
+    """Return the allocation that no job can be raised in without lowering a worse-off one.
+
+    The objective is the level at which the first job is stuck, of those that rise from the start:
+    without entities it is that of max-min fairness. Which of several allocations with the same
+    rates is returned depends on the order of jobs and flavors only. Where a problem bounds the
+    work, later levels may be left out: what is left over is then shared by weight, and it says by
+    whom.
+    """
+    refused = unsolvable(problem) or _weightless(problem)
+    if refused is not None:
+        return refused
+    found = _by_classes(problem, paired=paired, agnostic=agnostic)
+    if isinstance(found, Unsolved) or not found.unfinished:
+        return found
+    return topped_up(problem, found)
+
+
+def _by_classes(problem: Problem, *, paired: bool, agnostic: bool) -> Allocation | Unsolved:
+    """Return the allocation of ``problem``, found for one of each class of jobs if that helps."""
+    alike = None if paired else _alike(problem)
+    if alike is None:
+        return _filled(problem, None, paired=paired, agnostic=agnostic)
+    fewer = replace(
+        members_of(problem, alike.first),
+        entities=problem.entities,
+        entity_of=None if problem.entity_of is None else problem.entity_of[alike.first],
+    )
+    found = _filled(fewer, alike.counts, paired=False, agnostic=agnostic)
+    if isinstance(found, Unsolved):
+        return found
+    all_jobs = np.arange(len(problem.jobs), dtype=np.int64)
+    return replace(
+        found,
+        first=all_jobs,
+        second=np.full(len(all_jobs), ALONE, dtype=np.int64),
+        shares=found.shares[alike.of],
+        method=Method.CLASSES,
+        unfinished=_rows(np.isin(alike.of, found.unfinished)),
+    )
+
+
+def _alike(problem: Problem) -> Classes | None:
+    """Return the classes of jobs that are filled alike, if there are much fewer than jobs.
+
+    Jobs of one entity that divides fairly are; in a queue each has its own place.
+    """
+    jobs = len(problem.jobs)
+    kin = np.full(jobs, float(NO_ENTITY))
+    if problem.entity_of is not None and problem.entities:
+        queues = np.array([entity.rule is EntityRule.FIFO for entity in problem.entities])
+        queued = (problem.entity_of != NO_ENTITY) & queues[problem.entity_of]
+        places = len(queues) + np.arange(jobs)
+        kin = np.where(queued, places, problem.entity_of).astype(np.float64)
+    # What a class reads are fields of the problem; of these, water filling has no use for ages.
+    marked = replace(problem, ages_s=kin)
+    return classes_of(marked, ("rates", "scales", "weights", "ages_s"), jobs // 2)
+
+
+def _filled(
+    problem: Problem, counts: Ints | None, *, paired: bool, agnostic: bool
+) -> Allocation | Unsolved:
+    """Return the allocation of a problem whose jobs stand for so many equal ones each."""
+    space = replace(space_of(problem, paired=paired, agnostic=agnostic), counts=counts)
+    normal = _equal_rates(problem, agnostic=agnostic)
+    space = replace(space, rates=space.rates / normal[space.jobs])
+    groups = groups_of(problem, counts)
+    found = fill(space, groups)
+    if isinstance(found, Unsolved):
+        return found
+    if agnostic:
+        found = replace(found, shares=_evened(space, found))
+    return _told(space, found, paces(problem, groups))
+
+
+def fill(space: Space, groups: Groups, many: int = MANY) -> Filled | Unsolved:
+    """Return how far every job is filled when all that can still rise do.
+
+    From ``many`` jobs on, and without pairs, prices say where to begin. Where a solver's rounding
+    leads nowhere from there, all is done again from nothing.
+    """
+    jobs, _ = space.problem.shape
+    if jobs >= many and len(space.first) == jobs:
+        found = _fill(space, groups, is_near=True)
+        if not isinstance(found, Unsolved):
+            return found or _too_long()
+    return _fill(space, groups, is_near=False) or _too_long()
+
+
+def _too_long() -> Unsolved:
+    return Unsolved(
+        code=UnsolvedCode.SOLVER_FAILED,
+        subject="solver",
+        message="the first level takes too long",
+        remedy="bring rates and weights nearer to each other, or choose another policy",
+    )
+
+
+def _fill(space: Space, groups: Groups, *, is_near: bool) -> Filled | Unsolved | None:
+    """Return how far jobs are filled; None where even the first level is too much work."""
+    problem = space.problem
+    jobs, _ = problem.shape
+    tops = space.fastest()
+    equal = (problem.gpus > 0).astype(np.float64)
+    counts = np.ones(jobs) if space.counts is None else space.counts
+    walls = [wall(space, counts * problem.scales / tops, np.zeros(jobs), equal)]
+    path, stuck = Path(problem, groups, np.zeros(jobs), tops), np.zeros(jobs, dtype=np.bool_)
+    gauge = Gauge(space, _units(path, paces(problem, groups), tops, walls[0]))
+    if is_near:
+        walls += gauge.begin_near(path, walls[0], MISSED)
+    filled, shares = np.zeros(jobs), np.zeros(len(space.rows))
+    unsure = np.zeros(jobs, dtype=np.bool_)
+    for stage in range(2 * jobs):
+        risen = _rise(gauge, path, walls)
+        if risen is None:
+            later = _rows(unsure | ~stuck)
+            return Filled(filled, shares, tuple(walls), later) if stage else None
+        if isinstance(risen, Unsolved):
+            return risen
+        level, shares = risen
+        filled = path.at(level)
+        left = _left(filled, tops, walls)
+        left = np.where(left <= NOTHING * tops, 0.0, left) / gauge.units
+        rises = ~stuck
+        nearest = float(left[rises].min())
+        stuck = stuck | (left <= RAISED)
+        if nearest > RAISED and not gauge.grown(filled):
+            # Parts in a wall that are close to rounding prove less, but whoever is nearest stops.
+            if nearest > UNSURE_MAX:
+                return _failed("no job is found to be stuck although none can rise")
+            near = max(RAISED_MAX, TOGETHER * nearest)
+            unsure = unsure | (rises & (left > RAISED_MAX) & (left <= near))
+            stuck = stuck | (left <= near)
+        if stuck.all():
+            return Filled(filled, shares, tuple(walls), _rows(unsure))
+        path = Path(problem, groups.without(stuck), filled, tops)
+    return _failed("jobs are left that neither rise nor are stuck")
+
+
+def _rows(are_meant: Bools) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(are_meant).tolist())
+
+
+def _units(path: Path, pace: Floats, tops: Floats, first: Wall) -> Floats:
+    """Return what each job may come to at the first level, roughly: by that it is measured."""
+    level = path.highest(first.sums[None], np.array([first.limit]))
+    return np.where(pace > 0, np.minimum(tops, pace * level), tops)
+
+
+def _left(filled: Floats, tops: Floats, walls: list[Wall]) -> Floats:
+    """Return how far each job could still be raised at most, with all others kept."""
+    left = tops - filled
+    for met in walls:
+        slack = max(met.limit - float(met.sums @ filled), 0.0) + _ROUNDING * met.limit
+        least = np.maximum(_ROUNDING * slack / tops, _TINY)
+        left = np.minimum(left, slack / np.maximum(met.sums, least))
+    return left
+
+
+def _rise(gauge: Gauge, path: Path, walls: list[Wall]) -> tuple[float, Floats] | Unsolved | None:
+    """Return the highest level of ``path`` that can be had, and shares that reach it.
+
+    None where that is too much work.
+
+    Each answer that falls short puts up a wall, and the level is lowered to it: Newton's method
+    from above, which ends at a wall that is met.
+    """
+    before, stalled = np.inf, 0
+    # Where a wall does not lower the level any more, what is short is rounding: every job's.
+    rounding = max(MISSED_MAX, 2 * EXACT * len(gauge.units))
+    for _ in range(ASKED_MAX):
+        sums = np.stack([wall.sums for wall in walls])
+        limits = np.array([wall.limit for wall in walls])
+        level = path.highest(sums, limits)
+        filled = path.at(level)
+        answer = gauge.solve(filled)
+        if answer is None:
+            return None
+        if not isinstance(answer, Solution):
+            return _failed(f"the program of a level ended as {answer}")
+        if -answer.objective <= (MISSED if level < before else rounding):
+            return level, answer.x[:-1]
+        if level >= before:
+            if gauge.grown(filled):
+                continue
+            stalled += 1
+            if stalled == STALLED_MAX:
+                return _failed(f"a level is missed by {-answer.objective:.1e} and not lowered")
+        before = level
+        walls.append(gauge.wall(answer))
+    return _failed(f"a level is not reached after {ASKED_MAX} programs")
+
+
+def _told(space: Space, found: Filled, pace: Floats) -> Allocation:
+    """Return the allocation of ``found``, with what it reaches and what bounds it."""
+    problem = space.problem
+    shares = space.fitted(found.shares)
+    rising = pace > 0
+    objective = float((space.rates_of(shares)[rising] / pace[rising]).min())
+    bound = float((space.fastest()[rising] / pace[rising]).min())
+    prices = np.zeros(len(problem.gpus))
+    for met in found.walls:
+        gain = float(met.sums @ pace)
+        if gain > 0 and met.limit / gain < bound:
+            bound, prices = met.limit / gain, met.prices / gain
+    told = space.allocation(shares, objective=objective, bound=max(bound, objective))
+    return replace(told, prices=prices, unfinished=found.unfinished)
+
+
+def _evened(space: Space, found: Filled) -> Floats:
+    """Return the time of each job spread evenly over the GPUs that can run it, as far as it fits.
+
+    To a policy that knows no rates all flavors are alike; to the jobs they are not, and an even
+    spread is as fair as one can be without knowing. Where a flavor is asked for too much, all that
+    are on it give way in proportion, and look for the rest elsewhere.
+    """
+    gpus = space.problem.gpus.astype(np.float64)
+    shares = gpus[space.flavors]
+    for _ in range(EVENED_MAX):
+        time = added(space.jobs, shares, len(found.filled))
+        shares = shares * (found.filled / np.maximum(time, _TINY))[space.jobs]
+        over = space.used(shares) / np.maximum(gpus, 1.0)
+        if np.all(over <= 1 + MISSED):
+            return shares
+        shares = shares / np.maximum(over, 1.0)[space.flavors]
+    return found.shares
+
+
+def _equal_rates(problem: Problem, *, agnostic: bool) -> Floats:
+    """Return the rate of each job on an equal share of every flavor (``proportional``)."""
+    if agnostic:
+        return np.ones(len(problem.jobs))
+    found: Floats = problem.rates @ problem.gpus / problem.gpus.sum()
+    return found
+
+
+def _weightless(problem: Problem) -> Unsolved | None:
+    for entity in problem.entities:
+        if entity.weight <= 0:
+            return Unsolved(
+                code=UnsolvedCode.NOT_APPLICABLE,
+                subject=entity.name,
+                message=f"entity {entity.name} has the weight {entity.weight:g}",
+                remedy=f"give entity {entity.name} a weight above 0, or leave its jobs out",
+            )
+    return None
+
+
+def _failed(message: str) -> Unsolved:
+    return solver_failed(message, "report the problem: every such problem has an answer")
+
+
+def _agnostic(problem: Problem) -> Allocation | Unsolved:
+    return water_filling(problem, paired=False, agnostic=True)
+
+
+def _perf(problem: Problem) -> Allocation | Unsolved:
+    return water_filling(problem, paired=False)
+
+
+def _packed(problem: Problem) -> Allocation | Unsolved:
+    return water_filling(problem, paired=True)
+
+
+_METRIC: Final = "least level: scale x rate / (weight x rate on an equal share of every flavor)"
+WATER_FILLING: Final = (
+    Policy(
+        name="max_min_fairness_water_filling",
+        goal="raise the worst-off job, then the next, by GPU time alone",
+        solve=_agnostic,
+        metric="least level: scale x GPU time / weight",
+        reads_entities=True,
+        jobs_max=3_000,
+    ),
+    Policy(
+        name="max_min_fairness_water_filling_perf",
+        goal="raise the worst-off job, then the next, by how fast each flavor makes it",
+        solve=_perf,
+        metric=_METRIC,
+        reads_entities=True,
+        jobs_max=3_000,
+    ),
+    Policy(
+        name="max_min_fairness_water_filling_packed",
+        goal="raise the worst-off job, then the next, two jobs on the same GPUs where it helps",
+        solve=_packed,
+        metric=_METRIC,
+        reads_pairs=True,
+        reads_entities=True,
+        # Every level is a program of all pairs: a thousand jobs take twenty seconds.
+        jobs_max=200,
+        pairs_max=5_000,
+    ),
+)

@@ -1,0 +1,132 @@
+"""Which GPUs each chosen row has: those it had, else close together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from quorate.policy.rounds.round_book import Row, Rules
+from quorate.policy.rounds.row_choice import Candidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """GPUs of one flavor in one machine, by their numbers, and the domain the machine is in.
+
+    The numbers are whoever asks's own; no two GPUs have the same.
+    """
+
+    flavor: str
+    gpus: tuple[int, ...]
+    domain: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The GPUs of one row in one round. ``is_spread``: they are in more than one server."""
+
+    flavor: str
+    gpus: tuple[int, ...]
+    is_spread: bool = False
+
+
+def stays(before: Place | None, now: Place) -> bool:
+    """Return whether a row has the same GPUs again, so that its lease is extended."""
+    return before is not None and set(before.gpus) == set(now.gpus)
+
+
+def place(
+    chosen: Mapping[str, Sequence[Candidate]],
+    servers: Sequence[Server],
+    before: Mapping[Row, Place],
+    rules: Rules,
+) -> dict[Row, Place]:
+    """Return the GPUs of every chosen row; ``servers`` must have as many as were chosen for.
+
+    A row whose GPUs of last time (``before``) are all there keeps them. The others follow, those
+    that take most GPUs first: into the server where least is left over; else into the domain
+    where least is left over, the servers with most free first; else over domains. Ties go to the
+    earlier server. Strictly, sizes take turns at keeping and taking, servers are filled in order,
+    and rows that the allocation does not know have no place unless they keep it.
+    """
+    found: dict[Row, Place] = {}
+    for flavor, rows in chosen.items():
+        floor = _Floor(flavor, [server for server in servers if server.flavor == flavor])
+        by_size = sorted(rows, key=_gpus, reverse=True)
+        turns = [by_size]
+        if rules.places_by_size:
+            turns = [list(same) for _, same in groupby(by_size, key=_gpus)]
+        take = floor.fill if rules.places_by_size else floor.pack
+        for turn in turns:
+            for candidate in turn:
+                was = before.get(candidate.row)
+                if was is not None and floor.keep(was):
+                    found[candidate.row] = was
+            for candidate in turn:
+                if candidate.row not in found and candidate.is_allocated:
+                    found[candidate.row] = take(candidate.gpus)
+    return found
+
+
+def _gpus(candidate: Candidate) -> int:
+    return candidate.gpus
+
+
+class _Floor:
+    """The servers of one flavor while a round is placed."""
+
+    def __init__(self, flavor: str, servers: Sequence[Server]) -> None:
+        self.flavor = flavor
+        self.free = [list(server.gpus) for server in servers]
+        self.domains: dict[str, list[int]] = {}
+        self.server_of: dict[int, int] = {}
+        for at, server in enumerate(servers):
+            self.domains.setdefault(server.domain, []).append(at)
+            self.server_of.update(dict.fromkeys(server.gpus, at))
+
+    def keep(self, was: Place) -> bool:
+        """Take the GPUs of ``was``, and return True, if all of them are here and free."""
+        if was.flavor != self.flavor:
+            return False
+        if not all(gpu in self.server_of for gpu in was.gpus):
+            return False
+        where = [(self.free[self.server_of[gpu]], gpu) for gpu in was.gpus]
+        if any(gpu not in free for free, gpu in where):
+            return False
+        for free, gpu in where:
+            free.remove(gpu)
+        return True
+
+    def fill(self, gpus: int) -> Place:
+        """Take the first GPUs that are free, server by server."""
+        return self._take(range(len(self.free)), gpus)
+
+    def pack(self, gpus: int) -> Place:
+        """Take GPUs as close together as can be, and where they leave the least over."""
+        room = [len(free) for free in self.free]
+        fitting = [at for at, free in enumerate(room) if free >= gpus]
+        if fitting:
+            return self._take([min(fitting, key=lambda at: room[at])], gpus)
+        near = [
+            (sum(room[at] for at in domain), domain)
+            for domain in self.domains.values()
+            if sum(room[at] for at in domain) >= gpus
+        ]
+        within = min(near, key=_room)[1] if near else range(len(room))
+        return self._take(sorted(within, key=lambda at: room[at], reverse=True), gpus)
+
+    def _take(self, servers: Iterable[int], gpus: int) -> Place:
+        taken: list[int] = []
+        used = 0
+        for at in servers:
+            if part := self.free[at][: gpus - len(taken)]:
+                taken += part
+                del self.free[at][: len(part)]
+                used += 1
+        assert len(taken) == gpus, (self.flavor, gpus, taken)
+        return Place(flavor=self.flavor, gpus=tuple(taken), is_spread=used > 1)
+
+
+def _room(domain: tuple[int, Sequence[int]]) -> int:
+    return domain[0]

@@ -1,0 +1,131 @@
+"""Which rows have GPUs in the next round, and of which flavor: greedy, by priority."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+from typing import Final, NamedTuple
+
+from quorate.policy.rounds.round_book import Book, Row, Rules, deficit_s, priority, share_of
+
+AHEAD_MIN: Final = 0.01
+"""From which part of a round on a row that had more than its share is ahead: less is rounding."""
+
+
+class Candidate(NamedTuple):
+    """A row that may have GPUs of a flavor in the next round, and what speaks for it.
+
+    ``is_allocated`` is false of rows that the allocation in force does not know: strictly, they
+    may be chosen, but are given no place. Whoever ``is_ahead`` of its share comes after all who are
+    not, whatever its priority; strictly, nobody is said to be.
+    """
+
+    row: Row
+    flavor: str
+    gpus: int
+    priority: float
+    deficit_s: float
+    share: float
+    can_run: bool = True
+    is_allocated: bool = True
+    is_ahead: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, float, float, float]:
+        """What candidates are ordered by, the highest first."""
+        return (not self.is_ahead, self.priority, self.deficit_s, self.share)
+
+
+def ahead_below_s(rules: Rules) -> float:
+    """Return what a row is owed less than that had more than its share, by more than rounding."""
+    return -inf if rules.forgets_owed else -AHEAD_MIN * rules.round_s
+
+
+def candidates(
+    book: Book,
+    gpus: Mapping[str, int],
+    can_run: Callable[[Row, str], bool],
+    at_s: float,
+    rules: Rules,
+) -> list[Candidate]:
+    """Return every row of ``book`` on every flavor, flavor by flavor, rows as they came.
+
+    ``gpus`` says how many each job takes at a time. A row that cannot run there has no priority.
+    """
+    rows = [(row, gpus[row[0]], _is_allocated(book, row)) for row in book.had_s]
+    found, ahead_s = [], ahead_below_s(rules)
+    for flavor in book.flavors:
+        for row, size, is_allocated in rows:
+            runs, owed_s = can_run(row, flavor), deficit_s(book, row, flavor, at_s, rules)
+            found.append(
+                Candidate(
+                    row=row,
+                    flavor=flavor,
+                    gpus=size,
+                    priority=priority(book, row, flavor, at_s, rules) if runs else 0.0,
+                    deficit_s=owed_s,
+                    share=share_of(book.shares, row, flavor),
+                    can_run=runs,
+                    is_allocated=is_allocated,
+                    is_ahead=owed_s < ahead_s,
+                )
+            )
+    return found
+
+
+def choose(
+    found: Iterable[Candidate],
+    gpus_free: Mapping[str, int],
+    order: Sequence[str],
+    rules: Rules,
+    admits: Callable[[Candidate], bool] | None = None,
+) -> dict[str, list[Candidate]]:
+    """Return who has GPUs of each flavor, by flavors in ``order``, each in the order of choice.
+
+    The highest (priority, deficit, share) goes first; ties go to the flavor that is earlier in
+    ``order``, then to the row that is earlier in ``found``. A row is taken where the flavor has
+    GPUs enough left and none of its jobs is taken yet. So no GPUs stay free that somebody could
+    use who has a share of them; without a share nobody is taken, unless the rules say so. Flavors
+    that ``order`` leaves out are not shared out. Where there is more to it than how many GPUs are
+    left, ``admits`` is asked last, of one after the other: whom it lets in is taken.
+    """
+    of_flavor: dict[str, list[Candidate]] = {flavor: [] for flavor in order}
+    for candidate in found:
+        if candidate.flavor in of_flavor:
+            of_flavor[candidate.flavor].append(candidate)
+    queue = []
+    for flavor in order:
+        part = of_flavor[flavor]
+        if rules.has_queue_per_flavor:
+            part = sorted(part, key=_rank, reverse=True)
+        queue += part
+    if not rules.has_queue_per_flavor:
+        queue.sort(key=_rank, reverse=True)
+
+    left = {flavor: gpus_free.get(flavor, 0) for flavor in order}
+    taken: set[str] = set()
+    chosen: dict[str, list[Candidate]] = {flavor: [] for flavor in order}
+    for candidate in queue:
+        if not _may_be_taken(candidate, rules) or not taken.isdisjoint(candidate.row):
+            continue
+        if candidate.gpus > left[candidate.flavor]:
+            continue
+        if admits is not None and not admits(candidate):
+            continue
+        left[candidate.flavor] -= candidate.gpus
+        taken.update(candidate.row)
+        chosen[candidate.flavor].append(candidate)
+    return chosen
+
+
+def _rank(candidate: Candidate) -> tuple[bool, float, float, float]:
+    return candidate.rank
+
+
+def _may_be_taken(candidate: Candidate, rules: Rules) -> bool:
+    return candidate.can_run and (candidate.priority > 0.0 or rules.serves_without_share)
+
+
+def _is_allocated(book: Book, row: Row) -> bool:
+    # An allocation that knows both jobs of a pair knows the pair, though it names no share of it.
+    return row in book.shares or (len(row) > 1 and all((job,) in book.shares for job in row))

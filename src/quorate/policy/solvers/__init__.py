@@ -1,0 +1,1 @@
+"""Solvers that several policies share: linear programs, prices, assignment, water levels."""

@@ -1,0 +1,280 @@
+"""The cheapest way to the rate that each job needs, when a GPU of each flavor has a price.
+
+Seen as points (rate, price), a job's flavors and standing still have a lower convex hull, and the
+cheapest way to a rate lies on the hull's edge above it: on one flavor for part of the time, or on a
+slow and a fast one that fill it. The edge found last is where the next search begins, for prices
+move little from one pass to the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quorate.policy.problem import Floats, Ints
+from quorate.policy.solvers.levels import Demand
+
+BLOCK: Final = 10_000
+"""How many jobs are looked at together: what they need fits a processor's cache, and sums of so
+many are not divided among threads, which would take longer to wait for each other."""
+TURNS_PER_FLAVOR: Final = 4
+"""How often an edge may turn, for each flavor. One that has not settled then only costs accuracy,
+which the bound makes up for."""
+LONG: Final = 1_000
+"""How many jobs it takes for going through them flavor by flavor to be quicker."""
+FREE: Final = 1e-200
+"""The price of what costs nothing, to divide by."""
+SETTLED: Final = 1e-14
+"""How far below an edge a point may lie, relative to the highest price: rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Choice:
+    """What all jobs choose at some prices: the ``edges`` they are on, by number.
+
+    ``used`` are the GPUs of each flavor that this takes, ``cost`` a bound below what the needs cost
+    at least, and ``growth`` how fast that bound grows with the level.
+    """
+
+    edges: NDArray[np.int32]
+    used: Floats
+    cost: float
+    growth: float
+
+
+class Cheapest:
+    """The edges on which jobs were last seen. Standing still is a flavor after the last one.
+
+    The edge from a slow flavor to a fast one has the number ``slow * points + fast``; those from
+    standing still are the last.
+    """
+
+    def __init__(self, demand: Demand) -> None:
+        jobs, flavors = demand.rates.shape
+        points = flavors + 1
+        self.columns = np.zeros((points, jobs))
+        self.columns[:flavors] = demand.rates.T
+        self.loads = demand.loads
+        self.most: Floats = self.columns.max(axis=0)
+        self._slow_of, self._fast_of = np.divmod(np.arange(points * points), points)
+        self._edge: Ints = np.full(jobs, points * points - 1)
+        self._stands = (points - 1) * points
+        self._rate_slow = np.zeros(jobs)
+        self._rate_fast = np.full(jobs, -1.0)
+        self._per_rate = np.ones(jobs)
+        self._steep = np.zeros(jobs)
+        self._over = np.zeros(jobs)
+
+    def choose(self, prices: Floats, need: Floats, growth: Floats) -> Choice:
+        """Return the cheapest choices at ``prices`` of a GPU, for rates that each job can reach."""
+        points = len(prices) + 1
+        priced = np.zeros(points)
+        priced[:-1] = prices
+        used = np.zeros(points)
+        cost = cost_growth = 0.0
+        for start in range(0, len(need), BLOCK):
+            part = slice(start, start + BLOCK)
+            needed, loads = need[part], self.loads[part]
+            busy = self._settle(priced, part, needed)
+            fast = needed * self._per_rate[part]
+            if len(busy):
+                fast[busy] -= self._rate_slow[part][busy] * self._per_rate[part][busy]
+            fast *= loads
+            used += self._used(self._edge[part], busy, loads, fast)
+            steep = np.multiply(loads, self._steep[part], out=fast)
+            cost += float(steep @ needed) - float(loads @ self._over[part])
+            cost_growth += float(steep @ growth[part])
+        edges = self._edge.astype(np.int32)
+        return Choice(edges=edges, used=used[:-1], cost=cost, growth=cost_growth)
+
+    def _used(self, edge: Ints, busy: Ints, loads: Floats, on_fast: Floats) -> Floats:
+        """Return the GPUs that jobs use of each flavor: ``on_fast`` of the fast ones of edges.
+
+        ``busy`` are those that never stand still, and have the rest of their time on the slow ones.
+        """
+        points = len(self.columns)
+        by_edge = np.bincount(edge, on_fast, points * points)
+        used: Floats = by_edge.reshape(points, points).sum(axis=0)
+        if len(busy):
+            on_slow = loads[busy] - on_fast[busy]
+            used += np.bincount(self._slow_of.take(edge[busy]), on_slow, points)
+        return used
+
+    def add_shares(self, choice: Choice, need: Floats, part: float, shares: Floats) -> None:
+        """Add ``part`` of a choice's shares to ``shares``: a row for each flavor."""
+        jobs = len(need)
+        rates, flat = self.columns.reshape(-1), shares.reshape(-1)
+        fast = (self._fast_of * jobs).take(choice.edges)
+        fast += np.arange(jobs)
+        on_fast, span = need.copy(), rates.take(fast)
+        rows = np.flatnonzero(choice.edges < self._stands)  # Those that never stand still.
+        slow = (self._slow_of * jobs).take(choice.edges[rows]) + rows
+        rate_slow = rates.take(slow)
+        on_fast[rows] -= rate_slow
+        span[rows] -= rate_slow
+        on_fast /= span
+        on_fast *= part
+        np.maximum(on_fast, 0.0, out=on_fast)
+        np.minimum(on_fast, part, out=on_fast)
+        flat[fast] += on_fast
+        flat[slow] += part - on_fast[rows]
+
+    def _settle(self, priced: Floats, part: slice, need: Floats) -> Ints:
+        """Turn the edges of some jobs until no flavor lies below them.
+
+        Returns which of them then never stand still.
+        """
+        # An edge begins below its need and ends at it or above; at rest, there is nothing below.
+        is_lost = self._rate_fast[part] < need
+        busy = self._busy(part)
+        if len(busy):
+            is_lost[busy] |= self._rate_slow[part][busy] >= need[busy]
+        lost = np.flatnonzero(is_lost)
+        if len(lost) == len(need):
+            self._begin(priced, part, need)
+        elif len(lost):
+            self._begin(priced, lost + part.start, need[lost])
+        if len(lost):
+            busy = self._busy(part)
+        allowed = SETTLED * float(priced.max())
+        rows = np.flatnonzero(self._scan(priced, part, busy) > allowed)
+        if not len(rows):
+            return busy
+        if not len(busy):
+            below = self._move(priced, rows + part.start, need[rows])
+            rows = rows[below > allowed]
+            if not len(rows):
+                return busy
+        for _ in range(TURNS_PER_FLAVOR * (len(priced) - 1)):
+            below = self._turn(priced, rows + part.start, need[rows])
+            rows = rows[below > allowed]
+            if not len(rows):
+                break
+        return self._busy(part)
+
+    def _busy(self, part: slice) -> Ints:
+        """Return which of some jobs never stand still."""
+        return np.flatnonzero(self._edge[part] < self._stands)
+
+    def _begin(self, priced: Floats, rows: slice | Ints, need: Floats) -> None:
+        """Put jobs on the edge from standing still to the cheapest flavor that is fast enough."""
+        rates = self._rates(rows)[:-1]
+        bought = rates * self._bought(priced)
+        bought *= (rates >= need) & (rates > 0)
+        fast = _first_highest(bought)
+        found = self._rate(fast, rows)
+        self._edge[rows] = fast + self._stands
+        self._rate_fast[rows], self._rate_slow[rows] = found, 0.0
+        self._per_rate[rows] = 1.0 / found
+
+    @staticmethod
+    def _bought(priced: Floats) -> Floats:
+        """Return what a price buys, rather than the price of it: nothing is divided by 0."""
+        bought: Floats = 1.0 / np.maximum(priced[:-1, None], FREE)
+        return bought
+
+    def _move(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
+        """Move jobs that stand still part of the time to the cheapest flavor that is fast enough.
+
+        Returns how far other points lie below the new edges: those that are too slow may. It is
+        what turning comes to, mostly, in half the time.
+        """
+        rates = self._rates(rows)
+        bought = rates[:-1] * self._bought(priced)
+        bought *= rates[:-1] >= need
+        fast = _first_highest(bought)
+        found = self._rate(fast, rows)
+        per_rate = 1.0 / found
+        steep = priced.take(fast) * per_rate
+        np.multiply(steep, rates[:-1], out=bought)
+        bought -= priced[:-1, None]
+        over: Floats = np.maximum(bought.max(axis=0), 0.0)
+        self._edge[rows] = fast + self._stands
+        self._rate_fast[rows], self._per_rate[rows] = found, per_rate
+        self._steep[rows], self._over[rows] = steep, over
+        return over
+
+    def _rates(self, rows: slice | Ints) -> Floats:
+        """Return the rates of some jobs, a row for each flavor: indexing would put jobs first."""
+        if isinstance(rows, slice):
+            return self.columns[:, rows]
+        return self.columns.take(rows, axis=1)
+
+    def _rate(self, flavors: Ints, rows: slice | Ints) -> Floats:
+        """Return the rate of some jobs, each on its flavor."""
+        jobs = len(self.most)
+        at = np.arange(jobs)[rows] if isinstance(rows, slice) else rows
+        return self.columns.reshape(-1).take(flavors * jobs + at)
+
+    def _scan(self, priced: Floats, part: slice, busy: Ints) -> Floats:
+        """Return how far the lowest of each job's points lies below its edge: about 0 or more.
+
+        That is also what a line as steep as the edge through the point is below 0 by, less what
+        the edge is: the bound on costs needs nothing but the line. Edges from standing still begin
+        at 0; only those of who is ``busy`` do not.
+        """
+        edge = self._edge[part]
+        steep, over = self._steep[part], self._over[part]
+        slow = priced.take(self._slow_of)
+        (priced.take(self._fast_of) - slow).take(edge, out=steep, mode="clip")
+        steep *= self._per_rate[part]
+        over[:] = 0.0
+        point = np.empty(len(steep))
+        for price, rates in zip(priced[:-1], self.columns[:-1, part], strict=True):
+            np.multiply(steep, rates, out=point)
+            point -= price
+            np.maximum(over, point, out=over)
+        if not len(busy):
+            return over
+        below = over.copy()
+        below[busy] += slow.take(edge[busy]) - steep[busy] * self._rate_slow[part][busy]
+        return below
+
+    def _turn(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
+        """Turn the edges of jobs to their lowest points; of equal ones, to the first flavor's.
+
+        Returns how far other points lie below the new edges.
+        """
+        rates = self._rates(rows)
+        above = priced[:, None]
+        points = self._steep.take(rows) * rates
+        points -= above
+        lowest = _first_highest(points)
+        found = self._rate(lowest, rows)
+        is_fast = found >= need
+        edge = self._edge.take(rows)
+        slow = np.where(is_fast, self._slow_of.take(edge), lowest)
+        fast = np.where(is_fast, lowest, self._fast_of.take(edge))
+        rate_slow = np.where(is_fast, self._rate_slow.take(rows), found)
+        rate_fast = np.where(is_fast, found, self._rate_fast.take(rows))
+        per_rate = 1.0 / (rate_fast - rate_slow)
+        price_slow = priced.take(slow)
+        steep = (priced.take(fast) - price_slow) * per_rate
+        np.multiply(steep, rates, out=points)
+        points -= above
+        over = points.max(axis=0)
+        self._edge[rows] = slow * len(priced) + fast
+        self._rate_slow[rows], self._rate_fast[rows] = rate_slow, rate_fast
+        self._per_rate[rows], self._steep[rows], self._over[rows] = per_rate, steep, over
+        below: Floats = over - (steep * rate_slow - price_slow)
+        return below
+
+
+def _first_highest(points: Floats) -> Ints:
+    """Return for each column the first row with its highest point.
+
+    Rows are few, and where they are long this takes a third of what numpy's argmax does.
+    """
+    if points.shape[1] < LONG:
+        soon: Ints = points.argmax(axis=0)
+        return soon
+    highest = points.max(axis=0)
+    is_before = np.ones(len(highest), dtype=bool)
+    first = np.zeros(len(highest), dtype=np.int16)
+    for row in points[:-1]:
+        is_before &= row < highest
+        first += is_before
+    return first.astype(np.int64)

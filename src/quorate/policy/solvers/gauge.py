@@ -1,0 +1,88 @@
+"""By how much jobs miss a level, each measured by what it may come to.
+
+Those of light weights come to thousands of their first level once the heavy ones are stuck; a unit
+that was right at first would then hide in a solver's rounding what others are short of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.allocation_space import Space, program
+from quorate.policy.problem import Floats
+from quorate.policy.solvers.filling import Path
+from quorate.policy.solvers.lp import Program, Solution, Standing, Status
+from quorate.policy.solvers.near import near
+from quorate.policy.solvers.walls import Wall, wall_of
+
+STEPS: Final = 50
+"""How many steps of the simplex method take as long as all that is done beside them."""
+OUTGROWN: Final = 2.0
+"""How far beyond its unit a job may come where rounding matters, before a larger one is taken."""
+
+
+class Gauge:
+    """The program that tells by how much jobs miss a level, each measured by a unit of its own."""
+
+    def __init__(self, space: Space, units: Floats) -> None:
+        self._space = space
+        self._work_left = space.problem.work_max
+        self._take(units)
+
+    def grown(self, filled: Floats) -> bool:
+        """Return whether jobs had outgrown their units; if so, larger ones are taken."""
+        if not np.any(filled > OUTGROWN * self.units):
+            return False
+        self._take(np.maximum(filled, self.units))
+        return True
+
+    def _take(self, units: Floats) -> None:
+        self.units = units
+        self._scaled = replace(self._space, rates=self._space.rates / units[self._space.jobs])
+        self._standing: Standing | None = None
+
+    def begin_near(self, path: Path, first: Wall, missed: float) -> list[Wall]:
+        """Begin near the highest level of ``path`` where prices find it; return the wall there.
+
+        There is none where less than ``missed`` is short; from one it is not far.
+        """
+        begun = near(self._scaled, self.units, path, first)
+        if begun is None:
+            return []
+        self._standing = Standing(_shortfall(self._scaled), begun.basis)
+        answer = self.solve(path.at(begun.level))
+        if isinstance(answer, Solution) and -answer.objective > missed:
+            return [self.wall(answer)]
+        return []
+
+    def solve(self, filled: Floats) -> Solution | Status | None:
+        """Return shares that miss ``filled`` by the least part of the units, or why there are none.
+
+        None where that is more work than there may be.
+        """
+        if self._standing is None:
+            self._standing = Standing(_shortfall(self._scaled))
+        if self._work_left is None:
+            return self._standing.solve(filled / self.units)
+        columns = len(self._space.rows)
+        steps_max = STEPS * self._work_left // columns
+        if steps_max <= 0:
+            return None
+        answer = self._standing.solve(filled / self.units, steps_max)
+        self._work_left -= columns * (1 + self._standing.steps // STEPS)
+        return None if answer is Status.STOPPED else answer
+
+    def wall(self, answer: Solution) -> Wall:
+        """Return the wall that an answer which falls short puts up."""
+        found = wall_of(self._scaled, answer)
+        return replace(found, sums=found.sums / self.units)
+
+
+def _shortfall(scaled: Space) -> Program:
+    """Return the program of the least part of their units by which jobs miss a level."""
+    gains = np.zeros(len(scaled.rows) + 1)
+    gains[-1] = -1.0
+    return program(scaled, gains, more=(np.ones(len(scaled.problem.jobs)),))

@@ -1,0 +1,179 @@
+"""The highest level for all jobs of a problem, found in whichever way is quickest for it.
+
+Few classes of equal jobs: a linear program of the classes. Many different jobs: prices. Few jobs,
+or pairs that tell equal jobs apart: the plain linear program, which is also where prices end when
+their passes run out. All three give the same level; a test holds them to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.allocation import (
+    ALONE,
+    Allocation,
+    Method,
+    Unsolved,
+    UnsolvedCode,
+    solver_failed,
+)
+from quorate.policy.askable import without_anything
+from quorate.policy.class_demand import (
+    PairShares,
+    demand_of,
+    demand_of_classes,
+    pairs_of_jobs,
+    pairs_of_members,
+)
+from quorate.policy.classes import Classes, classes_of, members_of
+from quorate.policy.problem import Floats, Problem
+from quorate.policy.solvers.levels import Demand, Levelled, Needs
+from quorate.policy.solvers.lp import Status
+from quorate.policy.solvers.plain_program import level_by_program
+from quorate.policy.solvers.prices import level_by_prices
+
+CLASSES_MAX: Final = 1_000
+"""More classes than this are not looked for."""
+PAIRED_CLASSES_MAX: Final = 120
+"""More classes than this have more pairs than a program should have columns."""
+PROGRAM_MAX: Final = 300
+"""Up to so many rows the linear program is quicker than prices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """What a policy raises: the fields of a job it reads, and the needs that follow from them.
+
+    ``needs`` is given the jobs, or a member of each class, and how many jobs there are in all.
+    """
+
+    reads: tuple[str, ...]
+    needs: Callable[[Problem, int], Needs]
+
+
+def highest(
+    problem: Problem, aim: Aim, ways: frozenset[Method] | None = None
+) -> Allocation | Unsolved:
+    """Return shares at the highest level that all jobs can have, the level being the objective.
+
+    ``ways`` are those that may be tried, all of them if not given; the plain program always may.
+    Pairs are used where ``problem`` has any.
+    """
+    refusal = without_anything(problem)
+    if refusal is not None:
+        return refusal
+    is_packed = problem.pairs is not None and len(problem.pairs) > 0
+    if ways is None or Method.CLASSES in ways:
+        classes = classes_of(problem, aim.reads, PAIRED_CLASSES_MAX if is_packed else CLASSES_MAX)
+        is_worth_it = ways is not None or (
+            classes is not None and 2 * len(classes) <= len(problem.jobs)
+        )
+        if classes is not None and is_worth_it:
+            demand = demand_of_classes(problem, classes)
+            if demand is not None:
+                return _by_classes(problem, aim, classes, demand)
+    idle = _idle(problem)
+    if idle is not None:
+        return idle
+    needs = aim.needs(problem, len(problem.jobs))
+    demand = demand_of(problem)
+    is_small = len(problem.jobs) <= PROGRAM_MAX and ways is None
+    if not is_packed and not is_small and (ways is None or Method.PRICES in ways):
+        found = level_by_prices(demand, needs)
+        if found is not None:
+            return _allocation(found, found.shares, None, Method.PRICES)
+    return _by_program(demand, needs)
+
+
+def _by_program(demand: Demand, needs: Needs) -> Allocation | Unsolved:
+    found = level_by_program(demand, needs)
+    if isinstance(found, Status):
+        return _failed(found)
+    rows = len(demand.rates)
+    pairs = None if demand.together is None else pairs_of_jobs(demand.together, found.shares[rows:])
+    return _allocation(found, found.shares[:rows], pairs, Method.LINEAR_PROGRAM)
+
+
+def _by_classes(
+    problem: Problem, aim: Aim, classes: Classes, demand: Demand
+) -> Allocation | Unsolved:
+    some = members_of(problem, classes.first)
+    idle = _idle(some)
+    if idle is not None:
+        return idle
+    needs = aim.needs(some, len(problem.jobs))
+    found = None
+    if demand.together is None and len(classes) > PROGRAM_MAX:
+        found = level_by_prices(demand, needs)
+    if found is None:
+        solved = level_by_program(demand, needs)
+        if isinstance(solved, Status):
+            return _failed(solved)
+        found = solved
+    rows = len(classes)
+    pairs = None
+    if demand.together is not None:
+        pairs = pairs_of_members(demand.together, classes, found.shares[rows:])
+    # Taken so, for jobs by the million: indexing does the same ten times more slowly.
+    shares = found.shares.take(classes.of, axis=0, mode="clip")
+    return _allocation(found, shares, pairs, Method.CLASSES)
+
+
+def _allocation(
+    found: Levelled, shares: Floats, pairs: PairShares | None, method: Method
+) -> Allocation:
+    first = np.arange(len(shares))
+    second = np.full(len(shares), ALONE)
+    if pairs is not None:
+        first = np.concatenate((first, pairs.first))
+        second = np.concatenate((second, pairs.second))
+        shares = np.concatenate((shares, pairs.shares))
+    return Allocation(
+        first=first,
+        second=second,
+        shares=shares,
+        objective=found.level,
+        bound=found.bound,
+        method=method,
+        prices=found.prices,
+    )
+
+
+def _idle(problem: Problem) -> Unsolved | None:
+    """Return the refusal that names the first job that moves on no flavor with GPUs, if any."""
+    moves = (problem.rates[:, problem.gpus > 0] > 0).any(axis=1)
+    if moves.all():
+        return None
+    job = problem.jobs[int(np.argmin(moves))]
+    return Unsolved(
+        code=UnsolvedCode.NEVER_RUNS,
+        subject=job,
+        message=f"job {job} runs on no flavor that has GPUs, so that no level can be held for all",
+        remedy="leave the job out, or give a rate above 0 on a flavor that has GPUs",
+        jobs=problem.names(np.logical_not(moves)),
+    )
+
+
+def _failed(status: Status) -> Unsolved:
+    return solver_failed(
+        f"the linear program ended as {status}",
+        "look for rates, weights or remaining steps that differ by many orders of magnitude",
+    )
+
+
+def turned(allocation: Allocation, objective: Callable[[float], float], slope: float) -> Allocation:
+    """Return the allocation with what the policy calls its objective in place of the level.
+
+    ``slope`` is by how much the objective changes with the level, where it was reached.
+    """
+    prices = allocation.prices
+    return replace(
+        allocation,
+        objective=objective(allocation.objective),
+        bound=objective(allocation.bound),
+        prices=None if prices is None else prices * slope + 0.0,  # No price is below zero by sign.
+    )

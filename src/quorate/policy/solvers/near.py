@@ -1,0 +1,220 @@
+"""Near the first level of water filling: walls that are found by prices, and a basis to begin with.
+
+From nothing, the simplex method takes a step or two for every job before it is anywhere. Prices
+say in a few passes which flavors each job is to be on; what is left for the program is to be exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.allocation_space import Space
+from quorate.policy.problem import Bools, Floats, Ints
+from quorate.policy.solvers import lp
+from quorate.policy.solvers.cheapest import Cheapest
+from quorate.policy.solvers.filling import Path
+from quorate.policy.solvers.levels import CERTIFIED, Demand, Linear
+from quorate.policy.solvers.prices import level_by_prices
+from quorate.policy.solvers.rough import rough_by_some
+from quorate.policy.solvers.walls import Wall, wall
+
+STEPS: Final = 2
+"""How often the level is lowered at rough prices."""
+WITHIN: Final = (1e-3, 1e-6)
+"""How exact the prices of each search are. Each lowers the level to its wall, and by much less than
+the one before."""
+ABOVE: Final = 1e-6
+"""How far above the level that is found the program is first asked: enough to be short."""
+TIED: Final = 1e-5
+"""What a job may pay more on another flavor, of what all GPUs are worth, and be moved there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Edges:
+    """What each job chooses at ``prices`` for its ``need``.
+
+    All its time on a slow and a fast flavor, or part of it on a fast one; ``slow`` is then the
+    number of flavors. ``steep`` is what more of its rate costs, ``over`` what more of its time is
+    worth, and ``above`` what each flavor costs above what is cheapest, for all its GPUs.
+    """
+
+    prices: Floats
+    need: Floats
+    slow: Ints
+    fast: Ints
+    steep: Floats
+    over: Floats
+    above: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Near:
+    """A level that is a little too high, and a basis of the program that says by how much."""
+
+    level: float
+    basis: lp.Basis
+
+
+def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
+    """Return what is near the highest level of ``path``; None when the passes ran out.
+
+    The program is that of the least part of their ``units`` by which jobs miss a level, without
+    pairs. Walls that are put up on the way are as good as prices are; they show the way down, and
+    prove nobody stuck.
+    """
+    demand = _demand(scaled)
+    level = _lowered(path, first, np.inf)
+    target = path.at(level) / units
+    prices = rough_by_some(demand, target).prices
+    prices /= float(prices @ demand.gpus)
+    edges = _edges(demand, prices, target)
+    for _ in range(STEPS):
+        level = _lowered(path, _wall(scaled, units, edges), level)
+        target = path.at(level) / units
+        edges = _edges(demand, prices, target)
+    for within in WITHIN:
+        needs = Linear(floor=np.zeros(len(target)), growth=target)
+        found = level_by_prices(demand, needs, within=within, start=prices)
+        if found is None:
+            return None
+        if found.prices.any():  # Else it is not GPUs that are short: what was known is enough.
+            prices = found.prices / float(found.prices @ demand.gpus)
+        edges = _edges(demand, prices, min(found.level, 1.0) * target)
+        level = _lowered(path, _wall(scaled, units, edges), level)
+        target = path.at(level) / units
+        if found.level >= 1.0 - CERTIFIED:
+            break
+    basis = _basis(scaled, demand, _balanced(demand, edges))
+    return Near(level=level * (1.0 + ABOVE), basis=basis)
+
+
+def _wall(scaled: Space, units: Floats, edges: _Edges) -> Wall:
+    """Return the wall of what jobs choose at some prices."""
+    loads = _loads(scaled)
+    met = wall(scaled, loads * edges.steep, loads * edges.over, edges.prices)
+    return replace(met, sums=met.sums / units)
+
+
+def _lowered(path: Path, met: Wall, level: float) -> float:
+    """Return the highest level up to ``level`` that is within a wall."""
+    return path.highest(met.sums[None], np.array([met.limit]), level)
+
+
+def _loads(scaled: Space) -> Floats:
+    counts = 1 if scaled.counts is None else scaled.counts
+    return (scaled.problem.scales * counts).astype(np.float64)
+
+
+def _demand(scaled: Space) -> Demand:
+    """Return what jobs ask for: the space as a table."""
+    rates = np.zeros(scaled.problem.shape)
+    rates[scaled.rows, scaled.flavors] = scaled.rates
+    return Demand(rates=rates, loads=_loads(scaled), gpus=scaled.problem.gpus)
+
+
+def _edges(demand: Demand, prices: Floats, need: Floats) -> _Edges:
+    jobs, flavors = demand.rates.shape
+    need = np.minimum(need, demand.rates.max(axis=1))
+    chosen = Cheapest(demand).choose(prices, need, need)
+    slow, fast = np.divmod(chosen.edges.astype(np.int64), flavors + 1)
+    rates, priced = np.column_stack((demand.rates, np.zeros(jobs))), np.append(prices, 0.0)
+    rows = np.arange(jobs)
+    steep = (priced[fast] - priced[slow]) / (rates[rows, fast] - rates[rows, slow])
+    worth = steep[:, None] * rates - priced
+    over = worth.max(axis=1)
+    above = demand.loads[:, None] * (over[:, None] - worth[:, :-1])
+    return _Edges(
+        prices=prices, need=need, slow=slow, fast=fast, steep=steep, over=over, above=above
+    )
+
+
+def _balanced(demand: Demand, edges: _Edges) -> _Edges:
+    """Return edges with jobs moved from flavors that are too full to others that are not.
+
+    Only those that stand still for the rest of the time, and to which it is nearly the same. Of
+    many that are alike, all choose alike; without this the simplex method moves them one by one.
+    """
+    jobs, flavors = demand.rates.shape
+    rows = np.arange(jobs)
+    rates = np.column_stack((demand.rates, np.zeros(jobs)))
+    slow_rate, fast_rate = rates[rows, edges.slow], rates[rows, edges.fast]
+    on_fast = demand.loads * (edges.need - slow_rate) / (fast_rate - slow_rate)
+    used = np.bincount(edges.fast, on_fast, flavors + 1)
+    used += np.bincount(edges.slow, demand.loads - on_fast, flavors + 1)
+    can = (edges.above <= TIED) & (edges.slow == flavors)[:, None]
+    can &= (demand.rates >= edges.need[:, None]) & (demand.rates > 0)
+    can[rows, edges.fast] = False
+    spare = demand.gpus - used[:flavors]
+    fast = edges.fast.copy()
+    row, flavor = np.nonzero(can)
+    order = np.argsort(edges.above[row, flavor], kind="stable")
+    for one, to in zip(row[order].tolist(), flavor[order].tolist(), strict=True):
+        at, asked = int(fast[one]), demand.loads[one] * edges.need[one]
+        leaves, takes = asked / demand.rates[one, at], asked / demand.rates[one, to]
+        if spare[at] + leaves <= 0.0 and takes <= spare[to]:
+            spare[at] += leaves
+            spare[to] -= takes
+            fast[one] = to
+    return replace(edges, fast=fast)
+
+
+def _basis(scaled: Space, demand: Demand, edges: _Edges) -> lp.Basis:
+    """Return the basis in which jobs are on their edges, and as few as can be on a third flavor.
+
+    Those are the ones to which it is most nearly the same. One for every flavor but one is enough
+    to fill all flavors; the shortfall is in the basis, too.
+    """
+    jobs, flavors = demand.rates.shape
+    rows = np.arange(jobs)
+    column = np.full((jobs, flavors), -1)
+    column[scaled.rows, scaled.flavors] = np.arange(len(scaled.rows))
+    columns = np.zeros(len(scaled.rows) + 1, dtype=bool)
+    limits = np.zeros(2 * jobs + flavors, dtype=bool)
+    moves = edges.slow < flavors
+    columns[column[rows, edges.fast]] = True
+    columns[column[rows[moves], edges.slow[moves]]] = True
+    columns[-1] = True
+    limits[jobs : 2 * jobs] = ~moves
+    for row, flavor in _marginal(demand, edges, column >= 0):
+        if row == jobs:
+            limits[2 * jobs + flavor] = True
+        elif flavor == flavors:
+            limits[jobs + row] = True
+        else:
+            columns[column[row, flavor]] = True
+    return lp.basis(columns, limits, low=np.arange(len(limits)) < jobs)
+
+
+def _marginal(demand: Demand, edges: _Edges, can: Bools) -> list[tuple[int, int]]:
+    """Return who joins the basis beside the edges: (job, flavor), a share.
+
+    A flavor after the last one is the job's time that is left, a job after the last one the GPUs
+    that are. Each joins two flavors whose prices nothing has joined so far, or one with what costs
+    nothing; of those that do, the one that costs least above what is cheapest.
+    """
+    jobs, flavors = demand.rates.shape
+    rows, moves = np.arange(jobs), edges.slow < flavors
+    above = np.full((jobs + 1, flavors + 1), np.inf)
+    above[:jobs, :flavors] = np.where(can, edges.above, np.inf)
+    above[rows, edges.fast] = np.inf
+    above[rows[moves], edges.slow[moves]] = np.inf
+    above[rows[moves], flavors] = (demand.loads * edges.over)[moves]
+    above[jobs, :flavors] = edges.prices * demand.gpus
+    part = list(range(flavors + 1))
+    found: list[tuple[int, int]] = []
+    if flavors == 1:
+        return found
+    for place in np.argsort(above, axis=None, kind="stable").tolist():
+        row, flavor = divmod(place, flavors + 1)
+        one = flavor if row == jobs else int(edges.fast[row])
+        other = flavors if row == jobs else int(edges.slow[row]) if flavor == flavors else flavor
+        if part[one] == part[other]:
+            continue
+        found.append((row, flavor))
+        if len(found) == flavors - 1:
+            break
+        part = [part[one] if each == part[other] else each for each in part]
+    return found

@@ -1,0 +1,262 @@
+"""The highest level for all jobs as a linear program of all shares: the oracle and last resort.
+
+Needs that are not linear in the level are replaced by their tangents, which lie below them: what
+the program then finds is a bound, and what its shares really reach is where the next tangents
+touch. Linear needs take one program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.problem import Bools, Floats, Ints
+from quorate.policy.solvers import lp
+from quorate.policy.solvers.columns import solve_with_few
+from quorate.policy.solvers.levels import CERTIFIED, Demand, Levelled, Needs
+from quorate.policy.solvers.rough import rough
+
+PAIRS_AT_ONCE: Final = 2_000
+"""More shares of pairs than this are not all put into one program."""
+BEGINNING: Final = 5
+"""How many rounds of rough choices the first basis is worth: the simplex method does the rest."""
+WIDEST: Final = 1e7
+"""How many times faster than it needs to be a job may be, for its row to be divided by its need. A
+solver takes no larger numbers."""
+STEEPEST: Final = 1e4
+"""How many times more than what is needed a need may grow, for its row to be divided by it."""
+NARROWEST: Final = 1e5
+"""From how many times on rounding may leave a job with nothing: it is given what it needs."""
+TANGENTS_MAX: Final = 40
+USUAL: Final = 6
+"""How many programs are solved at most for needs that are not linear, and how many are usual. From
+there on limits are kept more closely: what is missing may be the solver's rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Shares:
+    """The shares that can be more than 0, one column each, as entries of the program's rows.
+
+    ``entry_of`` names rows of the demand: their needs grow by ``rate``, their time by ``time``.
+    """
+
+    row: Ints
+    flavor: Ints
+    loads: Floats
+    entry_of: Ints
+    column: Ints
+    rate: Floats
+    time: Floats
+
+
+def level_by_program(demand: Demand, needs: Needs) -> Levelled | lp.Status:
+    """Return the highest level and shares that reach it, or why there are none.
+
+    Every row of ``demand`` must move on some flavor that has GPUs. ``Status.FAILED`` also when the
+    tangents of needs that are not linear ran out before level and bound met.
+    """
+    shares = _shares(demand)
+    level = needs.reached(_equal_rates(demand))
+    bound, start = np.inf, None
+    for number in range(TANGENTS_MAX):
+        unit = abs(level) if level != 0 else 1.0
+        tangent = needs.at(level)
+        found = _solve(demand, shares, tangent, unit, (start, number >= USUAL))
+        if isinstance(found, lp.Status):
+            return found
+        start = found.basis
+        higher = unit * float(found.x[-1])
+        bound = min(bound, level + higher)
+        given = _spread(demand, shares, np.maximum(found.x[:-1], 0.0))
+        _top_up(demand, given, tangent[0] + higher * tangent[1])
+        given = _feasible(demand, given)
+        level = needs.reached(rates_of(demand, given))
+        bound = max(bound, level)
+        if bound - level <= CERTIFIED * max(abs(bound), abs(level)):
+            return Levelled(
+                shares=given,
+                level=level,
+                bound=bound,
+                prices=unit * np.maximum(found.row_prices[-len(demand.gpus) :], 0.0),
+                passes=number + 1,
+            )
+    return lp.Status.FAILED
+
+
+def _solve(
+    demand: Demand,
+    shares: _Shares,
+    tangent: tuple[Floats, Floats],
+    unit: float,
+    way: tuple[lp.Basis | None, bool],
+) -> lp.Solution | lp.Status:
+    """Return the optimum at a tangent: of very many pairs, with those that matter.
+
+    ``way`` is where to begin, and whether limits are to be kept as closely as can be.
+    """
+    start, is_exact = way
+    program = _program(demand, shares, tangent, unit)
+    is_alone = np.append(shares.row < len(demand.rates), True)
+    if np.count_nonzero(~is_alone) > PAIRS_AT_ONCE:
+        few = np.flatnonzero(is_alone)
+        return solve_with_few(program, few, _first(demand, shares, tangent, is_alone[is_alone]))
+    start = start or _first(demand, shares, tangent, is_alone)
+    return lp.solve(program, start=start, is_exact=is_exact)
+
+
+def rates_of(demand: Demand, shares: Floats) -> Floats:
+    """Return what rate each row of ``demand`` has with ``shares``."""
+    rows = len(demand.rates)
+    rates: Floats = np.einsum("mj,mj->m", demand.rates, shares[:rows])
+    pairs = demand.together
+    if pairs is not None:
+        of_pairs = np.einsum("pjk,pj->pk", pairs.rates, shares[rows:])
+        rates += np.bincount(pairs.first, of_pairs[:, 0], rows)
+        rates += np.bincount(pairs.second, of_pairs[:, 1], rows)
+    return rates
+
+
+def _top_up(demand: Demand, shares: Floats, need: Floats) -> None:
+    """Give the jobs that need next to nothing what they need, on their fastest flavors."""
+    rows = len(demand.rates)
+    rates = np.where(demand.gpus > 0, demand.rates, 0.0)
+    fastest = rates.max(axis=1)
+    few = np.flatnonzero((need > 0) & (fastest > NARROWEST * need))
+    if not len(few):
+        return
+    short = np.maximum(need - rates_of(demand, shares), 0.0)[few]
+    shares[:rows][few, rates[few].argmax(axis=1)] += short / fastest[few]
+
+
+def _equal_rates(demand: Demand) -> Floats:
+    """Return the rates with an equal part of each flavor for everybody, at most its whole time."""
+    part = demand.gpus / demand.loads.sum()
+    rates: Floats = demand.rates @ (part / max(1.0, float(part.sum())))
+    return rates
+
+
+def _shares(demand: Demand) -> _Shares:
+    """Return the shares worth having: of flavors with GPUs, where whoever has it moves."""
+    there = demand.gpus > 0
+    row, flavor = np.nonzero((demand.rates > 0) & there)
+    alone = len(row)
+    rate, loads = demand.rates[row, flavor], demand.loads[row]
+    time = np.ones(alone)
+    entry_of, column = row, np.arange(alone)
+    pairs = demand.together
+    if pairs is not None:
+        pair, on = np.nonzero((pairs.rates > 0).any(axis=2) & there)
+        more = np.arange(alone, alone + len(pair))
+        entry_of = np.concatenate((row, pairs.first[pair], pairs.second[pair]))
+        column = np.concatenate((column, more, more))
+        rate = np.concatenate((rate, pairs.rates[pair, on, 0], pairs.rates[pair, on, 1]))
+        time = np.concatenate((time, pairs.times[pair, 0], pairs.times[pair, 1]))
+        row = np.concatenate((row, len(demand.rates) + pair))
+        flavor = np.concatenate((flavor, on))
+        loads = np.concatenate((loads, pairs.loads[pair]))
+    kept = time > 0
+    return _Shares(
+        row=row,
+        flavor=flavor,
+        loads=loads,
+        entry_of=entry_of[kept],
+        column=column[kept],
+        rate=rate[kept],
+        time=time[kept],
+    )
+
+
+def _first(
+    demand: Demand, shares: _Shares, tangent: tuple[Floats, Floats], is_alone: Bools
+) -> lp.Basis:
+    """Return the basis in which everybody has one flavor, and one flavor is full.
+
+    ``is_alone`` tells the columns of jobs alone from those of pairs; the level's counts as one.
+    """
+    rows, flavors = demand.rates.shape
+    needy = (tangent[0] != 0) | (tangent[1] > 0)
+    begun = rough(demand, np.maximum(tangent[0], 0.0), BEGINNING)
+    alone = shares.row < rows
+    row = shares.row[alone]
+    columns = np.zeros(len(is_alone), dtype=bool)
+    columns[is_alone] = np.append(needy[row] & (begun.flavor[row] == shares.flavor[alone]), [True])
+    count = int(needy.sum())
+    basic = np.concatenate((np.zeros(count, dtype=bool), np.ones(rows + flavors, dtype=bool)))
+    basic[count + rows + begun.fullest] = False
+    return lp.basis(columns, basic, low=np.arange(len(basic)) < count)
+
+
+def _program(
+    demand: Demand, shares: _Shares, tangent: tuple[Floats, Floats], unit: float
+) -> lp.Program:
+    """Return the program: its last column is by how many units the level is above the tangents'.
+
+    Rows of needs are divided by what the need is about, so that a job that is fast is as exact as
+    one that is slow, up to ``WIDEST``; a job that never needs anything has none.
+    """
+    need, growth = tangent
+    about = np.maximum(np.abs(need), unit * growth / np.where(need > 0, STEEPEST, 1.0))
+    rows, flavors = demand.rates.shape
+    about = np.where(about > 0, np.maximum(about, demand.rates.max(axis=1) / WIDEST), 0.0)
+    columns = len(shares.row)
+    needy = np.flatnonzero(about > 0)
+    place = np.full(rows, -1)
+    place[needy] = np.arange(len(needy))
+    of = place[shares.entry_of]
+    has = of >= 0
+    time_row, flavor_row = len(needy), len(needy) + rows
+    row = np.concatenate(
+        (of[has], place[needy], time_row + shares.entry_of, flavor_row + shares.flavor)
+    )
+    column = np.concatenate(
+        (shares.column[has], np.full(len(needy), columns), shares.column, np.arange(columns))
+    )
+    value = np.concatenate(
+        (
+            (shares.rate / np.where(about > 0, about, 1.0)[shares.entry_of])[has],
+            -unit * growth[needy] / about[needy],
+            shares.time,
+            shares.loads,
+        )
+    )
+    kept = np.flatnonzero(value)
+    order = kept[np.argsort(row[kept], kind="stable")]
+    counts = np.bincount(row[order], minlength=flavor_row + flavors)
+    infinite = np.full(rows + flavors, lp.INFINITE)
+    return lp.Program(
+        gains=np.append(np.zeros(columns), 1.0),
+        low=np.append(np.zeros(columns), -lp.INFINITE),
+        high=np.full(columns + 1, lp.INFINITE),
+        starts=np.concatenate(([0], np.cumsum(counts))),
+        columns=column[order],
+        values=value[order],
+        row_low=np.concatenate((need[needy] / about[needy], -infinite)),
+        row_high=np.concatenate(
+            (np.full(len(needy), lp.INFINITE), np.ones(rows), demand.gpus.astype(np.float64))
+        ),
+    )
+
+
+def _spread(demand: Demand, shares: _Shares, x: Floats) -> Floats:
+    pairs = 0 if demand.together is None else len(demand.together.first)
+    given = np.zeros((len(demand.rates) + pairs, len(demand.gpus)))
+    given[shares.row, shares.flavor] = x
+    return given
+
+
+def _feasible(demand: Demand, shares: Floats) -> Floats:
+    """Return shares that miss no constraint, by making all a little smaller if one does."""
+    rows = len(demand.rates)
+    time = shares.sum(axis=1)
+    of_rows = time[:rows].copy()
+    used = demand.loads @ shares[:rows]
+    pairs = demand.together
+    if pairs is not None:
+        of_rows += np.bincount(pairs.first, time[rows:] * pairs.times[:, 0], rows)
+        of_rows += np.bincount(pairs.second, time[rows:] * pairs.times[:, 1], rows)
+        used = used + pairs.loads @ shares[rows:]
+    there = demand.gpus > 0
+    over = max(float(of_rows.max()), float(np.max(used[there] / demand.gpus[there])))
+    return shares / over if over > 1.0 else shares

@@ -1,0 +1,223 @@
+"""The highest level for all jobs, found by prices: exact, with a certificate, for many jobs.
+
+A price is put on a GPU of each flavor, all GPUs together being worth 1. What the needs of a level
+cost at least is then a bound: a level that costs more than 1 cannot be reached (weak duality). The
+choices of each pass are columns of a small program, whose answer is a mixture of them that the GPUs
+can serve, and whose prices are where to look next. The level of the mixture and the bound meet.
+This is the decomposition of Dantzig and Wolfe (1960), with prices that keep near the mixture's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.problem import Bools, Floats
+from quorate.policy.solvers.cheapest import Cheapest, Choice
+from quorate.policy.solvers.levels import CERTIFIED, Demand, Levelled, Needs
+from quorate.policy.solvers.mixture import Mix, Mixture
+from quorate.policy.solvers.rough import rough_by_some
+
+PASSES_MAX: Final = 400
+"""After so many passes the plain linear program is quicker."""
+FIRST_STEPS: Final = 2
+"""Newton's steps at the first prices: they find where the levels worth looking at are."""
+ABOVE: Final = 1.2
+"""How many times the level that rough choices reach the first one is, where levels begin at rest.
+Choices at a level that is too high can be mixed with serving nobody."""
+NEAR: Final = 0.1
+"""What needs may cost above 1 for the first steps to end."""
+LEANING: Final = 0.9
+"""How much of the next prices comes from those in the mixture; the rest, the program asks for."""
+KEPT: Final = 0.7
+"""How much of the best prices so far the next ones keep where that gains nothing."""
+SLOW: Final = 0.8
+"""A gap that is still so much of the one before: the mixture's prices gain little."""
+HALF: Final = 0.5
+"""More than this part of serving nobody, and the mixture's prices say nothing yet."""
+SAME: Final = 0.01
+"""A level that has risen by so little of the gap: the mixture is the same, and there is nothing to
+keep. Where its prices are the best ones, looking at them ends the search."""
+STUCK: Final = KEPT / 10
+"""Prices of which so little is kept have gained nothing three times and more."""
+PENALTY: Final = 100.0
+"""How far below the first level it is valued to serve nobody, in levels that the fleet buys, where
+needs have no level at which nobody needs anything."""
+NEGLIGIBLE: Final = 1e-9
+"""The part of serving nobody in a mixture that is rounding."""
+
+
+def level_by_prices(
+    demand: Demand, needs: Needs, *, within: float = CERTIFIED, start: Floats | None = None
+) -> Levelled | None:
+    """Return the highest level and shares that reach it, or None when the passes ran out.
+
+    Every row of ``demand`` must move on some flavor that has GPUs, and reach its need at a level
+    that is low enough. The level is ``within`` so much of its bound. A pass looks at every job
+    and flavor once or twice; three flavors take about 15 passes, eight about 50. ``start`` are the
+    prices of a problem much like this one, where they are known: a few passes less.
+    """
+    there = demand.gpus > 0
+    if there.all():
+        return _Search(demand, needs, within, start).run()
+    some = Demand(rates=demand.rates[:, there], loads=demand.loads, gpus=demand.gpus[there])
+    found = _Search(some, needs, within, None if start is None else start[there]).run()
+    return None if found is None else _spread(found, there)
+
+
+def _spread(found: Levelled, there: Bools) -> Levelled:
+    """Return the answer with the flavors that have no GPUs: nobody gets any."""
+    shares = np.zeros((len(found.shares), len(there)))
+    shares[:, there] = found.shares
+    prices = np.zeros(len(there))
+    prices[there] = found.prices
+    return replace(found, shares=shares, prices=prices)
+
+
+class _Search:
+    """What the passes have found so far."""
+
+    def __init__(self, demand: Demand, needs: Needs, within: float, start: Floats | None) -> None:
+        self.demand = demand
+        self.needs = needs
+        self.within = within
+        self.jobs = Cheapest(demand)
+        self.highest = needs.reached(self.jobs.most)
+        self.bound = self.highest
+        self.mixture = Mixture(len(demand.gpus))
+        self.choices: list[tuple[float, Choice]] = []
+        self.looked: list[Floats] = []
+        begun = rough_by_some(demand, self._needs_at(self.highest)[0])
+        worth = demand.gpus * (begun.prices if start is None else start)
+        self.best: Floats = worth / worth.sum()
+        self.first = self.highest
+        if begun.full > ABOVE and np.isfinite(needs.at_rest):
+            self.first = needs.at_rest + (self.highest - needs.at_rest) * ABOVE / begun.full
+        self.best_bound = np.inf
+        self.worth: Floats = np.zeros(len(demand.gpus))
+        self.base, self.unit = 0.0, 1.0
+
+    def run(self) -> Levelled | None:
+        """Return the answer, or None when the passes ran out."""
+        self._begin()
+        kept, gap, level = KEPT, np.inf, -np.inf
+        for _ in range(PASSES_MAX):
+            mix = self.mixture.solve()
+            if mix is None:
+                return None
+            last, level = level, self.base + mix.value * self.unit
+            before, gap = gap, self.bound - level
+            if gap <= self.within / 2 * max(abs(self.bound), abs(level)):
+                found = self._answer(mix.parts)
+                if found is not None:
+                    return found
+            kept = KEPT if gap < before else kept / 2
+            leaning = LEANING if gap < SLOW * before else 0.0
+            if level - last <= SAME * gap:
+                kept = leaning = 0.0
+            prices = self._next(mix, kept, leaning)
+            self._add(self._look(prices, self._level(level, kept)))
+        return None
+
+    def _next(self, mix: Mix, kept: float, leaning: float) -> Floats:
+        """Return the prices to look at next.
+
+        Mostly those of the choices in the mixture, each by its part: were used GPUs linear in
+        prices, the mixture's would be what jobs choose there. Where that gains nothing, between the
+        best prices so far and those that the program asks for.
+        """
+        asked = np.maximum(mix.prices, 0.0)
+        total = float(asked.sum())
+        if total <= 0:
+            return self.best
+        asked /= total
+        parts = np.maximum(mix.parts[1:], 0.0)
+        if not leaning or mix.parts[0] > HALF:
+            return kept * self.best + (1.0 - kept) * asked
+        mean = parts @ np.array(self.looked) / float(parts.sum())
+        return leaning * mean + (1.0 - leaning) * asked
+
+    def _level(self, level: float, kept: float) -> float:
+        """Return the level to look at: the bound, whose choices can be mixed with serving nobody.
+
+        Where nothing is gained any more, those at the level and prices of the mixture do bring it
+        forward.
+        """
+        return level if kept < STUCK else self.bound
+
+    def _begin(self) -> None:
+        """Take Newton's steps down from a level that is too high.
+
+        Costs are convex in the level, so that no step goes below the level whose needs cost 1.
+        """
+        level = self.first
+        self._look(self.best, level)
+        for _ in range(FIRST_STEPS):
+            if self.bound >= level or self.choices[-1][1].cost <= 1.0 + NEAR:
+                break
+            level = self.bound
+            self._look(self.best, level)
+        growth = self.choices[-1][1].growth
+        self.base = level
+        self.unit = 1.0 / growth if growth > 0 else 1.0
+        rest = (self.needs.at_rest - self.base) / self.unit
+        self.mixture.add(max(-PENALTY, rest), np.zeros(len(self.best)))
+        for number in range(len(self.choices)):
+            self._add(number)
+
+    def _add(self, number: int) -> None:
+        """Let a choice be mixed with the others."""
+        level, choice = self.choices[number]
+        self.mixture.add((level - self.base) / self.unit, choice.used / self.demand.gpus)
+
+    def _look(self, prices: Floats, level: float) -> int:
+        """Return the number of what jobs choose at ``prices`` for ``level``; note its bound."""
+        need, growth = self._needs_at(level)
+        per_gpu = prices / self.demand.gpus
+        choice = self.jobs.choose(per_gpu, need, growth)
+        self.choices.append((level, choice))
+        self.looked.append(prices)
+        if choice.growth > 0:
+            bound = level + (1.0 - choice.cost) / choice.growth
+            if bound < self.best_bound:
+                self.best_bound, self.best = bound, prices
+                self.worth = per_gpu / choice.growth
+            self.bound = min(self.bound, bound)
+        return len(self.choices) - 1
+
+    def _needs_at(self, level: float) -> tuple[Floats, Floats]:
+        """Return the needs, within what jobs can reach, and how they grow from there."""
+        need, growth = self.needs.at(level)
+        if need.min() < 0:
+            growth = np.where(need < 0, 0.0, growth)
+            need = np.maximum(need, 0.0)
+        return np.minimum(need, self.jobs.most), growth
+
+    def _answer(self, parts: Floats) -> Levelled | None:
+        """Return the mixture as shares, which no constraint is missed by; None if it is not one."""
+        parts = np.maximum(parts, 0.0)
+        parts /= parts.sum()
+        if parts[0] > NEGLIGIBLE and not np.isfinite(self.needs.at_rest):
+            return None
+        parts = parts[1:]
+        by_flavor = np.zeros((len(self.best), len(self.jobs.most)))
+        for number in np.flatnonzero(parts):
+            level, choice = self.choices[number]
+            need, _ = self._needs_at(level)
+            self.jobs.add_shares(choice, need, float(parts[number]), by_flavor)
+        over = float(np.max(np.einsum("jm,m->j", by_flavor, self.demand.loads) / self.demand.gpus))
+        if over > 1.0:
+            by_flavor /= over
+        level = self.needs.reached(np.einsum("jm,jm->m", self.jobs.columns[:-1], by_flavor))
+        bound = max(self.bound, level)
+        if bound - level > self.within * max(abs(bound), abs(level)):
+            return None
+        return Levelled(
+            shares=np.ascontiguousarray(by_flavor.T),
+            level=level,
+            bound=bound,
+            prices=self.worth if self.best_bound <= self.highest else np.zeros(len(self.worth)),
+            passes=len(self.choices),
+        )

@@ -1,0 +1,73 @@
+"""Rough prices and choices, where exact methods begin: everybody on one flavor.
+
+Each row takes the flavor that is cheapest for it, and prices follow how much of each flavor is
+asked for, a few times. That halves the passes of the price method. For the simplex method, one
+flavor is then full and the level is what it can serve: a basis that keeps all constraints, from
+which the way to the optimum is a third of that from nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.problem import Bools, Floats, Ints
+from quorate.policy.solvers.levels import Demand
+
+ROUNDS: Final = 8
+"""How often prices follow what is asked for; more brings little."""
+FOLLOWING: Final = 0.5
+SETTLING: Final = FOLLOWING / 3
+"""How much of what is asked for too much goes into a price, as an exponent: first, and later."""
+LEAST: Final = 0.1
+"""What is asked for of a flavor counts as at least so much of the most that is."""
+SAMPLE: Final = 512
+"""How many rows are enough to say what prices are about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rough:
+    """A price for a GPU of each flavor, and of the best round: flavors, and which is fullest.
+
+    ``full`` is how much of that flavor's GPUs is then asked for.
+    """
+
+    prices: Floats
+    flavor: Ints
+    fullest: int
+    full: float
+
+
+def rough(demand: Demand, need: Floats, rounds: int = ROUNDS) -> Rough:
+    """Return rough prices and choices for needs.
+
+    The best round is that in which the fullest flavor is least full. Flavors without GPUs and those
+    on which a row stands still are not chosen; each row has another.
+    """
+    usable: Bools = (demand.rates > 0) & (demand.gpus > 0)
+    time = np.where(usable, need[:, None] / np.where(usable, demand.rates, 1.0), np.inf)
+    gpus = np.maximum(demand.gpus, 1)
+    asked = np.where(usable, time * demand.loads[:, None], 0.0).reshape(-1)
+    starts = np.arange(len(time)) * len(gpus)
+    prices = np.ones(len(gpus))
+    best, fullest, least = np.zeros(len(time), dtype=np.int64), 0, np.inf
+    for number in range(rounds):
+        flavor = (time * prices).argmin(axis=1)
+        full = np.bincount(flavor, asked.take(starts + flavor), len(gpus)) / gpus
+        most = float(full.max())
+        if most < least:
+            best, fullest, least = flavor, int(full.argmax()), most
+        if most > 0:
+            exponent = FOLLOWING if number < rounds // 2 else SETTLING
+            prices *= np.maximum(full / most, LEAST) ** exponent
+    return Rough(prices=prices, flavor=best, fullest=fullest, full=least)
+
+
+def rough_by_some(demand: Demand, need: Floats) -> Rough:
+    """Return what some of the rows say, as if all were like them."""
+    some = slice(None, None, max(1, len(need) // SAMPLE))
+    loads = demand.loads[some]
+    loads = loads * (demand.loads.sum() / loads.sum())
+    return rough(Demand(rates=demand.rates[some], loads=loads, gpus=demand.gpus), need[some])

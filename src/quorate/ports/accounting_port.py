@@ -1,0 +1,72 @@
+"""The accounting port: another system that grants hours, is told what was used, and bills it.
+
+An owner is linked to a *resource* there. Each kind of hours is a *component* of it, by a name of
+that system's choosing. What was used is told as absolute amounts of a month, so that telling it
+twice changes nothing (docs/adr/0022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from quorate.model.events import Allowance
+from quorate.ports.outbox_port import Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much of a component was used: hundredths of an hour, whole ones."""
+
+    component: str
+    hundredths: int
+
+    @property
+    def hours_text(self) -> str:
+        """The amount in hours, exactly."""
+        return f"{self.hundredths // 100}.{self.hundredths % 100:02d}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumption:
+    """What was used in the month that ``at_ms`` lies in, from its beginning or the link's."""
+
+    resource: str
+    at_ms: int
+    amounts: tuple[Amount, ...]
+    note: str
+
+
+@dataclass(slots=True)
+class LinkStatus:
+    """How a link stands, for metrics and people; read from any thread.
+
+    ``troubles`` says why an owner was not answered for when that was last asked; ``trouble`` what
+    is wrong on this side, with its remedy, and keeps anything from being told.
+    """
+
+    answered_ms: dict[str, int] = field(default_factory=dict)
+    troubles: dict[str, str] = field(default_factory=dict)
+    waiting: Waiting | None = None
+    answers: int = 0
+    failures: int = 0
+    deliveries: int = 0
+    delivery_failures: int = 0
+    trouble: str = ""
+
+
+class Accounting(Protocol):
+    """An accounting system. Methods take a bounded time and raise ``AccountingError`` only."""
+
+    def remaining(self, resource: str, components: Sequence[str]) -> tuple[Allowance, ...]:
+        """Return what is granted and left of each of ``components``, in their order."""
+        ...
+
+    def report(self, consumption: Consumption) -> None:
+        """Return when it is recorded there, instead of what was told of that month before."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything. Closing twice is allowed."""
+        ...

@@ -1,0 +1,119 @@
+"""The store port: an append-only log of blocks with one writer, a cached snapshot, an archive.
+
+``testing/store_contract.py`` is this text as tests; every adapter passes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Protocol, Self
+
+from quorate.ledger.archive import ArchivedRow, RowQuery
+from quorate.ledger.chain import Block, Head
+from quorate.ledger.checkpoint import Checkpoint
+
+
+class EventStore(Protocol):
+    """A ledger's blocks. Methods raise ``StoreError`` and ``CorruptLedgerError`` only.
+
+    Those about archived runs also raise ``ArchiveError``.
+    """
+
+    def head(self) -> Head:
+        """Return where the log ends; ``GENESIS`` when it is empty."""
+        ...
+
+    def kept_end(self) -> Checkpoint | None:
+        """Return the last record of the log's end that is kept apart from the log.
+
+        None where none is kept: then a log whose end is missing looks whole. A store with a record
+        raises ``CorruptLedgerError`` when it is opened and ends before it.
+        """
+        ...
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        """Append ``block``, sealed at ``expected``, all or nothing; durable on return.
+
+        Raises ``StaleHeadError`` when the log is not at ``expected``. After any error the log is as
+        it was and the store is usable. Work does not grow with the log.
+        """
+        ...
+
+    def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+        """Yield the blocks from ``from_height`` to what is the head now, in order.
+
+        Appending meanwhile is allowed and changes nothing that is yielded. Blocks come as stored:
+        ``ledger/chain.py`` verifies them. Raises ``CorruptLedgerError`` where one cannot be read.
+        """
+        ...
+
+    def height_at(self, seq: int) -> int:
+        """Return the height of the block that holds event ``seq``, which must be in the log.
+
+        Raises ``CorruptLedgerError`` where a block on the way cannot be read. Looks at few blocks,
+        however long the log is.
+        """
+        ...
+
+    def save_snapshot(
+        self,
+        head: Head,
+        payload: bytes,
+        ended: Iterable[ArchivedRow] = (),
+        *,
+        base_seq: int = 0,
+    ) -> None:
+        """Keep ``payload``, the state at ``head``, in place of an earlier one, all or nothing.
+
+        The runs ``ended`` are added to the archive of the snapshot at ``base_seq``; at 0 they are
+        all of it. Raises ``StoreError`` when another snapshot than that is kept, and then changes
+        nothing. May be called on another thread than the other methods, one call at a time: no
+        append waits for it.
+        """
+        ...
+
+    def load_snapshot(self) -> tuple[Head, bytes] | None:
+        """Return the kept snapshot, or None when there is none that can be trusted.
+
+        A snapshot is a cache: one that is damaged or not of this log is said on the log of the
+        program and ignored, never an error.
+        """
+        ...
+
+    def archived_run(self, name: str, upto_seq: int) -> ArchivedRow | None:
+        """Return the row of the run ``name``, unless it was archived after ``upto_seq``."""
+        ...
+
+    def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
+        """Return (sequence of the submission, name) of archived runs, in order."""
+        ...
+
+    def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:
+        """Return rows of archived runs, in order."""
+        ...
+
+    def archived_count(self, owner: str, upto_seq: int) -> int:
+        """Return how many runs of ``owner`` were archived up to ``upto_seq``."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; further calls are bugs. Closing twice is allowed.
+
+        A snapshot that another thread is saving is given up, unless it is kept by then: once this
+        returns nothing changes, because another program may be the writer.
+        """
+        ...
+
+    def __enter__(self) -> Self:
+        """Return the store itself."""
+        ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the store."""
+        ...

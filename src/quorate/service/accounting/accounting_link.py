@@ -1,0 +1,275 @@
+"""A link to an accounting system: what is left is asked for, what was used is told.
+
+``step`` does what is due and returns when to come again; it knows no thread and no clock. What is
+told goes through the outbox; what was answered goes into the ledger, if it is news (docs/adr/0022).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.core.commands import FallBack, ReportBudget
+from quorate.ledger.chain import GENESIS, open_blocks
+from quorate.loop.engine import Engine
+from quorate.model.events import Allowance
+from quorate.model.state.records import ReportRecord
+from quorate.ports.accounting_port import Accounting, Amount, LinkStatus
+from quorate.ports.errors import AccountingDownError, AccountingError
+from quorate.ports.outbox_port import WAITING_MAX, Outbox, Parcel
+from quorate.ports.store_port import EventStore
+from quorate.service.accounting.consumption import Ledgering, body_of, read_body
+from quorate.service.accounting.outbox_place import check_place
+from quorate.service.accounting.waldur_links import LinkedOwner
+from quorate.views.word_forms import age
+
+_LOG = logging.getLogger(__name__)
+
+SINK: Final = "waldur"
+"""The source of what is told, the actor of its events, and with the ledger's id the sink."""
+DELIVERIES_MAX: Final = 100
+"""How many parcels are delivered in one step."""
+News = ReportBudget | FallBack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often is asked and told, and for how long an answer counts without another."""
+
+    refresh_ms: int
+    stale_ms: int
+    report_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """What a link joins. ``record`` has news recorded where it is any, on the ledger's thread.
+
+    It is told what each owner is linked to.
+    """
+
+    ledger_id: str
+    accounting: Accounting
+    outbox: Outbox
+    reading: Callable[[], EventStore]
+    record: Callable[[Sequence[News], Mapping[str, str]], None]
+
+
+class Link:
+    """For one thread. ``status`` may be read from others."""
+
+    def __init__(self, owners: Sequence[LinkedOwner], ends: Ends, pace: Pace) -> None:
+        self._owners = tuple(owners)
+        self._ends = ends
+        self._pace = pace
+        # Another ledger in the same place begins anew: its sequences mean other events.
+        self.sink: Final = f"{SINK}/{ends.ledger_id}"
+        self._is_placed = False
+        self._ledgering = Ledgering()
+        self._head = GENESIS
+        self._told: dict[str, tuple[Amount, ...]] = {}
+        self._waiting: dict[str, str] = {}
+        self._ask_ms = self._report_ms = self._last_ms = 0
+        self.status = LinkStatus()
+
+    def step(self, now_ms: int) -> int:
+        """Do what is due at ``now_ms``; return when something is again.
+
+        Raises ``StoreError`` where the ledger or the outbox cannot be used, or the outbox is of
+        another ledger; nothing is lost by it, and what is left is asked for all the same.
+        """
+        self._note_time(now_ms)
+        if now_ms >= self._ask_ms:
+            self._ask(now_ms)
+            self._ask_ms = now_ms + self._pace.refresh_ms
+        self._check_place()
+        if now_ms >= self._report_ms:
+            self._collect(now_ms)
+            self._report_ms = now_ms + self._pace.report_ms
+        self._deliver(now_ms)
+        self.status.waiting = self._ends.outbox.waiting(self.sink)
+        due_ms = self._ends.outbox.next_due_ms(self.sink)
+        return min(ms for ms in (self._ask_ms, self._report_ms, due_ms) if ms is not None)
+
+    def _note_time(self, now_ms: int) -> None:
+        """Have everything due where the clock was set back: what was planned may be hours away."""
+        if now_ms < self._last_ms:
+            self._ask_ms = self._report_ms = now_ms
+            for owner, known_ms in self.status.answered_ms.items():
+                # It counts for as long as an answer of now does, and not until the clock is there.
+                self.status.answered_ms[owner] = min(known_ms, now_ms)
+        self._last_ms = now_ms
+
+    # --- What is left ---
+
+    def _ask(self, now_ms: int) -> None:
+        """Ask what is left to each owner, and have recorded what is news."""
+        news: list[News] = []
+        down = ""
+        for link in self._owners:
+            try:
+                if down:
+                    raise AccountingDownError(down)
+                told = self._ends.accounting.remaining(link.resource, link.components)
+            except AccountingError as error:
+                # Whoever does not answer one will not answer the next; a refusal is of one.
+                down = str(error) if isinstance(error, AccountingDownError) else ""
+                silent = self._silent(link, now_ms, str(error))
+                news += [] if silent is None else [silent]
+            else:
+                self.status.answers += 1
+                self.status.answered_ms[link.owner] = now_ms
+                self.status.troubles.pop(link.owner, None)
+                news.append(_reported(link, told))
+        self._ends.record(news, {link.owner: link.resource for link in self._owners})
+
+    def _silent(self, link: LinkedOwner, now_ms: int, why: str) -> FallBack | None:
+        """Return that the ledger's own figures count, where what was answered is too old."""
+        owner = link.owner
+        if self.status.troubles.get(owner) != why:
+            _LOG.warning("what is left to %s was not told: %s", owner, why)
+        self.status.failures += 1
+        self.status.troubles[owner] = why
+        known_ms = self.status.answered_ms.get(owner)
+        if known_ms is None:
+            note = f"it has not answered since the service started: {why}"
+        elif now_ms - known_ms < self._pace.stale_ms:
+            return None
+        else:
+            note = f"it has not answered for {age(now_ms - known_ms)}: {why}"
+        return FallBack(owner, SINK, note, resource=link.resource)
+
+    # --- What was used ---
+
+    def _check_place(self) -> None:
+        """See once that the outbox is of this ledger; nothing is told where it is not."""
+        if not self._is_placed:
+            store = self._ends.reading()
+            try:
+                check_place(self._ends.outbox, self.sink, store)
+            finally:
+                store.close()
+            self._is_placed = True
+
+    def _collect(self, now_ms: int) -> None:
+        """Put into the outbox what has changed since it was told.
+
+        An amount is absolute, so one that waits stands for all before it: a month has one parcel
+        that waits, and gets the next when that was delivered.
+        """
+        waiting = self._ends.outbox.waiting(self.sink)
+        if waiting.parcels >= WAITING_MAX:
+            return
+        if not waiting.parcels:
+            self._waiting.clear()
+        store = self._ends.reading()
+        try:
+            blocks = store.blocks(from_height=self._head.height + 1)
+            for head, events in open_blocks(blocks, after=self._head):
+                for event in events:
+                    self._ledgering.fold(event)
+                self._head = head
+        finally:
+            store.close()
+        parcels = list(self._changed(now_ms))
+        self._ends.outbox.take_in(self.sink, parcels, self._head.seq, self._head.hash)
+        for parcel in parcels:
+            self._waiting[parcel.line] = parcel.key
+
+    def _changed(self, now_ms: int) -> Iterator[Parcel]:
+        for link, month, consumption in self._ledgering.consumed(self._owners, now_ms):
+            # Of the resource, not of the owner: whoever is linked to it replaces the same figure.
+            line = f"{link.resource}/{month.name}"
+            what = consumption.amounts
+            if self._told.get(line) == what or line in self._waiting:
+                continue
+            if line not in self._told and not any(each.hundredths for each in consumption.amounts):
+                continue
+            self._told[line] = what
+            amounts = "-".join(f"{each.component}={each.hundredths}" for each in what)
+            key = f"{line}/{now_ms}/{amounts}"
+            yield Parcel(
+                key=key, line=line, body=body_of(consumption), seq=self._head.seq, at_ms=now_ms
+            )
+
+    def _deliver(self, now_ms: int) -> None:
+        """Tell what waits, the first of each month of each resource, until there is no answer."""
+        outbox = self._ends.outbox
+        for parcel in outbox.due(self.sink, now_ms, DELIVERIES_MAX):
+            told = read_body(parcel.body)
+            try:
+                self._ends.accounting.report(told)
+            except AccountingError as error:
+                self.status.delivery_failures += 1
+                level = logging.DEBUG if parcel.attempts else logging.WARNING
+                _LOG.log(level, "%s: %s was not taken yet: %s", told.note, parcel.line, error)
+                outbox.failed(self.sink, parcel.key, now_ms, str(error))
+                if isinstance(error, AccountingDownError):
+                    return  # Whoever does not answer one will not answer the next.
+                self._drop_former(parcel, told.resource)
+                continue
+            outbox.delivered(self.sink, parcel.key)
+            self.status.deliveries += 1
+            if self._waiting.get(parcel.line) == parcel.key:
+                del self._waiting[parcel.line]
+                # What was used meanwhile is told next, not only when its time comes.
+                self._report_ms = min(self._report_ms, now_ms + self._pace.refresh_ms)
+
+    def _drop_former(self, parcel: Parcel, resource: str) -> None:
+        """Give up what a resource refuses that nobody is linked to any more: it may be gone."""
+        if any(link.resource == resource for link in self._owners):
+            return
+        _LOG.warning(
+            "the last of %s, which nobody is linked to any more, is not told until the next start",
+            parcel.line,
+        )
+        self._ends.outbox.given_up(self.sink, parcel.key)
+        self._waiting.pop(parcel.line, None)
+
+
+def _reported(link: LinkedOwner, told: Sequence[Allowance]) -> ReportBudget:
+    left = list(told)
+    gpu = left.pop(0) if link.gpu else None
+    node = left.pop(0) if link.node else None
+    return ReportBudget(link.owner, SINK, gpu, node, link.resource)
+
+
+def record_news(engine: Engine, news: Sequence[News], linked: Mapping[str, str]) -> None:
+    """Have recorded what the ledger does not know yet; on the ledger's thread.
+
+    ``linked`` is what each owner is linked to.
+
+    An owner that is linked no more falls back for good. One that is not there is passed over: it
+    may come, and is linked then.
+    """
+    reports, owners = engine.view.reports, engine.view.owners
+    gone: list[News] = [
+        FallBack(owner, SINK, "it is not linked any more", is_linked=False)
+        for owner, record in reports.items()
+        if record.source == SINK and owner not in linked
+    ]
+    known = [each for each in news if each.owner in owners]
+    told = {each.owner for each in known}
+    begun: list[News] = [
+        FallBack(owner, SINK, "it is linked, and has not been asked yet", resource=resource)
+        for owner, resource in sorted(linked.items())
+        if owner in owners and owner not in reports and owner not in told
+    ]
+    fresh = [*gone, *begun, *(e for e in known if is_news(reports.get(e.owner), e))]
+    if fresh:
+        receipts = engine.execute_all(fresh, actor=SINK)
+        assert not any(receipt.decision.refusals for receipt in receipts), receipts
+
+
+def is_news(record: ReportRecord | None, news: News) -> bool:
+    """Return whether the ledger does not know that yet."""
+    if isinstance(news, FallBack):
+        return record is None or record.answers or record.resource != news.resource
+    return record is None or (record.source, record.gpu, record.node, record.resource) != (
+        news.source,
+        news.gpu,
+        news.node,
+        news.resource,
+    )

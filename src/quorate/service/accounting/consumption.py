@@ -1,0 +1,141 @@
+"""What linked owners used, month by month, in amounts that an accounting system is told. Pure.
+
+Each hour of a linked owner's own runs belongs to the resource that it was linked to at that time,
+and the hours of an unlinked one to none. An amount is what belongs to a resource in a month,
+rounded down to hundredths of an hour: months never add up to more than was used, each leaves out
+less than a hundredth, and none shrinks when an owner is unlinked or linked to another resource.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from quorate.core.accounting.usage_books import UsageBooks
+from quorate.model.amounts import DAY_MS, HOUR_MS
+from quorate.model.events import BudgetFellBack, BudgetReported, Event, OwnerRemoved
+from quorate.ports.accounting_port import Amount, Consumption
+from quorate.service.accounting.waldur_links import LinkedOwner
+from quorate.views.month import Month, month_of
+
+MONTHS_BACK: Final = 2
+"""How many months before this one are looked at again: what ended late is told late."""
+WINDOW_DAYS: Final = 31 * (MONTHS_BACK + 1)
+HUNDREDTH_MS: Final = HOUR_MS // 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """For how long an owner was linked to a resource; ``until_ms`` is None while it is."""
+
+    resource: str
+    from_ms: int
+    until_ms: int | None = None
+
+
+class Ledgering:
+    """What the ledger says of linked owners: when they were to which resource, and their use."""
+
+    def __init__(self) -> None:
+        self._books = UsageBooks(window_ms=WINDOW_DAYS * DAY_MS)
+        self._stretches: defaultdict[str, list[Stretch]] = defaultdict(list)
+
+    def fold(self, event: Event) -> None:
+        """Enter ``event``, the next one of the ledger."""
+        self._books.fold(event)
+        match event:
+            case BudgetReported() | BudgetFellBack(is_linked=True):
+                self._link(event.owner, event.resource, event.at_ms)
+            case BudgetFellBack() | OwnerRemoved():
+                self._unlink(event.owner, event.at_ms)
+            case _:
+                pass
+
+    def consumed(
+        self, links: Sequence[LinkedOwner], now_ms: int
+    ) -> Iterator[tuple[LinkedOwner, Month, Consumption]]:
+        """Yield what belongs to each resource in this month and in those before.
+
+        Also to resources that the owners of ``links`` were linked to before: what was used up to
+        the change may not have been told by then. Those are told by the names of today.
+        """
+        for link in (*links, *self._former(links)):
+            for month in months_until(now_ms):
+                until_ms = min(month.until_ms, now_ms)
+                parts = list(self._parts(link.resource, month.from_ms, until_ms))
+                if parts:
+                    yield link, month, self._of(link, parts, until_ms)
+
+    def _link(self, owner: str, resource: str, at_ms: int) -> None:
+        mine = self._stretches[owner]
+        if resource:
+            # Older events name no resource: it is the first that is named.
+            mine[:] = [each if each.resource else replace(each, resource=resource) for each in mine]
+        if mine and mine[-1].until_ms is None:
+            if mine[-1].resource == resource:
+                return
+            self._unlink(owner, at_ms)
+        mine.append(Stretch(resource=resource, from_ms=at_ms))
+
+    def _unlink(self, owner: str, at_ms: int) -> None:
+        mine = self._stretches[owner]
+        if mine and mine[-1].until_ms is None:
+            mine[-1] = replace(mine[-1], until_ms=at_ms)
+        oldest_ms = at_ms - WINDOW_DAYS * DAY_MS
+        mine[:] = [each for each in mine if each.until_ms is None or each.until_ms > oldest_ms]
+
+    def _former(self, links: Sequence[LinkedOwner]) -> list[LinkedOwner]:
+        """Return links to the resources that these owners have left, and nobody has taken."""
+        found: dict[str, LinkedOwner] = {}
+        for link in links:
+            for each in self._stretches[link.owner]:
+                if each.resource:
+                    found.setdefault(each.resource, replace(link, resource=each.resource))
+        return [link for name, link in found.items() if name not in {one.resource for one in links}]
+
+    def _parts(self, resource: str, from_ms: int, until_ms: int) -> Iterator[tuple[str, int, int]]:
+        """Yield which owners were linked to ``resource`` from when until when in that time."""
+        for owner, stretches in self._stretches.items():
+            for each in stretches:
+                end_ms = until_ms if each.until_ms is None else min(each.until_ms, until_ms)
+                if each.resource == resource and max(each.from_ms, from_ms) < end_ms:
+                    yield owner, max(each.from_ms, from_ms), end_ms
+
+    def _of(
+        self, link: LinkedOwner, parts: Sequence[tuple[str, int, int]], until_ms: int
+    ) -> Consumption:
+        used = [
+            self._books.owner(owner, from_ms=begin_ms, until_ms=end_ms)
+            for owner, begin_ms, end_ms in parts
+        ]
+        gpu_ms, node_ms = sum(each.gpu_ms for each in used), sum(each.node_ms for each in used)
+        told = ((link.gpu, gpu_ms), (link.node, node_ms))
+        return Consumption(
+            resource=link.resource,
+            # The last instant of a month that is over: the next one is another month's.
+            at_ms=until_ms - 1,
+            amounts=tuple(Amount(name, ms // HUNDREDTH_MS) for name, ms in told if name),
+            note=f"quorate: {link.owner}",
+        )
+
+
+def months_until(now_ms: int) -> list[Month]:
+    """Return the months that are looked at, the first first."""
+    found = [month_of(now_ms)]
+    for _ in range(MONTHS_BACK):
+        found.append(month_of(found[-1].from_ms - 1))
+    return found[::-1]
+
+
+def body_of(consumption: Consumption) -> bytes:
+    """Return it as it is kept until it was delivered."""
+    return msgspec.json.encode(consumption)
+
+
+def read_body(body: bytes) -> Consumption:
+    """Return what ``body_of`` has written."""
+    return msgspec.json.decode(body, type=Consumption)

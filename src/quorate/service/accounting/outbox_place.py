@@ -1,0 +1,37 @@
+"""Whether an outbox lies beside the ledger that it was filled from (docs/adr/0021)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.ports.errors import OutboxError
+from quorate.ports.outbox_port import Outbox
+from quorate.ports.store_port import EventStore
+
+_REMEDY: Final = (
+    "put back the ledger that belongs to the outbox beside it, or stop the service and move the "
+    "outbox away: what waited in it is not delivered, webhooks begin anew at the end of this "
+    "ledger, and Waldur is told what this one says was used"
+)
+
+
+def check_place(outbox: Outbox, sink: str, store: EventStore) -> None:
+    """Return where ``sink`` has read this ledger up to its cursor; raise ``OutboxError`` else.
+
+    An older copy of a ledger goes on under the same name with other events; what is in the outbox
+    is not of them. A cursor that was kept without a hash is only compared with the ledger's end.
+    """
+    cursor, head = outbox.cursor(sink), outbox.head(sink)
+    end = store.head().seq
+    if cursor > end:
+        raise OutboxError(
+            f"{sink!r} was told up to sequence {cursor}, and the ledger ends at {end}: an older "
+            f"one was put in its place; {_REMEDY}"
+        )
+    if cursor and head:
+        block = next(iter(store.blocks(from_height=store.height_at(cursor))))
+        if (block.head.seq, block.head.hash) != (cursor, head):
+            raise OutboxError(
+                f"{sink!r} was told up to sequence {cursor} of a ledger that had other events by "
+                f"then: another one was put in its place; {_REMEDY}"
+            )

@@ -1,0 +1,175 @@
+"""The link to Waldur as the service has it: on a thread of its own, beside the ledger's.
+
+Nothing that Waldur does or does not do is waited for on the ledger's thread (docs/adr/0022).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final
+
+from quorate.adapters.key_file import read_private
+from quorate.adapters.stores.outbox_sqlite import SqliteOutbox, outbox_path
+from quorate.adapters.stores.store_pages import PagedReader
+from quorate.loop.engine import Engine
+from quorate.ports.clock_port import Clock
+from quorate.ports.errors import QuorateError
+from quorate.service.accounting.accounting_link import Ends, Link, News, Pace, record_news
+from quorate.service.auth.authenticator import Authenticator
+from quorate.service.config import Configuration
+from quorate.service.ledger_thread import LedgerThread
+from quorate.views.exits import CommandError, Exit
+
+_LOG = logging.getLogger(__name__)
+
+RECORD_S_MAX: Final = 60.0
+"""How long recording may take until it is tried again."""
+SLEEP_S_MAX: Final = 60.0
+"""How long nothing is looked at, at most: the clock may have been set meanwhile."""
+TROUBLE_S: Final = 5.0
+"""How long to wait after something went wrong here, not there."""
+TOKEN_BYTES_MAX: Final = 1_024
+_MS: Final = 1_000
+
+
+def linked_surface(
+    made: Configuration, clock: Clock
+) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
+    """Return what links the ledger to Waldur for as long as it is served."""
+    if find_spec("waldur_api_client") is None:
+        raise CommandError(
+            Exit.UNUSABLE,
+            "waldur.url: needs Waldur's API client; install it: pip install 'quorate[waldur]'",
+        )
+    token = read_token(Path(made.waldur_token_file))
+
+    async def surface(
+        ledger_thread: LedgerThread, authenticator: Authenticator
+    ) -> AsyncIterator[str]:
+        del authenticator
+        ledger_id = await ledger_thread.run(lambda engine: engine.view.ledger_id)
+        worker = Worker(made, token, ledger_thread, clock)
+        worker.start(asyncio.get_running_loop(), ledger_id)
+        try:
+            yield f"{len(made.waldur_links)} owners linked to {made.waldur_url}"
+        finally:
+            await asyncio.to_thread(worker.stop)
+
+    return surface
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file that nobody else may read; raises ``KeyFileError``."""
+    what = "without it Waldur tells nothing; write its token there"
+    text = read_private(path, "token file of Waldur", what).decode("utf-8", "replace").strip()
+    if not text or len(text) > TOKEN_BYTES_MAX or not text.isprintable() or " " in text:
+        raise CommandError(
+            Exit.INVALID, f"waldur.token_file: {path} must have one token, and nothing else"
+        )
+    return text
+
+
+class Worker:
+    """A thread that carries a link until it is stopped."""
+
+    def __init__(
+        self, made: Configuration, token: str, ledger_thread: LedgerThread, clock: Clock
+    ) -> None:
+        self._made = made
+        self._token = token
+        self._ledger_thread = ledger_thread
+        self._clock = clock
+        self._stopping = Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ledger_id = ""
+        self._reported = 0
+        self._thread = Thread(target=self._run, name="waldur", daemon=True)
+
+    def start(self, loop: asyncio.AbstractEventLoop, ledger_id: str) -> None:
+        """Begin; ``loop`` is the one that the ledger thread is asked in."""
+        self._loop = loop
+        self._ledger_id = ledger_id
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Return when it has ended, or when what is under way takes longer than it may."""
+        self._stopping.set()
+        self._thread.join(2 * self._made.waldur_timeout_s + 1)
+
+    def _run(self) -> None:
+        # Its client takes a while to load, and only whoever is linked has it.
+        from quorate.adapters.accounting.waldur_api import WaldurAccounting  # noqa: PLC0415
+
+        made, ledger = self._made, Path(self._made.ledger)
+        outbox = self._open_outbox(ledger)
+        if outbox is None:
+            return
+        accounting = WaldurAccounting(made.waldur_url, self._token, made.waldur_timeout_s)
+        ends = Ends(
+            ledger_id=self._ledger_id,
+            accounting=accounting,
+            outbox=outbox,
+            reading=lambda: PagedReader(ledger),
+            record=self._record,
+        )
+        pace = Pace(
+            refresh_ms=round(made.waldur_refresh_s * _MS),
+            stale_ms=round(made.waldur_stale_s * _MS),
+            report_ms=round(made.waldur_report_s * _MS),
+        )
+        try:
+            self._carry(Link(made.waldur_links, ends, pace))
+        finally:
+            accounting.close()
+            outbox.close()
+
+    def _open_outbox(self, ledger: Path) -> SqliteOutbox | None:
+        """Return the outbox, as soon as it can be opened; None when told to stop before."""
+        while not self._stopping.is_set():
+            try:
+                return SqliteOutbox.open(outbox_path(ledger))
+            except QuorateError as error:
+                _LOG.warning("the link to Waldur waits for its outbox: %s", error)
+                self._stopping.wait(TROUBLE_S)
+        return None
+
+    def _carry(self, link: Link) -> None:
+        """Step until stopped. What goes wrong is logged, and tried again a little later."""
+        self._ledger_thread.accounting = link.status
+        while not self._stopping.is_set():
+            now_ms = self._clock.now_ms()
+            try:
+                wait_s = (link.step(now_ms) - now_ms) / _MS
+                link.status.trouble = ""
+            except (CommandError, QuorateError, TimeoutError) as error:
+                # Said once, and shown for as long as it lasts.
+                if link.status.trouble != str(error):
+                    _LOG.warning("the link to Waldur is tried again: %s", error)
+                link.status.trouble = str(error)
+                wait_s = TROUBLE_S
+            except Exception as error:  # noqa: BLE001 - the link's top frame
+                _LOG.exception("the link to Waldur has a bug; it is tried again")
+                link.status.trouble = f"it has met a bug, which is in the log: {error!r}"
+                wait_s = SLEEP_S_MAX
+            owners = len(self._made.waldur_links)
+            self._ledger_thread.metrics.accounting.stands(
+                link.status, owners, self._reported, now_ms
+            )
+            self._stopping.wait(max(0.0, min(SLEEP_S_MAX, wait_s)))
+
+    def _record(self, news: Sequence[News], linked: Mapping[str, str]) -> None:
+        """Have news recorded on the ledger's thread; returns when they are durable."""
+        assert self._loop is not None, "started first"
+
+        def record(engine: Engine) -> int:
+            record_news(engine, news, linked)
+            reports = engine.view.reports
+            return sum(owner in linked and reports[owner].answers for owner in reports)
+
+        asked = asyncio.run_coroutine_threadsafe(self._ledger_thread.run(record), self._loop)
+        self._reported = asked.result(RECORD_S_MAX)

@@ -1,0 +1,1 @@
+"""Who calls, and how much one tenant and one user may take: tokens, OIDC, rates, shares."""

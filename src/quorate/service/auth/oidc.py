@@ -1,0 +1,307 @@
+"""OIDC: JSON Web Tokens of an issuer that the configuration trusts.
+
+The issuer's keys come from a file or an address, are kept for a while, and are read again when a
+token names one that is not among them, but not more often than now and then: a caller that makes up
+key ids must not have us ask the issuer each time. A caller whose key is known never waits for a
+reading. What a token's claims say of role, tenant and user is the configuration's to name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+import jwt
+import msgspec
+
+from quorate.model.amounts import SECOND_MS
+from quorate.operations.caller import CLAIM, Caller, Role, actor_of
+from quorate.operations.operation import Area
+from quorate.operations.statuses import UNAUTHENTICATED
+from quorate.ports.clock_port import Clock
+from quorate.views.exits import CommandError, Exit
+
+_LOG = logging.getLogger(__name__)
+
+ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
+"""Signatures that only the issuer can make; never none, and never one that we could make too."""
+LEEWAY_S: Final = 30
+"""How far the issuer's clock may be off."""
+LIFETIME_S_DEFAULT: Final = 86_400.0
+"""How long a token may live from its issue to its end, where the configuration does not say."""
+KEYS_MS_MAX: Final = 3_600_000
+"""After how long the issuer's keys are read again."""
+KEYS_MS_MIN: Final = 30_000
+"""How soon they are read again at the earliest, whatever key ids are named."""
+KEYS_BYTES_MAX: Final = 1024 * 1024
+FETCH_S_MAX: Final = 5.0
+"""How long the issuer may take for each part of its answer, and for all of it twice that."""
+_PART_BYTES: Final = 64 * 1024
+TOKEN_CHARS_MAX: Final = 16 * 1024
+_TROUBLE_CHARS_MAX: Final = 200
+_NAME_CHARS_MAX: Final = 253
+_ROLES_OF_TENANTS: Final = (Role.TENANT_ADMIN, Role.USER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oidc:
+    """Whom to trust: ``keys`` is the path of a JWKS file, or its address.
+
+    ``*_claim`` name the claims. ``roles`` maps what a claim says to our roles, where it differs;
+    a claim that is a list may name one known role only. A token that lives longer than
+    ``lifetime_s_max`` is not taken.
+    """
+
+    issuer: str
+    audience: str
+    keys: str
+    role_claim: str = "quorate_role"
+    tenant_claim: str = "quorate_tenant"
+    user_claim: str = "sub"
+    scopes_claim: str = ""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    lifetime_s_max: float = LIFETIME_S_DEFAULT
+
+
+class OidcKeys:
+    """The issuer's keys by their id. For one event loop.
+
+    ``trouble`` says why they could not be read the last time; empty where they could.
+    """
+
+    def __init__(self, source: str, clock: Clock) -> None:
+        self._source = source
+        self._clock = clock
+        self._keys: Mapping[str, jwt.PyJWK] = {}
+        self._read_ms: int | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self.trouble = ""
+
+    async def key(self, name: str) -> jwt.PyJWK | None:
+        """Return the key called ``name``, or None; reads them again where that may help.
+
+        A key that is known is returned at once, also while the keys are being read: only a caller
+        whose key is not known waits for the issuer.
+        """
+        known = self._keys.get(name)
+        if self._is_due(KEYS_MS_MIN if known is None else KEYS_MS_MAX):
+            # Also when it fails: an issuer that is down is not asked for every request.
+            self._read_ms = self._clock.now_ms()
+            self._reading = asyncio.create_task(self._read())
+        if known is not None:
+            return known
+        if self._reading is not None:
+            # One reading serves all who wait for it, and goes on when one of them goes.
+            await asyncio.shield(self._reading)
+        return self._keys.get(name)
+
+    def _is_due(self, after_ms: int) -> bool:
+        """Return whether to read the keys: the last reading is over, and began long enough ago."""
+        if self._reading is not None and not self._reading.done():
+            return False
+        age_ms = None if self._read_ms is None else self._clock.now_ms() - self._read_ms
+        return age_ms is None or not 0 <= age_ms <= after_ms
+
+    async def _read(self) -> None:
+        try:
+            self._keys = await asyncio.to_thread(_read_keys, self._source)
+        except Exception as error:  # noqa: BLE001 - the task's outermost frame: the issuer's answer may break any reader
+            self.trouble = _line(error)
+            _LOG.warning("the keys of the OIDC issuer cannot be read: %s", self.trouble)
+        else:
+            self.trouble = ""
+
+
+def _line(error: Exception) -> str:
+    """Return what went wrong on one short line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_TROUBLE_CHARS_MAX]
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Goes nowhere else: an address was trusted, not wherever it may point."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Return nothing, which makes the redirection an error."""
+
+
+def _read_keys(source: str) -> dict[str, jwt.PyJWK]:
+    """Return the usable keys of the key set at ``source``; raises ``ValueError`` where it is none.
+
+    A key that is malformed is left out, and the others are of use.
+    """
+    data = _fetched(source) if source.startswith(("https://", "http://")) else _from_file(source)
+    if len(data) > KEYS_BYTES_MAX:
+        raise ValueError(f"the key set is larger than {KEYS_BYTES_MAX} bytes")
+    try:
+        tree = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        raise ValueError("the key set is no JSON") from None
+    keys = tree.get("keys") if isinstance(tree, dict) else None
+    if not isinstance(keys, list):
+        raise ValueError("the key set must be an object with a list `keys`")  # noqa: TRY004 - as all other faults of a key set
+    found: dict[str, jwt.PyJWK] = {}
+    for each in keys:
+        name = each.get("kid") if isinstance(each, dict) else None
+        if not isinstance(name, str) or each.get("use", "sig") != "sig":
+            continue
+        try:
+            key = jwt.PyJWK(each)
+        except Exception as error:  # noqa: BLE001 - what a malformed key raises is not documented
+            _LOG.info("a key of the OIDC issuer is not of use here: %s", _line(error))
+            continue
+        if key.algorithm_name in ALGORITHMS:
+            found[name] = key
+    return found
+
+
+def _fetched(source: str) -> bytes:
+    """Return what the issuer answers, as far as the limit; raises ``OSError`` when it is slow."""
+    # Which addresses may be named, config.py says: those of this machine, or with TLS.
+    request = Request(source, headers={"Accept": "application/json"})  # noqa: S310 - as above
+    until_s = monotonic() + 2 * FETCH_S_MAX
+    parts: list[bytes] = []
+    size = 0
+    with build_opener(_NoRedirect).open(request, timeout=FETCH_S_MAX) as answer:
+        while size <= KEYS_BYTES_MAX and (part := answer.read1(_PART_BYTES)):
+            parts.append(part)
+            size += len(part)
+            if monotonic() > until_s:
+                raise TimeoutError("the issuer takes too long for its key set")
+    return b"".join(parts)
+
+
+def _from_file(source: str) -> bytes:
+    with Path(source).open("rb") as file:
+        return file.read(KEYS_BYTES_MAX + 1)
+
+
+class OidcTrust:
+    """Who sent a token of the issuer that is trusted."""
+
+    def __init__(self, oidc: Oidc, clock: Clock) -> None:
+        self._oidc = oidc
+        self._clock = clock
+        self._keys = OidcKeys(oidc.keys, clock)
+
+    async def caller_of(self, token: str) -> Caller:
+        """Return who ``token`` was issued to; raises ``CommandError`` when it proves nothing."""
+        if len(token) > TOKEN_CHARS_MAX:
+            raise _nobody("the token is too long")
+        try:
+            head = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, RecursionError):
+            raise _nobody("the token is neither an access token nor a JSON Web Token") from None
+        name, algorithm = head.get("kid"), head.get("alg")
+        if algorithm not in ALGORITHMS or not isinstance(name, str):
+            raise _nobody(f"the token must name its key, and be signed by {_or(ALGORITHMS)}")
+        key = await self._keys.key(name)
+        if key is None and self._keys.trouble:
+            raise _nobody(
+                f"the issuer's key set cannot be read ({self._keys.trouble}), so the token cannot "
+                "be checked; whoever runs the service finds more at oidc.keys"
+            )
+        if key is None or key.algorithm_name != algorithm:
+            raise _nobody("the token is signed by a key that the issuer does not have")
+        try:
+            claims = jwt.decode(
+                token,
+                key.key,
+                algorithms=[algorithm],
+                audience=self._oidc.audience,
+                issuer=self._oidc.issuer,
+                leeway=LEEWAY_S,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            # Signed well, and malformed: a time may be infinite, or no number.
+            raise _nobody(f"the token is not taken: {str(error).lower()}") from None
+        self._check_lifetime(claims)
+        return self._caller(claims)
+
+    def _check_lifetime(self, claims: Mapping[str, Any]) -> None:
+        """Raise ``CommandError`` where a token lives too long, from its issue or from now on."""
+        now_s, most_s = self._clock.now_ms() // SECOND_MS, self._oidc.lifetime_s_max
+        issued_s = min(int(claims.get("iat", now_s)), now_s)
+        if int(claims["exp"]) - issued_s > most_s + LEEWAY_S:
+            raise _nobody(
+                f"the token lives longer than {most_s:g} s; have the issuer set an earlier end "
+                "(exp), or allow more by oidc.lifetime_s"
+            )
+
+    def _caller(self, claims: Mapping[str, Any]) -> Caller:
+        oidc = self._oidc
+        user = claims.get(oidc.user_claim)
+        if not isinstance(user, str) or not _is_name(user):
+            raise _nobody(f"the claim {oidc.user_claim!r} must name a user")
+        role = self._role(claims.get(oidc.role_claim))
+        tenant = ""
+        if role in _ROLES_OF_TENANTS:
+            tenant = claims.get(oidc.tenant_claim, "")
+            if not isinstance(tenant, str) or not _is_name(tenant):
+                raise _nobody(f"the claim {oidc.tenant_claim!r} must name a tenant")
+        elif "/" in user:
+            raise _nobody(
+                f"the claim {oidc.user_claim!r} says {user!r}, which looks like a user of the "
+                f"tenant {user.partition('/')[0]!r}, and the role {role} is of no tenant; name a "
+                "claim without a slash by oidc.user_claim"
+            )
+        return Caller(
+            actor=actor_of(tenant, user),
+            role=role,
+            user=user,
+            tenant=tenant,
+            scopes=self._scopes(claims),
+            until_ms=(int(claims["exp"]) + LEEWAY_S) * SECOND_MS,
+        )
+
+    def _role(self, said: object) -> Role:
+        words = said if isinstance(said, list) else [said]
+        known = {role.value for role in Role}
+        found = {
+            Role(mapped)
+            for word in words
+            if isinstance(word, str) and (mapped := self._oidc.roles.get(word, word)) in known
+        }
+        if len(found) != 1:
+            raise _nobody(
+                f"the claim {self._oidc.role_claim!r} must say one role: {_or(sorted(known))}"
+            )
+        return found.pop()
+
+    def _scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:
+        """Return the areas that the token is limited to, and the right to claim nodes if it has it.
+
+        A token whose claim names no area that we know must not count as one without limits.
+        """
+        name = self._oidc.scopes_claim
+        if not name:
+            return frozenset()
+        said = claims.get(name, "")
+        words = said.split() if isinstance(said, str) else said
+        known = {area.value for area in Area}
+        found = (
+            frozenset(word for word in words if isinstance(word, str)) & {*known, CLAIM}
+            if isinstance(words, list)
+            else frozenset()
+        )
+        if not found & known:
+            raise _nobody(f"the claim {name!r} must name an area: {_or(sorted(known))}")
+        return found
+
+
+def _is_name(text: str) -> bool:
+    return bool(text) and len(text) <= _NAME_CHARS_MAX and text.isprintable()
+
+
+def _or(words: tuple[str, ...] | list[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _nobody(text: str) -> CommandError:
+    return CommandError(Exit.REFUSED, f"Authorization: {text}", fault=UNAUTHENTICATED)

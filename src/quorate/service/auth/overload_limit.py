@@ -1,0 +1,160 @@
+"""How many requests for the ledger are let in at once, by how many are answered a second.
+
+More are turned away before they are read, which costs little, so that a service that is asked for
+more than it can do goes on doing what it can. How many are answered a second is measured in
+intervals in which requests wait all the time; of the last few the best counts, so that one long
+commit changes nothing. The limit is what is answered in the time that an answer may take. What was
+measured is forgotten once nothing has been under way for a while.
+
+Of the limit one tenant has half at most, and one caller a fourth: a burst of one tenant leaves
+places to the others, which are let in and answered in turns with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import CancelledError
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from time import monotonic
+from typing import Final
+
+from quorate.operations.caller import Caller, Role
+from quorate.service.auth.tenant_shares import Share, Shares
+from quorate.service.metrics.metric_table import READ, UNREAD
+from quorate.views.exits import CommandError
+
+_LOG = logging.getLogger(__name__)
+
+ANSWER_S_MAX: Final = 2.0
+"""How long an answer may take; a queue in which one takes longer is too long."""
+INTERVAL_S: Final = 0.5
+"""How long answers are counted, at least, before the rate is looked at."""
+INTERVALS: Final = 3
+"""The best of so many intervals counts; before there are so many, nothing is known."""
+WAITING_MIN: Final = 32
+"""So many requests are under way all the time of an interval that tells what can be answered."""
+FORGET_S: Final = 10.0
+"""How long nothing is under way before what was measured is forgotten."""
+LIMIT_MIN: Final = 128
+"""So many are let in, however long answers take."""
+LIMIT_FIRST: Final = 512
+"""So many are let in while it is not known how many are answered a second."""
+LIMIT_MAX: Final = 4_096
+"""So many are let in at most: as many as may wait for the ledger."""
+TOLD_S: Final = 1.0
+
+
+class Admission:
+    """For the event loop only; ``now_s`` never runs back.
+
+    ``shed`` is told the stage of each request that is turned away: unread, or read.
+    """
+
+    def __init__(
+        self,
+        now_s: Callable[[], float] = monotonic,
+        *,
+        shed: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._now_s = now_s
+        self._shed = shed
+        self._shares = Shares(_share(LIMIT_FIRST))
+        self._least_under_way = 0
+        self._began_s = 0.0
+        self._answers = 0
+        self._rates: deque[float] = deque(maxlen=INTERVALS)
+        self._idle_s = 0.0
+        self._turned_away = 0
+        self._told_s = 0.0
+
+    @property
+    def trouble(self) -> str:
+        """Why no request of any tenant is let in; empty while some are."""
+        if not self._shares.trouble:
+            return ""
+        return f"{self._shares.open} requests are under way, as many as are answered in time"
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there may be callers who are not let in."""
+        return self._shares.open >= self._shares.share.of_one_max
+
+    def turned_away(self, error: CommandError) -> None:
+        """Count a request that was turned away unread; the log has how many, once a second."""
+        self._shed(UNREAD)
+        self._turned_away += 1
+        if self._now_s() >= self._told_s + TOLD_S:
+            _LOG.warning("%d requests were turned away unread: %s", self._turned_away, error)
+            self._turned_away, self._told_s = 0, self._now_s()
+
+    def refusal(self, caller: Caller) -> CommandError | None:
+        """Return why a request of ``caller`` is not let in; None if it is.
+
+        Admins are let in: it is they who put things right.
+        """
+        if caller.role is Role.ADMIN:
+            return None
+        try:
+            self._shares.check(caller)
+        except CommandError as error:
+            return error
+        return None
+
+    def check(self, caller: Caller) -> None:
+        """Raise ``CommandError`` if too many are under way for a request of ``caller``."""
+        error = self.refusal(caller)
+        if error is not None:
+            self._shed(READ)
+            raise error
+
+    @contextmanager
+    def taken(self, caller: Caller) -> Iterator[None]:
+        """Count a request of ``caller`` until it is answered; raises as ``check`` does.
+
+        It is for a request that has come whole: one that a client sends slowly does not wait for
+        the ledger. A refusal is an answer, too; a request that is cancelled has none.
+        """
+        self.check(caller)
+        if not self._shares.open:
+            if self._now_s() >= self._idle_s + FORGET_S:
+                self._rates.clear()
+                self._shares.share = _share(LIMIT_FIRST)
+            self._begin_interval()
+        self._shares.count(caller)
+        is_answered = True
+        try:
+            yield
+        except CancelledError:
+            is_answered = False
+            raise
+        finally:
+            if is_answered:
+                self._answered()
+            self._shares.give_back(caller)
+            self._least_under_way = min(self._least_under_way, self._shares.open)
+            self._idle_s = self._now_s()
+
+    def _begin_interval(self) -> None:
+        self._began_s = self._now_s()
+        self._answers = 0
+        self._least_under_way = self._shares.open
+
+    def _answered(self) -> None:
+        self._answers += 1
+        seconds = self._now_s() - self._began_s
+        if seconds < INTERVAL_S:
+            return
+        if self._least_under_way >= WAITING_MIN:
+            self._rates.append(self._answers / seconds)
+            if len(self._rates) == INTERVALS:
+                in_time = int(ANSWER_S_MAX * max(self._rates))
+                self._shares.share = _share(min(LIMIT_MAX, max(LIMIT_MIN, in_time)))
+        self._begin_interval()
+
+
+def _share(limit: int) -> Share:
+    """Return the usual shares in ``limit``; none is kept for admins, who are let in beyond it."""
+    return replace(Share.of_all(limit, "requests for the ledger"), kept=0)

@@ -1,0 +1,127 @@
+"""One call of gRPC from its beginning to its end: counted, told how it ended, and logged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
+
+from quorate.operations.caller import Caller
+from quorate.operations.operation import Effect
+from quorate.operations.statuses import BUG, as_command_error, status_of
+from quorate.service.grpc.grpc_schema import Method
+from quorate.service.grpc.grpc_status import status_and_details
+from quorate.service.metrics.registry import Metrics, Request
+from quorate.service.request_log import Handled, request_id_of
+from quorate.views.exits import CommandError, Exit
+
+_LOG = logging.getLogger(__name__)
+
+AUTHORIZATION: Final = "authorization"
+REQUEST_ID: Final = "x-request-id"
+TIMED_OUT: Final = "timed-out"
+GRPC: Final = "GRPC"
+"""What stands in the log where a request of REST has its method."""
+DONE: Final = 200
+_GONE: Final = 499
+"""How a call is counted whose caller has gone, as REST does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that is being answered."""
+
+    method: Method
+    context: Any
+    counted: Request
+    handled: Handled
+
+    def admitted(self, caller: Caller) -> None:
+        """Note who calls."""
+        self.handled.caller = caller.shown
+
+    def authorization(self) -> str | None:
+        """Return what the caller sent to prove who they are; sent twice it proves nothing."""
+        sent = _sent(self.context, AUTHORIZATION)
+        if len(sent) > 1:
+            raise CommandError(
+                Exit.REFUSED, f"{AUTHORIZATION}: is given more than once", fault="unauthenticated"
+            )
+        return sent[0] if sent else None
+
+    def address(self) -> str:
+        """Return where the caller is, without its port: ``ipv4:127.0.0.1``."""
+        address, _, _ = str(self.context.peer()).rpartition(":")
+        return address
+
+
+def _sent(context: Any, name: str) -> list[str]:
+    return [str(value) for key, value in context.invocation_metadata() if key == name]
+
+
+@contextmanager
+def called(metrics: Metrics, method: Method, context: Any) -> Iterator[Call]:
+    """Yield a call while it is answered; it is counted and logged when it is over."""
+    request_id = request_id_of("".join(_sent(context, REQUEST_ID)))
+    handled = Handled(
+        request_id=request_id,
+        method=GRPC,
+        path=method.path,
+        operation=method.operation.name,
+        began_s=monotonic(),
+    )
+    with metrics.request("grpc", method.operation.name) as counted:
+        try:
+            yield Call(method, context, counted, handled)
+        finally:
+            handled.status = counted.status
+            handled.took_s = monotonic() - handled.began_s
+            _LOG.info("request", extra={"handled": handled})
+
+
+async def told(call: Call, do: Callable[[], Awaitable[bytes | None]]) -> bytes | None:
+    """Return what ``do`` does, or tell the caller why it was not done.
+
+    This is the outermost frame of a call: nothing that goes wrong in one ends the service.
+    """
+    counted = call.counted
+    try:
+        done = await do()
+    except asyncio.CancelledError:
+        if counted.answered_s is None:
+            counted.status = _GONE
+        raise
+    except TimeoutError:
+        error = _timed_out(call.method)
+    except Exception as raised:  # noqa: BLE001 - the outermost frame of a call
+        error = as_command_error(raised) or _bug(call, raised)
+    else:
+        counted.status = DONE
+        return done
+    counted.status = status_of(error.fault).http
+    status, message, details = status_and_details(error)
+    await call.context.abort(status, message, details)
+    raise AssertionError("abort raises")
+
+
+def _timed_out(method: Method) -> CommandError:
+    name = method.operation.name
+    if method.operation.effect is Effect.WRITE:
+        text = f"{name}: no answer in time; it may be recorded yet: look before you repeat it"
+    else:
+        text = f"{name}: no answer in time; ask for less, or with a later deadline"
+    return CommandError(Exit.UNUSABLE, text, fault=TIMED_OUT)
+
+
+def _bug(call: Call, error: Exception) -> CommandError:
+    name, request_id = call.method.operation.name, call.handled.request_id
+    _LOG.error("request %s failed: this is a bug in Quorate", request_id, exc_info=error)
+    return CommandError(
+        Exit.UNUSABLE,
+        f"{name}: request {request_id} failed by a bug in Quorate; the log of the service has more",
+        fault=BUG,
+    )

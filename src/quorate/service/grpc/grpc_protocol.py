@@ -1,0 +1,43 @@
+"""The message classes of proto/quorate/v1/quorate.proto, from its compiled description.
+
+Classes are made when the program runs, so no generated code has to fit the installed version of
+protobuf. ``tools/protobuf.py`` compiles the description.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+# The description refers to these: whoever imports them has them known to the pool.
+from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory, struct_pb2
+from google.protobuf.message import Message
+
+from quorate.service.grpc.grpc_schema import PACKAGE
+
+DESCRIPTION: Final = "quorate_v1.binpb"
+_NEEDED: Final = (any_pb2.DESCRIPTOR, struct_pb2.DESCRIPTOR)
+
+
+@cache
+def message_class(name: str) -> type[Message]:
+    """Return the class of a message; ours are named without their package."""
+    pool = _pool()
+    full = name if "." in name else f"{PACKAGE}.{name}"
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(full))
+
+
+def description() -> descriptor_pb2.FileDescriptorProto:
+    """Return the compiled description of all messages and services."""
+    data = files("quorate.service").joinpath(DESCRIPTION).read_bytes()
+    return descriptor_pb2.FileDescriptorProto.FromString(data)
+
+
+@cache
+def _pool() -> descriptor_pool.DescriptorPool:
+    """Return the pool that reflection shows, with our description in it."""
+    assert _NEEDED
+    pool = descriptor_pool.Default()
+    pool.AddSerializedFile(description().SerializeToString())
+    return pool

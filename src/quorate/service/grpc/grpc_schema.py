@@ -1,0 +1,204 @@
+"""The messages and services of gRPC, as the table of operations makes them.
+
+``tools/protobuf.py`` writes them down as proto/quorate/v1/quorate.proto, and the server registers
+its methods from here, so that neither can have what the other lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, ClassVar, Final, get_args, get_origin
+
+from msgspec import Struct
+
+from quorate.operations.operation import JSON_LINES, Area, Effect, Operation
+from quorate.operations.table import OPERATIONS
+from quorate.service.grpc.grpc_problem import Problem
+from quorate.service.grpc.grpc_shape import message_name, structs_in
+
+PACKAGE: Final = "quorate.v1"
+TREE: Final = "google.protobuf.Struct"
+
+SERVICE_OF: Final = {
+    Area.RUNS: "RunService",
+    Area.FLEET: "FleetService",
+    Area.MONEY: "MoneyService",
+    Area.TENANTS: "AdminService",
+    Area.CONTENTION: "ContentionService",
+    Area.LEDGER: "LedgerService",
+    Area.SERVICE: "AdminService",
+}
+"""Who may have how much, and the installation itself, are for administrators to see to."""
+_ADMIN_TOO: Final = frozenset({"tenant-usage", "user-usage"})
+"""Where administrators look for them, whatever area they are of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A message that carries a list of ``struct``, in a field called ``items``."""
+
+    FIELD: ClassVar = "items"
+
+    struct: type[Struct]
+
+    @property
+    def name(self) -> str:
+        """Its name: ``ForecastList``."""
+        return f"{self.struct.__name__}List"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A message that carries one of ``members``, each in a field called after it."""
+
+    FIELD: ClassVar = "given"
+    """What all of them are together."""
+
+    members: tuple[type[Struct] | Many, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name: ``ThingOrListing``."""
+        return "Or".join(name_of(each) for each in self.members)
+
+    def field_of(self, member: type[Struct] | Many) -> str:
+        """Return the name of the field that carries ``member``."""
+        name = name_of(member)
+        letters = (f"_{each.lower()}" if each.isupper() else each for each in name)
+        return "".join(letters).removeprefix("_")
+
+    def member_of(self, field: str) -> type[Struct] | Many:
+        """Return what the field called ``field`` carries."""
+        return next(each for each in self.members if self.field_of(each) == field)
+
+
+Given = type[Struct] | Many | Choice | None
+"""What an operation gives; None is a free tree."""
+
+
+def name_of(given: Given) -> str:
+    """Return the name of the message that carries ``given``."""
+    match given:
+        case None:
+            return TREE
+        case Many() | Choice():
+            return given.name
+        case struct:
+            return message_name(struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """An operation as a method of gRPC."""
+
+    operation: Operation
+    gives: Given
+
+    @property
+    def service(self) -> str:
+        """The service that it is a method of."""
+        is_admin = self.operation.name in _ADMIN_TOO
+        return SERVICE_OF[Area.TENANTS if is_admin else self.operation.area]
+
+    @property
+    def name(self) -> str:
+        """Its name there."""
+        return self.operation.rpc_name
+
+    @property
+    def path(self) -> str:
+        """What is called: ``/quorate.v1.RunService/SubmitRun``."""
+        return f"/{PACKAGE}.{self.service}/{self.name}"
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is answered with one message after another."""
+        return self.operation.effect is Effect.STREAM or self.operation.media == JSON_LINES
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """All methods, and the messages, ``structs`` and ``groups``, by name.
+
+    ``taken`` are the Structs that are asked with: in those, whatever is left out can be told.
+    """
+
+    methods: tuple[Method, ...]
+    structs: Mapping[str, type[Struct]]
+    groups: Mapping[str, Many | Choice]
+    taken: frozenset[type[Struct]]
+
+    def services(self) -> dict[str, list[Method]]:
+        """Return the methods of each service, in the order of the table."""
+        found: dict[str, list[Method]] = {name: [] for name in SERVICE_OF.values()}
+        for method in self.methods:
+            found[method.service].append(method)
+        return {name: methods for name, methods in found.items() if methods}
+
+
+def schema_of(operations: Iterable[Operation]) -> Schema:
+    """Return the schema of ``operations``; two things of one name are a mistake of the table."""
+    methods = tuple(Method(each, _given(each.gives)) for each in operations)
+    taken = _reached(method.operation.takes for method in methods)
+    groups: dict[str, Many | Choice] = {}
+    given: list[type[Struct]] = [Problem]
+    for method in methods:
+        _collect(method.gives, groups, given)
+    structs: dict[str, type[Struct]] = {}
+    for struct in [*taken, *_reached(given)]:
+        name = message_name(struct)
+        if structs.setdefault(name, struct) is not struct or name in groups:
+            raise TypeError(f"two things would be the message {name}; rename {struct}")
+    return Schema(methods, dict(sorted(structs.items())), groups, frozenset(taken))
+
+
+@cache
+def schema() -> Schema:
+    """Return the schema of the table."""
+    return schema_of(OPERATIONS.values())
+
+
+def _given(gives: Any) -> Given:
+    if isinstance(gives, UnionType):
+        return Choice(tuple(_member(each) for each in get_args(gives)))
+    return None if get_origin(gives) is dict else _member(gives)
+
+
+def _member(gives: Any) -> type[Struct] | Many:
+    if isinstance(gives, type) and issubclass(gives, Struct):
+        return gives
+    if get_origin(gives) is tuple:
+        struct, _ = get_args(gives)
+        if isinstance(struct, type) and issubclass(struct, Struct):
+            return Many(struct)
+    raise TypeError(f"no message carries {gives}; give a Struct, several, one of some, or a tree")
+
+
+def _collect(given: Given, groups: dict[str, Many | Choice], structs: list[type[Struct]]) -> None:
+    """Add what ``given`` is made of."""
+    match given:
+        case None:
+            pass
+        case Many():
+            groups[given.name] = given
+            structs.append(given.struct)
+        case Choice():
+            groups[given.name] = given
+            for member in given.members:
+                _collect(member, groups, structs)
+        case struct:
+            structs.append(struct)
+
+
+def _reached(structs: Iterable[type[Struct]]) -> dict[type[Struct], None]:
+    """Return ``structs`` and all that they carry, each once."""
+    waiting, found = list(structs), dict[type[Struct], None]()
+    while waiting:
+        struct = waiting.pop()
+        if struct not in found:
+            found[struct] = None
+            waiting.extend(structs_in(struct))
+    return found

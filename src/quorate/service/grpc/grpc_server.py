@@ -1,0 +1,342 @@
+"""gRPC: every operation of the table as a method, registered from it; health and reflection.
+
+There is no code for any one operation here. Requests come as bytes and are read once it is known
+who asks and that they may, so that nobody costs more than that before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, aclosing, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from msgspec import Struct
+
+from quorate.adapters.takeover import TAKEOVER_S
+from quorate.operations.answer_place import is_for_writer
+from quorate.operations.answering import check_role
+from quorate.operations.caller import Caller
+from quorate.operations.common_requests import within_a_page
+from quorate.operations.operation import EVENT_STREAM, Operation
+from quorate.operations.statuses import UNAVAILABLE
+from quorate.service.auth.overload_limit import Admission
+from quorate.service.auth.tenant_shares import KEPT_PART, OF_TENANT_PART, Share, Shares
+from quorate.service.config_values import Address
+from quorate.service.grpc.grpc_call import DONE, Call, called, told
+from quorate.service.grpc.grpc_codec import read_request, write_answer
+from quorate.service.grpc.grpc_problem import cut
+from quorate.service.grpc.grpc_schema import PACKAGE, Method, schema
+from quorate.service.http.body_reader import BodyReader, HeldBody
+from quorate.service.http.listening import check_free, when_free
+from quorate.service.metrics.registry import Metrics, service_metrics
+from quorate.views.exits import CommandError, Exit
+
+_Context = grpc.aio.ServicerContext[bytes, bytes]
+
+ETAG: Final = "etag"
+NOTE: Final = "quorate-note-bin"
+NOTES_MAX: Final = 4
+NOTE_CHARS_MAX: Final = 200
+SLOW_WATCHER: Final = "slow-watcher"
+
+
+class Told(Protocol):
+    """An answer as gRPC needs it: its ``tree`` is made already, by whoever owns the state."""
+
+    @property
+    def tree(self) -> Any:
+        """For programs."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is said aside."""
+        ...
+
+    @property
+    def etag(self) -> str:
+        """The version of the one thing that is shown."""
+        ...
+
+
+class Answers(Protocol):
+    """Whoever owns the ledger."""
+
+    async def ask(self, caller: Caller, operation: Operation, asked: Struct) -> Told:
+        """Return the answer; raises ``CommandError`` when it is refused."""
+        ...
+
+    def follow(self, caller: Caller, operation: Operation, asked: Struct) -> AsyncIterator[Any]:
+        """Yield the trees of a stream as they come; raises ``CommandError`` when it is refused."""
+        ...
+
+
+class Admits(Protocol):
+    """Whoever stands at the door."""
+
+    async def admit(self, authorization: str | None, address: str) -> Caller:
+        """Return who sent ``authorization``; raises ``CommandError`` when nobody may come in."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcLimits:
+    """What one server, one connection and one call may take."""
+
+    message_bytes_max: int = 4 * 1024 * 1024
+    """Protobuf reads a message in one go, which may take 25 times its length in memory."""
+    metadata_bytes_max: int = 16 * 1024
+    rpcs_max: int = 2_000
+    """Calls at once, streams among them; one caller may have a fourth of them, and an admin all."""
+    streams_max: int = 1_000
+    """Streams at once, so that watchers leave room for others."""
+    streams_per_caller_max: int = 250
+    """An admin's may be more."""
+    calls_per_connection_max: int = 256
+    connections_max: int = 8_000
+    answer_s_max: float = 60.0
+    """A call without a deadline has this one."""
+    stall_s_max: float = 30.0
+    """How long a watcher may leave an event unread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcTls:
+    """PEM. With ``client_authority`` only clients whose certificate it has signed are let in."""
+
+    certificate: bytes
+    key: bytes
+    client_authority: bytes | None = None
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return them as gRPC takes them."""
+        return grpc.ssl_server_credentials(
+            [(self.key, self.certificate)],
+            root_certificates=self.client_authority,
+            require_client_auth=self.client_authority is not None,
+        )
+
+
+class GrpcServer:
+    """Listens when started; belongs to the event loop in which that was."""
+
+    def __init__(  # noqa: PLR0913 - what a server is made of
+        self,
+        answers: Answers,
+        admits: Admits,
+        limits: GrpcLimits | None = None,
+        metrics: Metrics | None = None,
+        *,
+        bodies: BodyReader | None = None,
+        admission: Admission | None = None,
+    ) -> None:
+        self._answers = answers
+        self._bodies = bodies or BodyReader()
+        self._admission = admission or Admission()
+        self._admits = admits
+        self._limits = limits or GrpcLimits()
+        self._metrics = metrics or service_metrics()
+        self._calls = Shares(Share.of_all(self._limits.rpcs_max, "calls"))
+        # Those that are not over yet: each has a call, though it may have no task any more.
+        self._streams = Shares(_of_streams(self._limits))
+        self._stopping = asyncio.Event()
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._server: grpc.aio.Server | None = None
+
+    async def start(
+        self, address: Address, tls: GrpcTls | None = None, *, wait_s: float = TAKEOVER_S
+    ) -> int:
+        """Return the port that is listened on, tried for ``wait_s`` while ``address`` is in use.
+
+        Raises ``CommandError`` when that cannot be.
+        """
+        server = grpc.aio.server(
+            options=self._options(), maximum_concurrent_rpcs=self._limits.rpcs_max
+        )
+        for service, methods in schema().services().items():
+            handlers = {each.name: self._handler(each) for each in methods}
+            handler = grpc.method_handlers_generic_handler(f"{PACKAGE}.{service}", handlers)
+            server.add_generic_rpc_handlers((handler,))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(self._names(), server)
+        port = await when_free(
+            lambda: _listen(server, address, tls), address, "grpc.listen", wait_s
+        )
+        await server.start()
+        self._server = server
+        await self.tell_health(serving=True)
+        return port
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more calls, and let those under way end within ``grace_s``; streams end now."""
+        assert self._server is not None
+        self._stopping.set()
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace_s)
+
+    async def tell_health(self, *, serving: bool) -> None:
+        """Tell whoever asks for health whether calls are answered."""
+        states = health_pb2.HealthCheckResponse
+        state = states.SERVING if serving else states.NOT_SERVING
+        for name in ("", *self._names()):
+            await self._health.set(name, state)
+
+    def _names(self) -> list[str]:
+        """Return the services that reflection shows."""
+        ours = [f"{PACKAGE}.{service}" for service in schema().services()]
+        return [*ours, health.SERVICE_NAME, reflection.SERVICE_NAME]
+
+    def _options(self) -> list[tuple[str, int]]:
+        limits = self._limits
+        return [
+            # Otherwise two servers could share a port, and each would get some of the calls.
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", limits.message_bytes_max),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_metadata_size", limits.metadata_bytes_max),
+            ("grpc.absolute_max_metadata_size", limits.metadata_bytes_max),
+            ("grpc.max_allowed_incoming_connections", limits.connections_max),
+            ("grpc.max_concurrent_streams", limits.calls_per_connection_max),
+        ]
+
+    def _handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
+        if method.is_stream:
+
+            async def stream(sent: AsyncIterator[bytes], context: _Context) -> None:
+                with called(self._metrics, method, context) as call:
+                    await told(call, lambda: self._stream(call, sent))
+
+            return grpc.stream_stream_rpc_method_handler(stream)
+
+        async def unary(sent: AsyncIterator[bytes], context: _Context) -> bytes | None:
+            with called(self._metrics, method, context) as call:
+                return await told(call, lambda: self._unary(call, sent))
+
+        # As streams of one message: it is received once the caller is known, and not before.
+        return grpc.stream_unary_rpc_method_handler(unary)
+
+    async def _unary(self, call: Call, sent: AsyncIterator[bytes]) -> bytes:
+        method, context = call.method, call.context
+        async with asyncio.timeout(self._seconds_left(context)):
+            caller = await self._admitted(call)
+            is_counted = is_for_writer(method.operation)
+            with self._calls.taken(caller), self._bodies.held(caller) as held:
+                if is_counted:
+                    self._admission.check(caller)
+                asked = await self._read(method, sent, held)
+                with self._admission.taken(caller) if is_counted else nullcontext():
+                    found = await self._answers.ask(caller, method.operation, asked)
+        notes = [cut(note, NOTE_CHARS_MAX).encode() for note in found.notes[:NOTES_MAX]]
+        etag = ((ETAG, found.etag),) if found.etag else ()
+        context.set_trailing_metadata((*etag, *((NOTE, note) for note in notes)))
+        return write_answer(method, found.tree)
+
+    async def _stream(self, call: Call, sent: AsyncIterator[bytes]) -> None:
+        method, context, counted = call.method, call.context, call.counted
+        caller = await self._admitted(call)
+        self._count_stream(caller, context)
+        with self._bodies.held(caller) as held:
+            asked = await self._read(method, sent, held)
+        trees = self._answers.follow(caller, method.operation, asked)
+        async with aclosing(trees) as following:  # type: ignore[type-var]
+            while (tree := await self._next(following)) is not None:
+                if counted.answered_s is None:
+                    counted.answer(DONE)
+                await self._write(method, context, write_answer(method, tree))
+
+    async def _read(self, method: Method, sent: AsyncIterator[bytes], held: HeldBody) -> Struct:
+        """Return what the one message of ``sent`` asks for, read beside the event loop."""
+        data = await anext(sent, None)
+        if data is None:
+            raise CommandError(Exit.INVALID, "request: no message came; send one")
+        held.hold(len(data))
+        return await self._bodies.run(len(data), lambda: _asked(method, data))
+
+    async def _next(self, following: AsyncIterator[Any]) -> Any | None:
+        """Return what comes next, None at the end; raises ``CommandError`` when the service stops.
+
+        Only waiting is cut short: a message that is being written cannot be given up half way.
+        """
+        coming = asyncio.ensure_future(anext(following, None))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not self._stopping.is_set():
+                return await coming
+        finally:
+            for task in (coming, stopping):
+                task.cancel()
+            await asyncio.gather(coming, stopping, return_exceptions=True)
+        raise CommandError(
+            Exit.UNUSABLE,
+            "the service is stopping; begin again from the last message you have",
+            fault=UNAVAILABLE,
+        )
+
+    def _count_stream(self, caller: Caller, context: Any) -> None:
+        """Count a stream until it is over; raises ``CommandError`` when there are too many.
+
+        One that was dropped is over when whoever did not read it has been told, or has gone.
+        """
+        with ExitStack() as taken:
+            taken.enter_context(self._calls.taken(caller))
+            taken.enter_context(self._streams.taken(caller))
+            held = taken.pop_all()
+        context.add_done_callback(lambda _: held.close())
+
+    async def _write(self, method: Method, context: Any, data: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._limits.stall_s_max):
+                await context.write(data)
+        except TimeoutError:
+            if method.operation.media == EVENT_STREAM:
+                self._metrics.watch_dropped()
+            raise CommandError(
+                Exit.UNUSABLE,
+                "messages were left unread for too long; begin again from the last one you have",
+                fault=SLOW_WATCHER,
+            ) from None
+
+    async def _admitted(self, call: Call) -> Caller:
+        caller = await self._admits.admit(call.authorization(), call.address())
+        call.admitted(caller)
+        check_role(caller, call.method.operation)
+        return caller
+
+    def _seconds_left(self, context: Any) -> float:
+        left = context.time_remaining()
+        most = self._limits.answer_s_max
+        return most if left is None else min(max(left, 0.0), most)
+
+
+def _listen(server: grpc.aio.Server, address: Address, tls: GrpcTls | None) -> int:
+    """Return the port that ``server`` listens on; raises OSError when it cannot."""
+    # gRPC does not say why it cannot, and is content with one of the addresses that a name has.
+    check_free(address)
+    credentials = None if tls is None else tls.credentials()
+    try:
+        if credentials is None:
+            return server.add_insecure_port(str(address))
+        return server.add_secure_port(str(address), credentials)
+    except RuntimeError as error:
+        raise OSError(errno.EADDRINUSE, "gRPC cannot listen there") from error
+
+
+def _of_streams(limits: GrpcLimits) -> Share:
+    return Share(
+        most=limits.streams_max,
+        of_tenant_max=max(1, limits.streams_max // OF_TENANT_PART),
+        of_one_max=limits.streams_per_caller_max,
+        kept=limits.streams_max // KEPT_PART,
+        what="streams",
+    )
+
+
+def _asked(method: Method, data: bytes) -> Struct:
+    return within_a_page(read_request(method, data))

@@ -1,0 +1,137 @@
+"""Free trees as ``google.protobuf.Struct``, ``Value`` and ``ListValue``.
+
+Whole numbers, where protobuf has only doubles, are whole again when they are read. A number that a
+double cannot hold is carried as a string of digits, as protobuf's own JSON does with 64 bits, and
+documents take it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from math import isfinite
+from typing import Any, Final
+
+import msgspec
+from google.protobuf.struct_pb2 import ListValue, Value
+from google.protobuf.struct_pb2 import Struct as TreeMessage
+
+from quorate.documents.document_problem import Path, path_text
+from quorate.documents.located_tree import DEPTH_MAX, FLATTEN, TOO_DEEP
+from quorate.model.amounts import fits_double
+from quorate.service.grpc.grpc_problem import cut
+from quorate.views.exits import CommandError, Exit
+
+EXACT_MAX: Final = 2**53
+"""A double holds every whole number up to this one."""
+WHERE_CHARS_MAX: Final = 200
+"""How much of a path is told."""
+
+
+def plain(value: object) -> Any:
+    """Return ``value`` as JSON has it, except that decimals are still exact."""
+    return msgspec.to_builtins(value, str_keys=True, builtin_types=(Decimal,))
+
+
+class Budget:
+    """How many values are left that one message may hold."""
+
+    def __init__(self, values_max: int) -> None:
+        self._values_max = values_max
+        self._left = values_max
+
+    def take(self, values: int, where: Path) -> None:
+        """Take so many, found at ``where``; raises ``CommandError`` when they are too many."""
+        self._left -= values
+        if self._left < 0:
+            raise CommandError(
+                Exit.INVALID,
+                f"{told(where)}: the message holds over {self._values_max} values, more than its "
+                "length allows; send fewer documents at once, without empty parts",
+            )
+        if len(where) >= DEPTH_MAX:
+            raise CommandError(Exit.INVALID, f"{told(where)}: {TOO_DEEP}; {FLATTEN}")
+
+
+def told(where: Path) -> str:
+    """Return ``where`` in words, however long its keys are."""
+    return cut(path_text(where), WHERE_CHARS_MAX)
+
+
+def read_tree(message: TreeMessage, where: Path, budget: Budget) -> dict[str, Any]:
+    """Return the tree that ``message`` is, found at ``where``; raises ``CommandError``."""
+    fields = message.fields
+    budget.take(len(fields), where)
+    return {key: read_value(value, (*where, key), budget) for key, value in fields.items()}
+
+
+def read_list(message: ListValue, where: Path, budget: Budget) -> list[Any]:
+    """Return the list that ``message`` is."""
+    budget.take(len(message.values), where)
+    return [read_value(each, (*where, at), budget) for at, each in enumerate(message.values)]
+
+
+def read_value(message: Value, where: Path, budget: Budget) -> Any:
+    """Return the value that ``message`` is; raises ``CommandError`` when it is none."""
+    match message.WhichOneof("kind"):
+        case "string_value":
+            return message.string_value
+        case "number_value":
+            return _number(message.number_value, where)
+        case "bool_value":
+            return message.bool_value
+        case "null_value":
+            return None
+        case "struct_value":
+            return read_tree(message.struct_value, where, budget)
+        case "list_value":
+            return read_list(message.list_value, where, budget)
+        case _:
+            raise CommandError(
+                Exit.INVALID, f"{told(where)}: is a Value of no kind; for null set null_value"
+            )
+
+
+def _number(number: float, where: Path) -> int | float:
+    if not isfinite(number):
+        raise CommandError(Exit.INVALID, f"{told(where)}: {number} is no number; give a finite one")
+    return int(number) if number.is_integer() and abs(number) <= EXACT_MAX else number
+
+
+def fill_tree(message: TreeMessage, tree: Mapping[str, Any]) -> None:
+    """Make ``message`` carry ``tree``, also when it is empty."""
+    message.SetInParent()
+    for key, value in tree.items():
+        fill_value(message.fields[key], value)
+
+
+def fill_list(message: ListValue, values: Sequence[Any]) -> None:
+    """Make ``message`` carry ``values``, also when there are none."""
+    message.SetInParent()
+    for value in values:
+        fill_value(message.values.add(), value)
+
+
+def fill_value(message: Value, value: Any) -> None:
+    """Make ``message`` carry ``value``."""
+    match value:
+        case None:
+            message.null_value = 0  # type: ignore[assignment]
+        case bool():
+            message.bool_value = value
+        case int() if abs(value) > EXACT_MAX:
+            message.string_value = str(value)
+        case int() | float():
+            message.number_value = value
+        case Decimal() if not fits_double(value):
+            message.string_value = str(value)
+        case Decimal():
+            message.number_value = float(value)
+        case str():
+            message.string_value = value
+        case list() | tuple():
+            fill_list(message.list_value, value)
+        case dict():
+            fill_tree(message.struct_value, value)
+        case _:
+            raise TypeError(f"{type(value)} is not of a tree")

@@ -1,0 +1,101 @@
+"""Bodies of requests: read on threads of their own, in a memory that is shared by tenants.
+
+The event loop goes on while a body is read. What a body takes is counted from when its length is
+known until its request is answered, because what was read of it is held as long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from quorate.operations.caller import Caller
+from quorate.service.auth.tenant_shares import KEPT_PART, OF_ONE_PART, OF_TENANT_PART, Share, Shares
+
+THREADS: Final = 2
+"""How many bodies are read at once; the others wait, and are bounded by the memory they take."""
+AT_ONCE_BYTES: Final = 2_048
+"""Up to this length a body is read where it is: handing it over would cost the loop more."""
+
+MEMORY_BYTES_MAX: Final = 256 * 1024 * 1024
+"""How much memory all bodies take together, unless configured otherwise."""
+BODY_BYTES_MAX: Final = 16 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class HeldBody:
+    """The memory that the body of one request takes."""
+
+    def __init__(self, shares: Shares, caller: Caller) -> None:
+        self._shares = shares
+        self._caller = caller
+        self._held = 0
+
+    def hold(self, length: int) -> None:
+        """Count ``length`` bytes in all; raises ``CommandError`` when there is no room for them."""
+        if length > self._held:
+            self._shares.take(self._caller, length - self._held)
+            self._held = length
+
+    def let_go(self) -> None:
+        """Count nothing more."""
+        self._shares.give_back(self._caller, self._held)
+        self._held = 0
+
+
+class BodyReader:
+    """Make it in the event loop that its callers run in; close it before that ends.
+
+    All bodies take ``memory_bytes_max`` together; one caller may in any case send one of
+    ``body_bytes_max``.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory_bytes_max: int = MEMORY_BYTES_MAX,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        threads: int = THREADS,
+    ) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="body")
+        most = max(memory_bytes_max, OF_TENANT_PART * body_bytes_max)
+        self._shares = Shares(
+            Share(
+                most=most,
+                of_tenant_max=most // OF_TENANT_PART,
+                of_one_max=max(body_bytes_max, most // OF_ONE_PART),
+                kept=most // KEPT_PART,
+                what="bytes of bodies",
+            )
+        )
+
+    @property
+    def trouble(self) -> str:
+        """Why no body is taken any more; empty while there is room."""
+        return self._shares.trouble
+
+    @contextmanager
+    def held(self, caller: Caller) -> Iterator[HeldBody]:
+        """Yield what counts the memory of a body of ``caller``, until its request is answered."""
+        found = HeldBody(self._shares, caller)
+        try:
+            yield found
+        finally:
+            found.let_go()
+
+    async def run(self, length: int, read: Callable[[], T]) -> T:
+        """Return what ``read`` makes of a body of ``length`` bytes; raises what it raises.
+
+        A body that waits for its turn is not read any more once its caller has gone.
+        """
+        if length <= AT_ONCE_BYTES:
+            return read()
+        return await asyncio.get_running_loop().run_in_executor(self._pool, read)
+
+    def close(self) -> None:
+        """Read nothing more; what waits is cancelled."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

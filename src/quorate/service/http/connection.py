@@ -1,0 +1,236 @@
+"""Connections: heads of requests that are too large or too slow never become requests."""
+
+from __future__ import annotations
+
+import re
+from asyncio import BaseTransport, TimerHandle, Transport
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from quorate.operations.answer_place import is_for_writer
+from quorate.operations.caller import Caller, Role
+from quorate.operations.statuses import TOO_MANY_REQUESTS, UNAVAILABLE, USAGE
+from quorate.service.auth.overload_limit import Admission
+from quorate.service.http.accepting import Connections
+from quorate.service.http.request_guard import extension
+from quorate.service.http.table_paths import PREFIX, places
+from quorate.service.problem_json import problem, problem_of
+
+_API: Final = b"/api/"
+_READS: Final = frozenset({b"GET", b"HEAD"})
+_OPEN_PART: Final = re.compile(r"\\{\w+\\}")
+_TOKEN_PARTS: Final = 3
+_LENGTH_DIGITS_MAX: Final = 5
+"""A body of more digits is turned away where its connection is closed for it."""
+_SHED_ROLES: Final = frozenset({Role.USER, Role.TENANT_ADMIN})
+_SHED_TEXTS: Final = {
+    UNAVAILABLE: "too many requests are under way; ask again in a second",
+    TOO_MANY_REQUESTS: "too many requests of yours or of your tenant are under way; ask again in a "
+    "second",
+}
+
+
+def _reads_with_bodies() -> re.Pattern[bytes]:
+    """Return what matches the method and path of each request that reads by another method."""
+    reads = [
+        f"{method} {_OPEN_PART.sub('[^/?]+', re.escape(PREFIX + path))}"
+        for path, methods in places().items()
+        for method, operation in methods.items()
+        if method.encode() not in _READS and not is_for_writer(operation)
+    ]
+    return re.compile(f"(?:{'|'.join(reads)})(?:\\?|$)".encode())
+
+
+class Shedding:
+    """Turns requests away that would wait for too long, before anything is made of them.
+
+    ``holder_of`` returns the holder of an access token by its id, proven or not: what may be an
+    admin's is let through, and looked at closely there.
+    """
+
+    def __init__(self, admission: Admission, holder_of: Callable[[str], Caller | None]) -> None:
+        self._admission = admission
+        self._holder_of = holder_of
+        self._reads = _reads_with_bodies()
+        # Made once: turning away is to cost little.
+        self._answers = {code: _answer(code, text) for code, text in _SHED_TEXTS.items()}
+
+    def answer_to(
+        self, method: bytes, url: bytes, headers: Sequence[tuple[bytes, bytes]]
+    ) -> bytes | None:
+        """Return the answer to the request with this head if it is turned away unread; else None.
+
+        Reads are not: they are answered by others than the ledger's thread.
+        """
+        if not self._admission.is_crowded or method in _READS or not url.startswith(_API):
+            return None
+        if self._reads.match(b"%s %s" % (method, url)):
+            return None
+        sent = dict(headers)
+        length = sent.get(b"content-length", b"0")
+        token = sent.get(b"authorization", b"").decode("latin-1").partition(" ")[2].split("_")
+        is_plain = length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX
+        if not is_plain or b"transfer-encoding" in sent or len(token) != _TOKEN_PARTS:
+            return None
+        holder = self._holder_of(token[1])
+        if holder is None or holder.role not in _SHED_ROLES:
+            return None
+        error = self._admission.refusal(holder)
+        if error is None:
+            return None
+        self._admission.turned_away(error)
+        return self._answers[error.fault]
+
+
+def _answer(code: str, text: str) -> bytes:
+    """Return the whole answer that tells of a problem."""
+    found = problem_of(problem(code, text), "")
+    heads = b"".join(b"%s: %s\r\n" % each for each in found.headers)
+    length = b"content-length: %d\r\n\r\n" % len(found.body)
+    return STATUS_LINE[found.status] + heads + length + found.body
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """HTTP/1.1, with limits on how long and how large the head of a request may be."""
+
+    header_bytes_max = 32 * 1024
+    slow_s_max = 30.0
+    shedding: Shedding | None = None
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._head_bytes = 0
+        self._heads = 0
+        self._is_in_head = True
+        self._timer: TimerHandle | None = None
+        self.counted: Connections | None = None
+        # What a request is answered that is turned away, until it has come whole.
+        self._shed_answer: bytes | None = None
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """Wait for a head, unless there are too many connections."""
+        super().connection_made(cast("Transport", transport))
+        if self.counted is not None and self.counted.is_over:
+            self._refuse(UNAVAILABLE, f"{self.counted.most} connections are open; come back later")
+            return
+        self._begin_head()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._stop_timer()
+        if self.counted is not None:
+            self.counted.lost(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, if the head is not too large already."""
+        if self.transport.is_closing():
+            return
+        if self._is_in_head and self._timer is None:
+            self._begin_head()
+        was_in_head, heads = self._is_in_head, self._heads
+        super().data_received(data)
+        # Where a whole request came with it, this is not the head that went on.
+        is_same = self._is_in_head and was_in_head and self._heads == heads
+        if is_same and not self.transport.is_closing():
+            self._head_bytes += len(data)
+            if self._head_bytes > self.header_bytes_max:
+                self._refuse("headers-too-large", "the headers are too large; send fewer")
+
+    def on_message_begin(self) -> None:
+        """Let whoever answers cut the connection off."""
+        super().on_message_begin()
+        self.scope["extensions"] = extension(self.transport.abort, self._farewell)
+
+    def on_headers_complete(self) -> None:
+        """Stop waiting: the head is there."""
+        self._is_in_head = False
+        self._heads += 1
+        self._stop_timer()
+        if self.counted is not None:
+            self.counted.busy(self)
+        cycle: Any = self.cycle
+        is_first = cycle is None or cycle.response_complete
+        if is_first and self.shedding is not None:
+            method = self.parser.get_method()
+            self._shed_answer = self.shedding.answer_to(method, self.url, self.headers)
+            if self._shed_answer is not None:
+                return
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Read on, unless the request is turned away."""
+        if self._shed_answer is None:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Wait for the next head, from its first byte on."""
+        self._is_in_head = True
+        self._head_bytes = 0
+        answer, self._shed_answer = self._shed_answer, None
+        if answer is None:
+            super().on_message_complete()
+            return
+        self.transport.write(answer)
+        if not self.parser.should_keep_alive():
+            self.transport.close()
+            return
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        """Make room for others from now on, unless the next request is there."""
+        super().on_response_complete()
+        if self.cycle.response_complete:
+            self._wait()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP."""
+        self._refuse(USAGE, f"this is not HTTP/1.1 as it is read here: {msg.lower()}")
+
+    def _farewell(self, last: bytes) -> None:
+        """End the answer under way with ``last``, which is read by whoever reads again soon."""
+        if self.transport.is_closing() or self.cycle.response_complete:
+            return
+        self.transport.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(last), last))
+        self.cycle.response_complete = True
+        self.transport.close()
+        self.loop.call_later(self.slow_s_max, self.transport.abort)
+
+    def _wait(self) -> None:
+        """Be idle: make room when others need it."""
+        if self.counted is not None and not self.transport.is_closing():
+            self.counted.idle(self, self.transport.abort)
+
+    def _begin_head(self) -> None:
+        self._head_bytes = 0
+        self._timer = self.loop.call_later(self.slow_s_max, self._too_slow)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_slow(self) -> None:
+        self._timer = None
+        self._refuse("too-slow", "the request came too slowly; send it faster")
+
+    def _refuse(self, code: str, text: str) -> None:
+        """Say why nothing is read any more, and close the connection."""
+        self._stop_timer()
+        found = problem_of(problem(code, text), "")
+        heads = b"".join(b"%s: %s\r\n" % each for each in found.headers)
+        self.transport.write(
+            STATUS_LINE[found.status]
+            + heads
+            + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(found.body)
+            + found.body
+        )
+        self.transport.close()
+        # A client that does not read this either must not keep the connection.
+        self.loop.call_later(self.slow_s_max, self.transport.abort)

@@ -1,0 +1,204 @@
+"""A request of REST read as what its operation takes: path, query, headers and body together.
+
+What is unknown is refused by its name, so that no parameter is silently ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.inspect import ListType, StructType, UnionType, VarTupleType, type_info
+
+from quorate.documents.bare import is_document
+from quorate.documents.document_problem import shown
+from quorate.documents.json_object import read_object
+from quorate.documents.located_tree import Unreadable
+from quorate.operations.common_requests import within_a_page
+from quorate.operations.operation import ASIDE, DRY_RUN, Effect, Operation
+from quorate.operations.statuses import INVALID, USAGE
+from quorate.service.http.misfits import misfit
+from quorate.service.problem_json import problem
+from quorate.views.hints import nearest_name
+from quorate.views.kinds.tenant_fields import QUOTA_FIELDS, flat_fields
+
+UNKNOWN_MAX: Final = 20
+"""How many unknown names of one request are told."""
+NAME_CHARS_MAX: Final = 100
+"""How long a name may be that is told as it is."""
+_WITH_BODY: Final = ("POST", "PUT", "PATCH")
+_TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Where each field of what an operation takes travels, by its name on the wire."""
+
+    path: Mapping[str, str]
+    """Name in the path's braces -> name on the wire."""
+    headers: Mapping[bytes, str]
+    query: frozenset[str]
+    many: frozenset[str]
+    """Those of the query that may be repeated."""
+    body: frozenset[str]
+    dry_run: str
+
+
+@cache
+def shape_of(operation: Operation) -> Shape:
+    """Return where the fields of what ``operation`` takes travel."""
+    info = type_info(operation.takes)
+    assert isinstance(info, StructType), operation
+    in_path = {
+        field.name: field.encode_name
+        for field in info.fields
+        if f"{{{field.name}}}" in operation.path
+    }
+    headers = {
+        ASIDE[field.name].lower().encode(): field.encode_name
+        for field in info.fields
+        if field.name in ASIDE
+    }
+    dry_run = next((each.encode_name for each in info.fields if each.name == DRY_RUN), "")
+    aside = {*in_path.values(), *headers.values(), dry_run}
+    rest = [field for field in info.fields if field.encode_name not in aside]
+    names = frozenset(field.encode_name for field in rest)
+    has_body = operation.method in _WITH_BODY
+    dry = {dry_run} if operation.effect is Effect.WRITE else set()
+    return Shape(
+        path=in_path,
+        headers=headers,
+        query=frozenset(dry) if has_body else names | dry,
+        many=frozenset(each.encode_name for each in rest if _is_many(each.type)),
+        body=names if has_body else frozenset(),
+        dry_run=dry_run,
+    )
+
+
+def _is_many(kind: object) -> bool:
+    if isinstance(kind, UnionType):
+        return any(_is_many(each) for each in kind.types)
+    return isinstance(kind, VarTupleType | ListType)
+
+
+def has_body(operation: Operation) -> bool:
+    """Return whether a request for ``operation`` may have a body."""
+    return operation.method in _WITH_BODY
+
+
+def asked_of(
+    operation: Operation,
+    path: Mapping[str, str],
+    query: Sequence[tuple[str, str]],
+    headers: Mapping[bytes, str],
+    body: bytes,
+) -> Struct:
+    """Return what is asked; raises ``CommandError`` with the names of what is wrong."""
+    shape = shape_of(operation)
+    values: dict[str, Any] = _query_values(shape, query)
+    if has_body(operation):
+        values |= _body_values(shape, body, path)
+    values |= {shape.path[name]: value for name, value in path.items()}
+    values |= {wire: headers[name] for name, wire in shape.headers.items() if name in headers}
+    try:
+        asked = msgspec.convert(values, operation.takes, strict=has_body(operation))
+    except msgspec.ValidationError as error:
+        raise problem(INVALID if has_body(operation) else USAGE, _told(error)) from None
+    return within_a_page(asked)
+
+
+def _query_values(shape: Shape, query: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    unknown = [name for name, _ in query if name not in shape.query]
+    if unknown:
+        raise problem(USAGE, *_all_unknown(unknown, shape.query, "parameter"))
+    found: dict[str, Any] = {}
+    for name, value in query:
+        if name in shape.many:
+            found.setdefault(name, []).append(value)
+        elif name in found:
+            raise problem(USAGE, f"{name}: is given more than once; give it once")
+        elif name == shape.dry_run:
+            if value.lower() not in _TRUTHS:
+                raise problem(USAGE, f"{name}: must be true or false, got {value!r}")
+            found[name] = _TRUTHS[value.lower()]
+        else:
+            found[name] = value
+    return found
+
+
+def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str, Any]:
+    tree = _wrapped(shape, _json_object(body))
+    in_path = {shape.path[name]: value for name, value in path.items()}
+    for name, value in in_path.items():
+        if name in tree and tree[name] != value:
+            raise problem(
+                INVALID,
+                f"{name}: the body says {shown(tree[name])}, and the path says {shown(value)}",
+            )
+    if shape.dry_run in tree:
+        raise problem(INVALID, f"{shape.dry_run}: belongs into the query: ?{shape.dry_run}=true")
+    unknown = [name for name in tree if name not in shape.body and name not in in_path]
+    if unknown:
+        raise problem(INVALID, *_all_unknown(unknown, shape.body, "field"))
+    return tree
+
+
+def _wrapped(shape: Shape, tree: dict[str, Any]) -> dict[str, Any]:
+    """Return a body; a document that is the whole of it becomes the field that takes one.
+
+    A tenant's becomes its fields: what ``GET /tenants/{id}`` gives, ``PUT`` takes.
+    """
+    one, many = "document", "documents"
+    if one in tree or many in tree or not is_document(tree):
+        return tree
+    if one in shape.body:
+        return {one: tree}
+    if shape.body >= QUOTA_FIELDS.keys():
+        return flat_fields(tree) or tree
+    if many not in shape.body:
+        return tree
+    items = tree.get("items") if tree.get("kind") == "List" else None
+    return {many: items if isinstance(items, list) else [tree]}
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    """Return the object that ``body`` is; an empty body is an empty one.
+
+    Read as documents are: numbers exactly, and a key that is there twice is refused.
+    """
+    found = read_object(body)
+    if not isinstance(found, Unreadable):
+        return found
+    where = "" if found.line is None else f" at line {found.line}, column {found.column}"
+    remedy = f"; {found.remedy}" if found.remedy else ""
+    raise problem(USAGE, f"body{where}: {found.message}{remedy}")
+
+
+def _all_unknown(names: Sequence[str], known: frozenset[str], what: str) -> list[str]:
+    """Return a line for each of ``names`` that is not ``known``; what are too many are counted."""
+    each = list(dict.fromkeys(names))
+    left = len(each) - UNKNOWN_MAX
+    told = [_unknown(name, known, what) for name in each[:UNKNOWN_MAX]]
+    return [*told, f"and {left} more; mend these first"] if left > 0 else told
+
+
+def _unknown(name: str, known: frozenset[str], what: str) -> str:
+    near = nearest_name(name, known)
+    is_short = len(name) <= NAME_CHARS_MAX and name.isprintable()
+    told = name if is_short else shown(name)
+    if near is not None:
+        return f"{told}: there is no such {what}; did you mean {near!r}?"
+    rest = ", ".join(sorted(known)) or "none"
+    return f"{told}: there is no such {what}; known here: {rest}"
+
+
+def _told(error: msgspec.ValidationError) -> str:
+    """Return what msgspec found, with the field first, as everything else is told."""
+    name, text = misfit(error)
+    text = text.replace("`", "").replace(" | ", " or ")
+    text = f"{text[:1].lower()}{text[1:]}"
+    return f"{name}: {text}" if name else text

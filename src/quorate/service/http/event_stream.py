@@ -1,0 +1,263 @@
+"""Watching: server-sent events of what is recorded, from a cursor on, for as long as one reads.
+
+Nothing is queued for a watcher. It reads on from its cursor when something was recorded; whoever
+does not read is dropped, told where it was, and may come back from there (docs/adr/0019).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+from starlette.types import Message, Receive, Scope, Send
+
+from quorate.loop.engine import Engine
+from quorate.operations.caller import Caller
+from quorate.operations.caller_standing import check_standing
+from quorate.operations.cursor import Shown
+from quorate.operations.operation import EVENT_STREAM, Operation
+from quorate.operations.statuses import USAGE
+from quorate.service.auth.tenant_shares import Share, Shares
+from quorate.service.http.request_guard import ABORT, GoneError, gone
+from quorate.service.ledger_thread import LedgerThread
+from quorate.service.problem_json import problem
+from quorate.service.reply import to_json
+from quorate.views.exits import CommandError
+
+WATCHERS_MAX: Final = 2_000
+"""How many watch at once."""
+WATCHES_OF_TENANT_MAX: Final = 1_000
+"""How many of them may be of one tenant's users, all together."""
+WATCHES_OF_ONE_MAX: Final = 250
+"""How many of them may be one caller's, as by gRPC; an admin's may be more."""
+WATCHES_KEPT: Final = 100
+"""How many are kept for admins."""
+READ_MAX: Final = 500
+"""How many events are read at a time, before others are answered."""
+HEARTBEAT_S: Final = 15.0
+"""How long a watcher hears nothing: it tells a quiet ledger from a lost connection."""
+FRAMES_BYTES_MAX: Final = 8 * 1024 * 1024
+"""How much of what was sent lately is kept for the next watcher."""
+_Key = tuple[int | str, frozenset[str] | None]
+"""An event or a notice, and the owners that are named in it where others are redacted."""
+_SEQ_CHARS_MAX: Final = 16
+_FIRST: Final = "first"
+
+
+class Following(Protocol):
+    """Reads on for one watcher, on the ledger's thread: ``operations/ledger/following.py``."""
+
+    cursor: int
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more to read at once."""
+        ...
+
+    def read(self, limit: int) -> list[Shown]:
+        """Return the next events or notices that the watcher may see."""
+        ...
+
+
+class Watcher:
+    """One who follows the ledger: read up to ``cursor``, and told up to ``told_cursor``."""
+
+    def __init__(self, ledger_thread: LedgerThread, caller: Caller, following: Following) -> None:
+        self._ledger_thread = ledger_thread
+        self._caller = caller
+        self._following = following
+        self.cursor = self.told_cursor = following.cursor
+        self._is_behind = True
+
+    @classmethod
+    async def of(
+        cls, ledger_thread: LedgerThread, caller: Caller, operation: Operation, asked: Struct
+    ) -> Watcher:
+        """Return a watcher; raises ``CommandError`` when it is refused."""
+
+        def begin(engine: Engine) -> Following:
+            found: Following = operation.handle()(
+                ledger_thread.context(engine, caller), asked, operation
+            )
+            return found
+
+        return cls(ledger_thread, caller, await ledger_thread.run(begin))
+
+    async def next(self, timeout_s: float) -> list[Shown]:
+        """Return the next events that the watcher may see; none where nothing came in time.
+
+        Raises ``CommandError`` when whoever watches may not any more.
+        """
+        if not self._is_behind:
+            await self._ledger_thread.moved(self.cursor, timeout_s)
+        found, self.cursor, self._is_behind = await self._ledger_thread.run(self._read)
+        return found
+
+    def _read(self, engine: Engine) -> tuple[list[Shown], int, bool]:
+        check_standing(engine.view, self._caller, engine.now_ms())
+        found = self._following.read(READ_MAX)
+        return found, self._following.cursor, self._following.is_behind
+
+
+async def follow(
+    ledger_thread: LedgerThread, caller: Caller, operation: Operation, asked: Struct
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield events as they are recorded, for as long as somebody asks for the next one."""
+    watcher = await Watcher.of(ledger_thread, caller, operation, asked)
+    with ledger_thread.metrics.watch():
+        while True:
+            for shown in await watcher.next(HEARTBEAT_S):
+                yield shown.tree
+
+
+class WatchRegistry:
+    """Serves the watchers of REST.
+
+    An event is written out once for all watchers that get the same: the cache goes by what a
+    watcher may see, and never only by the sequence.
+    """
+
+    def __init__(self, ledger_thread: LedgerThread) -> None:
+        self._ledger_thread = ledger_thread
+        self._watches = Shares(
+            Share(
+                most=WATCHERS_MAX,
+                of_tenant_max=WATCHES_OF_TENANT_MAX,
+                of_one_max=WATCHES_OF_ONE_MAX,
+                kept=WATCHES_KEPT,
+                what="watches",
+            )
+        )
+        self._closing = asyncio.Event()
+        self._frames: OrderedDict[_Key, bytes] = OrderedDict()
+        self._frames_bytes = 0
+
+    def close(self) -> None:
+        """Let all watchers go, with their cursors."""
+        self._closing.set()
+
+    async def serve(
+        self,
+        scope: Scope,
+        watcher_of: tuple[Caller, Operation, Struct],
+        headers: Mapping[bytes, str],
+        ends: tuple[Receive, Send],
+    ) -> None:
+        """Send events until the watcher goes, is too slow, or the service stops."""
+        with self._watches.taken(watcher_of[0]):
+            await self._serve(scope, watcher_of, headers, ends)
+
+    async def _serve(
+        self,
+        scope: Scope,
+        watcher_of: tuple[Caller, Operation, Struct],
+        headers: Mapping[bytes, str],
+        ends: tuple[Receive, Send],
+    ) -> None:
+        receive, send = ends
+        caller, operation, asked = watcher_of
+        watcher = await Watcher.of(self._ledger_thread, caller, operation, _resumed(asked, headers))
+        leaving = asyncio.ensure_future(gone(receive))
+        closing = asyncio.ensure_future(self._closing.wait())
+        try:
+            await send(_START)
+            with self._ledger_thread.metrics.watch():
+                await self._send_all(watcher, send, {leaving, closing})
+            if closing.done():
+                await send(_part(_ending("stopping", watcher.told_cursor), is_last=True))
+        except CommandError:
+            # It is told why when it comes again.
+            await send(_part(_ending("dropped", watcher.told_cursor), is_last=True))
+        except GoneError:
+            if not leaving.done():
+                self._ledger_thread.metrics.watch_dropped()
+            farewell = scope.get("extensions", {}).get(ABORT, {}).get("farewell")
+            if farewell is None or leaving.done():
+                raise
+            farewell(_ending("dropped", watcher.told_cursor))
+        finally:
+            leaving.cancel()
+            closing.cancel()
+
+    async def _send_all(self, watcher: Watcher, send: Send, ends: set[asyncio.Future[Any]]) -> None:
+        await send(_part(_beat(watcher.cursor)))
+        while not any(end.done() for end in ends):
+            reading = asyncio.ensure_future(watcher.next(HEARTBEAT_S))
+            await asyncio.wait({reading, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                reading.cancel()
+                return
+            found = reading.result()
+            await send(_part(self._framed(found) or _beat(watcher.cursor)))
+            # Only now: what was read for somebody who is dropped instead was never sent.
+            watcher.told_cursor = watcher.cursor
+
+    def _framed(self, found: Sequence[Shown]) -> bytes:
+        """Return what is sent of ``found``.
+
+        Of several notices of one event only the last moves the client's cursor: one that is cut off
+        before it is told all of them again.
+        """
+        frames: list[bytes] = []
+        for shown, after in zip_longest(found, found[1:]):
+            if after is None or after.seq != shown.seq:
+                frames.append(b"id: %d\n" % shown.seq)
+            frames.append(self._frame(shown))
+        return b"".join(frames)
+
+    def _frame(self, shown: Shown) -> bytes:
+        """Return an event or a notice as it is sent, the same for all who get this tree."""
+        tree = shown.tree
+        # Notices have names of their own, events are called by their sequences.
+        key: _Key = (tree.get("id", shown.seq), shown.seen)
+        known = self._frames.get(key)
+        if known is not None:
+            return known
+        kind = str(tree["tag"] if "tag" in tree else tree["kind"]).partition("/")[0]
+        made = b"event: %s\ndata: %s\n" % (kind.encode(), to_json(tree))
+        self._frames[key] = made
+        self._frames_bytes += len(made)
+        while self._frames_bytes > FRAMES_BYTES_MAX:
+            _, old = self._frames.popitem(last=False)
+            self._frames_bytes -= len(old)
+        return made
+
+
+_START: Final[Message] = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [
+        (b"content-type", EVENT_STREAM.encode()),
+        # Whatever stands in between must pass on each event as it comes.
+        (b"x-accel-buffering", b"no"),
+    ],
+}
+
+
+def _part(body: bytes, *, is_last: bool = False) -> Message:
+    return {"type": "http.response.body", "body": body, "more_body": not is_last}
+
+
+def _beat(cursor: int) -> bytes:
+    """Return what moves the cursor of a client and is no event."""
+    return b": at %d\nid: %d\n\n" % (cursor, cursor)
+
+
+def _ending(kind: str, cursor: int) -> bytes:
+    data = to_json({"cursor": cursor, "from": cursor + 1})
+    return b"id: %d\nevent: %s\ndata: %s\n" % (cursor, kind.encode(), data)
+
+
+def _resumed(asked: Struct, headers: Mapping[bytes, str]) -> Struct:
+    """Return what is asked, from after the last event that a client says it has."""
+    last = headers.get(b"last-event-id", "").strip()
+    if not last:
+        return asked
+    if not (last.isascii() and last.isdecimal() and len(last) <= _SEQ_CHARS_MAX):
+        raise problem(USAGE, f"Last-Event-ID: must be the sequence of an event, got {last!r}")
+    return replace(asked, **{_FIRST: int(last) + 1})

@@ -1,0 +1,508 @@
+"""The ledger thread: one thread owns the ledger, and answers everybody one after another.
+
+Submits that wait while a commit is under way are committed together, as one block with one flush:
+group commit without a timer. Between two groups the others are answered, for a bounded time. Nobody
+is answered before the block is durable (docs/adr/0019).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future as ThreadFuture
+from contextlib import nullcontext
+from pathlib import Path
+from threading import Thread
+from time import monotonic
+from typing import Any, Final, Protocol, TypeVar
+
+from msgspec import Struct
+
+from quorate.adapters.clock_guard import ClockGuard
+from quorate.adapters.clock_system import SystemClock
+from quorate.loop.engine import Engine
+from quorate.model.state.records import TokenRecord
+from quorate.operations.answer_place import Place, place_of
+from quorate.operations.answer_types import Answer
+from quorate.operations.answering import answer
+from quorate.operations.caller import Caller
+from quorate.operations.group_commit import (
+    GROUP_MAX,
+    Asking,
+    answer_together,
+    may_wait_for_others,
+)
+from quorate.operations.operation import DRY_RUN, Effect, Operation
+from quorate.operations.recent_blocks import Recent
+from quorate.operations.request_context import CallerContext, RequestContext, Signer
+from quorate.operations.visibility import Tenants
+from quorate.ports.accounting_port import LinkStatus
+from quorate.ports.clock_port import Clock
+from quorate.ports.errors import QuorateError
+from quorate.ports.log_port import Logs
+from quorate.ports.store_port import EventStore
+from quorate.service.auth.overload_limit import Admission
+from quorate.service.commits import CommitHealth, counted
+from quorate.service.http.accepting import Connections
+from quorate.service.http.body_reader import BodyReader
+from quorate.service.metrics.registry import Metrics, service_metrics
+from quorate.service.readers.read_pool import AnyReader, ReadPool
+from quorate.service.readers.reader_process import ProcessConfig, RemoteReader
+from quorate.service.readers.state_reader import Question, Reader, ReaderConfig
+from quorate.service.reply import Form, Reply, reply_of
+from quorate.service.request_queue import Line, QueuedRequest, unavailable
+from quorate.service.timers import Room, Timers
+from quorate.service.watchdog import Watchdog
+from quorate.views.exits import CommandError, Exit
+
+_LOG = logging.getLogger(__name__)
+
+WAITING_MAX: Final = 4_096
+"""How many requests may wait for the ledger; more are told to come back."""
+OTHERS_S_MAX: Final = 0.05
+"""How long submits may wait while others are answered; one of those is answered in any case."""
+CLOSE_S_MAX: Final = 10.0
+"""How long the ledger's thread may take to end what it does, and close the ledger."""
+PART_BYTES: Final = 64 * 1024
+"""How much of a long answer is made at a time, before others are answered."""
+
+T = TypeVar("T")
+
+
+class Listener(Protocol):
+    """Whoever wants to know what was recorded, on the ledger's thread: be quick."""
+
+    def __call__(self, engine: Engine) -> None:
+        """Look at a ledger whose head has moved."""
+        ...
+
+
+_Settled = list[tuple["asyncio.Future[Any]", Any, BaseException | None]]
+
+
+class LedgerThread:
+    """Start it in the event loop that its callers run in; stop it before that ends.
+
+    ``opening`` makes the engine, on the thread that owns it from then on. ``reading`` opens the
+    ledger to read it on others; without it questions are answered on that thread, too. With
+    ``ledger``, the path of its file, they are answered by processes that read it.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a ledger thread is made of
+        self,
+        opening: Callable[[], Engine],
+        *,
+        name: str = "the ledger",
+        room: Room | None = None,
+        signer: Signer | None = None,
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
+        logs: Logs | None = None,
+        reading: Callable[[], EventStore] | None = None,
+        ledger: Path | None = None,
+        waiting_max: int = WAITING_MAX,
+        check_writable: Callable[[], None] | None = None,
+        bodies: BodyReader | None = None,
+        clock_guard: ClockGuard | None = None,
+    ) -> None:
+        self._clock_guard = clock_guard
+        self._stopped: Callable[[], str] = lambda: ""
+        self._opening = opening
+        self._name = name
+        self._room = room
+        self._signer = signer
+        self._logs = logs
+        self.metrics = metrics or service_metrics()
+        self.bodies = bodies or BodyReader()
+        self.admission = Admission(shed=self.metrics.shed)
+        self._clock = clock or SystemClock()
+        self._reading = reading
+        self._ledger = ledger
+        self._read_pool: ReadPool | None = None
+        self._streams: ReadPool | None = None
+        self._commits = CommitHealth(check_writable)
+        # The blocks that all who watch read together; for the ledger's thread only.
+        self._recent: Recent | None = None
+        self._line = Line(waiting_max)
+        self._watchdog = Watchdog()
+        self._thread: Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._moved = asyncio.Event()
+        self.ended = asyncio.Event()
+        self._tokens: dict[str, TokenRecord] = {}
+        self._tenants = Tenants()
+        self._families: object = None
+        self._trouble = "the ledger is not open yet"
+        self.listeners: list[Listener] = []
+        self.recorded_seq = 0
+        self.accounting: LinkStatus | None = None
+        self.connections: Connections | None = None
+
+    # --- In the event loop ---
+
+    async def start(self) -> None:
+        """Open the ledger; raises what opening it raises."""
+        self._loop = asyncio.get_running_loop()
+        opened: ThreadFuture[bool] = ThreadFuture()
+        self._thread = Thread(target=self._own, args=(opened,), name="ledger", daemon=True)
+        self._thread.start()
+        is_executed = await asyncio.wrap_future(opened)
+        if self._reading is not None:
+            config = ReaderConfig(
+                reading=self._reading,
+                clock=self._clock,
+                name=self._name,
+                signer=self._signer,
+                is_executed=is_executed,
+                logs=self._logs,
+            )
+            # Long answers that are made in parts, as their callers read them, are made here.
+            self._streams = ReadPool(lambda: Reader(config))
+            self._streams.open()
+            self._read_pool = ReadPool(self._readers(config))
+            self._read_pool.open()
+
+    def _readers(self, config: ReaderConfig) -> Callable[[], AnyReader]:
+        """Return what makes readers: processes, where the ledger is a file."""
+        if self._ledger is None:
+            return lambda: Reader(config)
+        process = ProcessConfig(
+            ledger=self._ledger,
+            name=config.name,
+            signer=config.signer,
+            is_executed=config.is_executed,
+            logs=config.logs,
+        )
+        return lambda: RemoteReader(process, config.clock)
+
+    async def stop(self, within_s: float = CLOSE_S_MAX) -> None:
+        """Take nothing more, answer what waits, and close the ledger.
+
+        Raises ``CommandError`` when that takes too long; nothing waits for the thread then.
+        """
+        for room in (self._read_pool, self._streams):
+            if room is not None:
+                room.close()
+        self.bodies.close()
+        self._line.close()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, within_s)
+            if self._thread.is_alive():
+                raise CommandError(
+                    Exit.UNUSABLE,
+                    f"the ledger's thread did not end within {within_s:g} s, and is left behind: "
+                    f"{self.trouble or 'it is still busy'}; what was acknowledged is recorded, and "
+                    "the next start goes on from there",
+                )
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the ledger or its executor from being used; empty when nothing does."""
+        if self._thread is not None and not self._thread.is_alive():
+            return "the ledger's thread has ended"
+        room = "" if self._room is None else self._room.trouble
+        return (
+            self._trouble
+            or self._stopped_text()
+            or self._commits.trouble
+            or self._watchdog.trouble
+            or room
+        )
+
+    @property
+    def crowding(self) -> str:
+        """What there is too much of, so that callers are told to come back; empty if nothing."""
+        connections = "" if self.connections is None else self.connections.trouble
+        return self._line.trouble or self.bodies.trouble or self.admission.trouble or connections
+
+    def _stopped_text(self) -> str:
+        stopped = self._stopped()
+        return f"nothing is decided: {stopped}" if stopped else ""
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return len(self._line)
+
+    def nudge(self) -> None:
+        """Have the executor's reports looked at; from any thread."""
+        self._line.nudge()
+
+    def token(self, name: str) -> TokenRecord | None:
+        """Return the access token called ``name``; safe from every thread, as a dict's get is."""
+        return self._tokens.get(name)
+
+    async def ask(
+        self, caller: Caller, operation: Operation, asked: Struct, form: Form = Form.TREE
+    ) -> Reply:
+        """Return the answer, durable if it changed anything.
+
+        Raises ``CommandError`` when it is refused, and a ``QuorateError`` when the ledger fails.
+        """
+        place = place_of(operation, asked)
+        if place is Place.AT_ONCE:
+            context = CallerContext(caller=caller, tenants=self._tenants)
+            return reply_of(answer(context, operation, asked), operation, form)
+        room = self._streams if form is Form.LINES else self._read_pool
+        if room is not None and place is not Place.WRITER:
+            # All that was acknowledged is in it: the sequence is noted before any answer is given.
+            question = Question(caller, operation, asked, form, self.recorded_seq)
+            return await room.ask(
+                caller,
+                lambda reader: reader.reply(question),
+                is_long=place is not Place.PAGE,
+                is_apart=operation.is_apart,
+            )
+        queued = QueuedRequest(self._future(), None, caller, operation, asked, form)
+        is_submit = form in (Form.TREE, Form.JSON) and may_wait_for_others(operation, asked)
+        if not is_submit:
+            queued.do = lambda engine: self._answer(engine, queued)
+        self._line.put(queued, is_submit=is_submit)
+        found: Reply = await queued.done
+        return found
+
+    async def run(self, do: Callable[[Engine], T]) -> T:
+        """Return what ``do`` returns on the ledger's thread, between two commits."""
+        queued = QueuedRequest(self._future(), do)
+        self._line.put(queued)
+        found: T = await queued.done
+        return found
+
+    async def parts_of(
+        self, lines: Iterator[str], *, is_long: bool = False
+    ) -> AsyncIterator[bytes]:
+        """Yield an answer in parts, each made where the answer was, as ``is_long`` says."""
+        while True:
+            if is_long and self._streams is not None:
+                part = await self._streams.run(lambda _: _part(lines), goes_on=True)
+            else:
+                part = await self.run(lambda _: _part(lines))
+            if not part:
+                return
+            yield part
+
+    async def moved(self, beyond_seq: int, timeout_s: float) -> bool:
+        """Return whether anything is recorded beyond ``beyond_seq``, as soon as there is."""
+        if self.recorded_seq > beyond_seq:
+            return True
+        moved = self._moved
+        try:
+            async with asyncio.timeout(timeout_s):
+                await moved.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _future(self) -> asyncio.Future[Any]:
+        assert self._loop is not None, "started first"
+        return self._loop.create_future()
+
+    # --- On the ledger's thread ---
+
+    def context(self, engine: Engine, caller: Caller) -> RequestContext:
+        """Return the request context at which ``caller`` is answered."""
+        if self._recent is None:
+            self._recent = Recent(engine.store)
+        return RequestContext(
+            engine,
+            caller,
+            name=self._name,
+            signer=self._signer,
+            recent=self._recent,
+            logs=self._logs,
+            accounting=self.accounting,
+            clock_control=self._clock_guard,
+        )
+
+    def _own(self, opened: ThreadFuture[bool]) -> None:
+        """Open the ledger, say whether an executor runs its work, and answer until told to stop."""
+        try:
+            engine = self._opening()
+        except BaseException as error:  # noqa: BLE001 - told to whoever starts the ledger thread
+            opened.set_exception(error)
+            return
+        try:
+            self.metrics.opened(engine)
+            self.listeners.append(self.metrics.follow)
+            self._look(engine)
+            self._trouble = ""
+            self._stopped = lambda: engine.stopped
+            opened.set_result(engine.executor is not None)
+            self._answer_all(engine)
+        finally:
+            self._close(engine)
+
+    def _close(self, engine: Engine) -> None:
+        """Let go of the ledger, and of those who still wait if this comes unexpectedly."""
+        self._line.close()
+        self._trouble = "the ledger is closed"
+        left = self._line.rest()
+        gone = unavailable("the service has stopped; ask again when it runs")
+        self._tell(_deliver, [(queued.done, None, gone) for queued in left])
+        engine.close()
+        self._tell(_set, self.ended)
+
+    def _answer_all(self, engine: Engine) -> None:
+        chores = Timers(engine, self._room)
+        while self._line.wait(min(chores.wait_s(), self._commits.wait_s())):
+            before = engine.head
+            self._commits.check()
+            self._answer_submits(engine)
+            self._answer_others(engine)
+            if self._line.was_nudged() or engine.head != before:
+                chores.look_again()
+            failures = chores.failures
+            self._watchdog.begin("what is due")
+            if chores.do_due():
+                self._look(engine)
+            if chores.failures > failures:
+                self.metrics.commit_failed()
+            self._trouble = chores.trouble
+            if engine.head != before:
+                self._commits.worked()
+            if self._clock_guard is not None:
+                self._clock_guard.keep(engine.recorded_ms)
+            self._watchdog.rest()
+
+    def _answer_submits(self, engine: Engine) -> None:
+        """Commit up to a group of the submits that wait, as one block."""
+        queued_requests = self._line.submits(GROUP_MAX)
+        if not queued_requests:
+            return
+        self._watchdog.begin("submits")
+        settled: _Settled = []
+        try:
+            askings = [
+                _asking(self.context(engine, _caller(queued)), queued) for queued in queued_requests
+            ]
+            with counted(self.metrics, engine) as commands:
+                found = answer_together(engine, askings)
+                commands.count = sum(isinstance(each, Answer) for each in found)
+            for queued, each in zip(queued_requests, found, strict=True):
+                if isinstance(each, CommandError):
+                    self.metrics.refused(each.refusals)
+                settled.append(_replied(queued, each))
+        except Exception as error:  # noqa: BLE001 - the loop's top frame: told to all who wait
+            self._commits.failed(error)
+            settled = [(queued.done, None, error) for queued in queued_requests]
+        self._settle(engine, settled)
+
+    def _answer(self, engine: Engine, queued: QueuedRequest) -> Reply:
+        """Return the answer to one that shares its block with nobody."""
+        assert queued.operation is not None, queued
+        assert queued.asked is not None, queued
+        is_order = queued.operation.effect is Effect.WRITE and not getattr(queued.asked, DRY_RUN)
+        with counted(self.metrics, engine) if is_order else nullcontext():
+            found = answer(self.context(engine, _caller(queued)), queued.operation, queued.asked)
+        return reply_of(found, queued.operation, queued.form)
+
+    def _answer_others(self, engine: Engine) -> None:
+        """Answer those who wait one after another, until submits have waited long enough."""
+        until_s = monotonic() + OTHERS_S_MAX
+        settled: _Settled = []
+        while queued := self._line.other():
+            assert queued.do is not None, queued
+            self._watchdog.begin("itself" if queued.operation is None else queued.operation.name)
+            try:
+                settled.append((queued.done, queued.do(engine), None))
+            except Exception as error:  # noqa: BLE001 - the loop's top frame: told to who asked
+                if queued.operation is not None and queued.operation.effect is Effect.WRITE:
+                    self._commits.failed(error)
+                settled.append((queued.done, None, error))
+            if monotonic() >= until_s:
+                break
+        self._settle(engine, settled)
+
+    def _settle(self, engine: Engine, settled: _Settled) -> None:
+        """Tell those who wait, all at once: waking the event loop costs more than an answer."""
+        if not settled:
+            return
+        self._look(engine)
+        self._tell(_deliver, settled)
+
+    def _look(self, engine: Engine) -> None:
+        """Note where the ledger stands, and tell those who follow it when it has moved."""
+        try:
+            view = engine.view
+        except QuorateError as error:
+            # What is stored cannot be read back; whoever asks next is told, and it is tried anew.
+            _LOG.warning("the ledger cannot be read: %s", error)
+            return
+        assert isinstance(view.tokens, dict), "the engine's own state has plain tables"
+        self._tokens = view.tokens
+        if view.family_cache is not self._families or view.reports.keys() != self._tenants.linked:
+            # Made anew whenever an owner changes, and never changed: the event loop reads it.
+            self._families, self._tenants = view.family_cache, Tenants.of(view)
+        if engine.head.seq == self.recorded_seq:
+            return
+        for listener in self.listeners:
+            try:
+                listener(engine)
+            except QuorateError as error:
+                # What was recorded is recorded; who follows it reads on from there next time.
+                _LOG.warning("what was recorded cannot be read back: %s", error)
+        self._tell(self._moved_to, engine.head.seq)
+
+    def _moved_to(self, seq: int) -> None:
+        """Wake those who follow; in the event loop."""
+        self.recorded_seq = max(self.recorded_seq, seq)
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    def _tell(self, what: Callable[[Any], None], argument: object) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(what, argument)
+        except RuntimeError:
+            # The event loop has ended before its ledger_thread: nobody is left to be told.
+            _LOG.warning("answers could not be delivered, because the service has ended")
+
+
+def _caller(queued: QueuedRequest) -> Caller:
+    assert queued.caller is not None, queued
+    return queued.caller
+
+
+def _asking(context: RequestContext, queued: QueuedRequest) -> Asking:
+    assert queued.operation is not None, queued
+    assert queued.asked is not None, queued
+    return Asking(context, queued.operation, queued.asked)
+
+
+def _replied(
+    queued: QueuedRequest, found: Answer | Exception
+) -> tuple[asyncio.Future[Any], Any, BaseException | None]:
+    if isinstance(found, Exception):
+        return queued.done, None, found
+    assert queued.operation is not None, queued
+    try:
+        return queued.done, reply_of(found, queued.operation, queued.form), None
+    except Exception as error:  # noqa: BLE001 - told to who asked, who is one of many
+        return queued.done, None, error
+
+
+def _deliver(settled: _Settled) -> None:
+    for done, found, error in settled:
+        if done.done():
+            continue  # Whoever asked has gone.
+        if error is None:
+            done.set_result(found)
+        else:
+            done.set_exception(error)
+
+
+def _set(event: asyncio.Event) -> None:
+    event.set()
+
+
+def _part(lines: Iterator[str]) -> bytes:
+    """Return the next lines, about ``PART_BYTES`` of them; nothing at the end."""
+    found: list[str] = []
+    size = 0
+    for line in lines:
+        found.append(line)
+        size += len(line)
+        if size >= PART_BYTES:
+            break
+    return "".join(found).encode()

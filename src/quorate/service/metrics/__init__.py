@@ -1,0 +1,1 @@
+"""Metrics for Prometheus. ``metric_table.py`` lists them."""

@@ -1,0 +1,350 @@
+"""The table of metrics: all there are. docs/reference/metrics.md lists the same.
+
+Base units only (seconds, bytes, GPU-seconds). A label's values come from a closed list or are
+bounded by a named limit; what is beyond it is counted under ``other``. Runs and users are never
+labels: there is no end of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from quorate.model.events import (
+    ConflictOutcome,
+    EndReason,
+    NodeStatus,
+    Outcome,
+    ReservationStatus,
+)
+from quorate.model.refusal import RefusalCode
+from quorate.model.state.crossings import PERCENTS
+
+TENANTS_MAX: Final = 100
+"""How many tenants have series of their own: the first by name of those that have a quota."""
+ENVELOPES_MAX: Final = 200
+"""How many envelopes have series of their own: the first by name of those that may pay now."""
+PLACES_MAX: Final = 100
+"""How many pools, and how many flavors, have series of their own: the first by name."""
+OPERATIONS_MAX: Final = 200
+"""How many operations there may be; the table of them is far shorter."""
+WEBHOOKS_MAX: Final = 20
+"""How many webhooks may be configured: each has a thread of its own."""
+OTHER: Final = "other"
+"""The label of whatever is beyond a limit, added up."""
+NO_CODE: Final = "none"
+"""The code of a run that waits and has not been refused: it is about to be tried."""
+
+SURFACES: Final = ("rest", "grpc")
+STATUS_CLASSES: Final = ("2xx", "3xx", "4xx", "5xx")
+DOOR, QUEUE = "door", "queue"
+ABOVE, BELOW = "above", "below"
+LEDGER, ACCOUNTING = "ledger", "accounting"
+
+
+class GpuState(StrEnum):
+    """What a GPU of the fleet is."""
+
+    USED = "used"
+    FREE = "free"
+    WITHHELD = "withheld"
+
+
+class StopState(StrEnum):
+    """How a stop stands."""
+
+    UNDER_WAY = "under-way"
+    OVERDUE = "overdue"
+
+
+class WipeState(StrEnum):
+    """How a node that a claim has or had stands."""
+
+    CLAIMED = "claimed"
+    TO_WIPE = "to-wipe"
+    QUARANTINED = "quarantined"
+
+
+class GpuUse(StrEnum):
+    """What an envelope pays for."""
+
+    ACTIVE = "active"
+    RESERVED = "reserved"
+
+
+class MoneyState(StrEnum):
+    """What became of an envelope's GPU-seconds."""
+
+    SPENT = "spent"
+    HELD = "held"
+
+
+class DeliveryResult(StrEnum):
+    """What came of trying to deliver a notice."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    GIVEN_UP = "given-up"
+
+
+class Purpose(StrEnum):
+    """What an accounting system is asked for."""
+
+    REMAINING = "remaining"
+    CONSUMPTION = "consumption"
+
+
+class Way(StrEnum):
+    """How a request to an accounting system ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+
+
+UNREAD: Final = "unread"
+READ: Final = "read"
+"""At which stage a request was turned away: before its body was received, or after."""
+
+LABELS: Final[dict[str, int]] = {
+    "code": len(RefusalCode) + 1,
+    "where": len((DOOR, QUEUE)),
+    "outcome": max(len(Outcome), len(ConflictOutcome)),
+    "reason": len(EndReason),
+    "percent": len(PERCENTS),
+    "direction": len((ABOVE, BELOW)),
+    "status": max(len(ReservationStatus), len(NodeStatus)),
+    "state": max(map(len, (GpuState, StopState, WipeState, GpuUse, MoneyState))),
+    "pool": PLACES_MAX + 1,
+    "flavor": PLACES_MAX + 1,
+    "tenant": TENANTS_MAX + 1,
+    "envelope": ENVELOPES_MAX + 1,
+    "surface": len(SURFACES),
+    "operation": OPERATIONS_MAX + 1,
+    "status_class": len(STATUS_CLASSES),
+    "stage": len((UNREAD, READ)),
+    "webhook": WEBHOOKS_MAX,
+    "result": len(DeliveryResult),
+    "purpose": len(Purpose),
+    "way": len(Way),
+    "source": len((LEDGER, ACCOUNTING)),
+    "version": 1,
+}
+"""Every label, and the most values it may have in one metric."""
+
+
+class Kind(StrEnum):
+    """What Prometheus takes a metric for."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """``buckets``, in the metric's unit, are a histogram's."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+_WAITS: Final = (
+    *(0.01, 0.1, 1, 10, _MINUTE, 5 * _MINUTE, 15 * _MINUTE),
+    *(_HOUR, 4 * _HOUR, 12 * _HOUR, _DAY, 3 * _DAY, 7 * _DAY, 30 * _DAY),
+)
+_REPLIES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024)
+
+
+def _counter(name: str, told: str, *labels: str) -> Metric:
+    return Metric(f"quorate_{name}_total", Kind.COUNTER, told, labels)
+
+
+def _gauge(name: str, told: str, *labels: str) -> Metric:
+    return Metric(f"quorate_{name}", Kind.GAUGE, told, labels)
+
+
+def _histogram(name: str, told: str, buckets: tuple[float, ...], *labels: str) -> Metric:
+    return Metric(f"quorate_{name}", Kind.HISTOGRAM, told, labels, buckets)
+
+
+RUNS_SUBMITTED = _counter("runs_submitted", "Runs accepted into the queue.")
+ADMISSION = _histogram(
+    "admission_seconds", "Seconds from a run's submission to its first start.", _WAITS
+)
+REFUSALS = _counter(
+    "refusals",
+    "Refusals: at the door, where nothing was recorded, or in the queue, where a run waits.",
+    "code",
+    "where",
+)
+RUNS_ENDED = _counter("runs_ended", "Runs that are over.", "outcome")
+RUNS_REQUEUED = _counter("runs_requeued", "Runs that were stopped and wait again.", "reason")
+LEASES_ENDED = _counter("leases_ended", "Leases whose slots are free again.", "reason")
+INVOCATIONS = _counter("resolver_invocations", "Conflicts declared: calls of the resolver.")
+SPARES_DROPPED = _counter("resolver_spares_dropped", "Spares dropped by the resolver.")
+SHRINKS = _counter("resolver_shrinks", "Steps taken from malleable runs by the resolver.")
+DRAWS = _counter("resolver_lottery_draws", "Draws of lotteries, those spared included.")
+LOST = _counter("resolver_lost_gpu_seconds", "Work that cuts are reckoned to have cost.")
+CONFLICTS = _counter("conflicts_resolved", "Conflicts settled.", "outcome")
+THRESHOLDS = _counter(
+    "thresholds_crossed",
+    "Times that a tenant's use of a soft budget rose above a threshold or fell below it again.",
+    "percent",
+    "direction",
+)
+EVENTS: Final = (
+    *(RUNS_SUBMITTED, ADMISSION, REFUSALS, RUNS_ENDED, RUNS_REQUEUED, LEASES_ENDED),
+    *(INVOCATIONS, SPARES_DROPPED, SHRINKS, DRAWS, LOST, CONFLICTS, THRESHOLDS),
+)
+"""What is counted as events are committed."""
+
+QUEUE_RUNS = _gauge("queue_runs", "Runs that wait, by what they were last refused for.", "code")
+QUEUE_OLDEST = _gauge(
+    "queue_oldest_seconds",
+    "Seconds since the submission of the run that was submitted first of those that wait.",
+    "code",
+)
+RUNNING = _gauge("running_runs", "Runs that have leases.")
+RESERVATIONS = _gauge("reservations", "Firm starts that are ahead.", "status")
+RESERVED_GPUS = _gauge("reserved_gpus", "GPUs of firm starts that are ahead.", "status")
+CONFLICTS_OPEN = _gauge("conflicts_open", "Conflicts declared and not settled yet.")
+GPUS = _gauge(
+    "gpus",
+    "GPUs of the fleet. Withheld: no lease has them, and nobody is given them.",
+    "pool",
+    "flavor",
+    "state",
+)
+NODES = _gauge("nodes", "Nodes of the fleet.", "status")
+UNWIPED = _gauge("unwiped_nodes", "Nodes that a claim has, or has had since a wipe.", "state")
+STOPS = _gauge(
+    "stops", "Leases told to stop that have not ended; overdue: past their deadline.", "state"
+)
+TENANTS = _gauge("tenants", "Tenants.")
+TENANTS_OVER = _gauge(
+    "tenants_over_threshold", "Tenants that have used that much of a soft budget.", "percent"
+)
+TENANT_NODES = _gauge("tenant_nodes", "Nodes that count against max_nodes.", "tenant")
+TENANT_NODES_LIMIT = _gauge("tenant_nodes_limit", "max_nodes.", "tenant")
+TENANT_RUNS = _gauge("tenant_runs", "Runs that count against max_concurrent_runs.", "tenant")
+TENANT_RUNS_LIMIT = _gauge("tenant_runs_limit", "max_concurrent_runs.", "tenant")
+TENANT_GPU_SECONDS = _gauge(
+    "tenant_gpu_seconds", "GPU-seconds used in the budget period.", "tenant"
+)
+TENANT_GPU_SECONDS_BUDGET = _gauge(
+    "tenant_gpu_seconds_budget", "The soft budget of GPU-hours, in GPU-seconds.", "tenant"
+)
+TENANT_NODE_SECONDS = _gauge(
+    "tenant_node_seconds", "Node-seconds used in the budget period.", "tenant"
+)
+TENANT_NODE_SECONDS_BUDGET = _gauge(
+    "tenant_node_seconds_budget", "The soft budget of node-hours, in node-seconds.", "tenant"
+)
+ENVELOPE_GPUS = _gauge("envelope_gpus", "GPUs that an envelope pays for.", "envelope", "state")
+ENVELOPE_GPUS_LIMIT = _gauge("envelope_gpus_limit", "Concurrency of an envelope.", "envelope")
+ENVELOPE_GPU_SECONDS = _gauge(
+    "envelope_gpu_seconds", "GPU-seconds of an envelope, spent or held.", "envelope", "state"
+)
+ENVELOPE_GPU_SECONDS_GRANTED = _gauge(
+    "envelope_gpu_seconds_granted", "What an envelope may pay in all.", "envelope"
+)
+LEDGER_SEQ = _gauge("ledger_sequence", "Sequence of the last event.")
+LEDGER_HEIGHT = _gauge("ledger_height", "Height of the last block.")
+STANDING: Final = (
+    *(QUEUE_RUNS, QUEUE_OLDEST, RUNNING, RESERVATIONS, RESERVED_GPUS, CONFLICTS_OPEN),
+    *(GPUS, NODES, UNWIPED, STOPS, TENANTS, TENANTS_OVER, TENANT_NODES, TENANT_NODES_LIMIT),
+    *(TENANT_RUNS, TENANT_RUNS_LIMIT, TENANT_GPU_SECONDS, TENANT_GPU_SECONDS_BUDGET),
+    *(TENANT_NODE_SECONDS, TENANT_NODE_SECONDS_BUDGET, ENVELOPE_GPUS, ENVELOPE_GPUS_LIMIT),
+    *(ENVELOPE_GPU_SECONDS, ENVELOPE_GPU_SECONDS_GRANTED, LEDGER_SEQ, LEDGER_HEIGHT),
+)
+"""What is read from the state when somebody asks."""
+
+REQUESTS = _counter("requests", "Requests answered.", "surface", "operation", "status_class")
+IN_FLIGHT = _gauge("requests_in_flight", "Requests that are being answered.", "surface")
+REQUESTS_SHED = _counter(
+    "requests_shed",
+    "Requests turned away because as many are under way as are answered in time: unread, or read.",
+    "stage",
+)
+REQUEST_SECONDS = _histogram(
+    "request_seconds",
+    "Seconds from a request's arrival to its answer; of a stream, to its first event.",
+    _REPLIES,
+    "surface",
+    "operation",
+)
+COMMIT_SECONDS = _histogram(
+    "commit_seconds",
+    "Seconds that a block of requests takes to become durable, deciding included.",
+    _REPLIES,
+)
+COMMIT_COMMANDS = _histogram("commit_commands", "Commands that were committed together.", _SIZES)
+COMMIT_FAILURES = _counter("commit_failures", "Blocks that the store did not take.")
+LEDGER_EVENTS = _counter("ledger_events", "Events committed.")
+LAG = _histogram(
+    "ledger_lag_seconds",
+    "Seconds from an event's time to when it is durable and can be read and watched.",
+    _REPLIES,
+)
+DISK_FREE = _gauge("disk_free_bytes", "Bytes left on the disk that holds the ledger.")
+WATCHERS = _gauge("watchers", "Open watches.")
+WATCHERS_DROPPED = _counter("watchers_dropped", "Watches ended because they were too slow.")
+WEBHOOK_DELIVERIES = _counter(
+    "webhook_deliveries",
+    "Attempts to deliver a notice; given-up: one that will not be delivered.",
+    "webhook",
+    "result",
+)
+WEBHOOK_WAITING = _gauge("webhook_waiting", "Notices that wait to be delivered.", "webhook")
+WEBHOOK_OLDEST = _gauge(
+    "webhook_oldest_seconds", "Seconds that the oldest of them has waited.", "webhook"
+)
+WEBHOOK_FAILING = _gauge(
+    "webhook_failing_owners", "Owners of whom nothing could be delivered lately.", "webhook"
+)
+WEBHOOK_UP = _gauge(
+    "webhook_up", "1 while notices are sent, 0 after the receiver wanted no more.", "webhook"
+)
+ACCOUNTING_REQUESTS = _counter(
+    "accounting_requests", "Requests to an accounting system.", "purpose", "way"
+)
+ACCOUNTING_OWNERS = _gauge(
+    "accounting_owners", "Linked owners, by whose figure of their budget counts.", "source"
+)
+ACCOUNTING_ANSWERED = _gauge(
+    "accounting_answered_timestamp_seconds",
+    "When the owner that was answered for longest ago was; 0: one has never been.",
+)
+ACCOUNTING_WAITING = _gauge(
+    "accounting_waiting", "Amounts that wait to be told to an accounting system."
+)
+ACCOUNTING_OLDEST = _gauge(
+    "accounting_oldest_seconds", "Seconds that the oldest of them has waited."
+)
+READY = _gauge("ready", "1 when the service takes orders, else 0.")
+BUILD = _gauge("build_info", "1, under the version that runs.", "version")
+SERVING: Final = (
+    *(
+        REQUESTS,
+        IN_FLIGHT,
+        REQUESTS_SHED,
+        REQUEST_SECONDS,
+        COMMIT_SECONDS,
+        COMMIT_COMMANDS,
+        COMMIT_FAILURES,
+    ),
+    *(LEDGER_EVENTS, LAG, DISK_FREE, WATCHERS, WATCHERS_DROPPED, WEBHOOK_DELIVERIES),
+    *(WEBHOOK_WAITING, WEBHOOK_OLDEST, WEBHOOK_FAILING, WEBHOOK_UP, READY, BUILD),
+    *(ACCOUNTING_REQUESTS, ACCOUNTING_OWNERS, ACCOUNTING_ANSWERED),
+    *(ACCOUNTING_WAITING, ACCOUNTING_OLDEST),
+)
+"""What the service notes about itself."""
+
+METRICS: Final = {metric.name: metric for metric in (*EVENTS, *STANDING, *SERVING)}
+"""Name -> metric, in the order of the page."""

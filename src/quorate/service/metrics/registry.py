@@ -1,0 +1,215 @@
+"""Metrics for Prometheus: what has happened is counted, and how things stand is read when asked.
+
+Events are counted on the thread that owns the ledger, after their block is durable. Requests are
+counted wherever they are answered. A scrape has two halves: ``collect`` reads the state on that
+thread, ``render`` writes it out on any. ``metric_table.py`` has every name.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import Metric as Family
+from prometheus_client.registry import Collector
+
+from quorate import __version__
+from quorate.ledger.chain import GENESIS, Head, open_blocks
+from quorate.loop.engine import Engine
+from quorate.model.events import Event
+from quorate.model.refusal import Refusal
+from quorate.model.state.state_view import StateView
+from quorate.operations.table import OPERATIONS
+from quorate.service.accounting.accounting_counts import AccountingCounts
+from quorate.service.metrics import metric_table as m
+from quorate.service.metrics.counting import Counting
+from quorate.service.metrics.gauges import Standing, gauges
+from quorate.service.metrics.registering import counter, gauge, histogram
+from quorate.service.metrics.tallies import Tallies
+from quorate.service.webhooks.webhook_counts import WebhookCounts
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+"""What the answer of a scrape is."""
+UNKNOWN: Final = "unknown"
+"""What is asked where a request is for nothing that there is, or was turned away before."""
+OWN: Final = ("healthz", "readyz", "version", "openapi", "metrics", UNKNOWN)
+"""What the service is asked that is not an operation of the table."""
+_MS: Final = 1_000
+_STATUS_UNKNOWN: Final = 500
+"""What a request has come to that ended without an answer."""
+
+
+@dataclass(slots=True)
+class Request:
+    """A request that is being answered; whoever answers it says with which HTTP status.
+
+    A call of gRPC has the status that the same answer would have in REST. What is asked for may
+    become known on the way.
+    """
+
+    operation: str
+    status: int = _STATUS_UNKNOWN
+    answered_s: float | None = None
+
+    def answer(self, status: int) -> None:
+        """Note that it has been answered; a stream says so when it begins."""
+        self.status, self.answered_s = status, perf_counter()
+
+
+class Metrics:
+    """All metrics of one daemon, in a registry of their own.
+
+    ``operations`` are the names that requests may be counted under. ``disk`` is a folder on the
+    disk whose room is told.
+    """
+
+    def __init__(
+        self, *, version: str, operations: Collection[str], disk: Path | None = None
+    ) -> None:
+        assert len(operations) <= m.OPERATIONS_MAX, len(operations)
+        self.registry = CollectorRegistry()
+        ProcessCollector(namespace="quorate", registry=self.registry)
+        self._operations = frozenset(operations)
+        self._tallies = Tallies()
+        self._head = GENESIS
+        self._counting = Counting(self.registry)
+        self._requests = counter(self.registry, m.REQUESTS)
+        self._in_flight = gauge(self.registry, m.IN_FLIGHT)
+        self._shed = counter(self.registry, m.REQUESTS_SHED)
+        self._request_seconds = histogram(self.registry, m.REQUEST_SECONDS)
+        self._commit_seconds = histogram(self.registry, m.COMMIT_SECONDS)
+        self._commit_commands = histogram(self.registry, m.COMMIT_COMMANDS)
+        self._commit_failures = counter(self.registry, m.COMMIT_FAILURES)
+        self.accounting = AccountingCounts(self.registry)
+        self._events = counter(self.registry, m.LEDGER_EVENTS)
+        self._lag = histogram(self.registry, m.LAG)
+        self._watchers = gauge(self.registry, m.WATCHERS)
+        self._dropped = counter(self.registry, m.WATCHERS_DROPPED)
+        self.webhooks = WebhookCounts(self.registry)
+        self._ready = gauge(self.registry, m.READY)
+        gauge(self.registry, m.BUILD).labels(version).set(1)
+        if disk is not None:
+            room = gauge(self.registry, m.DISK_FREE)
+            room.set_function(lambda: shutil.disk_usage(disk).free)
+
+    # --- On the thread that owns the ledger ---
+
+    def opened(self, engine: Engine) -> None:
+        """Take a ledger as it stands: what happened before is not counted."""
+        self._tallies.read(engine.view)
+        self._head = engine.head
+
+    def follow(self, engine: Engine) -> None:
+        """Count all that was recorded since the last time, whoever recorded it."""
+        blocks = engine.store.blocks(from_height=self._head.height + 1)
+        for head, events in open_blocks(blocks, after=self._head):
+            self.seen(events, engine.view, head, now_ms=engine.now_ms())
+
+    def seen(self, events: Sequence[Event], view: StateView, head: Head, *, now_ms: int) -> None:
+        """Count events that have just become durable under ``head``, and that ``view`` has."""
+        self._head = head
+        self._counting.seen(events, view)
+        self._tallies.seen(events, view)
+        self._events.inc(len(events))
+        if events:
+            self._lag.observe(max(0, now_ms - events[0].at_ms) / _MS)
+
+    def committed(self, *, commands: int, seconds: float) -> None:
+        """Count a block of so many commands that took so long, from deciding to durable."""
+        self._commit_commands.observe(commands)
+        self._commit_seconds.observe(seconds)
+
+    def commit_failed(self) -> None:
+        """Count a block that the store did not take."""
+        self._commit_failures.inc()
+
+    def refused(self, refusals: Sequence[Refusal]) -> None:
+        """Count what was refused at the door."""
+        self._counting.refused(refusals)
+
+    def collect(self, view: StateView, now_ms: int) -> list[GaugeMetricFamily]:
+        """Return how everything stands at ``now_ms``, which is not before the last event."""
+        return gauges(Standing(view, self._tallies, self._head.height, now_ms))
+
+    # --- On any thread ---
+
+    def render(self, standing: Sequence[Family]) -> bytes:
+        """Return the text of a scrape: what was collected, and all that was counted."""
+        return generate_latest(_Joined(self.registry, standing))
+
+    @contextmanager
+    def request(self, surface: str, operation: str = UNKNOWN) -> Iterator[Request]:
+        """Yield a request while it is answered, and count it when the block ends, however it does.
+
+        A name that is not an operation's is counted under ``other``.
+        """
+        assert surface in m.SURFACES, surface
+        in_flight, start_s = self._in_flight.labels(surface), perf_counter()
+        asked = Request(operation)
+        in_flight.inc()
+        try:
+            yield asked
+        finally:
+            in_flight.dec()
+            ended_s = perf_counter() if asked.answered_s is None else asked.answered_s
+            self.answered(surface, asked.operation, asked.status, seconds=ended_s - start_s)
+
+    def answered(self, surface: str, operation: str, status: int, *, seconds: float) -> None:
+        """Count a request that was timed elsewhere; ``request`` does this by itself."""
+        name = operation if operation in self._operations else m.OTHER
+        self._request_seconds.labels(surface, name).observe(seconds)
+        self._requests.labels(surface, name, _status_class(status)).inc()
+
+    def shed(self, stage: str) -> None:
+        """Count a request that was turned away, unread or read."""
+        self._shed.labels(stage).inc()
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Count a watch while it is open."""
+        with self._watchers.track_inprogress():
+            yield
+
+    def watch_dropped(self) -> None:
+        """Count a watch that was ended because it was too slow."""
+        self._dropped.inc()
+
+    def ready(self, *, is_ready: bool) -> None:
+        """Note whether the service takes orders."""
+        self._ready.set(is_ready)
+
+
+def service_metrics(ledger: Path | None = None) -> Metrics:
+    """Return the metrics of a service that answers every operation on ``ledger``."""
+    disk = None if ledger is None else ledger.resolve().parent
+    return Metrics(version=__version__, operations=(*OPERATIONS, *OWN), disk=disk)
+
+
+class _Joined(Collector):
+    """A registry and what was collected beside it, as one."""
+
+    def __init__(self, registry: CollectorRegistry, standing: Sequence[Family]) -> None:
+        self._registry = registry
+        self._standing = standing
+
+    def collect(self) -> Iterator[Family]:
+        yield from self._standing
+        yield from self._registry.collect()
+
+
+def _status_class(status: int) -> str:
+    """Return the class of an HTTP status; whatever is none of ours counts as a fault of ours."""
+    found = f"{status // 100}xx"
+    return found if found in m.STATUS_CLASSES else m.STATUS_CLASSES[-1]

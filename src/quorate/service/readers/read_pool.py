@@ -1,0 +1,300 @@
+"""The read pool: questions are answered beside the ledger's thread, and hold up no commit.
+
+A question gets a reader of a few, and is answered from the ledger as it stands when its turn has
+come: whatever was acknowledged before it was asked is there. A reader is a process of its own
+(``reader_process.py``), so that its work takes no turn of the interpreter that commits. Here is who
+asks next, and how many may wait; one thread hands questions to one process (docs/adr/0032).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Condition, Thread
+from time import monotonic
+from typing import Any, Final, Protocol, TypeVar
+
+from quorate.operations.caller import Caller, Role
+from quorate.operations.statuses import UNAVAILABLE
+from quorate.service.auth.tenant_shares import Share, Shares
+from quorate.service.readers.state_reader import Question
+from quorate.service.reply import Reply
+from quorate.views.exits import CommandError, Exit
+
+_LOG = logging.getLogger(__name__)
+
+READERS: Final = 3
+"""How many questions are answered at once; all but one at most are long, or of one tenant.
+
+Of the long ones, all but one at most are of one tenant, too.
+"""
+WAITING_MAX: Final = 256
+"""How many questions may wait; more are told to come back."""
+OF_TENANT_MAX: Final = 128
+"""How many of one tenant may wait or be under way, so that none has the room to itself."""
+OF_ONE_MAX: Final = 64
+"""How many of one caller may wait or be under way."""
+LONG_OF_TENANT_MAX: Final = 32
+"""How many long questions of one tenant may wait or be under way."""
+LONG_OF_ONE_MAX: Final = 16
+"""How many long questions of one caller may wait or be under way."""
+OPEN_MAX: Final = 1_000
+"""How many are not answered yet, those among them that go on with an answer."""
+KEEP_S: Final = 600.0
+"""How long a state is kept that nobody asks about: it takes as much memory as the ledger's own."""
+
+T = TypeVar("T")
+
+
+class AnyReader(Protocol):
+    """Answers questions, for one thread at a time."""
+
+    def reply(self, question: Question) -> Reply:
+        """Return the answer; raises ``CommandError`` when it is refused."""
+        ...
+
+    def follow(self) -> None:
+        """Get ready for the next question."""
+        ...
+
+    def forget(self) -> None:
+        """Let go of what takes memory."""
+        ...
+
+    def close(self) -> None:
+        """Answer nothing more; from any thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Slip:
+    """A question that waits.
+
+    One that takes long ``is_long``, and one that looks at no ledger ``is_apart``.
+    """
+
+    done: asyncio.Future[Any]
+    do: Callable[[AnyReader], Any]
+    whose: str = ""
+    is_long: bool = True
+    is_apart: bool = False
+
+
+class ReadPool:
+    """Open it in the event loop that its callers run in; close it before that ends."""
+
+    def __init__(
+        self,
+        make: Callable[[], AnyReader],
+        *,
+        readers: int = READERS,
+        waiting_max: int = WAITING_MAX,
+    ) -> None:
+        self._readers = [make() for _ in range(readers)]
+        self._waiting_max = waiting_max
+        self._wake = Condition()
+        self._slips: deque[_Slip] = deque()
+        # What is being answered.
+        self._under_way: list[_Slip] = []
+        # Whose questions are not answered yet, in the event loop only.
+        self._shares = Shares(
+            Share(
+                most=OPEN_MAX,
+                of_tenant_max=OF_TENANT_MAX,
+                of_one_max=OF_ONE_MAX,
+                kept=0,
+                what="questions",
+            )
+        )
+        self._long_shares = Shares(
+            Share(
+                most=OPEN_MAX,
+                of_tenant_max=LONG_OF_TENANT_MAX,
+                of_one_max=LONG_OF_ONE_MAX,
+                kept=0,
+                what="questions that take long",
+            )
+        )
+        self._is_closing = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # --- In the event loop ---
+
+    def open(self) -> None:
+        """Let readers in."""
+        self._loop = asyncio.get_running_loop()
+        for number, reader in enumerate(self._readers):
+            # Nobody waits for a reader when the program ends: it changes nothing.
+            name = f"reader-{number}"
+            Thread(target=self._read, args=(reader,), name=name, daemon=True).start()
+
+    def close(self) -> None:
+        """Take nothing more, and turn away those who wait or are being answered."""
+        with self._wake:
+            self._is_closing = True
+            left, self._slips = list(self._slips), deque()
+            self._wake.notify_all()
+        for queued in left:
+            _settle(queued.done, None, _stopping())
+        for reader in self._readers:
+            reader.close()
+
+    async def ask(
+        self,
+        caller: Caller,
+        do: Callable[[AnyReader], T],
+        *,
+        is_long: bool = True,
+        is_apart: bool = False,
+    ) -> T:
+        """Return what ``do`` returns on a thread of the room, asked by ``caller``.
+
+        Of what ``is_long``, and of what looks at no ledger (``is_apart``), a reader is always left
+        to others; of the latter one of each caller is answered at a time.
+
+        Raises ``CommandError`` when too many wait, or too many of theirs. Admins are answered
+        though tenants fill all places to wait in, up to ``OPEN_MAX``.
+        """
+        shares = self._long_shares if is_long else self._shares
+        with shares.taken(caller):
+            whose = caller.tenant or caller.whose
+            queued = _Slip(self._future(), do, whose, is_long, is_apart)
+            found: T = await self._run(queued, is_let_in=caller.role is Role.ADMIN)
+            return found
+
+    async def run(self, do: Callable[[AnyReader], T], *, goes_on: bool = False) -> T:
+        """Return what ``do`` returns on a thread of the room.
+
+        Raises ``CommandError`` when too many wait, unless this ``goes_on`` with an answer that has
+        begun: of each of those no more than one waits.
+        """
+        found: T = await self._run(_Slip(self._future(), do), is_let_in=goes_on)
+        return found
+
+    def _future(self) -> asyncio.Future[Any]:
+        assert self._loop is not None, "opened first"
+        return self._loop.create_future()
+
+    async def _run(self, queued: _Slip, *, is_let_in: bool) -> Any:
+        with self._wake:
+            if self._is_closing:
+                raise _stopping()
+            if len(self._slips) >= self._waiting_max:
+                # Whoever has gone waits for nothing.
+                self._slips = deque(each for each in self._slips if not each.done.cancelled())
+            if len(self._slips) >= self._waiting_max and not is_let_in:
+                raise CommandError(
+                    Exit.UNUSABLE,
+                    f"{len(self._slips)} questions wait; ask again later",
+                    fault=UNAVAILABLE,
+                )
+            self._slips.append(queued)
+            self._wake.notify()
+        return await queued.done
+
+    # --- On a thread of the room ---
+
+    def _read(self, reader: AnyReader) -> None:
+        self._begin(reader)
+        while True:
+            queued = self._next(reader)
+            if queued is None:
+                # Closed while it was being started, too, it ends here.
+                reader.forget()
+                return
+            try:
+                self._tell(queued, queued.do(reader), None)
+            except Exception as error:  # noqa: BLE001 - the thread's top frame: told to who asked
+                self._tell(queued, None, error)
+            with self._wake:
+                self._under_way.remove(queued)
+                # One of those who were passed over may begin now.
+                self._wake.notify_all()
+
+    def _begin(self, reader: AnyReader) -> None:
+        try:
+            reader.follow()
+        except Exception:  # noqa: BLE001 - a thread's top frame: logged
+            # A reader that ends at once is an EOFError, and this thread must go on in any case. It
+            # is tried again with the first question, and its caller is answered what is wrong.
+            _LOG.exception("a reader could not be started")
+
+    def _next(self, reader: AnyReader) -> _Slip | None:
+        """Return the next question, None when there never will be one."""
+        while True:
+            with self._wake:
+                found = self._wait(KEEP_S)
+            if found is not None or self._is_closing:
+                return found
+            # Outside the lock: whoever asks meanwhile waits for nothing.
+            reader.forget()
+
+    def _wait(self, within_s: float) -> _Slip | None:
+        """Return the next question; None when none came in that time, or when it is closing."""
+        end_s = monotonic() + within_s
+        while (queued := self._take()) is None:
+            left_s = end_s - monotonic()
+            if self._is_closing or left_s <= 0:
+                return None
+            self._wake.wait(left_s)
+        return queued
+
+    def _take(self) -> _Slip | None:
+        """Return the first question whose turn it may be, None where there is none.
+
+        Those whose asker has gone are dropped on the way.
+        """
+        left: deque[_Slip] = deque()
+        found: _Slip | None = None
+        while self._slips and found is None:
+            queued = self._slips.popleft()
+            if queued.done.cancelled():
+                continue
+            if self._may_begin(queued):
+                found = queued
+                self._under_way.append(queued)
+            else:
+                left.append(queued)
+        self._slips.extendleft(reversed(left))
+        return found
+
+    def _may_begin(self, queued: _Slip) -> bool:
+        """Return whether a thread is left to others once ``queued`` is being answered."""
+        most = max(1, len(self._readers) - 1)
+        mine = [each for each in self._under_way if queued.whose and each.whose == queued.whose]
+        if len(mine) >= most:
+            return False
+        if queued.is_long:
+            long_of_mine = sum(each.is_long for each in mine)
+            long_of_all = sum(each.is_long for each in self._under_way)
+            if long_of_all >= most or long_of_mine >= max(1, most - 1):
+                return False
+        apart = [each for each in self._under_way if each.is_apart]
+        is_first = not any(each.is_apart for each in mine)
+        return not queued.is_apart or (is_first and len(apart) < most)
+
+    def _tell(self, queued: _Slip, found: object, error: Exception | None) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(_settle, queued.done, found, error)
+        except RuntimeError:
+            # The event loop has ended meanwhile: nobody is left to be told.
+            _LOG.warning("a long answer could not be delivered, because the service has ended")
+
+
+def _settle(done: asyncio.Future[Any], found: object, error: Exception | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(found)
+    else:
+        done.set_exception(error)
+
+
+def _stopping() -> CommandError:
+    return CommandError(
+        Exit.UNUSABLE, "the service is stopping; ask again in a moment", fault=UNAVAILABLE
+    )

@@ -1,0 +1,282 @@
+"""The program that reader processes are forked from, and what each of them does.
+
+It has imported everything that readers need, and waits for orders on a socket (``reader_server``).
+When that is closed, because the service has ended in whatever way, it kills its readers and ends;
+when it is killed itself, they end with it, in the midst of an answer, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import os
+import pickle
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from selectors import EVENT_READ, DefaultSelector
+from threading import Thread
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+from quorate.adapters.stores.store_pages import PagedReader
+from quorate.operations.operation import Effect
+from quorate.operations.statuses import as_command_error
+from quorate.operations.table import OPERATIONS
+from quorate.ports.errors import QuorateError
+from quorate.service.readers.message_socket import MessageSocket
+from quorate.service.readers.reader_process import READY, ProcessConfig, SentQuestion, too_long
+from quorate.service.readers.reader_server import END, ORDER, START
+from quorate.service.readers.state_reader import Question, Reader, ReaderConfig
+from quorate.service.reply import Reply
+
+_LOG = logging.getLogger(__name__)
+
+FOLLOW_S: Final = 0.5
+"""How long a process that has nothing to answer waits before it reads on."""
+NICE: Final = 5
+"""By how much commits go before reads where both want the same core."""
+_PR_SET_PDEATHSIG: Final = 1
+
+Prctl = Callable[..., Any]
+
+
+def main() -> None:
+    """Take orders from standard input, which is a socket, until it is closed."""
+    # The service ends it, whatever a terminal or a supervisor sends to both.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    control = socket.socket(fileno=os.dup(0))
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is what is needed
+        os.dup2(nothing.fileno(), 0)
+    for operation in OPERATIONS.values():
+        if operation.effect is Effect.READ:
+            # Imports what answers it.
+            operation.handle()
+    # What readers share is not looked at by their collectors, which would copy it.
+    gc.collect()
+    gc.freeze()
+    _Server(control).run()
+
+
+class _Server:
+    """Forks readers and reaps them; has one thread, so that a fork copies no lock that is held."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._prctl = find_prctl()
+        # Readers hold the reading end: it is at its end when this process is gone.
+        self._alive = os.pipe()
+        self._woken, self._wakes = socket.socketpair()
+        self._pids: dict[int, int] = {}
+
+    def run(self) -> None:
+        """Carry out orders until the service is gone."""
+        self._woken.settimeout(0)
+        self._wakes.settimeout(0)
+        # A handler of its own, or the signal would wake nothing.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+        with DefaultSelector() as selector:
+            selector.register(self._control, EVENT_READ)
+            selector.register(self._woken, EVENT_READ)
+            while True:
+                ready = {key.fileobj for key, _ in selector.select()}
+                if self._woken in ready:
+                    with suppress(BlockingIOError):
+                        self._woken.recv(4_096)
+                    self._reap()
+                if self._control in ready and not self._take_order():
+                    break
+        # Nothing is reaped any more, and what is woken is closed soon.
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for pid in self._pids.values():
+            os.kill(pid, signal.SIGKILL)
+
+    def _take_order(self) -> bool:
+        """Return whether there was an order, and carry it out; without one the service is gone."""
+        try:
+            data, passed, _, _ = socket.recv_fds(self._control, ORDER.size, 1)
+            while data and len(data) < ORDER.size:
+                data += self._control.recv(ORDER.size - len(data))
+        except ConnectionError:
+            return False
+        if len(data) < ORDER.size:
+            return False
+        kind, number = ORDER.unpack(data)
+        if kind == START and passed:
+            self._fork(number, passed[0])
+        if kind == END and number in self._pids:
+            # It is still there, or has not been reaped: its number is no other process's.
+            os.kill(self._pids[number], signal.SIGKILL)
+        for descriptor in passed:
+            os.close(descriptor)
+        return True
+
+    def _fork(self, number: int, descriptor: int) -> None:
+        server = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            # The service finds the reader's socket closed, and asks for another.
+            sys.stderr.write(f"quorate: no reader can be started: {error}\n")
+            return
+        if pid == 0:
+            self._become_reader(server, descriptor)
+        self._pids[number] = pid
+
+    def _become_reader(self, server: int, descriptor: int) -> NoReturn:
+        """Answer questions, and end."""
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for each in (self._control, self._woken, self._wakes):
+                each.close()
+            alive, ours = self._alive
+            os.close(ours)
+            end_with_parent(server, alive, self._prctl)
+            answer_questions(MessageSocket(socket.socket(fileno=descriptor)))
+            code = 0
+        except BaseException:  # noqa: BLE001 - the process's top frame
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _reap(self) -> None:
+        for number, pid in list(self._pids.items()):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                del self._pids[number]
+
+
+def find_prctl() -> Prctl | None:
+    """Return Linux's ``prctl``; None on other systems."""
+    try:
+        found: Prctl = ctypes.CDLL(None, use_errno=True).prctl
+    except (OSError, AttributeError):
+        return None
+    return found
+
+
+def end_with_parent(parent: int, alive: int, prctl: Prctl | None) -> None:
+    """Have this process end as soon as ``parent`` does, whatever it is doing then.
+
+    The kernel sees to it where it can (``prctl``); elsewhere a thread waits for the end of the pipe
+    ``alive``, whose other end only the parent has open.
+    """
+    if prctl is None or prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
+        Thread(target=_end_at_end_of, args=(alive,), name="parent", daemon=True).start()
+    if os.getppid() != parent:
+        # It has ended before this was in place.
+        os._exit(1)
+
+
+def _end_at_end_of(alive: int) -> None:
+    os.read(alive, 1)
+    os._exit(1)
+
+
+# --- In a reader ---
+
+
+class _WorkSpentError(BaseException):
+    """The CPU that an answer may take is spent; no handler of errors is to catch it."""
+
+
+class _SentClock:
+    """The time that came with the last question: both processes go by the service's clock."""
+
+    def __init__(self) -> None:
+        self.sent_ms = 0
+
+    def now_ms(self) -> int:
+        """Return the time."""
+        return self.sent_ms
+
+
+def answer_questions(service: MessageSocket) -> None:
+    """Answer what ``service`` sends, after what there is to read, until it is closed."""
+    signal.signal(signal.SIGPROF, _spent)
+    os.nice(NICE)
+    try:
+        service.send(READY)
+        config = pickle.loads(service.receive())  # noqa: S301 - from the service itself
+    except (EOFError, OSError):
+        return
+    assert isinstance(config, ProcessConfig), config
+    clock = _SentClock()
+    reader = Reader(
+        ReaderConfig(
+            # One connection for all look-ups: opening one takes longer than a look-up.
+            reading=partial(PagedReader, config.ledger, is_archive_kept=True),
+            clock=clock,
+            name=config.name,
+            signer=config.signer,
+            is_executed=config.is_executed,
+            logs=config.logs,
+        )
+    )
+    while True:
+        try:
+            if not service.wait(FOLLOW_S):
+                _try_to(reader.follow)
+                continue
+            sent = pickle.loads(service.receive())  # noqa: S301 - from the service itself
+            assert isinstance(sent, SentQuestion), sent
+            clock.sent_ms = sent.now_ms
+            service.send(pickle.dumps(_answered(reader, sent)))
+        except (EOFError, OSError):
+            return
+
+
+def _answered(reader: Reader, sent: SentQuestion) -> Reply | Exception:
+    operation = OPERATIONS[sent.operation]
+    question = Question(sent.caller, operation, sent.asked, sent.form, sent.seq)
+    try:
+        with _bounded(sent.cpu_s_max):
+            return reader.reply(question)
+    except _WorkSpentError:
+        reader.forget()
+        return too_long(sent.cpu_s_max)
+    except Exception as error:  # noqa: BLE001 - sent to the service
+        return _as_sent(error)
+
+
+@contextmanager
+def _bounded(cpu_s_max: float) -> Iterator[None]:
+    """Raise ``_WorkSpentError`` in the midst of what takes more CPU than this."""
+    signal.setitimer(signal.ITIMER_PROF, cpu_s_max)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _spent(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise _WorkSpentError
+
+
+def _try_to(follow: Callable[[], None]) -> None:
+    try:
+        follow()
+    except (QuorateError, OSError):
+        # The next caller is answered what is wrong.
+        _LOG.debug("the ledger cannot be followed", exc_info=True)
+
+
+def _as_sent(error: Exception) -> Exception:
+    """Return ``error`` as it is sent: in the words for the caller, or as a bug with its trace."""
+    refusal = as_command_error(error)
+    if refusal is not None:
+        return refusal
+    bug = RuntimeError(f"a reader failed: {type(error).__name__}: {error}")
+    bug.add_note("".join(traceback.format_exception(error)))
+    return bug

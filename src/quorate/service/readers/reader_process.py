@@ -1,0 +1,203 @@
+"""A reader in a process of its own: its work never takes the interpreter from commits.
+
+The service sends one question after another over a socket and is sent each answer. The process
+follows the ledger's file by itself (``reader_main.py``). An answer that takes more CPU than its
+place allows is given up, and the caller is refused; the state is then read anew, because the work
+may have been cut off anywhere. A process that does not take a question or does not answer in time
+is ended, and another one is started.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+from typing import Final
+
+from msgspec import Struct
+
+from quorate.operations.answer_place import CPU_S_MAX, Place, place_of
+from quorate.operations.caller import Caller
+from quorate.operations.request_context import Signer
+from quorate.operations.statuses import UNAVAILABLE
+from quorate.ports.clock_port import Clock
+from quorate.ports.log_port import Logs
+from quorate.service.readers.message_socket import MessageSocket
+from quorate.service.readers.reader_server import READER_SERVER, ReaderServer
+from quorate.service.readers.state_reader import Question
+from quorate.service.reply import Form, Reply
+from quorate.views.exits import CommandError, Exit
+
+_LOG = logging.getLogger(__name__)
+
+WALL_PER_CPU: Final = 10
+"""How many seconds may pass for each that an answer may take of CPU, on a busy machine."""
+STARTS_MAX: Final = 2
+"""How often a process is started for one question."""
+START_S_MAX: Final = 60.0
+"""How long a process may take to start, with the server that it is forked from."""
+READY: Final = b"ready"
+"""What a process sends first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessConfig:
+    """What a reader process is started with; sent to it once."""
+
+    ledger: Path
+    name: str
+    signer: Signer | None
+    is_executed: bool
+    logs: Logs | None
+
+
+@dataclass(frozen=True, slots=True)
+class SentQuestion:
+    """A question as it is sent: the operation by its name, and the time that it is now."""
+
+    caller: Caller
+    operation: str
+    asked: Struct
+    form: Form
+    seq: int | None
+    now_ms: int
+    cpu_s_max: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    number: int
+    messages: MessageSocket
+
+
+class RemoteReader:
+    """A reader process, started when it is first asked; for one thread at a time, but ``close``."""
+
+    def __init__(
+        self,
+        config: ProcessConfig,
+        clock: Clock,
+        cpu_s_max: Mapping[Place, float] = CPU_S_MAX,
+        server: ReaderServer = READER_SERVER,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._cpu_s_max = cpu_s_max
+        self._server = server
+        self._process: _Process | None = None
+        # Held while the process is started or asked.
+        self._in_use = Lock()
+        self._is_closed = False
+
+    def reply(self, question: Question) -> Reply:
+        """Return the answer; raises ``CommandError`` when it is refused."""
+        cpu_s_max = self._cpu_s_max[place_of(question.operation, question.asked)]
+        sent = SentQuestion(
+            question.caller,
+            question.operation.name,
+            question.asked,
+            question.form,
+            question.seq,
+            self._clock.now_ms(),
+            cpu_s_max,
+        )
+        data = pickle.dumps(sent)
+        with self._in_use:
+            found = self._asked(data, cpu_s_max)
+        if isinstance(found, Exception):
+            raise found
+        assert isinstance(found, Reply), found
+        return found
+
+    def follow(self) -> None:
+        """Start the process, if there is none, so that the first question does not wait for it.
+
+        Raises ``OSError`` or ``EOFError`` when it cannot be started.
+        """
+        with self._in_use:
+            try:
+                if not self._is_closed:
+                    self._running()
+            except (EOFError, OSError):
+                if not self._is_closed:
+                    raise
+
+    def forget(self) -> None:
+        """End the process, which is started again when it is asked for; waits for nothing."""
+        with self._in_use:
+            self._end()
+
+    def close(self) -> None:
+        """End the process, and start no other; from any thread, and waits for nothing."""
+        self._is_closed = True
+        if self._in_use.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._in_use.release()
+        elif (process := self._process) is not None:
+            # The thread that waits for its answer finds the socket at its end, and closes it.
+            self._server.end(process.number)
+
+    def _asked(self, data: bytes, cpu_s_max: float) -> object:
+        for _ in range(STARTS_MAX):
+            if self._is_closed:
+                break
+            try:
+                messages = self._running()
+            except (EOFError, OSError) as error:
+                self._log(error)
+                continue
+            end_s = monotonic() + WALL_PER_CPU * cpu_s_max
+            try:
+                messages.send(data, within_s=end_s - monotonic())
+                answer = messages.receive(within_s=max(0.0, end_s - monotonic()))
+                return pickle.loads(answer)  # noqa: S301 - from our own process
+            except TimeoutError:
+                self._end()
+                return too_long(cpu_s_max)
+            except (EOFError, OSError) as error:
+                self._log(error)
+                self._end()
+        return CommandError(
+            Exit.UNUSABLE, "the readers have ended; ask again in a moment", fault=UNAVAILABLE
+        )
+
+    def _running(self) -> MessageSocket:
+        """Return the socket of a process that takes questions."""
+        if self._process is None:
+            number, connected = self._server.start()
+            process = self._process = _Process(number, MessageSocket(connected))
+            try:
+                if self._is_closed:
+                    raise EOFError("closed while it was being started")  # noqa: TRY301
+                ready = process.messages.receive(START_S_MAX)
+                assert ready == READY, ready
+                process.messages.send(pickle.dumps(self._config), START_S_MAX)
+            except BaseException:
+                self._end()
+                raise
+        return self._process.messages
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.messages.close()
+            self._server.end(process.number)
+
+    def _log(self, error: Exception) -> None:
+        if not self._is_closed:
+            _LOG.warning("a reader has ended or could not be started: %r", error)
+
+
+def too_long(cpu_s_max: float) -> CommandError:
+    """Return the refusal of a question that takes more than ``cpu_s_max`` to answer."""
+    return CommandError(
+        Exit.UNUSABLE,
+        f"answering takes more than {cpu_s_max:g} s of CPU, which is the most; narrow the question",
+        fault="timed-out",
+    )

@@ -1,0 +1,128 @@
+"""The server that reader processes are forked from, as the service has it: start one, end one.
+
+It is a program of its own that imports what readers need, and nothing else: never the module that
+the service was started from, which need not be made for it. All services of one process share it.
+It is started with the first reader, and ends with the process, however that ends
+(``reader_main.py``).
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import socket
+import struct
+import subprocess
+import sys
+from itertools import count
+from threading import Lock
+from typing import Final
+
+_LOG = logging.getLogger(__name__)
+
+ORDER: Final = struct.Struct("!cQ")
+"""What the server is sent: an order, and the number of the reader that it is about."""
+START: Final = b"S"
+"""Fork a reader; its end of a socket comes with the order."""
+END: Final = b"E"
+"""Kill a reader, if it has not ended."""
+ORDER_S_MAX: Final = 10.0
+"""How long the server may take to take an order; one that takes longer is ended."""
+_MODULE: Final = "quorate.service.readers.reader_main"
+_PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from {module} import main; main()"
+
+
+class ReaderServer:
+    """Starts and ends readers; for any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._numbers = count(1)
+        self._started: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+
+    def start(self) -> tuple[int, socket.socket]:
+        """Return the number of a new reader and the socket that it answers at.
+
+        A reader that cannot be forked is one whose socket is at its end. Raises ``OSError`` when
+        there is no server and none can be started.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs, self._lock:
+                number = next(self._numbers)
+                control = self._running()
+                try:
+                    socket.send_fds(control, [ORDER.pack(START, number)], [theirs.fileno()])
+                except OSError:
+                    self._stop()
+                    raise
+        except BaseException:
+            ours.close()
+            raise
+        return number, ours
+
+    def end(self, number: int) -> None:
+        """Have the reader ``number`` killed; returns before it has ended."""
+        with self._lock:
+            if self._started is None:
+                return
+            try:
+                self._started[1].sendall(ORDER.pack(END, number))
+            except OSError as error:
+                # Its readers end with it.
+                _LOG.warning("the server of readers takes no orders, and is ended: %r", error)
+                self._stop()
+
+    def close(self) -> None:
+        """End the server and all of its readers."""
+        with self._lock:
+            self._stop()
+
+    def leave_to_parent(self) -> None:
+        """Let go of the server, in a process that was forked from the one that has it.
+
+        The lock may be held by a thread that is not there.
+        """
+        self._lock = Lock()
+        started, self._started = self._started, None
+        if started is not None:
+            process, control = started
+            # The server ends when the last copy of its socket is closed.
+            control.close()
+            process.returncode = 0
+
+    def _running(self) -> socket.socket:
+        """Return the socket of a server that runs."""
+        if self._started is not None and self._started[0].poll() is not None:
+            _LOG.warning("the server of readers ended by %s", self._started[0].returncode)
+            self._stop()
+        if self._started is None:
+            ours, theirs = socket.socketpair()
+            ours.settimeout(ORDER_S_MAX)
+            with theirs:
+                # With this process's path, and with no folder put before it (-P).
+                program = _PROGRAM.format(path=sys.path, module=_MODULE)
+                words = [sys.executable, "-P", "-c", program]
+                try:
+                    process = subprocess.Popen(words, stdin=theirs.fileno())  # noqa: S603 - our own
+                except BaseException:
+                    ours.close()
+                    raise
+            self._started = process, ours
+        return self._started[1]
+
+    def _stop(self) -> None:
+        started, self._started = self._started, None
+        if started is not None:
+            process, control = started
+            control.close()
+            process.kill()
+            process.wait()
+
+
+READER_SERVER: Final = ReaderServer()
+"""The server of this process."""
+
+atexit.register(READER_SERVER.close)
+os.register_at_fork(after_in_child=READER_SERVER.leave_to_parent)

@@ -1,0 +1,154 @@
+"""A reader: one state of its own that follows the ledger, from which questions are answered.
+
+It reads the ledger as it stands when a question's turn has come, so that whatever was acknowledged
+before the question is there. What follows from a state (the plan, the order of the queue) is worked
+out once for all questions about one sequence, and is at most ``INSTANT_MS_MAX`` old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import Struct
+
+from quorate.ledger.chain import open_blocks
+from quorate.loop.engine import SNAPSHOT_EVENTS, Engine
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.operations.answering import answer
+from quorate.operations.caller import Caller
+from quorate.operations.operation import Operation
+from quorate.operations.request_context import AnyDesk, BlockDesk, Instant, RequestContext, Signer
+from quorate.ports.clock_port import Clock
+from quorate.ports.log_port import Logs
+from quorate.ports.store_port import EventStore
+from quorate.service.reply import Form, Reply, reply_of
+
+READ_ON_EVENTS_MAX: Final = 4 * SNAPSHOT_EVENTS
+"""How far a state is read on before it is opened anew, to stay as small as what is live."""
+INSTANT_MS_MAX: Final = 1_000
+"""How old what follows from a state may be: until then questions about one sequence share it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderConfig:
+    """What is read: ``reading`` opens the ledger as it stands, to read it from any thread.
+
+    ``is_executed`` says whether an executor runs the work, which readers plan with. Without
+    ``logs`` no output of runs is kept here.
+    """
+
+    reading: Callable[[], EventStore]
+    clock: Clock
+    name: str = "the ledger"
+    signer: Signer | None = None
+    is_executed: bool = False
+    logs: Logs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What ``caller`` asks, and the sequence that the answer has to have seen at least."""
+
+    caller: Caller
+    operation: Operation
+    asked: Struct
+    form: Form = Form.TREE
+    seq: int | None = None
+
+
+class Reader:
+    """For one thread at a time."""
+
+    def __init__(self, config: ReaderConfig) -> None:
+        self._config = config
+        self._engine: Engine | None = None
+        # What the state was read from first, which has the runs that are archived.
+        self._opened: EventStore | None = None
+        self._opened_seq = 0
+        self._instant: tuple[int, Instant] | None = None
+
+    def reply(self, question: Question) -> Reply:
+        """Return the answer; raises ``CommandError`` when it is refused."""
+        context = self.context(question.caller, question.operation, question.seq)
+        found = answer(context, question.operation, question.asked)
+        return reply_of(found, question.operation, question.form, is_long=True)
+
+    def context(self, caller: Caller, operation: Operation, seq: int | None = None) -> AnyDesk:
+        """Return the context in which ``caller`` is answered, with all that is recorded by now.
+
+        With ``seq``, with all up to that sequence at least.
+        """
+        config = self._config
+        if operation.of_blocks:
+            return BlockDesk(
+                store=config.reading(),
+                clock=config.clock,
+                caller=caller,
+                name=config.name,
+                signer=config.signer,
+            )
+        engine = self._followed(seq)
+        return RequestContext(
+            engine,
+            caller,
+            name=config.name,
+            signer=config.signer,
+            is_executed=config.is_executed,
+            logs=config.logs,
+            instant=self._now(engine),
+        )
+
+    def follow(self) -> None:
+        """Read on, so that the next question finds little left to read."""
+        if self._engine is not None:
+            self._followed(None)
+
+    def forget(self) -> None:
+        """Let go of the state, which is then read anew when it is asked for."""
+        self._engine = self._instant = None
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    def close(self) -> None:
+        """Do nothing: what is being answered is left alone, and changes nothing."""
+
+    def _followed(self, seq: int | None) -> Engine:
+        """Return an engine that nobody gives commands, over the state at the ledger's end."""
+        known = self._engine
+        if known is not None and seq is not None and known.head.seq >= seq:
+            return known
+        store = self._config.reading()
+        # A state that could be read on only in part is of no use.
+        self._engine = self._instant = None
+        if known is not None and known.head.seq - self._opened_seq >= READ_ON_EVENTS_MAX:
+            # Runs that ended since are in memory only; from a later snapshot they are archived.
+            known = None
+        if known is None:
+            self.forget()
+            engine = Engine.open(store, self._config.clock)
+            self._opened, self._opened_seq = store, engine.head.seq
+        else:
+            state, head = known.view, known.head
+            assert isinstance(state, State), "an engine owns its state"
+            blocks = store.blocks(from_height=head.height + 1)
+            for after, events in open_blocks(blocks, after=head, not_before_ms=state.at_ms):
+                apply_all(state, events)
+                head = after
+            engine = Engine(store, self._config.clock, state, head)
+        self._engine = engine
+        return engine
+
+    def _now(self, engine: Engine) -> Instant:
+        """Return this instant, or one that is not too old, of the state of ``engine``."""
+        known, seq, now_ms = self._instant, engine.head.seq, engine.now_ms()
+        if known is not None and known[0] == seq:
+            is_recent = 0 <= now_ms - known[1].now_ms < INSTANT_MS_MAX
+            if is_recent:
+                return known[1]
+        found = Instant(engine.view, now_ms, has_executor=self._config.is_executed)
+        self._instant = seq, found
+        return found

@@ -1,0 +1,167 @@
+"""The line before the ledger's thread: submits, which share a commit, and everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Condition
+from typing import Any
+
+from msgspec import Struct
+
+from quorate.loop.engine import Engine
+from quorate.operations.caller import Caller
+from quorate.operations.operation import Operation
+from quorate.operations.statuses import UNAVAILABLE
+from quorate.service.auth.tenant_shares import Share, Shares
+from quorate.service.reply import Form
+from quorate.views.exits import CommandError, Exit
+
+
+@dataclass(slots=True)
+class QueuedRequest:
+    """Something that waits for the ledger: ``do`` is carried out, unless it is a submit."""
+
+    done: asyncio.Future[Any]
+    do: Callable[[Engine], Any] | None = None
+    caller: Caller | None = None
+    operation: Operation | None = None
+    asked: Struct | None = None
+    form: Form = Form.TREE
+
+
+class Turns:
+    """Requests that wait: tenants have their turns, and so have the users of each."""
+
+    def __init__(self) -> None:
+        self._tenants: OrderedDict[str, OrderedDict[str, deque[QueuedRequest]]] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return self._count
+
+    def append(self, queued: QueuedRequest) -> None:
+        """Have ``queued`` wait behind the others of its user."""
+        tenant, user = _keys(queued)
+        users = self._tenants.setdefault(tenant, OrderedDict())
+        users.setdefault(user, deque()).append(queued)
+        self._count += 1
+
+    def popleft(self) -> QueuedRequest:
+        """Return the next, and have its user and its tenant wait for all others."""
+        tenant, users = self._tenants.popitem(last=False)
+        user, queued_requests = users.popitem(last=False)
+        found = queued_requests.popleft()
+        if queued_requests:
+            users[user] = queued_requests
+        if users:
+            self._tenants[tenant] = users
+        self._count -= 1
+        return found
+
+
+def _keys(queued: QueuedRequest) -> tuple[str, str]:
+    return ("", "") if queued.caller is None else (queued.caller.tenant, queued.caller.whose)
+
+
+class Line:
+    """Safe from every thread; at most ``waiting_max`` wait, by tenant and user in their shares."""
+
+    def __init__(self, waiting_max: int) -> None:
+        self._shares = Shares(Share.of_all(waiting_max, "requests that wait for the ledger"))
+        self._wake = Condition()
+        self._submits = Turns()
+        self._others = Turns()
+        self._is_closed = False
+        self._is_nudged = False
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return len(self._submits) + len(self._others)
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing more may wait; empty while it may."""
+        return self._shares.trouble
+
+    def put(self, queued: QueuedRequest, *, is_submit: bool = False) -> None:
+        """Have ``queued`` wait; raises ``CommandError`` when too many do, or none may any more."""
+        with self._wake:
+            if self._is_closed:
+                raise unavailable("the service is stopping; ask again in a moment")
+            try:
+                self._shares.take(queued.caller)
+            except CommandError:
+                self._drop_gone()
+                self._shares.take(queued.caller)
+            (self._submits if is_submit else self._others).append(queued)
+            self._wake.notify()
+
+    def nudge(self) -> None:
+        """Wake the ledger's thread without a request."""
+        with self._wake:
+            self._is_nudged = True
+            self._wake.notify()
+
+    def was_nudged(self) -> bool:
+        """Return whether somebody nudged since this was last asked."""
+        with self._wake:
+            nudged, self._is_nudged = self._is_nudged, False
+            return nudged
+
+    def close(self) -> None:
+        """Let nobody else wait; those who do are still taken."""
+        with self._wake:
+            self._is_closed = True
+            self._wake.notify()
+
+    def wait(self, sleep_s: float) -> bool:
+        """Sleep until there is something to do; return False when there never will be."""
+        with self._wake:
+            if sleep_s > 0 and not (len(self) or self._is_closed or self._is_nudged):
+                self._wake.wait(sleep_s)
+            return not self._is_closed or len(self) > 0
+
+    def submits(self, most: int) -> list[QueuedRequest]:
+        """Return the submits in front, at most so many."""
+        return self._take(self._submits, most)
+
+    def other(self) -> QueuedRequest | None:
+        """Return the request in front of the others."""
+        return next(iter(self._take(self._others, 1)), None)
+
+    def rest(self) -> list[QueuedRequest]:
+        """Return all who wait."""
+        return [
+            *self._take(self._submits, len(self._submits)),
+            *self._take(self._others, len(self._others)),
+        ]
+
+    def _take(self, turns: Turns, most: int) -> list[QueuedRequest]:
+        """Return those in front of ``turns``, without the ones whose callers have gone."""
+        with self._wake:
+            found: list[QueuedRequest] = []
+            while turns and len(found) < most:
+                queued = turns.popleft()
+                self._shares.give_back(queued.caller)
+                if not queued.done.cancelled():
+                    found.append(queued)
+            return found
+
+    def _drop_gone(self) -> None:
+        """Forget the requests whose callers have gone: they wait for nothing."""
+        for turns in (self._submits, self._others):
+            queued_requests = [turns.popleft() for _ in range(len(turns))]
+            for queued in queued_requests:
+                if queued.done.cancelled():
+                    self._shares.give_back(queued.caller)
+                else:
+                    turns.append(queued)
+
+
+def unavailable(text: str) -> CommandError:
+    """Return what is told to those who have to come back."""
+    return CommandError(Exit.UNUSABLE, text, fault=UNAVAILABLE)

@@ -1,0 +1,65 @@
+"""Whether the secrets beside a ledger are its own, and what does not work without them."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from quorate.adapters.key_file import key_path, load_key, load_lottery_secret, lottery_path
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.ledger.checkpoint import public_key_of
+from quorate.ledger.fold import replay
+from quorate.loop.preimages import Preimages
+from quorate.model.state.state_view import StateView
+from quorate.ports.errors import KeyFileError
+
+_UNSIGNED = "no checkpoint can be signed, and the record of the ledger's end is not signed"
+_UNDRAWN = "conflicts that need a draw stay open, so runs that wait for one do not start by it"
+
+
+def trouble_with_secrets(path: Path) -> list[str]:
+    """Return what will not work with the secrets beside the ledger ``path``, a line for each.
+
+    What they must fit is in its first block.
+    """
+    with SqliteStore.read(path) as store:
+        state, _ = replay(islice(store.blocks(), 1))
+    return secret_troubles(path, state)
+
+
+def secret_troubles(path: Path, view: StateView) -> list[str]:
+    """Return what will not work with the secrets beside ``path``, whose state is ``view``."""
+    found = [_key_trouble(key_path(path), view.public_key)]
+    if view.lottery.commitment:
+        found.append(_lottery_trouble(lottery_path(path), view))
+    return [each for each in found if each]
+
+
+def _key_trouble(path: Path, public_key: str) -> str:
+    if not path.exists():
+        return (
+            f"there is no signing key at {path}: {_UNSIGNED}; put its copy there, its public key "
+            f"is {public_key}"
+        )
+    try:
+        key = load_key(path)
+    except KeyFileError as error:
+        return f"{error}: {_UNSIGNED}"
+    if public_key_of(key).hex() == public_key:
+        return ""
+    return (
+        f"{path} is not the key of this ledger: {_UNSIGNED}; put the right one there, its public "
+        f"key is {public_key}"
+    )
+
+
+def _lottery_trouble(path: Path, view: StateView) -> str:
+    if not path.exists():
+        return f"there is no lottery's secret at {path}: {_UNDRAWN}; put its copy there"
+    try:
+        secret = load_lottery_secret(path)
+    except KeyFileError as error:
+        return f"{error}: {_UNDRAWN}"
+    if Preimages(secret, view.lottery.length).link(0).hex() == view.lottery.commitment:
+        return ""
+    return f"{path} is not the lottery's secret of this ledger: {_UNDRAWN}; put the right one there"

@@ -1,0 +1,100 @@
+"""The log of the service, on standard error: for people, or one JSON object a line."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from quorate.service.request_log import Handled
+
+_LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object for each record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return ``record`` as one line."""
+        tree: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        found = getattr(record, "handled", None)
+        if isinstance(found, Handled):
+            tree |= _fields(found)
+        tree |= getattr(record, "fields", {})
+        if record.exc_info:
+            tree["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(tree).decode()
+
+
+class TextFormatter(logging.Formatter):
+    """One line for each record, and a traceback below it where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return ``record`` for people."""
+        text = record.getMessage()
+        found = getattr(record, "handled", None)
+        if isinstance(found, Handled):
+            text = _pairs(_fields(found))
+        more = getattr(record, "fields", None)
+        if more:
+            plain = {name: _plain(value) for name, value in more.items()}
+            text = f"{text} {_pairs(plain)}"
+        line = f"{_time(record)} {record.levelname.lower():7} {_printable(text)}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+def _pairs(fields: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def _plain(value: object) -> str:
+    """Return a value of a record for people: JSON where it has parts."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _time(record: logging.LogRecord) -> str:
+    at = datetime.fromtimestamp(record.created, tz=UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _fields(found: Handled) -> dict[str, Any]:
+    """Return what is told of a request; nothing of what it carried, which may be secret."""
+    return {
+        "request": found.request_id,
+        "method": found.method,
+        "path": found.path,
+        "operation": found.operation or "-",
+        "caller": found.caller or "-",
+        "status": found.status,
+        "ms": round(found.took_s * 1_000, 1),
+    }
+
+
+def _printable(text: str) -> str:
+    """Return ``text`` on one line: whoever sends odd characters must not write lines of a log."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def set_up(form: str, level: str) -> None:
+    """Have everything logged in ``form`` from ``level`` on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(_LEVELS[level])
+    # What the server says of itself, we say in our own words.
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
+        logging.getLogger(name).setLevel(max(_LEVELS[level], logging.WARNING))

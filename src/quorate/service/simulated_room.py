@@ -1,0 +1,89 @@
+"""A simulated machine room on the real clock: work that takes as long as was declared.
+
+For trying things out without a machine. What it had done is forgotten when the program ends: work
+begins anew then, under the leases it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.specs import Run
+from quorate.ports.clock_port import Clock
+from quorate.ports.executor_port import Order, Report
+from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.simulation import Timeline, VirtualClock
+
+WORK_MS_DEFAULT: Final = HOUR_MS
+"""How long a run works that does not say how long it will."""
+STOP_MS: Final = 1_000
+"""How long work takes to stop."""
+WIPE_MS: Final = MINUTE_MS
+"""How long it takes to wipe a node."""
+_NOTICE_MS: Final = MINUTE_MS
+
+
+class SimulatedRoom:
+    """An executor whose time is that of ``clock``. For the ledger's thread only."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timeline = Timeline(VirtualClock(clock.now_ms()))
+        self._executor = SimExecutor(
+            self._timeline,
+            truth_of=_truth_of,
+            stop_delay=lambda left_ms: min(left_ms, STOP_MS),
+            notice_ms=_NOTICE_MS,
+            wipe=lambda: (WIPE_MS, True),
+        )
+
+    @property
+    def trouble(self) -> str:
+        """Nothing: what is simulated cannot break down."""
+        return ""
+
+    def next_ms(self) -> int | None:
+        """Return when something will happen in the room by itself; now, if it has happened.
+
+        Work that ends while a commit is carried out is in no report that was looked at before.
+        """
+        if self._executor.reports():
+            return self._timeline.now_ms
+        return self._timeline.next_ms()
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        """Take the orders of one commit."""
+        self._catch_up()
+        self._executor.carry_out(orders)
+
+    def resume(self, orders: Sequence[Order]) -> None:
+        """Take every open lease anew, after a restart."""
+        self._catch_up()
+        self._executor.resume(orders)
+
+    def reports(self) -> Sequence[Report]:
+        """Return what has come to an end and is not in the ledger yet, oldest first."""
+        self._catch_up()
+        return self._executor.reports()
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return the last step that each of ``runs`` has reported."""
+        self._catch_up()
+        return self._executor.steps(runs)
+
+    def _catch_up(self) -> None:
+        """Let everything happen that was to happen by now."""
+        now_ms = max(self._clock.now_ms(), self._timeline.now_ms)
+        while True:
+            next_ms = self._timeline.next_ms()
+            if next_ms is None or next_ms > now_ms:
+                break
+            self._timeline.take()()
+        self._timeline.clock.true_ms = now_ms
+
+
+def _truth_of(run: Run) -> Truth:
+    work_ms = WORK_MS_DEFAULT if run.expected_duration_ms is None else run.expected_duration_ms
+    return Truth(work_ms=work_ms, checkpoint_every_ms=max(1, min(work_ms, HOUR_MS)))

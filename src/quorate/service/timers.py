@@ -1,0 +1,94 @@
+"""Timers: what time makes due in a ledger that is served, done between two answers.
+
+Finding out what is due next may take as long as the ledger has leases, so it is not done after each
+commit: the longer it takes, the longer it waits for the next time, up to a second.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+from typing import Final, Protocol
+
+from quorate.loop.driver import Driver
+from quorate.loop.engine import Engine
+from quorate.ports.errors import QuorateError
+
+_LOG = logging.getLogger(__name__)
+
+SLEEP_S_MAX: Final = 60.0
+"""How long nothing is looked at, at most: the clock may have been set meanwhile."""
+TROUBLE_S: Final = 1.0
+"""How long to wait until something due is tried again that the store did not take."""
+PAUSE_S_MAX: Final = 1.0
+"""How late something may be that a commit has made due at once."""
+_PAUSES: Final = 10
+"""How many times as long as it took it waits: a tenth of the time goes into it at most."""
+
+
+class Room(Protocol):
+    """Where work happens by itself: its executor says when to look at it again."""
+
+    @property
+    def trouble(self) -> str:
+        """What keeps it from working; empty when nothing does."""
+        ...
+
+    def next_ms(self) -> int | None:
+        """Return when something will happen; None when nothing will."""
+        ...
+
+
+class Timers:
+    """For the ledger's thread only. ``trouble`` is what keeps them from being done.
+
+    ``failures`` is how often that happened.
+    """
+
+    def __init__(self, engine: Engine, room: Room | None) -> None:
+        self._engine = engine
+        self._driver = Driver(engine)
+        self._room = room
+        self._due_ms: int | None = None
+        self._is_stale = True
+        self._not_before_s = 0.0
+        self.trouble = ""
+        self.failures = 0
+
+    def look_again(self) -> None:
+        """Note that something was recorded, which may have made something else due."""
+        self._is_stale = True
+
+    def wait_s(self) -> float:
+        """Return how long nothing has to be done."""
+        pause_s = self._not_before_s - monotonic()
+        if self._is_stale:
+            return max(0.0, pause_s)
+        if self._due_ms is None:
+            return SLEEP_S_MAX
+        due_s = (self._due_ms - self._engine.now_ms()) / 1_000
+        return min(SLEEP_S_MAX, max(0.0, due_s, pause_s))
+
+    def do_due(self) -> bool:
+        """Do what is due, if it is time to; return whether anything may have been recorded."""
+        if self.wait_s() > 0:
+            return False
+        began_s = monotonic()
+        if self._engine.stopped:
+            # Said by whoever stopped it; it may be accepted at any time.
+            self._not_before_s = began_s + TROUBLE_S
+            return False
+        try:
+            due_ms = self._driver.step()
+        except QuorateError as error:
+            _LOG.warning("what is due could not be recorded, and is tried again: %s", error)
+            self.trouble = str(error)
+            self.failures += 1
+            self._not_before_s = began_s + TROUBLE_S
+            return False
+        took_s = monotonic() - began_s
+        self.trouble, self._is_stale = "", False
+        self._not_before_s = monotonic() + min(PAUSE_S_MAX, _PAUSES * took_s)
+        next_ms = None if self._room is None else self._room.next_ms()
+        self._due_ms = min((ms for ms in (due_ms, next_ms) if ms is not None), default=None)
+        return True

@@ -1,0 +1,39 @@
+"""The watchdog of the ledger's thread: what it does, and since when, for those who wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Final
+
+STUCK_S: Final = 10.0
+"""How long one thing may take before the service says that it is not ready."""
+
+
+class Watchdog:
+    """Written by one thread and read by any; ``now_s`` never runs back."""
+
+    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+        self._now_s = now_s
+        # Replaced as a whole, so that nobody reads half of it.
+        self._doing: tuple[str, float] | None = None
+
+    def begin(self, what: str) -> None:
+        """Note what is begun now."""
+        self._doing = (what, self._now_s())
+
+    def rest(self) -> None:
+        """Note that nothing is being done."""
+        self._doing = None
+
+    @property
+    def trouble(self) -> str:
+        """What has taken too long already; empty when nothing has."""
+        doing = self._doing
+        if doing is None:
+            return ""
+        what, began_s = doing
+        busy_s = self._now_s() - began_s
+        if busy_s <= STUCK_S:
+            return ""
+        return f"the ledger's thread has been busy with {what} for {busy_s:.0f} s"

@@ -1,0 +1,1 @@
+"""Webhooks: notices posted to receivers, signed, at least once."""

@@ -1,0 +1,183 @@
+"""A webhook: where notices are posted, which ones, and how they are signed.
+
+The scheme is that of Standard Webhooks (standardwebhooks.com): three headers, and an HMAC-SHA256
+over the id, the time and the body, so that a receiver can tell ours from anybody's, and old from
+new.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from quorate.adapters.key_file import read_private
+from quorate.ports.errors import KeyFileError
+from quorate.service import config_values as values
+from quorate.service.config_values import Address, WrongSettingError
+from quorate.service.metrics.metric_table import WEBHOOKS_MAX
+from quorate.views.notices.notice import NoticeKind
+
+TIMEOUT_S: Final = 10.0
+"""How long a receiver may take to answer where nothing is said."""
+_TIMEOUT_S_MAX: Final = 60.0
+_URL_CHARS_MAX: Final = 2_048
+_DIGEST_CHARS: Final = 16
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_PREFIX: Final = "whsec_"
+_KEY_BYTES: Final = range(24, 65)
+_FIELDS: Final = ("name", "url", "tenant", "kinds", "secret_file", "timeout", "insecure")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """``tenant`` empty is all of them, else it and those below; no ``kinds`` is all kinds."""
+
+    name: str
+    url: str
+    secret_file: str
+    tenant: str = ""
+    kinds: tuple[NoticeKind, ...] = ()
+    timeout_s: float = TIMEOUT_S
+
+    @property
+    def digest(self) -> str:
+        """Which webhook it is, beside its name: another for another receiver or other notices."""
+        what = [self.tenant, *sorted(self.kinds), self.url]
+        return sha256(json.dumps(what).encode()).hexdigest()[:_DIGEST_CHARS]
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Signs what is posted; the key is never shown."""
+
+    key: bytes = field(repr=False)
+
+    @classmethod
+    def of_file(cls, path: str) -> Seal:
+        """Return the seal whose key a file of the operator holds; raises ``KeyFileError``."""
+        text = read_private(Path(path), "webhook's secret file", "without it nothing is signed")
+        try:
+            words = text.decode("ascii").strip()
+            key = base64.b64decode(words.removeprefix(_PREFIX), validate=True)
+        except (UnicodeDecodeError, binascii.Error):
+            words, key = "", b""
+        if not words.startswith(_PREFIX) or len(key) not in _KEY_BYTES:
+            raise KeyFileError(
+                f"{path} is not a webhook's secret: {_PREFIX} and {_KEY_BYTES[0]} to "
+                f"{_KEY_BYTES[-1]} bytes in base64; make one: "
+                f'echo "{_PREFIX}$(openssl rand -base64 32)"'
+            )
+        return cls(key)
+
+    def headers(self, message: str, at_s: int, body: bytes) -> dict[str, str]:
+        """Return the headers that go with ``body``."""
+        signed = f"{message}.{at_s}.".encode() + body
+        digest = hmac.digest(self.key, signed, "sha256")
+        return {
+            "content-type": "application/json",
+            "webhook-id": message,
+            "webhook-timestamp": str(at_s),
+            "webhook-signature": f"v1,{base64.b64encode(digest).decode('ascii')}",
+        }
+
+
+def webhooks_of(given: object, where: str) -> tuple[tuple[Webhook, ...], list[str]]:
+    """Return the webhooks of a configuration, and everything that is wrong with them.
+
+    ``where`` says where they were given.
+    """
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        return (), [f"{where}: webhooks: must be tables: [[webhooks]]"]
+    wrong: list[str] = []
+    if len(given) > WEBHOOKS_MAX:
+        wrong.append(f"{where}: webhooks: there may be {WEBHOOKS_MAX}, got {len(given)}")
+    found: list[Webhook] = []
+    for number, tree in enumerate(given, start=1):
+        place = f"{where}: webhooks[{number}]"
+        wrong += [
+            f"{place}.{key}: there is no such field; there are: {', '.join(_FIELDS)}"
+            for key in tree
+            if key not in _FIELDS
+        ]
+        fields = _read(tree, place, wrong)
+        if fields is not None:
+            found.append(Webhook(**fields))
+    names = [each.name for each in found]
+    wrong += [
+        f"{where}: webhooks: {name!r} is there twice; each needs a name of its own"
+        for name in sorted({name for name in names if names.count(name) > 1})
+    ]
+    return tuple(found), wrong
+
+
+def _read(tree: Mapping[str, Any], place: str, wrong: list[str]) -> dict[str, Any] | None:
+    """Return the fields of one webhook; None where something is wrong, which is added."""
+    found: dict[str, Any] = {}
+    before = len(wrong)
+    readers = {
+        "name": (_name, None),
+        "url": (lambda value: _url(value, insecure=tree.get("insecure") is True), None),
+        "secret_file": (values.path, None),
+        "tenant": (values.text, ""),
+        "kinds": (_kinds, ()),
+        "timeout": (values.seconds(0.1, _TIMEOUT_S_MAX), TIMEOUT_S),
+        "insecure": (values.flag, False),
+    }
+    for key, (read, default) in readers.items():
+        if key not in tree and default is not None:
+            found[key] = default
+            continue
+        try:
+            found[key] = read(tree.get(key))
+        except WrongSettingError as error:
+            got = f", got {tree[key]!r}" if key in tree else ", and is missing"
+            wrong.append(f"{place}.{key}: {error}{got}")
+    if len(wrong) > before:
+        return None
+    found["timeout_s"] = found.pop("timeout")
+    del found["insecure"]
+    return found
+
+
+def _name(value: object) -> str:
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    raise WrongSettingError("must be up to 63 small letters, digits and dashes")
+
+
+def _kinds(value: object) -> tuple[NoticeKind, ...]:
+    words = {kind.value: kind for kind in NoticeKind}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        found = [words[each] for each in value if each in words]
+        if len(found) == len(value):
+            return tuple(dict.fromkeys(found))
+    raise WrongSettingError(f"must be a list of kinds: {', '.join(words)}")
+
+
+def _url(value: object, *, insecure: bool) -> str:
+    """Return where to post: with TLS, unless it is this machine or was allowed."""
+    text = values.text(value)
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        raise WrongSettingError("must be an address such as https://hooks.example/in") from None
+    if parts.scheme not in ("http", "https") or not host or len(text) > _URL_CHARS_MAX:
+        raise WrongSettingError("must be an address such as https://hooks.example/in")
+    if parts.username is not None or parts.fragment:
+        raise WrongSettingError("must have no name, password or fragment in it")
+    if parts.scheme == "http" and not (Address(host=host, port=0).is_loopback or insecure):
+        raise WrongSettingError(
+            "must begin with https: without TLS notices could be read on the way; say insecure = "
+            "true where the way is safe"
+        )
+    return text

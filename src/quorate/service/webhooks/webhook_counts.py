@@ -1,0 +1,53 @@
+"""What webhooks tell metrics: what was delivered, what waits, and since when."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from quorate.ports.outbox_port import Waiting
+from quorate.service.metrics import metric_table as m
+from quorate.service.metrics.registering import counter, gauge
+
+_MS: Final = 1_000
+
+
+class WebhookCounts:
+    """For every thread. A webhook has series from when it was begun."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._deliveries = counter(registry, m.WEBHOOK_DELIVERIES)
+        self._waiting = gauge(registry, m.WEBHOOK_WAITING)
+        self._oldest = gauge(registry, m.WEBHOOK_OLDEST)
+        self._failing = gauge(registry, m.WEBHOOK_FAILING)
+        self._up = gauge(registry, m.WEBHOOK_UP)
+
+    def begun(self, name: str) -> None:
+        """Note that a webhook is served, so that the first of each kind is seen as an increase."""
+        for result in m.DeliveryResult:
+            self._deliveries.labels(name, result)
+        self._up.labels(name).set(1)
+
+    def ended(self, name: str) -> None:
+        """Note that nothing more is sent to a webhook."""
+        self._up.labels(name).set(0)
+
+    def delivered(self, name: str) -> None:
+        """Count a notice that was taken."""
+        self._deliveries.labels(name, m.DeliveryResult.DELIVERED).inc()
+
+    def failed(self, name: str) -> None:
+        """Count an attempt that failed."""
+        self._deliveries.labels(name, m.DeliveryResult.FAILED).inc()
+
+    def given_up(self, name: str) -> None:
+        """Count a notice that will not be delivered."""
+        self._deliveries.labels(name, m.DeliveryResult.GIVEN_UP).inc()
+
+    def stands(self, name: str, waiting: Waiting, now_ms: int) -> None:
+        """Note what waits at ``now_ms``."""
+        since_ms = now_ms if waiting.since_ms is None else waiting.since_ms
+        self._waiting.labels(name).set(waiting.parcels)
+        self._oldest.labels(name).set(max(0, now_ms - since_ms) / _MS)
+        self._failing.labels(name).set(waiting.lines_failing)

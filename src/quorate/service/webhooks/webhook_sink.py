@@ -1,0 +1,256 @@
+"""One webhook as a sink: reads the ledger on from its cursor, and delivers what concerns it.
+
+Everything here happens on the webhook's own thread. Notices are taken into the outbox together with
+the cursor, and leave it when the receiver has said that it has them; whatever is cut off in between
+is sent again, under the same id (ADR-0021).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from quorate.documents.times import time_text
+from quorate.ledger.chain import Block, Head, open_block
+from quorate.model.amounts import DAY_MS
+from quorate.model.events import Event
+from quorate.ports.clock_port import Clock
+from quorate.ports.outbox_port import WAITING_MAX, Outbox, Parcel, back_off_ms
+from quorate.ports.store_port import EventStore
+from quorate.service.accounting.outbox_place import check_place
+from quorate.service.reply import to_json
+from quorate.service.webhooks.webhook import Seal, Webhook
+from quorate.service.webhooks.webhook_counts import WebhookCounts
+from quorate.service.webhooks.webhook_post import Posted, Result
+from quorate.views.notices.notice import KnownFew, Notice, names_in, notice_tree
+from quorate.views.notices.notice_feed import notices_of
+
+_LOG = logging.getLogger(__name__)
+
+GIVE_UP_MS: Final = 3 * DAY_MS
+"""How long a notice is tried, while nothing of its owner is taken, before it is given up."""
+PAUSE_MS_MAX: Final = 60_000
+"""How long a receiver that takes nothing is left alone, at most."""
+TAKEN_EVENTS_MAX: Final = 1_000
+"""How many events, in whole blocks, are looked at for one transaction of the outbox."""
+CURSOR_LAG_EVENTS: Final = 1_000
+"""How far the kept cursor may be behind where nothing was to be told: they are only read again."""
+DELIVERIES_MAX: Final = 200
+"""How many are sent before the ledger is looked at again."""
+DUE_MAX: Final = 20
+"""How many lines are looked up at a time."""
+SLEEP_S_MAX: Final = 60.0
+"""How long nothing is looked at, at most: the clock may have been set meanwhile."""
+
+
+class Posting(Protocol):
+    """Sends one body; see ``webhook_post.py``."""
+
+    def post(self, headers: dict[str, str], body: bytes) -> Posted:
+        """Return what came of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What has to be known of the events: the few runs and conflicts they name, and the family."""
+
+    known: KnownFew
+    owners: frozenset[str] | None
+    """The owners that the webhook is for; None for all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a sink reads: the ledger as it stands, and what its state knows.
+
+    ``reading`` opens the ledger, on any thread. ``look_up`` is asked for runs, conflicts and the
+    owners below a tenant; it waits for the thread that owns the ledger, for as long as that takes
+    to find them in its tables.
+    """
+
+    ledger_id: str
+    reading: Callable[[], EventStore]
+    look_up: Callable[[set[str], set[str], str], Lookup]
+
+
+class WebhookSink:
+    """Takes in and delivers in steps; for one thread. ``is_gone`` says that it has ended."""
+
+    def __init__(  # noqa: PLR0913 - what a sink is made of
+        self,
+        hook: Webhook,
+        seal: Seal,
+        *,
+        source: Source,
+        outbox: Outbox,
+        posting: Posting,
+        clock: Clock,
+        counts: WebhookCounts,
+    ) -> None:
+        self._hook = hook
+        self._seal = seal
+        self._source = source
+        self._outbox = outbox
+        self._posting = posting
+        self._clock = clock
+        self._counts = counts
+        # Another ledger in the same place begins anew: its sequences mean other events.
+        # So does another webhook under the same name: what waits is not for its receiver.
+        self.name: Final = f"webhook/{source.ledger_id}/{hook.name}/{hook.digest}"
+        self._cursor = 0
+        self._failures = 0
+        self._pause_until_ms = 0
+        self.is_gone = False
+        self.is_stopping = False
+
+    def step(self) -> float:
+        """Take in and deliver what there is; return how many seconds nothing has to be done.
+
+        Raises ``QuorateError`` where the ledger or the outbox cannot be read or written.
+        """
+        if self._has_ended():
+            return SLEEP_S_MAX
+        is_behind = self._take_in()
+        self._deliver()
+        waiting = self._outbox.waiting(self.name)
+        now_ms = self._clock.now_ms()
+        self._counts.stands(self._hook.name, waiting, now_ms)
+        if self._has_ended():
+            return SLEEP_S_MAX
+        due_ms = self._outbox.next_due_ms(self.name)
+        if is_behind and waiting.parcels < WAITING_MAX:
+            return 0.0
+        if due_ms is None:
+            return SLEEP_S_MAX
+        wait_ms = max(due_ms, self._pause_until_ms) - now_ms
+        return min(SLEEP_S_MAX, max(0.0, wait_ms / 1_000))
+
+    def _has_ended(self) -> bool:
+        return self.is_gone or self.is_stopping
+
+    # --- Taking in ---
+
+    def _take_in(self) -> bool:
+        """Read on, up to ``TAKEN_EVENTS_MAX`` events; return whether there are more."""
+        store = self._source.reading()
+        end = store.head()
+        if self._cursor == 0:
+            check_place(self._outbox, self.name, store)
+            self._cursor = self._outbox.cursor(self.name)
+        if self._cursor == 0:
+            # What happened before somebody asked to be told is not told.
+            self._cursor = end.seq
+            self._outbox.take_in(self.name, (), end.seq, end.hash)
+        assert self._cursor <= end.seq, (self._cursor, end)
+        if self._cursor == end.seq or self._outbox.waiting(self.name).parcels >= WAITING_MAX:
+            return self._cursor < end.seq
+        parcels: list[Parcel] = []
+        began = cursor = self._cursor
+        head = b""
+        for block in store.blocks(from_height=store.height_at(cursor + 1)):
+            parcels += self._parcels(block)
+            cursor, head = block.head.seq, block.head.hash
+            if cursor - began >= TAKEN_EVENTS_MAX or self.is_stopping:
+                break
+        if parcels or cursor - self._outbox.cursor(self.name) >= CURSOR_LAG_EVENTS:
+            self._outbox.take_in(self.name, parcels, cursor, head)
+        self._cursor = cursor
+        return cursor < end.seq
+
+    def _parcels(self, block: Block) -> Iterator[Parcel]:
+        """Yield what the events of a block cause for this webhook."""
+        before = Head(height=block.height - 1, seq=block.first_seq - 1, hash=block.prev_hash)
+        events: list[Event] = list(open_block(block, after=before))
+        hook = self._hook
+        lookup = self._source.look_up(*names_in(events), hook.tenant)
+        now_ms = self._clock.now_ms()
+        for notice in notices_of(block.first_seq, events, lookup.known):
+            if hook.kinds and notice.kind not in hook.kinds:
+                continue
+            if lookup.owners is None or notice.owner in lookup.owners:
+                yield Parcel(
+                    key=notice.name,
+                    line=notice.owner,
+                    body=self._body(notice),
+                    seq=notice.seq,
+                    at_ms=now_ms,
+                )
+
+    def _body(self, notice: Notice) -> bytes:
+        data = {"ledger": self._source.ledger_id, **notice_tree(notice)}
+        tree = {"type": notice.kind.value, "timestamp": time_text(notice.at_ms), "data": data}
+        return to_json(tree).rstrip(b"\n")
+
+    # --- Delivering ---
+
+    def _deliver(self) -> None:
+        """Send what is due, in turns, until nothing is, or the receiver takes nothing."""
+        sent = 0
+        while sent < DELIVERIES_MAX and not self.is_stopping:
+            now_ms = self._clock.now_ms()
+            # A pause that is longer than any is one of before the clock was set back.
+            if 0 < self._pause_until_ms - now_ms <= PAUSE_MS_MAX:
+                return
+            due = self._outbox.due(self.name, now_ms, DUE_MAX)
+            if not due:
+                return
+            for parcel in due:
+                sent += 1
+                if not self._send(parcel):
+                    return
+
+    def _send(self, parcel: Parcel) -> bool:
+        """Send one parcel, and note what came of it; return whether to send more now."""
+        message = f"msg_{self._source.ledger_id}_{parcel.key}"
+        at_s = self._clock.now_ms() // 1_000
+        posted = self._posting.post(self._seal.headers(message, at_s, parcel.body), parcel.body)
+        if self.is_stopping and posted.result is not Result.DELIVERED:
+            return False  # It was cut off by us: it is sent again after the next start.
+        match posted.result:
+            case Result.DELIVERED:
+                self._outbox.delivered(self.name, parcel.key)
+                self._counts.delivered(self._hook.name)
+                self._failures = 0
+            case Result.GONE:
+                self._end(posted)
+            case Result.REFUSED:
+                self._failed(parcel, posted)
+            case Result.UNREACHABLE:
+                self._failures += 1
+                pause_ms = min(PAUSE_MS_MAX, back_off_ms(self.name, self._failures))
+                self._pause_until_ms = self._clock.now_ms() + pause_ms
+                self._failed(parcel, posted)
+        return posted.result in (Result.DELIVERED, Result.REFUSED)
+
+    def _failed(self, parcel: Parcel, posted: Posted) -> None:
+        now_ms, name = self._clock.now_ms(), self._hook.name
+        due_ms = self._outbox.failed(self.name, parcel.key, now_ms, posted.why)
+        self._counts.failed(name)
+        if parcel.attempts == 0:
+            _LOG.warning(
+                "webhook %s: notice %s of %s was not taken (%s); it is tried again at %s",
+                *(name, parcel.key, parcel.line, posted.why, time_text(due_ms)),
+            )
+        since_ms = parcel.failing_since_ms
+        is_old = now_ms - parcel.at_ms >= GIVE_UP_MS
+        if is_old and since_ms is not None and now_ms - since_ms >= GIVE_UP_MS:
+            self._outbox.given_up(self.name, parcel.key)
+            self._counts.given_up(name)
+            _LOG.error(
+                "webhook %s: notice %s of %s is given up: not taken since %s, last: %s; it is "
+                "still in the ledger: quorate notices --from %d --owner %s",
+                *(name, parcel.key, parcel.line, time_text(since_ms), posted.why),
+                *(parcel.seq, parcel.line),
+            )
+
+    def _end(self, posted: Posted) -> None:
+        self.is_gone = True
+        self._counts.ended(self._hook.name)
+        _LOG.error(
+            "webhook %s has ended: the receiver wants nothing more (%s). What waits is kept; "
+            "take it out of the configuration, or start the service anew to try again",
+            *(self._hook.name, posted.why),
+        )

@@ -1,0 +1,338 @@
+"""Rounds on a clock of their own: jobs come, run round by round, and go.
+
+The mechanism is that of a pool (``policy/rounds/round_book.py``); here are only time, arrivals and
+work. A round ends when the last of its leases does; then come departures, arrivals, perhaps a new
+allocation, and the next choice. Who makes allocations and in which order flavors choose is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from quorate.policy.rounds.round_book import (
+    Book,
+    Ran,
+    Row,
+    Rules,
+    Shares,
+    credited,
+    is_due,
+    joined,
+    parted,
+    renewed,
+)
+from quorate.policy.rounds.round_leases import steps_in
+from quorate.policy.rounds.round_places import Place, Server, place, stays
+from quorate.policy.rounds.row_choice import Candidate, candidates, choose
+
+FAILURES_MAX: Final = 5
+"""After how many failed rounds in a row a job is given up, where jobs can fail."""
+ROUNDS_MAX: Final = 100_000
+"""How many rounds are played; 360 s each, that is more than a year."""
+IDLE_MAX: Final = 3
+"""How many rounds may be empty while jobs wait and none is to come."""
+
+Rates = Callable[[Row, str, bool], tuple[float, ...]]
+"""The steps per second of each job of a row on a flavor; last, whether its GPUs are spread."""
+_TOGETHER: Final = False
+_SHORTEN: Final = "make the jobs shorter, or the rounds longer"
+
+
+class RoundsStuckError(ValueError):
+    """Jobs are left that no round will ever run, or none that anybody would wait for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundJob:
+    """A job of a simulation: how many GPUs it takes, how many steps it is, and when it comes.
+
+    ``deadline_s`` is a time of the clock, like ``arrives_s``.
+    """
+
+    name: str
+    gpus: int
+    steps: float
+    arrives_s: float
+    deadline_s: float = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What is simulated. Jobs are in the order in which they come.
+
+    ``has_pairs``: any two jobs of one size may share GPUs, whether or not they have a share.
+    """
+
+    jobs: tuple[RoundJob, ...]
+    servers: tuple[Server, ...]
+    rules: Rules
+    has_pairs: bool = False
+
+    @property
+    def flavors(self) -> tuple[str, ...]:
+        """The flavors there are GPUs of, by name."""
+        return tuple(sorted({server.flavor for server in self.servers}))
+
+    @property
+    def gpus(self) -> dict[str, int]:
+        """How many GPUs of each flavor there are."""
+        found = dict.fromkeys(self.flavors, 0)
+        for server in self.servers:
+            found[server.flavor] += len(server.gpus)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What an allocation is made from: the jobs there are, what is left of them, and their age."""
+
+    at_s: float
+    steps_left: Mapping[str, float]
+    ages_s: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One round as it begins."""
+
+    at_s: float
+    is_renewed: bool
+    book: Book
+    candidates: tuple[Candidate, ...]
+    places: Mapping[Row, Place]
+    steps_left: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lasting:
+    """A row at work until ``until_s``, and the steps that each of its jobs does."""
+
+    row: Row
+    place: Place
+    steps: tuple[float, ...]
+    until_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What became of a simulation so far. A job that was given up has no completion time."""
+
+    completion_s: dict[str, float | None] = field(default_factory=dict)
+    busy_s: dict[int, float] = field(default_factory=dict)
+    extensions: int = 0
+    extension_chances: int = 0
+    ended_s: float = 0.0
+
+    @property
+    def mean_completion_s(self) -> float | None:
+        """The mean of the completion times, or None where no job completed."""
+        known = [time for time in self.completion_s.values() if time is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def utilisation(self) -> float:
+        """The mean part of the time that GPUs were busy."""
+        if not self.ended_s:
+            return 0.0
+        return sum(busy / self.ended_s for busy in self.busy_s.values()) / len(self.busy_s)
+
+
+class Play:
+    """A simulation under way. ``rounds`` plays it; ``tally`` is what became of it."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        rates: Rates,
+        allocate: Callable[[Moment], Shares],
+        orders: Iterator[Sequence[str]],
+    ) -> None:
+        self.setting = setting
+        self.tally = Tally(busy_s={gpu: 0.0 for server in setting.servers for gpu in server.gpus})
+        self._rates = rates
+        self._allocate = allocate
+        self._orders = orders
+        self._turn = {job.name: turn for turn, job in enumerate(setting.jobs)}
+        self._gpus = {job.name: job.gpus for job in setting.jobs}
+        self._arrived_s = {job.name: job.arrives_s for job in setting.jobs}
+        self._coming = list(reversed(setting.jobs))
+        self._left: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
+        self._book = Book(flavors=setting.flavors, given_s=dict.fromkeys(setting.flavors, 0.0))
+        self._before: dict[Row, Place] = {}
+        self._running: list[Lasting] = []
+        self._now_s = setting.jobs[0].arrives_s if setting.jobs else 0.0
+        self._started_s = self._began_s = 0.0
+        self._ended_s: float | None = None
+
+    def rounds(self) -> Iterator[Round]:
+        """Yield every round as it begins, the last of which is empty, until all jobs are gone.
+
+        Raises ``RoundsStuckError`` when jobs are left that nothing will run.
+        """
+        idle = 0
+        for _ in range(ROUNDS_MAX):
+            if not self._left and not self._coming:
+                self.tally.ended_s = self._now_s
+                return
+            self._pass_time()
+            self._settle()
+            self._arrive()
+            yield self._begin()
+            idle = 0 if self._running or self._coming or not self._left else idle + 1
+            if idle == IDLE_MAX:
+                raise RoundsStuckError(
+                    f"{len(self._left)} jobs never run, job {next(iter(self._left))!r} among them;"
+                    " give each a share of a flavor that it runs on and that has GPUs enough"
+                )
+        raise RoundsStuckError(f"takes more than {ROUNDS_MAX} rounds; {_SHORTEN}")
+
+    def missed(self) -> tuple[str, ...]:
+        """Return the jobs that were done after their deadline, or were given up."""
+        by_age = self.setting.rules.compares_age_to_deadline
+        found = []
+        for job in self.setting.jobs:
+            took_s = self.tally.completion_s.get(job.name, 0.0)
+            done_s = math.inf if took_s is None else took_s + (0.0 if by_age else job.arrives_s)
+            if done_s > job.deadline_s:
+                found.append(job.name)
+        return tuple(found)
+
+    def _pass_time(self) -> None:
+        if not self._coming and not self._running and self.setting.rules.reset_gap_s:
+            # Published: when nothing runs and nobody comes, the gate opens.
+            self._book = replace(self._book, since_s=0.0)
+        latest_s = max((lasting.until_s for lasting in self._running), default=0.0)
+        if latest_s > 0.0:
+            if self._ended_s is not None:
+                self._began_s = self._ended_s
+            self._now_s = self._ended_s = latest_s
+        elif self._coming:
+            self._now_s = self._coming[-1].arrives_s
+
+    def _settle(self) -> None:
+        """Count what the round that is over brought, the latest to finish first."""
+        rules = self.setting.rules
+        ran, gone = [], []
+        for lasting in sorted(self._running, key=self._last_first):
+            began_s = self._began_s if rules.charges_gaps else self._started_s
+            ran_s = lasting.until_s - began_s
+            if self._has_failed(lasting, ran_s):
+                gone += self._fail(lasting)
+                continue
+            self._failures.pop(lasting.row[0], None)
+            for job, steps in zip(lasting.row, lasting.steps, strict=True):
+                self._left[job] -= steps
+                if self._left[job] <= 0:
+                    self.tally.completion_s[job] = lasting.until_s - self._arrived_s[job]
+                    gone.append(job)
+            ran.append(Ran(row=lasting.row, flavor=lasting.place.flavor, ran_s=ran_s))
+            for gpu in lasting.place.gpus:
+                self.tally.busy_s[gpu] += ran_s
+        self._running = []
+        self._book = credited(self._book, ran)
+        if gone:
+            self._book = parted(self._book, gone)
+        for job in gone:
+            del self._left[job]
+
+    def _last_first(self, lasting: Lasting) -> tuple[float, int, list[int]]:
+        return -lasting.until_s, len(lasting.row), [self._turn[job] for job in lasting.row]
+
+    def _has_failed(self, lasting: Lasting, ran_s: float) -> bool:
+        if not self.setting.rules.needs_step_per_gpu:
+            return False
+        gpus = len(lasting.place.gpus)
+        each = (steps // gpus if gpus > 1 else steps for steps in lasting.steps)
+        return ran_s <= 0.0 or any(steps <= 0 for steps in each)
+
+    def _fail(self, lasting: Lasting) -> list[str]:
+        self._book = replace(self._book, is_stale=True)
+        if len(lasting.row) > 1:
+            return []
+        job = lasting.row[0]
+        self._failures[job] = self._failures.get(job, 0) + 1
+        if self._failures[job] < FAILURES_MAX:
+            return []
+        self.tally.completion_s[job] = None
+        return [job]
+
+    def _arrive(self) -> None:
+        rules = self.setting.rules
+        while self._coming and self._coming[-1].arrives_s <= self._now_s:
+            job = self._coming.pop()
+            self._check_length(job)
+            rows: list[Row] = [(job.name,)]
+            if self.setting.has_pairs and rules.starts_pairs_at_zero:
+                # Else a pair joins with the first allocation that gives it a share.
+                rows += [(other, job.name) for other in self._left if self._fit(other, job)]
+            self._left[job.name] = job.steps
+            self._book = joined(self._book, rows, rules)
+
+    def _check_length(self, job: RoundJob) -> None:
+        """Raise ``RoundsStuckError`` where ``job`` alone takes more rounds than are played."""
+        flavors = self.setting.flavors
+        rate = max(
+            (self._rates((job.name,), flavor, _TOGETHER)[0] for flavor in flavors), default=0
+        )
+        if job.steps > rate * self.setting.rules.round_s * ROUNDS_MAX > 0:
+            raise RoundsStuckError(
+                f"job {job.name!r} takes more than {ROUNDS_MAX} rounds; {_SHORTEN}"
+            )
+
+    def _fit(self, other: str, job: RoundJob) -> bool:
+        return self._gpus[other] == job.gpus
+
+    def _begin(self) -> Round:
+        rules, now_s = self.setting.rules, self._now_s
+        renews = is_due(self._book, now_s, rules)
+        if renews:
+            ages_s = {job: now_s - self._arrived_s[job] for job in self._left}
+            moment = Moment(at_s=now_s, steps_left=dict(self._left), ages_s=ages_s)
+            self._book = renewed(self._book, self._allocate(moment), now_s, rules)
+        found = candidates(self._book, self._gpus, self._can_run, now_s, rules)
+        chosen = choose(found, self.setting.gpus, next(self._orders), rules)
+        places = place(chosen, self.setting.servers, self._before, rules)
+        self._count_extensions(places)
+        self._before = places
+        self._started_s = now_s
+        self._running = [
+            lasting for row, where in places.items() if (lasting := self._lasting(row, where))
+        ]
+        return Round(
+            at_s=now_s,
+            is_renewed=renews,
+            book=self._book,
+            candidates=tuple(found),
+            places=places,
+            steps_left=dict(self._left),
+        )
+
+    def _can_run(self, row: Row, flavor: str) -> bool:
+        return all(rate > 0.0 for rate in self._rates(row, flavor, _TOGETHER))
+
+    def _count_extensions(self, places: Mapping[Row, Place]) -> None:
+        for row in self._before:
+            self.tally.extension_chances += any(job in self._left for job in row)
+        for row, where in places.items():
+            self.tally.extensions += stays(self._before.get(row), where)
+
+    def _lasting(self, row: Row, where: Place) -> Lasting | None:
+        """Return what ``row`` does in the round, or None where it stands still when spread."""
+        rules = self.setting.rules
+        is_spread = where.is_spread and not rules.ignores_spread
+        rates = self._rates(row, where.flavor, is_spread)
+        if not all(rate > 0.0 for rate in rates):
+            return None
+        steps = tuple(
+            steps_in(rate, rules.round_s, self._left[job])
+            for job, rate in zip(row, rates, strict=True)
+        )
+        if not rules.needs_step_per_gpu:
+            # A step that takes longer than a round is not cut: nothing would ever be done.
+            steps = tuple(max(count, 1) for count in steps)
+        ends = (self._now_s + count / rate for count, rate in zip(steps, rates, strict=True))
+        return Lasting(row=row, place=where, steps=steps, until_s=max(ends))

@@ -1,0 +1,498 @@
+"""The simulated executor: work that takes as long as it takes, whatever was declared.
+
+Work is counted in GPU-milliseconds, done at the width a run has; it stands still while a part of
+its first bundle is stopping or lost. A stop lets it checkpoint, unless told otherwise; a lost node
+throws it back to its last checkpoint. The executor also looks after the machine room: ``wrongs``
+names every order that would have put two pieces of work on one slot, started a lease twice, or
+given away slots still in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from quorate.model.amounts import MINUTE_MS, PPM
+from quorate.model.events import EndReason, LeaseStarted, Role
+from quorate.model.specs import Run
+from quorate.ports.executor_port import (
+    EndLease,
+    FenceNode,
+    LeaseGone,
+    Order,
+    Report,
+    RunExited,
+    StartLease,
+    StopLease,
+    WipeDone,
+    WipeNode,
+)
+from quorate.sim.simulation import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What a run really is: ``work_ms`` at its declared width, then it exits with ``code``.
+
+    ``speeds_ppm`` are how fast it is on which flavor; on others it is as fast as that takes.
+    ``shared_ppm`` is what is left of that while another run has the same GPUs. It says how far it
+    is after every ``tells_every_ms`` of its work; 0 is at any time.
+    """
+
+    work_ms: int
+    checkpoint_every_ms: int
+    code: int = 0
+    speeds_ppm: tuple[tuple[str, int], ...] = ()
+    shared_ppm: int = PPM * 6 // 10
+    tells_every_ms: int = 0
+
+
+CODE_LOST: Final = 137
+"""The exit code of work that lost a part of itself."""
+
+WIPE_MS: Final = 10 * MINUTE_MS
+"""How long it takes to wipe a node, unless told otherwise."""
+
+Wipe = Callable[[], tuple[int | None, bool]]
+"""How long wiping a node takes (None: for ever), and whether it is clean then."""
+
+StopDelay = Callable[[int], int | None]
+"""How long a lease takes to go, given the time it was left; None when it never goes by itself."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A lease as the machine room sees it.
+
+    ``lost`` are the nodes without power at any time since it started: nothing of it runs there,
+    even when the power is back.
+    """
+
+    fact: LeaseStarted
+    gpus: int
+    lost: set[str]
+    is_broken: bool = False
+    stopping_since_ms: int | None = None
+    stops: int = 0
+    is_gone: bool = False
+
+
+@dataclass(slots=True)
+class _Work:
+    """The work of a run, through all its lives."""
+
+    run: Run
+    truth: Truth
+    leases: dict[str, None] = field(default_factory=dict)
+    done_gpu_ms: int = 0
+    saved_gpu_ms: int = 0
+    width: int = 0
+    since_ms: int = 0
+    plan: int = 0
+    has_exited: bool = False
+    code: int = 0
+    speed_ppm: int = PPM
+
+    def accrue(self, now_ms: int) -> None:
+        """Count what was done since the last time somebody looked."""
+        self.done_gpu_ms += self.width * (now_ms - self.since_ms) * self.speed_ppm // PPM
+        self.since_ms = now_ms
+
+    def throw_back(self) -> int:
+        """Return what is lost since the last checkpoint; stand still until looked at again."""
+        every = self.truth.checkpoint_every_ms * self.run.gpus
+        kept = max(self.saved_gpu_ms, self.done_gpu_ms - self.done_gpu_ms % every)
+        lost, self.done_gpu_ms = self.done_gpu_ms - kept, kept
+        self.width = 0
+        self.plan += 1
+        return lost
+
+    def lose_since_checkpoint(self, lease: _Held, now_ms: int) -> int:
+        """Return what is lost when ``lease`` stops at once: its first bundle's, all; a step's own.
+
+        What a spare does is nothing.
+        """
+        if lease.fact.role is Role.SPARE:
+            return 0
+        if lease.fact.bundle == 0:
+            return self.throw_back()
+        since_ms = (now_ms - lease.fact.start_ms) % self.truth.checkpoint_every_ms
+        lost = min(lease.gpus * since_ms, self.done_gpu_ms - self.saved_gpu_ms)
+        self.done_gpu_ms -= lost
+        return lost
+
+
+class SimExecutor:
+    """Runs simulated work in ``timeline``; ``truth_of`` says what a run really is.
+
+    A broken run is noticed by itself after ``notice_ms``, unless the ledger deals with it before.
+    Without ``saves_at_stop`` work checkpoints only at its own times, and a stop loses what was done
+    since. ``lost_gpu_ms`` is all that was ever lost and has to be done again.
+    """
+
+    def __init__(  # noqa: PLR0913 - how the work and the machines are
+        self,
+        timeline: Timeline,
+        *,
+        truth_of: Callable[[Run], Truth],
+        stop_delay: StopDelay,
+        notice_ms: int,
+        saves_at_stop: bool = True,
+        wipe: Wipe = lambda: (WIPE_MS, True),
+        flavor_of: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        self._flavor_of = flavor_of
+        self.wrongs: list[str] = []
+        self.lost_gpu_ms = 0
+        self._saves_at_stop = saves_at_stop
+        self._timeline = timeline
+        self._truth_of = truth_of
+        self._stop_delay = stop_delay
+        self._notice_ms = notice_ms
+        self._held: dict[str, _Held] = {}
+        self._by_slot: dict[tuple[str, int], str] = {}
+        self._on_node: dict[str, dict[str, None]] = {}
+        self._ended: set[str] = set()
+        self._work: dict[str, _Work] = {}
+        self._exited: dict[str, None] = {}
+        self._gone: dict[str, None] = {}
+        self._lost_nodes: set[str] = set()
+        self._touched: dict[str, None] = {}
+        self._wipe_takes = wipe
+        # Nodes with something of a claim on them, and what became of wiping them.
+        self._dirty: dict[str, str] = {}
+        self._wiping: dict[str, str] = {}
+        self._wiped: dict[str, WipeDone] = {}
+
+    # --- The port ---
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        """Take the orders of one commit."""
+        kept = _kept_slots(orders)
+        for order in orders:
+            match order:
+                case StartLease():
+                    self._start(order)
+                case StopLease():
+                    self._stop(order)
+                case EndLease():
+                    self._end(order.lease, order.reason, kept)
+                case WipeNode():
+                    self._wipe(order)
+                case FenceNode():
+                    pass  # What fails here is told by ``lose_node``; the ledger may be mistaken.
+                case _:
+                    assert_never(order)
+        touched, self._touched = self._touched, {}
+        for run in touched:
+            self._reassess(self._work[run])
+
+    def resume(self, orders: Sequence[Order]) -> None:
+        """Take every open lease anew, and end what is not among them."""
+        known = {order.lease.lease for order in orders if isinstance(order, StartLease)}
+        for name in [name for name in self._held if name not in known]:
+            self._end(name, None, set())
+        self.carry_out(orders)
+
+    def reports(self) -> Sequence[Report]:
+        """Return the exits, then the leases that have gone."""
+        found: list[Report] = []
+        for run in self._exited:
+            work = self._work[run]
+            if work.leases:
+                found.append(RunExited(run, next(iter(work.leases)), work.code, "exited"))
+        found += [LeaseGone(lease) for lease in self._gone]
+        found += self._wiped.values()
+        return found
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return how many steps each of ``runs`` has done, as far as it says how many there are."""
+        found: dict[str, int] = {}
+        for name in runs:
+            work = self._work.get(name)
+            total = None if work is None or work.run.rounds is None else work.run.rounds.total_steps
+            if work is None or total is None:
+                continue
+            work.accrue(self._timeline.now_ms)
+            done, each = work.done_gpu_ms, work.truth.tells_every_ms * work.run.gpus
+            told = done // each * each if each else done
+            found[name] = total * told // max(1, work.truth.work_ms * work.run.gpus)
+        return found
+
+    # --- The machine room ---
+
+    def lose_node(self, node: str) -> None:
+        """Take the power from ``node``: nothing runs on it any more."""
+        self._lost_nodes.add(node)
+        for name in tuple(self._on_node.get(node, ())):
+            held = self._held[name]
+            held.lost.add(node)
+            if all(place in self._lost_nodes for place, _ in held.fact.slots):
+                self._let_go(name)
+            if held.fact.role is not Role.SPARE:
+                self._break(held)
+
+    def restore_node(self, node: str) -> None:
+        """Give ``node`` its power back; what ran there is still lost."""
+        self._lost_nodes.discard(node)
+
+    def clean_by_hand(self, node: str, claim: str) -> None:
+        """Have somebody wipe ``node`` who sees to it that it is clean, if ``claim`` has left it."""
+        if self._dirty.get(node) != claim or self._on_node.get(node):
+            return
+        del self._dirty[node]
+        self._wiping.pop(node, None)
+        self._wiped.pop(node, None)
+
+    def forget_stops(self) -> None:
+        """Forget what was told to stop and still runs, as a program does that ends."""
+        for held in self._held.values():
+            if not held.is_gone:
+                held.stopping_since_ms = None
+                held.stops += 1
+                self._touched.update(dict.fromkeys(_runs_of(held.fact)))
+
+    def known(self) -> dict[str, bool]:
+        """Return the leases it was told of, and whether each was told to stop."""
+        return {name: held.stopping_since_ms is not None for name, held in self._held.items()}
+
+    def done_gpu_ms(self, runs: Collection[str] | None = None) -> int:
+        """Return all the work that was done and not lost; of ``runs`` only, if they are given."""
+        found = 0
+        for name, work in self._work.items():
+            if runs is None or name in runs:
+                work.accrue(self._timeline.now_ms)
+                found += work.done_gpu_ms
+        return found
+
+    def stuck_nodes(self, *, since_ms: int) -> list[str]:
+        """Return the nodes with leases that were told to stop before ``since_ms`` and have not."""
+        found: dict[str, None] = {}
+        for held in self._held.values():
+            told_ms = held.stopping_since_ms
+            if told_ms is not None and told_ms < since_ms and not held.is_gone:
+                found.update((node, None) for node, _ in held.fact.slots)
+        return list(found)
+
+    # --- Orders ---
+
+    def _start(self, order: StartLease) -> None:
+        fact = order.lease
+        if fact.lease in self._held:
+            return  # Told again.
+        if fact.lease in self._ended:
+            self.wrongs.append(f"{fact.lease} is started a second time")
+        for slot in _slots_of(fact):
+            other = self._by_slot.get(slot)
+            if other is not None:
+                self.wrongs.append(f"{fact.lease} is started on {slot}, which {other} has")
+            self._by_slot[slot] = fact.lease
+        self._use(fact)
+        gpus = sum(mask.bit_count() for _, mask in fact.slots)
+        lost = {node for node, _ in fact.slots if node in self._lost_nodes}
+        held = self._held[fact.lease] = _Held(fact, gpus, lost)
+        for node, _ in fact.slots:
+            self._on_node.setdefault(node, {})[fact.lease] = None
+        for run in order.runs:
+            self._take_up(run, fact)
+        if fact.role is not Role.SPARE and lost:
+            self._break(held)
+
+    def _take_up(self, run: Run, fact: LeaseStarted) -> None:
+        """Have the work of ``run`` go on under a lease, slower where it is not alone there."""
+        work = self._work.get(run.name)
+        if work is None:
+            work = self._work[run.name] = _Work(run, self._truth_of(run))
+            work.since_ms = self._timeline.now_ms
+        work.accrue(self._timeline.now_ms)
+        flavor = self._flavor_of(fact.slots[0][0])
+        work.speed_ppm = dict(work.truth.speeds_ppm).get(flavor, PPM)
+        if fact.partner is not None:
+            work.speed_ppm = max(1, work.speed_ppm * work.truth.shared_ppm // PPM)
+        work.leases[fact.lease] = None
+        self._touched[run.name] = None
+
+    def _use(self, fact: LeaseStarted) -> None:
+        """Note who works on which nodes, and whether they are clean."""
+        for node, _ in fact.slots:
+            if self._dirty.get(node, fact.run) != fact.run:
+                self.wrongs.append(f"{fact.lease} is started on {node}, which was not wiped")
+            self._wiped.pop(node, None)
+            if fact.role is Role.CLAIM:
+                self._dirty[node] = fact.run
+
+    def _stop(self, order: StopLease) -> None:
+        held = self._held.get(order.lease)
+        if held is None or held.stopping_since_ms is not None:
+            return
+        now_ms = self._timeline.now_ms
+        held.stopping_since_ms = now_ms
+        held.stops += 1
+        left_ms = max(0, order.deadline_ms - self._timeline.clock.now_ms())
+        for run in _runs_of(held.fact):
+            work = self._work[run]
+            work.accrue(now_ms)
+            self._touched[run] = None
+            if not self._saves_at_stop:
+                self.lost_gpu_ms += work.lose_since_checkpoint(held, now_ms)
+            elif held.fact.bundle == 0 and not held.is_broken:
+                work.saved_gpu_ms = work.done_gpu_ms
+        if all(node in self._lost_nodes for node, _ in held.fact.slots):
+            self._let_go(order.lease)
+            return
+        delay_ms, stops = self._stop_delay(left_ms), held.stops
+        if delay_ms is not None:
+            self._timeline.after(delay_ms, lambda: self._let_go(order.lease, stops))
+
+    def _end(self, name: str, reason: EndReason | None, kept: set[tuple[str, str, int]]) -> None:
+        held = self._held.pop(name, None)
+        self._ended.add(name)
+        if held is None:
+            return
+        fact = held.fact
+        for run in _runs_of(fact):
+            self._work[run].accrue(self._timeline.now_ms)
+            self._touched[run] = None
+        if reason is not None and not self._may_end(held, reason, kept):
+            self.wrongs.append(f"{name} ended by {reason} before it was gone")
+        if reason is EndReason.FAIL:
+            self.lost_gpu_ms += self._work[fact.run].throw_back()
+        for slot in _slots_of(fact):
+            self._by_slot.pop(slot, None)
+        for node, _ in fact.slots:
+            self._on_node[node].pop(name, None)
+        self._gone.pop(name, None)
+        for run in _runs_of(fact):
+            work = self._work[run]
+            del work.leases[name]
+            if not work.leases and work.has_exited:
+                self._exited.pop(run, None)
+                work.has_exited = False
+
+    def _may_end(self, held: _Held, reason: EndReason, kept: set[tuple[str, str, int]]) -> bool:
+        """Return whether nothing of the lease is left, or what is goes on under another one."""
+        if held.is_gone or held.fact.role is Role.SPARE:
+            return True
+        if reason is EndReason.END and held.fact.partner is None:
+            return True
+        if all(self._work[run].has_exited for run in _runs_of(held.fact)):
+            return True
+        # Who waits for a spare is told to stop only when its node is back; that comes back empty.
+        return all(
+            node in held.lost or (held.fact.run, node, ordinal) in kept
+            for node, ordinal in _slots_of(held.fact)
+        )
+
+    def _wipe(self, order: WipeNode) -> None:
+        node, claim = order.node, order.claim
+        if self._wiping.get(node) == claim or node in self._wiped:
+            return  # Told again.
+        if self._on_node.get(node):
+            self.wrongs.append(f"{node} is to be wiped after {claim} while it is in use")
+        self._wiping[node] = claim
+        takes_ms, is_clean = self._wipe_takes()
+
+        def finish() -> None:
+            if self._wiping.get(node) == claim:
+                del self._wiping[node]
+                if is_clean:
+                    self._dirty.pop(node, None)
+                self._wiped[node] = WipeDone(node, claim, is_clean, "" if is_clean else "I/O error")
+
+        if takes_ms is not None:
+            self._timeline.after(takes_ms, finish)
+
+    # --- Work ---
+
+    def _let_go(self, name: str, stops: int | None = None) -> None:
+        """Note that the last process of a stopping lease has gone; ``stops``: unless told anew."""
+        held = self._held.get(name)
+        if held is None or stops not in (None, held.stops):
+            return
+        if held.stopping_since_ms is not None and not held.is_gone:
+            held.is_gone = True
+            self._gone[name] = None
+
+    def _notice(self, held: _Held) -> None:
+        """Let a run fail whose broken lease nobody has dealt with."""
+        if self._held.get(held.fact.lease) is held and held.stopping_since_ms is None:
+            for run in _runs_of(held.fact):
+                self._exit(self._work[run], code=CODE_LOST)
+
+    def _exit(self, work: _Work, *, code: int) -> None:
+        if not work.has_exited:
+            work.has_exited, work.code, work.width = True, code, 0
+            self._exited[work.run.name] = None
+
+    def _break(self, held: _Held) -> None:
+        """Note that a part of a run's work is lost: all of it goes back to its last checkpoint."""
+        held.is_broken = True
+        for run in _runs_of(held.fact):
+            work = self._work[run]
+            work.accrue(self._timeline.now_ms)
+            self.lost_gpu_ms += work.throw_back()
+            self._reassess(work)
+        self._timeline.after(self._notice_ms, lambda: self._notice(held))
+
+    def _reassess(self, work: _Work) -> None:
+        """Find the width a run works at now, and plan its exit."""
+        now_ms = self._timeline.now_ms
+        work.accrue(now_ms)
+        held = [self._held[name] for name in work.leases]
+        width = 0 if work.has_exited or _stands_still(held) else _width(held)
+        if width == work.width:
+            return
+        work.width = width
+        work.plan += 1
+        if width:
+            left = max(0, work.truth.work_ms * work.run.gpus - work.done_gpu_ms)
+            plan = work.plan
+            left_ms = -(-left * PPM // (width * work.speed_ppm))
+            self._timeline.after(left_ms, lambda: self._finish(work, plan))
+
+    def _finish(self, work: _Work, plan: int) -> None:
+        if work.plan == plan and work.leases and not work.has_exited:
+            work.accrue(self._timeline.now_ms)
+            self._exit(work, code=work.truth.code)
+
+
+def _runs_of(fact: LeaseStarted) -> tuple[str, ...]:
+    return (fact.run,) if fact.partner is None else (fact.run, fact.partner)
+
+
+def _slots_of(fact: LeaseStarted) -> list[tuple[str, int]]:
+    return [
+        (node, ordinal)
+        for node, mask in fact.slots
+        for ordinal in range(mask.bit_length())
+        if mask >> ordinal & 1
+    ]
+
+
+def _kept_slots(orders: Iterable[Order]) -> set[tuple[str, str, int]]:
+    """Return (run, node, ordinal) of the slots that are started on among ``orders``."""
+    return {
+        (order.lease.run, node, ordinal)
+        for order in orders
+        if isinstance(order, StartLease)
+        for node, ordinal in _slots_of(order.lease)
+    }
+
+
+def _stands_still(held: Sequence[_Held]) -> bool:
+    """Return whether a part is missing without which nothing of the run gets on."""
+    for lease in held:
+        if lease.fact.role is Role.SPARE:
+            continue
+        if lease.is_broken or (lease.fact.bundle == 0 and lease.stopping_since_ms is not None):
+            return True
+    return False
+
+
+def _width(held: Sequence[_Held]) -> int:
+    return sum(
+        lease.gpus
+        for lease in held
+        if lease.fact.role is not Role.SPARE and lease.stopping_since_ms is None
+    )

@@ -1,0 +1,261 @@
+"""The simulated machine room: true time, things that happen in it, and the engine that runs there.
+
+Things happen in the order of (instant, sequence). The engine is the production one over whatever
+store it is given; it sees time through a wall clock that may be wrong, and may be ended and opened
+again at any instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final, Protocol
+
+from quorate.core.commands import Command
+from quorate.loop.driver import Driver
+from quorate.loop.engine import SNAPSHOT_EVENTS, Asked, Engine, Receipt
+from quorate.model.state.state_view import StateView
+from quorate.ports.executor_port import Executor, Order, Report
+from quorate.ports.store_port import EventStore
+
+if TYPE_CHECKING:
+    from quorate.loop.rounds.round_problem import PoolPolicy
+
+Action = Callable[[], None]
+
+STEPS_PER_INSTANT_MAX: Final = 10_000
+"""How often the driver may step at one instant before the simulation calls it a standstill."""
+LOTTERY_SECRET: Final = b"what is simulated is not secret."
+LOTTERY_LENGTH: Final = 1_000
+"""How many lotteries one simulation may draw."""
+
+
+class CrashedError(Exception):
+    """The program that owned the engine has ended in the middle of something."""
+
+
+@dataclass(slots=True)
+class VirtualClock:
+    """What a wall clock shows: true time, off by ``skew_ms``."""
+
+    true_ms: int
+    skew_ms: int = 0
+
+    def now_ms(self) -> int:
+        """Return what the clock shows."""
+        return self.true_ms + self.skew_ms
+
+
+@dataclass(slots=True)
+class Timeline:
+    """True time, and what will happen when it comes; ties in the order of planning."""
+
+    clock: VirtualClock
+    _planned: list[tuple[int, int, Action]] = field(default_factory=list)
+    _sequence: int = 0
+
+    @property
+    def now_ms(self) -> int:
+        """The true time."""
+        return self.clock.true_ms
+
+    def at(self, at_ms: int, action: Action) -> None:
+        """Plan ``action`` for ``at_ms``; what is late happens now."""
+        self._sequence += 1
+        heappush(self._planned, (max(at_ms, self.now_ms), self._sequence, action))
+
+    def after(self, ms: int, action: Action) -> None:
+        """Plan ``action`` for ``ms`` from now."""
+        self.at(self.now_ms + ms, action)
+
+    def next_ms(self) -> int | None:
+        """Return when the next thing happens."""
+        return self._planned[0][0] if self._planned else None
+
+    def take(self) -> Action:
+        """Move on to the next thing and return it."""
+        self.clock.true_ms, _, action = heappop(self._planned)
+        return action
+
+
+class Observer(Protocol):
+    """Whoever watches. It may look at everything and change nothing."""
+
+    def asked(self, commands: Sequence[Command], now_ms: int) -> None:
+        """Look at what the engine is about to decide at ``now_ms``."""
+        ...
+
+    def decided(self, command: Command, receipt: Receipt, view: StateView) -> None:
+        """Look at what one command of a committed group led to."""
+        ...
+
+    def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
+        """Look at the state after a block was committed, or none was needed."""
+        ...
+
+    def reopened(self, view: StateView) -> None:
+        """Look at the state with which the engine was opened again after a crash."""
+        ...
+
+
+class WatchedEngine(Engine):
+    """The production engine, which tells somebody what it has committed."""
+
+    observers: Sequence[Observer] = ()
+
+    def commit_group(self, asked: Sequence[Asked]) -> list[Receipt]:
+        """Decide and commit as ``Engine`` does, and tell the observers before and after."""
+        commands = [each.command for each in asked]
+        for observer in self.observers:
+            observer.asked(commands, self.now_ms())
+        receipts = super().commit_group(asked)
+        for observer in self.observers:
+            for command, receipt in zip(commands, receipts, strict=True):
+                observer.decided(command, receipt, self.view)
+            observer.committed(receipts, self.view)
+        return receipts
+
+
+@dataclass(slots=True)
+class _Line:
+    """The way from one life of the engine to the executor; a dead engine tells nobody anything."""
+
+    executor: Executor
+    is_cut: bool = False
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        if not self.is_cut:
+            self.executor.carry_out(orders)
+
+    def resume(self, orders: Sequence[Order]) -> None:
+        if not self.is_cut:
+            self.executor.resume(orders)
+
+    def reports(self) -> Sequence[Report]:
+        return self.executor.reports()
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        return self.executor.steps(runs)
+
+
+class Simulation:
+    """An engine in simulated time. ``executor`` None lets nothing run: stops are one fact then."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        store: EventStore,
+        executor: Executor | None = None,
+        *,
+        observers: Sequence[Observer] = (),
+        snapshot_events: int = SNAPSHOT_EVENTS,
+    ) -> None:
+        self.snapshot_events = snapshot_events
+        self.policies: Mapping[str, PoolPolicy] | None = None
+        # Whether all that happens at one instant is seen by one step, as a busy daemon does.
+        self.is_crowded = False
+        self.timeline = timeline
+        self.store = store
+        self.observers = observers
+        self._executor = executor
+        self._line = None if executor is None else _Line(executor)
+        engine = WatchedEngine.create(
+            store,
+            timeline.clock,
+            ledger_id="simulated",
+            public_key="",
+            actor="simulation",
+            executor=self._line,
+            lottery_secret=LOTTERY_SECRET,
+            lottery_length=LOTTERY_LENGTH,
+        )
+        self._engine: WatchedEngine | None = engine
+        self._adopt(engine)
+        self._due_ms: int | None = None
+
+    @property
+    def engine(self) -> WatchedEngine | None:
+        """The engine, or None while it is down."""
+        return self._engine
+
+    def share_by(self, policies: Mapping[str, PoolPolicy] | None) -> None:
+        """Let pools share in rounds by ``policies`` from now on; None is all that there are."""
+        self.policies = policies
+        if self._engine is not None:
+            self._engine.policies = policies
+
+    def send(self, command: Command, *, actor: str) -> Receipt | None:
+        """Give ``command`` to the engine; None when it is down or went down before it answered.
+
+        After None nobody knows whether it was recorded.
+        """
+        if self._engine is None:
+            return None
+        try:
+            return self._engine.execute(command, actor=actor)
+        except CrashedError:
+            self.crash()
+            return None
+
+    def crash(self) -> None:
+        """End the engine's life without a word; nothing but the store and the executor is left."""
+        if self._line is not None:
+            self._line.is_cut = True
+        self._engine, self._due_ms = None, None
+
+    def reopen(self) -> None:
+        """Open the engine on its store; nothing happens when it is open."""
+        if self._engine is not None:
+            return
+        self._line = None if self._executor is None else _Line(self._executor)
+        engine = WatchedEngine.open(
+            self.store,
+            self.timeline.clock,
+            executor=self._line,
+            lottery_secret=LOTTERY_SECRET,
+        )
+        self._engine = engine
+        self._adopt(engine)
+        for observer in self.observers:
+            observer.reopened(engine.view)
+        self.step()
+
+    def _adopt(self, engine: WatchedEngine) -> None:
+        engine.observers, engine.snapshot_events = self.observers, self.snapshot_events
+        engine.policies = self.policies
+
+    def run(self, until_ms: int) -> None:
+        """Let everything happen up to ``until_ms``, the driver stepping whenever it is due."""
+        steps, instant_ms = 0, self.timeline.now_ms
+        while True:
+            wake_ms, event_ms = self._wake_ms(), self.timeline.next_ms()
+            next_ms = min((ms for ms in (wake_ms, event_ms) if ms is not None), default=None)
+            if next_ms is None or next_ms > until_ms:
+                break
+            steps = 0 if next_ms > instant_ms else steps + 1
+            instant_ms = max(next_ms, instant_ms)
+            assert steps < STEPS_PER_INSTANT_MAX, f"nothing gets on at {next_ms}"
+            if event_ms == next_ms:
+                self.timeline.take()()
+                while self.is_crowded and self.timeline.next_ms() == next_ms:
+                    self.timeline.take()()
+            else:
+                self.timeline.clock.true_ms = next_ms
+            self.step()
+        self.timeline.clock.true_ms = max(until_ms, self.timeline.now_ms)
+
+    def step(self) -> None:
+        """Let the driver do what is due now."""
+        if self._engine is None:
+            return
+        try:
+            self._due_ms = Driver(self._engine).step()
+        except CrashedError:
+            self.crash()
+
+    def _wake_ms(self) -> int | None:
+        """Return the true time at which the driver's clock will show that something is due."""
+        if self._due_ms is None:
+            return None
+        return max(self.timeline.now_ms, self._due_ms - self.timeline.clock.skew_ms)

@@ -1,0 +1,98 @@
+"""What was changed when: so that nothing is a cause that has not changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from quorate.model.events import (
+    BudgetApplied,
+    Event,
+    NodeApplied,
+    NodeMarked,
+    NodesClaimed,
+    NodeWiped,
+    OwnerApplied,
+)
+from quorate.model.specs import Budget, Node, Owner
+from quorate.model.state.state_view import StateView
+
+Named = tuple[str, str]
+"""An object by kind and name, as causes name it; ("family", owner) where its parents are meant."""
+
+
+class Changes:
+    """Feed it every event, numbered. An object that is applied as it was has not changed."""
+
+    def __init__(self) -> None:
+        self._last: dict[Named, int] = {}
+        self._nodes: dict[str, Node] = {}
+        self._owners: dict[str, Owner] = {}
+        self._budgets: dict[str, Budget] = {}
+
+    def enter(self, number: int, event: Event) -> None:
+        """Write down what the event of this number changes."""
+        for each in self._changed_by(event):
+            self._last[each] = number
+
+    def is_since(self, number: int, what: Named, owner: str, view: StateView) -> bool:
+        """Return whether an object has changed since an event, for a run of ``owner``.
+
+        A payer also where its owner, or that of the run, is of another family; a quota also where
+        an owner has come below it.
+        """
+        kind, name = what
+        found = {what}
+        if kind == "envelope":
+            payer = next(a.owner for key, a in view.envelopes.items() if key == name)
+            found |= {("family", owner), ("family", payer)}
+        elif kind == "owner":
+            found |= {("family", other) for other in view.owners}
+        return any(self._last.get(each, -1) > number for each in found)
+
+    def _changed_by(self, event: Event) -> Iterator[Named]:
+        match event:
+            case NodeApplied():
+                yield from self._node_applied(event.node)
+            case NodeMarked() | NodeWiped():
+                yield from self._around(event.node)
+            case NodesClaimed():
+                for node in event.nodes:
+                    yield from self._around(node)
+            case OwnerApplied():
+                yield from self._owner_applied(event.owner)
+            case BudgetApplied():
+                yield from self._budget_applied(event.budget)
+            case _:
+                pass
+
+    def _node_applied(self, node: Node) -> Iterator[Named]:
+        if self._nodes.get(node.name) != node:
+            yield from self._around(node.name)
+            self._nodes[node.name] = node
+            yield from self._around(node.name)
+
+    def _around(self, name: str) -> Iterator[Named]:
+        """Yield a node, and the domain that it is in."""
+        yield "node", name
+        if name in self._nodes:
+            yield "domain", self._nodes[name].domain_key
+
+    def _owner_applied(self, owner: Owner) -> Iterator[Named]:
+        before = self._owners.get(owner.name, Owner(name=owner.name))
+        self._owners[owner.name] = owner
+        if before.quota != owner.quota:
+            yield "owner", owner.name
+        if before.parents != owner.parents:
+            yield "family", owner.name
+
+    def _budget_applied(self, budget: Budget) -> Iterator[Named]:
+        before = self._budgets.get(budget.name)
+        self._budgets[budget.name] = budget
+        old = {} if before is None else {line.name: line for line in before.envelopes}
+        new = {line.name: line for line in budget.envelopes}
+        for name in {*old, *new}:
+            if old.get(name) != new.get(name):
+                yield "envelope", f"{budget.name}/{name}"
+        if before is None or before.caps != budget.caps or old != new:
+            caps = (*budget.caps, *(() if before is None else before.caps))
+            yield from (("cap", f"{budget.name}/{cap.name}") for cap in caps)

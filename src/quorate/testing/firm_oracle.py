@@ -1,0 +1,396 @@
+"""Firm places checked by brute force: every instant, every lease, nothing remembered.
+
+Independent of ``core/planning``: it adds up what each lease and each firm place holds at each
+instant at which that changes. Knows GPUs and whole nodes by domain; payers, what they lend, and
+caps, by GPUs at once and by GPU-hours; hard quotas of runs and of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from quorate.core.admission.holds import expected_ms
+from quorate.model.amounts import HOLD_QUANTUM_MS
+from quorate.model.events import Share, Slice, Tier
+from quorate.model.selector import RACK, names_label
+from quorate.model.specs import CapId, Sharing
+from quorate.model.state.records import Lease, Phase
+from quorate.model.state.state_view import StateView
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A firm place: whose, when, where and paid by whom."""
+
+    run: str
+    start_ms: int
+    end_ms: int
+    slice: Slice
+    payers: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """What is put back for a trial: leases taken as gone, nodes as ready, limits as unbounded.
+
+    ``limits`` are named by (kind, name), and so are domains whose nodes are not what they were.
+    """
+
+    leases: frozenset[str] = frozenset()
+    nodes: frozenset[str] = frozenset()
+    limits: frozenset[tuple[str, str]] = frozenset()
+
+
+def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
+    """Return the firm places of ``view`` that count on no conflict, oldest first."""
+    found = []
+    for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].seq):
+        if record.planned_start_ms is None or record.by_conflict or name in without:
+            continue
+        run = view.runs[record.made.run].spec
+        start_ms = record.planned_start_ms
+        end_ms = start_ms + expected_ms(run, view.pools[run.pool])
+        found.append(Place(run.name, start_ms, end_ms, record.slice, record.payers))
+    return found
+
+
+def lacking(
+    view: StateView, place: Place, others: Collection[Place], put_back: PutBack | None = None
+) -> list[str]:
+    """Return what ``place`` lacks beside ``others``, what runs, and what is ``put_back``."""
+    back = put_back or PutBack()
+    return list(_lacking(view, place, others, back))
+
+
+def _lacking(
+    view: StateView, place: Place, others: Collection[Place], back: PutBack
+) -> Iterator[str]:
+    from_ms = max(place.start_ms, view.at_ms)
+    instants = {from_ms} | {
+        other.start_ms for other in others if from_ms < other.start_ms < place.end_ms
+    }
+    pool = view.runs[place.run].spec.pool
+    for at_ms in sorted(instants):
+        beside = [
+            other for other in others if other.start_ms <= at_ms < other.end_ms and other != place
+        ]
+        there = [place, *beside]
+        for domain, gpus in place.slice.domains:
+            where = (pool, place.slice.flavor, domain)
+            free = _free(view, where, at_ms, back)
+            free -= sum(_taken(view, other, where) for other in beside)
+            if free < gpus and ("domain", domain) not in back.limits:
+                yield f"domain {domain} has {free} of {gpus} at {at_ms}"
+        yield from _unpaid(view, place, there, at_ms, back)
+        for owner, left in _runs_left(view, place, at_ms, back):
+            family = sum(owner in _lineage(view, other.run) for other in beside)
+            if left - family < 1 and ("owner", owner) not in back.limits:
+                yield f"quota of {owner} has {left - family} of 1 run at {at_ms}"
+        for owner, short in _nodes_short(view, place, there, at_ms, back):
+            if short > 0 and ("owner", owner) not in back.limits:
+                yield f"quota of {owner} has {short} nodes too few at {at_ms}"
+
+
+def _unpaid(
+    view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
+) -> Iterator[str]:
+    """Yield what payers of a place, their lending and their caps lack for ``there`` together."""
+    caps = dict[CapId, None]()
+    for share in place.payers:
+        payer, account = share.payer, view.envelopes[share.payer]
+        if ("envelope", payer) in back.limits:
+            continue
+        spec = account.spec
+        caps |= dict.fromkeys(account.caps)
+        if not _still_pays(view, place, share):
+            yield f"envelope {payer} does not pay for {place.run}"
+        free = spec.concurrency - _used(view, {payer}, at_ms, back) - _wanted(there, {payer})
+        if free < 0:
+            yield f"envelope {payer} has {-free} GPUs too few at {at_ms}"
+        if account.committed_gpu_ms > spec.gpu_ms_granted:
+            yield f"envelope {payer} has promised {account.committed_gpu_ms} GPU-ms"
+        limit = spec.lending.concurrency_max if share.tier is Tier.BORROWED else None
+        if limit is not None:
+            lent = _used(view, {payer}, at_ms, back, lent=True)
+            if limit < lent + _wanted(there, {payer}, lent=True):
+                yield f"envelope {payer} lends {limit} GPUs, which is too few at {at_ms}"
+    yield from _over_caps(view, caps, there, at_ms, back)
+
+
+def _over_caps(
+    view: StateView, caps: Iterable[CapId], there: Collection[Place], at_ms: int, back: PutBack
+) -> Iterator[str]:
+    """Yield what ``caps`` lack for ``there`` together."""
+    for cap in caps:
+        if ("cap", cap) in back.limits:
+            continue
+        known = view.caps[cap]
+        members = {key for key, account in view.envelopes.items() if cap in account.caps}
+        limit, granted = known.spec.concurrency_max, known.spec.gpu_ms_max
+        free = 0
+        if limit is not None:
+            free = limit - _used(view, members, at_ms, back) - _wanted(there, members)
+        if free < 0:
+            yield f"cap {cap} has {-free} GPUs too few at {at_ms}"
+        if granted is not None and known.committed_gpu_ms > granted:
+            yield f"cap {cap} has promised {known.committed_gpu_ms} GPU-ms"
+
+
+def _wanted(places: Collection[Place], payers: Collection[str], *, lent: bool = False) -> int:
+    """Return how many GPUs ``payers`` pay for in ``places``, or of those what they lend."""
+    return sum(
+        share.gpus
+        for place in places
+        for share in place.payers
+        if share.payer in payers and (not lent or share.tier is Tier.BORROWED)
+    )
+
+
+def _nodes_short(
+    view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
+) -> Iterator[tuple[str, int]]:
+    """Yield how many nodes too few each owner above a place may hold, with as few as will do.
+
+    What its family leaves free of its own nodes is used first, where nodes are shared.
+    """
+    for owner in _lineage(view, place.run):
+        known = view.owners.get(owner)
+        limit = None if known is None else known.quota.nodes_max
+        if limit is None:
+            continue
+        used = _nodes_used(view, owner, at_ms, back)
+        wanted = dict[tuple[str, str, str], int]()
+        for other in there:
+            if owner in _lineage(view, other.run):
+                pool = view.runs[other.run].spec.pool
+                for domain, gpus in other.slice.domains:
+                    where = (pool, other.slice.flavor, domain)
+                    wanted[where] = wanted.get(where, 0) + gpus
+        held = len(used)
+        for where, gpus in wanted.items():
+            nodes = {n: k.spec.gpus for n, k in view.nodes.items() if tuple(k.island) == where}
+            own = sum(size - used[name] for name, size in nodes.items() if name in used)
+            own = 0 if view.pools[where[0]].whole_nodes else own
+            if nodes:
+                held += -(-max(0, gpus - own) // max(nodes.values()))
+        yield owner, held - limit
+
+
+def _nodes_used(view: StateView, owner: str, at_ms: int, back: PutBack) -> dict[str, int]:
+    """Return the nodes that leases below ``owner`` hold at ``at_ms``, and how many GPUs of each."""
+    used = dict[str, int]()
+    for name, lease in view.leases.items():
+        is_claim = view.runs[lease.fact.run].spec.sensitive
+        is_open = name not in back.leases and (is_claim or _end_ms(view, lease) > at_ms)
+        if is_open and owner in _lineage(view, lease.fact.run):
+            for node, mask in lease.fact.slots:
+                used[node] = used.get(node, 0) + mask.bit_count()
+    return used
+
+
+def _runs_left(
+    view: StateView, place: Place, at_ms: int, back: PutBack
+) -> Iterator[tuple[str, int]]:
+    """Yield how many more runs each owner that bounds a place allows at ``at_ms``."""
+    running = {
+        name
+        for name, record in view.runs.items()
+        if record.phase is Phase.RUNNING
+        and not record.spec.sensitive  # A claim counts as no run.
+        and any(
+            lease not in back.leases and _end_ms(view, view.leases[lease]) > at_ms
+            for lease in record.leases
+        )
+    }
+    for owner in _lineage(view, place.run):
+        known = view.owners.get(owner)
+        limit = None if known is None else known.quota.concurrent_runs_max
+        if limit is not None:
+            yield owner, limit - sum(owner in _lineage(view, name) for name in running)
+
+
+def _lineage(view: StateView, run: str) -> set[str]:
+    """Return the owner of ``run`` and all above it."""
+    found, level = set[str](), [view.runs[run].spec.owner]
+    while level:
+        owner = level.pop()
+        if owner not in found:
+            found.add(owner)
+            known = view.owners.get(owner)
+            level += () if known is None else known.parents
+    return found
+
+
+def _still_pays(view: StateView, place: Place, share: Share) -> bool:
+    """Return whether a payer may pay for a run: of its family, or as a lender, and open then."""
+    owner = view.runs[place.run].spec.owner
+    account = view.envelopes[share.payer]
+    spec = account.spec
+    if account.retired or not (spec.start_ms <= place.start_ms or spec.allow_admission):
+        return False
+    if place.start_ms >= spec.end_ms:
+        return False
+    if share.tier is Tier.BORROWED:
+        return spec.lending.admits(owner)
+    known = view.owners.get(owner)
+    parents = set() if known is None else set(known.parents)
+    siblings = {name for name, each in view.owners.items() if parents & set(each.parents)}
+    shared = account.owner in parents | siblings and spec.sharing is Sharing.FAMILY
+    return account.owner == owner or shared
+
+
+def _taken(view: StateView, other: Place, where: tuple[str, str, str]) -> int:
+    pool, flavor, domain = where
+    if view.runs[other.run].spec.pool != pool or other.slice.flavor != flavor:
+        return 0
+    return sum(gpus for key, gpus in other.slice.domains if key == domain)
+
+
+def _free(view: StateView, where: tuple[str, str, str], at_ms: int, back: PutBack) -> int:
+    """Return the GPUs of a domain that no lease holds at ``at_ms``, in whole nodes where asked."""
+    whole = view.pools[where[0]].whole_nodes
+    found = 0
+    for name, known in view.nodes.items():
+        key = known.island
+        if (key.pool, key.flavor, key.domain) != where:
+            continue
+        if (name in view.node_status and name not in back.nodes) or name in view.unwiped:
+            continue
+        held = sum(
+            mask.bit_count()
+            for lease_name in view.node_leases.get(name, ())
+            if lease_name not in back.leases
+            and _end_ms(view, lease := view.leases[lease_name]) > at_ms
+            for node, mask in lease.fact.slots
+            if node == name
+        )
+        held += _pledged(view, name, at_ms)
+        if whole:
+            found += 0 if held else known.spec.gpus
+        else:
+            found += known.spec.gpus - held
+    return found
+
+
+def _pledged(view: StateView, node: str, at_ms: int) -> int:
+    """Return the GPUs of filled spares that have come back to ``node`` by ``at_ms``."""
+    found = 0
+    for pledge in view.pledges.values():
+        gpus = sum(mask.bit_count() for name, mask in pledge.slots if name == node)
+        if not gpus:
+            continue
+        fillers = [view.leases[name] for name in view.runs[pledge.filler].leases]
+        back_ms = max((_end_ms(view, lease) for lease in fillers), default=view.at_ms)
+        record = view.runs[pledge.run]
+        over_ms = view.at_ms
+        if record.phase is Phase.RUNNING:
+            over_ms = max(_end_ms(view, view.leases[name]) for name in record.leases)
+        if back_ms <= at_ms < over_ms:
+            found += gpus
+    return found
+
+
+def _used(
+    view: StateView, payers: Collection[str], at_ms: int, back: PutBack, *, lent: bool = False
+) -> int:
+    """Return how many GPUs ``payers`` pay for at ``at_ms``, or of those what they lend."""
+    used = sum(
+        lease.gpus
+        for name, lease in view.leases.items()
+        if lease.fact.payer in payers
+        and (not lent or lease.fact.tier is Tier.BORROWED)
+        and name not in back.leases
+        and _end_ms(view, lease) > at_ms
+    )
+    return used + sum(
+        pledge.gpus
+        for pledge in view.pledges.values()
+        if pledge.payer in payers
+        and (not lent or pledge.tier is Tier.BORROWED)
+        and view.runs[pledge.run].phase is Phase.RUNNING
+        and max(_end_ms(view, view.leases[n]) for n in view.runs[pledge.run].leases) > at_ms
+    )
+
+
+def _end_ms(view: StateView, lease: Lease) -> int:
+    """Return when a lease is expected to end, by the ladder that the documents state."""
+    record = view.runs[lease.fact.run]
+    assert record.since_ms is not None, record
+    from_ms = record.since_ms
+    end_ms = from_ms + expected_ms(record.spec, view.pools[record.spec.pool])
+    if lease.ending is not None and not view.at_ms <= end_ms <= lease.ending.deadline_ms:
+        from_ms, end_ms = lease.ending.at_ms, lease.ending.deadline_ms
+    if lease.ending is None:
+        recalls = [
+            max(view.at_ms, known.due_ms)
+            for (run, bundle), known in view.recalls.items()
+            if run == lease.fact.run and bundle in (0, lease.fact.bundle)
+        ]
+        while end_ms < view.at_ms:
+            end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
+        return min((end_ms, *recalls))
+    while end_ms < view.at_ms:
+        end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
+    return end_ms
+
+
+def is_counted(view: StateView, place: Place) -> bool:
+    """Return whether a place that lacks nothing by counting is sure to hold its run.
+
+    Not where the run or a payer is for certain racks, nor in whole nodes of several sizes, nor
+    under a quota of shared nodes: which GPUs of the domain are free decides there, and may keep the
+    run from starting though enough of them are.
+    """
+    run = view.runs[place.run].spec
+    lines = [view.envelopes[share.payer].spec.selector for share in place.payers]
+    sizes = {
+        node.spec.gpus
+        for node in view.nodes.values()
+        if (node.island.pool, node.island.flavor) == (run.pool, place.slice.flavor)
+    }
+    if any(names_label(line, RACK) for line in (run.selector, *lines)):
+        return False
+    if view.pools[run.pool].whole_nodes:
+        return len(sizes) == 1
+    above = (view.owners.get(owner) for owner in _lineage(view, place.run))
+    return all(owner is None or owner.quota.nodes_max is None for owner in above)
+
+
+def stoppable(view: StateView, place: Place) -> frozenset[str]:
+    """Return the leases that are past their word and may be stopped for ``place``.
+
+    Marked as out of order, started after the run of the place began to wait, and past their
+    declared ends one grace before the start.
+    """
+    waiting_seq = view.runs[place.run].waiting_seq
+    found = set[str]()
+    for name in view.backfilled:
+        record = view.runs[name]
+        if record.phase is not Phase.RUNNING or record.stopping is not None:
+            continue
+        assert record.since_ms is not None, record
+        end_ms = record.since_ms + expected_ms(record.spec, view.pools[record.spec.pool])
+        for bundle, started_seq in record.backfills:
+            for lease_name in record.leases:
+                lease = view.leases[lease_name]
+                is_free = lease.ending is None and bundle in (0, lease.fact.bundle)
+                told_ms = max(place.start_ms, view.at_ms) - lease.grace_ms
+                if is_free and started_seq >= waiting_seq and end_ms <= min(view.at_ms, told_ms):
+                    found.add(lease_name)
+    return frozenset(found)
+
+
+def overstaying(view: StateView, place: Place, others: Collection[Place]) -> list[str]:
+    """Return the leases that had to be told to stop for ``place`` by now, and were not.
+
+    Those that may be stopped for it, less than one grace before its start, where it lacks room.
+    """
+    lack = {text.split()[1] for text in lacking(view, place, others) if text.startswith("domain ")}
+    found = []
+    for name in sorted(stoppable(view, place)):
+        lease = view.leases[name]
+        where = {view.nodes[node].spec.domain_key for node, _ in lease.fact.slots}
+        if place.start_ms - lease.grace_ms < view.at_ms and where & lack:
+            found.append(name)
+    return found

@@ -1,0 +1,39 @@
+"""Engines for tests: a whole ledger in memory, and a clock that shows what it is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.loop.engine import Engine
+from quorate.testing.builders import NOW_MS
+
+LOTTERY_SECRET: Final = b"the secret that only tests know."
+"""Of the right length, and no secret at all."""
+LOTTERY_LENGTH: Final = 1_000
+"""How many lotteries it is good for: few, so that an engine is made quickly."""
+
+
+@dataclass(slots=True)
+class HandClock:
+    """A clock that is set by hand."""
+
+    ms: int = NOW_MS
+
+    def now_ms(self) -> int:
+        """Return the time it was set to."""
+        return self.ms
+
+
+def memory_engine(store: MemoryStore | None = None, clock: HandClock | None = None) -> Engine:
+    """Return the engine of a new ledger that lives in memory."""
+    return Engine.create(
+        MemoryStore() if store is None else store,
+        HandClock() if clock is None else clock,
+        ledger_id="test",
+        public_key="",
+        actor="test",
+        lottery_secret=LOTTERY_SECRET,
+        lottery_length=LOTTERY_LENGTH,
+    )

@@ -1,0 +1,33 @@
+"""Output kept in memory: the simplest that keeps the promises of the logs port."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from quorate.ports.log_port import Line, Output, Stream
+
+
+@dataclass
+class MemoryLogs:
+    """``kept`` has the lines of each run."""
+
+    kept: dict[str, list[Line]] = field(default_factory=dict)
+
+    def write(
+        self, run: str, text: str, *, at_ms: int = 0, node: str = "n1", stream: str = "out"
+    ) -> None:
+        """Keep a line of ``run``."""
+        line = Line(at_ms=at_ms, node=node, rank=0, stream=Stream(stream), text=text)
+        self.kept.setdefault(run, []).append(line)
+
+    def read(self, run: str, *, first: int, limit: int) -> Output | None:
+        """Return lines of ``run``, as the port says."""
+        lines = self.kept.get(run)
+        if lines is None:
+            return None
+        page = lines[first : first + limit]
+        return Output(lines=page, first=first, is_last=first + len(page) >= len(lines))
+
+    def end(self, run: str) -> int:
+        """Return the number after the last line of ``run``."""
+        return len(self.kept.get(run, ()))

@@ -1,0 +1,73 @@
+"""Errors as short as they may be sent: what a caller sent is repeated in part only. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from quorate.model.refusal import Refusal, Shortage
+from quorate.views.exits import CommandError
+
+LINE_CHARS_MAX: Final = 1_000
+"""How long one fault is at most; what is longer is left out of its middle."""
+LINES_CHARS_MAX: Final = 65_536
+"""How long all faults together are at most; those that do not fit are counted."""
+_HEAD_CHARS: Final = 600
+"""How much of the beginning is kept, with the field's name; of the end the remedy is."""
+
+
+def in_bounds(error: CommandError) -> CommandError:
+    """Return ``error`` with lines and refusals of at most the lengths stated here.
+
+    The very same where it is short enough.
+    """
+    if (
+        len(error.lines) <= LINES_CHARS_MAX // LINE_CHARS_MAX
+        and all(map(_is_short, error.lines))
+        and all(_is_short(each.subject) and _is_short(each.remedy) for each in error.refusals)
+    ):
+        return error
+    lines = _fitting([shortened(line) for line in error.lines])
+    refusals = tuple(_refusal(each) for each in error.refusals[: len(lines)])
+    return CommandError(error.code, *lines, fault=error.fault, refusals=refusals)
+
+
+def shortened(text: str) -> str:
+    """Return ``text``, its middle left out where it is too long; always text that can be sent."""
+    text = text.encode("utf-8", "replace").decode()
+    if len(text) <= LINE_CHARS_MAX:
+        return text
+    left_out = f" ... ({len(text)} characters) ... "
+    return f"{text[:_HEAD_CHARS]}{left_out}{text[_HEAD_CHARS + len(left_out) - LINE_CHARS_MAX :]}"
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= LINE_CHARS_MAX and (text.isascii() or shortened(text) == text)
+
+
+def _fitting(lines: Sequence[str]) -> list[str]:
+    """Return the first of ``lines`` that fit, and how many more there are."""
+    found: list[str] = []
+    size = 0
+    for line in lines:
+        size += len(line)
+        if size > LINES_CHARS_MAX:
+            return [*found, f"and {len(lines) - len(found)} more; mend these first"]
+        found.append(line)
+    return found
+
+
+def _refusal(refusal: Refusal) -> Refusal:
+    return replace(
+        refusal,
+        subject=shortened(refusal.subject),
+        remedy=shortened(refusal.remedy),
+        shortages=tuple(map(_shortage, refusal.shortages)),
+        also=None if refusal.also is None else _refusal(refusal.also),
+    )
+
+
+def _shortage(found: Shortage) -> Shortage:
+    return replace(found, where=shortened(found.where), limit=shortened(found.limit))

@@ -1,0 +1,38 @@
+"""What a name that nobody has was probably meant to be, found fast among however many."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+from itertools import islice
+from typing import Final
+
+CANDIDATES_MAX: Final = 200
+"""How many names are compared letter by letter."""
+WORD_CHARS_MAX: Final = 100
+"""How long a word may be that is compared: what is longer is no queued of the finger."""
+
+
+def nearest_name(word: str, known: Collection[str]) -> str | None:
+    """Return the name of ``known`` that is nearest to ``word``, None where none is near.
+
+    Of more than ``CANDIDATES_MAX`` names only those that begin as ``word`` does are looked at, as
+    far as any does.
+    """
+    if len(word) > WORD_CHARS_MAX:
+        return None
+    near = get_close_matches(word, islice(_alike(word, known), CANDIDATES_MAX), n=1)
+    return near[0] if near else None
+
+
+def _alike(word: str, known: Collection[str]) -> Collection[str]:
+    """Return few of ``known``, or those that share the longest beginning with ``word``."""
+    found = known
+    for length in range(1, len(word) + 1):
+        if len(found) <= CANDIDATES_MAX:
+            break
+        begun = [name for name in found if name.startswith(word[:length])]
+        if not begun:
+            return found if length > 1 else ()
+        found = begun
+    return found

@@ -1,0 +1,67 @@
+"""What ``get`` needs to know about a kind of thing: its columns, its rows, its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from quorate.documents import API_VERSION
+from quorate.views.kind_names import Called
+from quorate.views.runs.instant import Moment
+from quorate.views.table import Column
+
+Tree = dict[str, Any]
+Row = tuple[str, ...]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """``names`` lists all there are, in order; ``rows`` and ``trees`` show those that are named.
+
+    ``called_by`` returns those that a name may call, where that takes no list of all of them.
+    """
+
+    called: Called
+    columns: tuple[Column, ...]
+    names: Callable[[Moment], list[str]]
+    rows: Callable[[Moment, Sequence[str]], list[Row]]
+    trees: Callable[[Moment, Sequence[str]], list[Tree]]
+    called_by: Callable[[Moment, str], list[str]] | None = None
+
+    @property
+    def name(self) -> str:
+        """What one of them is called."""
+        return self.called.name
+
+    @property
+    def plural(self) -> str:
+        """What several of them are called."""
+        return self.called.plural
+
+    @property
+    def nothing(self) -> str:
+        """What to say when there are none."""
+        return f"there are no {self.plural}" if self.plural != self.name else "nothing waits"
+
+
+def document(
+    title: str, name: str, *, spec: Tree | None = None, status: Tree | None = None
+) -> Tree:
+    """Return a document that Quorate writes and nobody applies."""
+    found: Tree = {"apiVersion": API_VERSION, "kind": title, "metadata": {"name": name}}
+    if spec is not None:
+        found["spec"] = spec
+    if status is not None:
+        found["status"] = status
+    return found
+
+
+def each(one: Callable[[Moment, str], T]) -> Callable[[Moment, Sequence[str]], list[T]]:
+    """Return a maker of many rows or trees from a maker of one."""
+
+    def many(moment: Moment, names: Sequence[str]) -> list[T]:
+        return [one(moment, name) for name in names]
+
+    return many

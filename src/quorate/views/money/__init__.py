@@ -1,0 +1,1 @@
+"""Statements and usage: as text, as documents, as rows of a spreadsheet."""

@@ -1,0 +1,163 @@
+"""What a notice is, and what has to be known to make one (ADR-0021). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from quorate.documents.times import time_text
+from quorate.model.closed_words import Word
+from quorate.model.events import (
+    ConflictAnnounced,
+    ConflictDeclared,
+    ConflictResolved,
+    ConflictWithdrawn,
+    Event,
+)
+from quorate.model.specs import Run
+from quorate.model.state.state_view import StateView
+from quorate.views.runs.event_text import conflict_of, run_of
+
+
+class NoticeKind(Word):
+    """What a notice is about. docs/notices.md lists the same."""
+
+    RUN_STARTED = "run-started"
+    START_MOVED = "start-moved"
+    RUN_CUT = "run-cut"
+    LOAN_RECALLED = "loan-recalled"
+    LOAN_RETURNING = "loan-returning"
+    RECALL_WITHDRAWN = "recall-withdrawn"
+    CONFLICT_ANNOUNCED = "conflict-announced"
+    CONFLICT_WITHDRAWN = "conflict-withdrawn"
+    LOTTERY_DECLARED = "lottery-declared"
+    LOTTERY_WON = "lottery-won"
+    LOTTERY_LOST = "lottery-lost"
+    THRESHOLD_CROSSED = "threshold-crossed"
+    RUN_FAILED = "run-failed"
+    NODE_LOST = "node-lost"
+    MONEY_ENDED = "money-ended"
+    QUOTA_PARKED = "quota-parked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """``seq`` is the event it hangs on, ``part`` tells it from others of the same event.
+
+    ``user`` is empty where it is for those who answer for ``owner``; ``run`` where it is about
+    none, or about several that ``facts`` names. ``text`` can be read alone.
+    """
+
+    seq: int
+    part: int
+    at_ms: int
+    kind: NoticeKind
+    owner: str
+    user: str
+    run: str
+    text: str
+    facts: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """What it is called in its ledger, for ever."""
+        return f"{self.seq}-{self.part}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What is told, before it has its place among the notices of its block."""
+
+    seq: int
+    kind: NoticeKind
+    owner: str
+    user: str
+    run: str
+    text: str
+    facts: Mapping[str, Any]
+
+
+class Known(Protocol):
+    """What never changes of runs and conflicts, for those that the events name."""
+
+    def run(self, name: str) -> Run:
+        """Return the run as it was submitted."""
+        ...
+
+    def conflict(self, name: str) -> ConflictDeclared:
+        """Return the conflict as it was declared."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KnownView:
+    """What is known where there is a state that has the events."""
+
+    view: StateView
+
+    def run(self, name: str) -> Run:
+        """Return the run as it was submitted."""
+        return self.view.runs[name].spec
+
+    def conflict(self, name: str) -> ConflictDeclared:
+        """Return the conflict as it was declared."""
+        return self.view.conflicts[name].declared
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFew:
+    """The few runs and conflicts that some events name, taken out of a state."""
+
+    runs: Mapping[str, Run]
+    conflicts: Mapping[str, ConflictDeclared]
+
+    @classmethod
+    def of(cls, view: StateView, runs: Iterable[str], conflicts: Collection[str]) -> KnownFew:
+        """Return what ``view`` knows of them, those that entered the conflicts included."""
+        declared = {name: view.conflicts[name].declared for name in conflicts}
+        entered = {token.run for each in declared.values() for token in each.tokens}
+        return cls({name: view.runs[name].spec for name in {*runs, *entered}}, declared)
+
+    def run(self, name: str) -> Run:
+        """Return the run as it was submitted."""
+        return self.runs[name]
+
+    def conflict(self, name: str) -> ConflictDeclared:
+        """Return the conflict as it was declared."""
+        return self.conflicts[name]
+
+
+def names_in(events: Iterable[Event]) -> tuple[set[str], set[str]]:
+    """Return the runs and the conflicts that have to be known to tell of ``events``."""
+    runs: set[str] = set()
+    conflicts: set[str] = set()
+    for event in events:
+        run, conflict = run_of(event), conflict_of(event)
+        if run is not None:
+            runs.add(run)
+        if conflict is not None:
+            conflicts.add(conflict)
+        if isinstance(event, ConflictResolved):
+            runs.update(cut.run for cut in event.cuts)
+        elif isinstance(event, ConflictAnnounced):
+            runs.update(odds.run for odds in event.runs)
+        elif isinstance(event, ConflictWithdrawn):
+            runs.update(event.runs)
+    return runs, conflicts
+
+
+def notice_tree(notice: Notice) -> dict[str, Any]:
+    """Return ``notice`` for programs."""
+    return {
+        "id": notice.name,
+        "seq": notice.seq,
+        "part": notice.part,
+        "at": time_text(notice.at_ms),
+        "kind": notice.kind.value,
+        "owner": notice.owner,
+        "user": notice.user,
+        "run": notice.run,
+        "text": notice.text,
+        "facts": dict(notice.facts),
+    }

@@ -1,0 +1,41 @@
+"""Notices: what is told to those whom it concerns, derived from the ledger (ADR-0021). Pure.
+
+A notice rests on the events of one block and on what never changes of the runs and conflicts they
+name. So the same notices come out of the same blocks, whenever and wherever they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quorate.model.events import Event
+from quorate.views.notices.notice import Known, Notice
+from quorate.views.notices.notice_conflicts import told_of_conflicts
+from quorate.views.notices.notice_runs import told_of_runs
+
+
+def notices_of(first_seq: int, events: Sequence[Event], known: Known) -> list[Notice]:
+    """Return what is told of the ``events`` of one block, in their order.
+
+    ``first_seq`` is the sequence of the first of them.
+    """
+    numbered = list(enumerate(events, first_seq))
+    told = [*told_of_conflicts(numbered, known), *told_of_runs(numbered, known)]
+    told.sort(key=lambda each: each.seq)
+    found: list[Notice] = []
+    for each in told:
+        part = found[-1].part + 1 if found and found[-1].seq == each.seq else 0
+        found.append(
+            Notice(
+                seq=each.seq,
+                part=part,
+                at_ms=events[each.seq - first_seq].at_ms,
+                kind=each.kind,
+                owner=each.owner,
+                user=each.user,
+                run=each.run,
+                text=each.text,
+                facts=each.facts,
+            )
+        )
+    return found

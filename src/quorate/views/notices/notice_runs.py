@@ -1,0 +1,371 @@
+"""What is told of runs and of what their owners use: starts, stops, losses, limits. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from quorate.documents.times import time_text
+from quorate.model.amounts import PPM
+from quorate.model.events import (
+    ConflictResolved,
+    EndReason,
+    Event,
+    LeaseEnding,
+    LeaseStarted,
+    LoanRecalled,
+    NodeMarked,
+    NodeStatus,
+    Outcome,
+    RecallWithdrawn,
+    ReservationMoved,
+    Role,
+    RunEnded,
+    RunRefused,
+    RunRequeued,
+    RunStopping,
+    Slots,
+    StartReason,
+    ThresholdCrossed,
+    lease_gpus,
+)
+from quorate.model.refusal import RefusalCode, sentence
+from quorate.views.notices.notice import Known, NoticeKind, Told
+from quorate.views.redaction.redaction import unnamed
+from quorate.views.runs.reason_words import bundle_words, ended
+from quorate.views.word_forms import gpus, percent, slots
+
+NODES_NAMED_MAX: Final = 4
+"""How many nodes a text names."""
+_MONEY: Final = (EndReason.BUDGET_EXHAUSTED, EndReason.WINDOW_CLOSED)
+_LOST: Final = (EndReason.FAIL, EndReason.DRAINED)
+_STEPS: Final = {
+    EndReason.OVERSTAYED: "Backfill",
+    EndReason.RECLAIMED_BY_SPARE: "Reclaimed",
+    EndReason.RECALLED: "Recalled",
+}
+
+Numbered = tuple[int, Event]
+
+
+@dataclass(slots=True)
+class _Tale:
+    """What the events of a block do to one run."""
+
+    started: list[tuple[int, LeaseStarted]] = field(default_factory=list)
+    swapped: list[tuple[int, LeaseStarted]] = field(default_factory=list)
+    told: dict[EndReason, list[tuple[int, LeaseEnding]]] = field(default_factory=dict)
+    waits_again: bool = False
+
+
+def told_of_runs(numbered: Sequence[Numbered], known: Known) -> Iterator[Told]:
+    """Yield what is told of runs and owners, but for what conflicts did to them."""
+    for seq, event in numbered:
+        match event:
+            case ThresholdCrossed():
+                yield _threshold(seq, event)
+            case ReservationMoved():
+                yield _moved(seq, event, known)
+            case LoanRecalled():
+                yield _recalled(seq, event, known)
+                yield _returning(seq, event, known)
+            case RecallWithdrawn():
+                yield _goes_on(seq, event, known)
+            case RunRefused() if event.refusal.code is RefusalCode.WAITING_FOR_QUOTA:
+                yield _parked(seq, event, known)
+            case RunEnded(outcome=Outcome.FAILED):
+                yield _failed(seq, event, known)
+            case _:
+                pass
+    nodes = {e.node: e.status for _, e in numbered if isinstance(e, NodeMarked)}
+    for run, tale in _tales(numbered).items():
+        yield from _told_of(run, tale, nodes, known)
+
+
+def _told_of(
+    run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known
+) -> Iterator[Told]:
+    # A spare that comes back begins as everything does, and its run has been there all the time.
+    if any(lease.role is not Role.SPARE for _, lease in tale.started):
+        yield _started(run, tale, known)
+    for reason in tale.told:
+        if reason in _MONEY:
+            yield _stopped(NoticeKind.MONEY_ENDED, run, tale, reason, known)
+        elif reason in _STEPS:
+            yield _stopped(NoticeKind.RUN_CUT, run, tale, reason, known)
+    if tale.swapped or any(reason in tale.told for reason in _LOST):
+        yield _lost(run, tale, nodes, known)
+
+
+def _tales(numbered: Iterable[Numbered]) -> dict[str, _Tale]:
+    """Return what happens to each run; what a conflict cut is told by the conflict."""
+    tales: dict[str, _Tale] = {}
+    cut: set[str] = set()
+    for seq, event in numbered:
+        match event:
+            case ConflictResolved():
+                cut |= {lease for each in event.cuts for lease in each.leases}
+            case LeaseStarted(reason=StartReason.START):
+                tales.setdefault(event.run, _Tale()).started.append((seq, event))
+            case LeaseStarted(reason=StartReason.SWAP) if event.role is not Role.SPARE:
+                tales.setdefault(event.run, _Tale()).swapped.append((seq, event))
+            case LeaseEnding() if event.lease not in cut:
+                tale = tales.setdefault(event.lease.partition("/")[0], _Tale())
+                tale.told.setdefault(event.reason, []).append((seq, event))
+            case RunRequeued():
+                tales.setdefault(event.run, _Tale()).waits_again = True
+            case RunStopping(outcome=None):
+                tales.setdefault(event.run, _Tale()).waits_again = True
+            case _:
+                pass
+    return tales
+
+
+def _about(run: str, known: Known) -> dict[str, str]:
+    spec = known.run(run)
+    return {"owner": spec.owner, "user": spec.user, "run": run}
+
+
+def _started(run: str, tale: _Tale, known: Known) -> Told:
+    seq, first = tale.started[0]
+    held, spare, paid = 0, 0, dict[str, int]()
+    for _, lease in tale.started:
+        count = lease_gpus(lease.slots)
+        held += count
+        spare += count if lease.role is Role.SPARE else 0
+        paid[lease.payer] = paid.get(lease.payer, 0) + count
+    places = _joined(lease.slots for _, lease in tale.started)
+    payers = ", ".join(f"{payer} ({count})" for payer, count in paid.items())
+    kept = f", {spare} of them spare" if spare else ""
+    return Told(
+        seq=seq,
+        kind=NoticeKind.RUN_STARTED,
+        **_about(run, known),
+        text=(
+            f"run/{run} started at {time_text(first.start_ms)} with {gpus(held)}{kept}, on "
+            f"{slots(places, most=NODES_NAMED_MAX)}, paid from {payers}. Follow it: quorate watch "
+            f"{run}"
+        ),
+        facts={
+            "start": time_text(first.start_ms),
+            "gpus": held,
+            "gpusSpare": spare,
+            "nodes": [node for node, _ in places],
+            "payers": paid,
+        },
+    )
+
+
+def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
+    run = event.reservation.rpartition("@")[0]
+    start_ms, cause = event.planned_start_ms, unnamed(event.cause)
+    if start_ms is None:
+        what = f"run/{run} has no planned start any more"
+        look = f"What would start it: quorate explain {run}"
+    else:
+        what = f"the firm start of run/{run} is now {time_text(start_ms)}"
+        look = f"What that rests on: quorate plan {run}"
+    return Told(
+        seq=seq,
+        kind=NoticeKind.START_MOVED,
+        **_about(run, known),
+        text=(
+            f"{what} ({event.status}), for {gpus(event.slice.gpus)} of {event.slice.flavor}: "
+            f"{cause}. {look}"
+        ),
+        facts={
+            "reservation": event.reservation,
+            "status": event.status.value,
+            "plannedStart": None if start_ms is None else time_text(start_ms),
+            "gpus": event.slice.gpus,
+            "cause": cause,
+        },
+    )
+
+
+def _recalled(seq: int, event: LoanRecalled, known: Known) -> Told:
+    """Return what the borrower is told; not for which run of its lender."""
+    return Told(
+        seq=seq,
+        kind=NoticeKind.LOAN_RECALLED,
+        **_about(event.run, known),
+        text=(
+            f"{event.payer} has recalled what run/{event.run} borrows: "
+            f"{bundle_words(event.bundle)} goes on until {time_text(event.due_ms)} at the latest, "
+            f"and after that only if others pay for it. Save its work before then. How it stands: "
+            f"quorate plan {event.run}"
+        ),
+        facts={
+            "payer": event.payer,
+            "bundle": event.bundle,
+            "due": time_text(event.due_ms),
+        },
+    )
+
+
+def _returning(seq: int, event: LoanRecalled, known: Known) -> Told:
+    """Return what the lender is told; not which run borrows."""
+    return Told(
+        seq=seq,
+        kind=NoticeKind.LOAN_RETURNING,
+        **_about(event.waiting_run, known),
+        text=(
+            f"{event.payer} has recalled a loan for run/{event.waiting_run}: its GPUs are back at "
+            f"{time_text(event.due_ms)}. When the run starts: quorate plan {event.waiting_run}"
+        ),
+        facts={"payer": event.payer, "due": time_text(event.due_ms)},
+    )
+
+
+def _goes_on(seq: int, event: RecallWithdrawn, known: Known) -> Told:
+    return Told(
+        seq=seq,
+        kind=NoticeKind.RECALL_WITHDRAWN,
+        **_about(event.run, known),
+        text=(
+            f"run/{event.run} was recalled and goes on, {bundle_words(event.bundle)}: it has "
+            f"payers, and no firm start needs its GPUs. Who pays: quorate describe run {event.run}"
+        ),
+        facts={"bundle": event.bundle},
+    )
+
+
+def _threshold(seq: int, event: ThresholdCrossed) -> Told:
+    used = percent(event.used_ppm, PPM)
+    where = (
+        f"has used {used} of a budget of hours in its quota, and has reached {event.percent} %"
+        if event.is_above
+        else f"has used {used} of a budget of hours in its quota, and is clearly below "
+        f"{event.percent} % again"
+    )
+    return Told(
+        seq=seq,
+        kind=NoticeKind.THRESHOLD_CROSSED,
+        owner=event.owner,
+        user="",
+        run="",
+        text=(
+            f"owner/{event.owner} {where}. From 80 % on its runs fall back in the queue, from "
+            f"100 % on they come last; none is stopped. Who used it: quorate usage --tenant "
+            f"{event.owner}"
+        ),
+        facts={
+            "percent": event.percent,
+            "direction": "above" if event.is_above else "below",
+            "usedPercent": used.removesuffix(" %"),
+        },
+    )
+
+
+def _parked(seq: int, event: RunRefused, known: Known) -> Told:
+    refusal = event.refusal
+    return Told(
+        seq=seq,
+        kind=NoticeKind.QUOTA_PARKED,
+        **_about(event.run, known),
+        text=(
+            f"run/{event.run} is parked, {sentence(refusal)}. It is tried again when there may be "
+            f"headroom. What would start it: quorate explain {event.run}"
+        ),
+        facts={
+            "tenant": refusal.subject,
+            "current": refusal.current,
+            "limit": refusal.limit,
+            "wanted": refusal.wanted,
+        },
+    )
+
+
+def _failed(seq: int, event: RunEnded, known: Known) -> Told:
+    note = f": {event.note}" if event.note else ""
+    return Told(
+        seq=seq,
+        kind=NoticeKind.RUN_FAILED,
+        **_about(event.run, known),
+        text=(
+            f"run/{event.run} failed{note}. It is over and holds nothing. What it wrote: "
+            f"quorate logs {event.run}. What happened to it: quorate ledger log --run {event.run}"
+        ),
+        facts={"outcome": event.outcome.value, "note": event.note},
+    )
+
+
+def _stopped(kind: NoticeKind, run: str, tale: _Tale, reason: EndReason, known: Known) -> Told:
+    stops = tale.told[reason]
+    until_ms = max(event.deadline_ms for _, event in stops)
+    then = (
+        f"waits again in its old place; what would start it: quorate explain {run}"
+        if tale.waits_again
+        else f"goes on with what it has left: quorate describe run {run}"
+    )
+    return Told(
+        seq=stops[0][0],
+        kind=kind,
+        **_about(run, known),
+        text=(
+            f"run/{run} was told to stop {_leases(stops)}: {ended(reason)}. It has until "
+            f"{time_text(until_ms)} to save its work, and {then}"
+        ),
+        facts={
+            "reason": reason.value,
+            "step": _STEPS.get(reason),
+            "leases": [event.lease for _, event in stops],
+            "deadline": time_text(until_ms),
+            "waitsAgain": tale.waits_again,
+        },
+    )
+
+
+def _leases(stops: Sequence[tuple[int, LeaseEnding]]) -> str:
+    return f"lease/{stops[0][1].lease}" if len(stops) == 1 else f"{len(stops)} leases"
+
+
+def _lost(run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known) -> Told:
+    """Return what is told of a run whose node failed or was drained: how it goes on, if it does."""
+    stops = [each for reason in _LOST for each in tale.told.get(reason, ())]
+    seq = min(seq for seq, _ in (*stops, *tale.swapped))
+    why = ", ".join(f"node/{node} is {status}" for node, status in nodes.items())
+    parts = []
+    if tale.swapped:
+        count = sum(lease_gpus(lease.slots) for _, lease in tale.swapped)
+        places = slots(_joined(lease.slots for _, lease in tale.swapped), most=NODES_NAMED_MAX)
+        parts.append(
+            f"what was lost is replaced, and its group goes on with {gpus(count)} on {places}"
+        )
+    outcome = "swapped"
+    if tale.waits_again:
+        outcome = "requeued"
+        parts = [
+            f"it waits again in its old place, to start from its last checkpoint: {_when(run)}"
+        ]
+    elif stops:
+        outcome = "shrunk"
+        parts.append(f"{_leases(stops)} stopped, and it goes on narrower")
+    return Told(
+        seq=seq,
+        kind=NoticeKind.NODE_LOST,
+        **_about(run, known),
+        text=(
+            f"run/{run} lost part of what it works on{f' ({why})' if why else ''}: "
+            f"{'; '.join(parts)}. How it stands: quorate describe run {run}"
+        ),
+        facts={"outcome": outcome, "nodes": _marked(nodes), "waitsAgain": tale.waits_again},
+    )
+
+
+def _when(run: str) -> str:
+    return f"quorate plan {run}"
+
+
+def _marked(nodes: Mapping[str, NodeStatus]) -> list[dict[str, Any]]:
+    return [{"node": node, "status": status.value} for node, status in nodes.items()]
+
+
+def _joined(found: Iterable[Slots]) -> Slots:
+    """Return slots of several leases together, each node once."""
+    masks: dict[str, int] = {}
+    for each in found:
+        for node, mask in each:
+            masks[node] = masks.get(node, 0) | mask
+    return tuple(masks.items())

@@ -1,0 +1,1 @@
+"""Policies, estimates and tables of rates, as lines and as trees."""

@@ -1,0 +1,1 @@
+"""Redaction: names of other tenants' things are replaced, by reference."""

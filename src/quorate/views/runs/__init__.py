@@ -1,0 +1,1 @@
+"""What is shown about runs: descriptions, histories, forecasts, explanations, outcomes."""

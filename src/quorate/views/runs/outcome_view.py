@@ -1,0 +1,314 @@
+"""What a command did, or would do: its decision as lines for people, or as a tree. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from quorate.core.commands import Change, Decision
+from quorate.core.lifecycle.loan_terms import loans_of
+from quorate.documents.times import time_text
+from quorate.ledger.chain import Head
+from quorate.ledger.codec import event_to_json
+from quorate.model.closed_words import counted
+from quorate.model.events import (
+    BudgetFellBack,
+    BudgetReported,
+    Event,
+    HoldExtended,
+    LeaseEnded,
+    LeaseEnding,
+    LeaseStarted,
+    NodeMarked,
+    NodesClaimed,
+    NodeStatus,
+    NodeWiped,
+    ReservationMade,
+    Role,
+    RunEnded,
+    RunRefused,
+    RunRequeued,
+    RunStopping,
+    StartReason,
+    ThresholdCrossed,
+    lease_gpus,
+)
+from quorate.model.state.records import TERMINAL, Lease, Phase
+from quorate.model.state.state_view import StateView
+from quorate.views.kinds.kinds_work import LEASE_COLUMNS, lease_cells
+from quorate.views.runs.event_text import said
+from quorate.views.runs.instant import Moment, run_width
+from quorate.views.runs.loan_words import loan_lines
+from quorate.views.runs.plan_words import plan_of, start_words
+from quorate.views.runs.promise_view import barred_lines, plan_lines
+from quorate.views.runs.reason_words import ended, lease_stopping, stopping
+from quorate.views.runs.run_history import handover_lines, story_lines, touched
+from quorate.views.table import indented, table
+from quorate.views.word_forms import gpus, hours, names, refusal_lines
+
+NODES_SHOWN_MAX = 4
+_PLANS_MAX: Final = 20
+"""Of how many submitted runs the start is told."""
+
+_GOING_ON: Final = (StartReason.SWAP, StartReason.HANDOVER)
+_MARKED: Final = {
+    NodeStatus.READY: "is ready",
+    NodeStatus.CORDONED: "is cordoned",
+    NodeStatus.FAILED: "has failed",
+}
+_SLOTS: Final = {
+    NodeStatus.READY: "free",
+    NodeStatus.CORDONED: "withheld",
+    NodeStatus.FAILED: "lost",
+}
+
+
+def outcome_lines(
+    decision: Decision, moment: Moment, before: Mapping[str, Lease], *, dry_run: bool
+) -> list[str]:
+    """Return what ``decision`` changes, one thing a line.
+
+    ``moment`` is the state with its events in it; ``before`` has the leases that were open then.
+    """
+    events = decision.events
+    mark = " (dry run)" if dry_run else ""
+    lines = [
+        f"{kind.lower()}/{name} {change}{_over(moment, kind, name, change)}{mark}"
+        for kind, name, change in decision.changes
+    ]
+    # A run of a dry run is not there to be asked about.
+    unreal = {
+        name for _, name, change in decision.changes if dry_run and change is Change.SUBMITTED
+    }
+    # What time has made due is decided first, and so it is told first.
+    lines += handover_lines(events, before)
+    lines += _event_lines(events, moment, before, unreal)
+    lines += _plan_lines(decision, moment, unreal)
+    lines += story_lines(events, before, _held(events, moment.view))
+    for reason in (StartReason.START, StartReason.GROW):
+        starts: dict[str, list[LeaseStarted]] = {}
+        for event in events:
+            if isinstance(event, LeaseStarted) and event.reason is reason:
+                starts.setdefault(event.run, []).append(event)
+        for run, facts in starts.items():
+            lines += _started(moment, run, facts)
+    return lines
+
+
+def _plan_lines(decision: Decision, moment: Moment, unreal: Collection[str]) -> list[str]:
+    """Return when submitted runs that wait without a firm start will start."""
+    lines: list[str] = []
+    for kind, name, change in decision.changes:
+        record = moment.view.runs.get(name) if kind == "Run" else None
+        if change is not Change.SUBMITTED or record is None or len(lines) >= _PLANS_MAX:
+            continue
+        if record.phase is not Phase.PENDING or record.reservation is not None:
+            continue
+        if record.spec.sensitive or name in moment.view.in_rounds:
+            continue
+        state, start_ms = plan_of(moment, record)
+        told = start_words(state, start_ms, moment.now_ms)
+        ask = f"what it rests on: quorate plan {name}"
+        if start_ms is None:
+            ask = f"what would help: quorate explain {name}"
+        lines.append(f"run/{name} {told}" if name in unreal else f"run/{name} {told}; {ask}")
+    return lines
+
+
+def _event_lines(  # noqa: C901, PLR0912 - one line per event
+    events: Sequence[Event], moment: Moment, before: Mapping[str, Lease], unreal: Collection[str]
+) -> list[str]:
+    """Return what is told of each event by itself, in their order.
+
+    ``unreal`` has the runs that will not be there to be asked about.
+    """
+    facts = {name: lease.fact for name, lease in before.items()}
+    facts |= {event.lease: event for event in events if isinstance(event, LeaseStarted)}
+    gone = {event.lease for event in events if isinstance(event, LeaseEnded)}
+    again = _runs_started(events)
+    passed_on = _passed_on(events, facts)
+    lines: list[str] = []
+    firm: list[str] = []  # Why a run waits is told before when it starts.
+    for event in events:
+        match event:
+            case NodeMarked():
+                lines.append(_marked(event, moment, before))
+            case NodesClaimed() | NodeWiped():
+                lines.append(_claim_line(event))
+            case ThresholdCrossed() | BudgetReported() | BudgetFellBack():
+                lines.append(said(event))
+            case RunRefused():
+                lines += _waits(event, ask=event.run not in unreal)
+            case HoldExtended():
+                lines.append(f"lease/{event.lease} holds {hours(event.gpu_ms)} GPU-hours more")
+            case LeaseEnding() if event.lease not in gone:
+                lines.append(f"lease/{event.lease} {lease_stopping(event)}")
+            case LeaseEnded() if event.lease not in passed_on:
+                lines.append(_ended(event, facts[event.lease], moment))
+            case RunStopping():
+                lines.append(f"run/{event.run} {stopping(event)}")
+            case RunRequeued():
+                what = "starts over" if event.run in again else "waits again"
+                lines.append(f"run/{event.run} {what}: {ended(event.reason)}")
+            case RunEnded():
+                note = f": {event.note}" if event.note else ""
+                lines.append(f"run/{event.run} {event.outcome.lower()}{note}")
+                lines += barred_lines(event, moment)
+            case ReservationMade():
+                firm += plan_lines(event, moment, ask=event.run not in unreal)
+            case _:
+                lines += plan_lines(event, moment)
+    return [*lines, *firm]
+
+
+def _held(events: Sequence[Event], view: StateView) -> dict[str, Lease]:
+    """Return the open leases of the runs whose leases changed."""
+    records = [view.runs[run] for run in touched(events)]
+    return {name: view.leases[name] for record in records for name in record.leases}
+
+
+def _over(moment: Moment, kind: str, name: str, change: Change) -> str:
+    """Return a mark for a run that is unchanged because it is over: it does not run again."""
+    if kind != "Run" or change is not Change.UNCHANGED:
+        return ""
+    phase = moment.view.runs[name].phase
+    return f" (it is {phase}; choose another name to run it again)" if phase in TERMINAL else ""
+
+
+def _runs_started(events: Iterable[Event]) -> set[str]:
+    """Return the runs that were admitted."""
+    return {
+        event.run
+        for event in events
+        if isinstance(event, LeaseStarted) and event.reason is StartReason.START
+    }
+
+
+def _passed_on(events: Sequence[Event], facts: Mapping[str, LeaseStarted]) -> set[str]:
+    """Return the ended leases whose slots stayed with their run; the story tells of those."""
+    kept: dict[tuple[str, str], int] = {}
+    found: set[str] = set()
+    for event in reversed(events):
+        if isinstance(event, LeaseStarted) and event.reason in _GOING_ON:
+            for node, mask in event.slots:
+                kept[event.run, node] = kept.get((event.run, node), 0) | mask
+        elif isinstance(event, LeaseEnded):
+            fact = facts[event.lease]
+            if any(kept.get((fact.run, node), 0) & mask for node, mask in fact.slots):
+                found.add(event.lease)
+    return found
+
+
+def _marked(event: NodeMarked, moment: Moment, before: Mapping[str, Lease]) -> str:
+    note = f": {event.note}" if event.note else ""
+    line = f"node/{event.node} {_MARKED[event.status]}{note}"
+    if event.status is NodeStatus.READY:
+        return line
+    if not any(_is_on(lease, event.node) for lease in before.values()):
+        return f"{line}; nothing was on it"
+    names_on = moment.view.node_leases.get(event.node, ())
+    staying = dict.fromkeys(moment.view.leases[name].fact.run for name in names_on)
+    return f"{line}; still on it: {names(staying)}" if staying else line
+
+
+def _claim_line(event: NodesClaimed | NodeWiped) -> str:
+    if isinstance(event, NodesClaimed):
+        end = time_text(event.end_ms)
+        return f"claim/{event.claim} of {event.user}: {names(event.nodes)} until {end}"
+    note = f": {event.note}" if event.note else ""
+    line = f"node/{event.node} was wiped after claim {event.claim}"
+    if not event.is_clean:
+        line = f"node/{event.node} could not be wiped after claim {event.claim} and is quarantined"
+    return f"{line}{note}"
+
+
+def _is_on(lease: Lease, node: str) -> bool:
+    return any(place == node for place, _ in lease.fact.slots)
+
+
+def _waits(event: RunRefused, *, ask: bool) -> list[str]:
+    first, *rest = refusal_lines(event.refusal)
+    why = [f"  why: quorate explain {event.run}"] if ask else []
+    return [f"run/{event.run} waits: {first}", *rest, *why]
+
+
+def _ended(event: LeaseEnded, fact: LeaseStarted, moment: Moment) -> str:
+    used = lease_gpus(fact.slots) * (event.end_ms - fact.start_ms)
+    return (
+        f"lease/{event.lease} ended: {event.reason}, {_released(fact, moment)}, "
+        f"{hours(used)} GPU-hours paid from {fact.payer}"
+    )
+
+
+def _released(fact: LeaseStarted, moment: Moment) -> str:
+    """Return what became of the slots: only those of a ready node can be given to others."""
+    if fact.role is Role.CLAIM:
+        return f"{gpus(lease_gpus(fact.slots))} to be wiped"
+    counts: dict[NodeStatus, int] = {}
+    for node, mask in fact.slots:
+        status = moment.view.node_status.get(node, NodeStatus.READY)
+        counts[status] = counts.get(status, 0) + mask.bit_count()
+    return ", ".join(
+        f"{gpus(counts[each])} {_SLOTS[each]}" for each in NodeStatus if each in counts
+    )
+
+
+def _started(moment: Moment, run: str, facts: Sequence[LeaseStarted]) -> list[str]:
+    total = sum(lease_gpus(fact.slots) for fact in facts)
+    flavor = moment.view.nodes[facts[0].slots[0][0]].spec.flavor
+    rows = [lease_cells(moment, fact, most=NODES_SHOWN_MAX) for fact in facts]
+    head = f"run/{run} started on {counted(total, f'{flavor} GPU')}"
+    if facts[0].reason is StartReason.GROW:
+        grown = sum(lease_gpus(fact.slots) for fact in facts if fact.role is not Role.SPARE)
+        width = run_width(moment, moment.view.runs[run])
+        head = f"run/{run} grows: from {width - grown} to {counted(width, f'{flavor} GPU')}"
+    loans = loan_lines(loans_of(moment.view, moment.view.runs[run]), moment.now_ms)
+    return [
+        head,
+        *indented(table(LEASE_COLUMNS, rows)).splitlines(),
+        *(f"  {line}" for line in loans),
+    ]
+
+
+def recorded_line(head: Head, count: int, blocks: int = 1) -> str:
+    """Return where ``count`` events in ``blocks`` that end at ``head`` are recorded."""
+    return recorded_at(head, head.seq - count + 1, count, blocks)
+
+
+def recorded_at(head: Head, first: int, count: int, blocks: int = 1) -> str:
+    """Return where ``count`` events from sequence ``first`` on are recorded, others after them."""
+    if count == 0:
+        return "nothing to record"
+    where = f"sequence {first}" if count == 1 else f"sequence {first}-{first + count - 1}"
+    block = f"block {head.height}"
+    if blocks > 1:
+        block = f"blocks {head.height - blocks + 1}-{head.height}"
+    return f"recorded {where} in {block}, hash {head.hash.hex()}"
+
+
+def receipt_line(head: Head) -> str:
+    """Return what proves, kept elsewhere, that the ledger reached ``head``."""
+    return f"receipt {head.height}:{head.hash.hex()}"
+
+
+def outcome_tree(
+    decision: Decision, head: Head | None, events: Iterable[tuple[int, Event]]
+) -> dict[str, Any]:
+    """Return ``decision`` for programs, with ``events`` by sequence; without ``head`` a dry run."""
+    return {
+        "dryRun": head is None,
+        "changes": [
+            {"kind": kind, "name": name, "change": change.value}
+            for kind, name, change in decision.changes
+        ],
+        "warnings": list(decision.warnings),
+        "events": [event_to_json(number, event) for number, event in events],
+        "head": None
+        if head is None
+        else {
+            "height": head.height,
+            "sequence": head.seq,
+            "hash": head.hash.hex(),
+            "receipt": f"{head.height}:{head.hash.hex()}",
+        },
+    }

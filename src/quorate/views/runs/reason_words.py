@@ -1,0 +1,65 @@
+"""Why leases begin and end, and what a stop leads to, in words. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.documents.times import time_text
+from quorate.model.events import EndReason, LeaseEnding, Outcome, RunStopping, StartReason
+
+_BEGAN: Final[dict[StartReason, str]] = {
+    StartReason.START: "the run was admitted",
+    StartReason.GROW: "one step more",
+    StartReason.SWAP: "goes on after a loss",
+    StartReason.HANDOVER: "the same slots, another payer",
+}
+
+_ENDED: Final[dict[EndReason, str]] = {
+    EndReason.END: "the work is done",
+    EndReason.CANCELLED: "somebody cancelled the run",
+    EndReason.FAIL: "the node or the work failed",
+    EndReason.SWAP: "the spare took over",
+    EndReason.SHRINK: "the run goes on without this step",
+    EndReason.DROP_SPARE: "the spare was given up to make room",
+    EndReason.RECLAIMED_BY_SPARE: "the spare's slots were needed",
+    EndReason.FILLED: "another run fills the spare's slots",
+    EndReason.DRAINED: "the node is taken out of service",
+    EndReason.OVERSTAYED: "the slots were due to somebody else",
+    EndReason.BURST_CUT: "the owner was above its share",
+    EndReason.RANDOM_PREEMPT: "drawn in a lottery",
+    EndReason.BUDGET_EXHAUSTED: "nobody who may pay has anything left",
+    EndReason.WINDOW_CLOSED: "the payer's window ended",
+    EndReason.HANDOVER: "another payer goes on",
+    EndReason.ROUND_END: "the round is over",
+    EndReason.RECALLED: "its lender has what it lent back",
+}
+
+
+def bundle_words(bundle: int) -> str:
+    """Return a bundle of a run in words: the first is the run itself, others are its steps."""
+    return "all of it" if bundle == 0 else f"its step {bundle}"
+
+
+def began(reason: StartReason) -> str:
+    """Return why a lease began: the recorded word, then what it means."""
+    return f"{reason}, {_BEGAN[reason]}"
+
+
+def ended(reason: EndReason) -> str:
+    """Return why a lease ended: the recorded word, then what it means."""
+    return f"{reason}, {_ENDED[reason]}"
+
+
+def stopping(event: RunStopping) -> str:
+    """Return why a run is stopping, and what becomes of it when its last lease has ended."""
+    note = f" ({event.note})" if event.note else ""
+    return f"stopping: {ended(event.reason)}{note}; then it {_afterwards(event.outcome)}"
+
+
+def _afterwards(outcome: Outcome | None) -> str:
+    return "waits again" if outcome is None else f"is {outcome.lower()}"
+
+
+def lease_stopping(event: LeaseEnding) -> str:
+    """Return why a lease is stopping, and by when it has to be gone."""
+    return f"stopping: {ended(event.reason)}; it has until {time_text(event.deadline_ms)}"

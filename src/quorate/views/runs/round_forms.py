@@ -1,0 +1,95 @@
+"""What the rounds of a pool mean to one run: its turn by flavor, and what a lease allows. Pure.
+
+Priority and what is owed are those that the choice goes by (``policy.rounds``), from what the
+ledger says: as of the beginning of the round that the pool is in.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from quorate.documents.times import time_text
+from quorate.documents.written import seconds
+from quorate.model.amounts import PPM, SECOND_MS
+from quorate.model.events import RoundShare, RoundShared
+from quorate.model.state.apply_rounds import received_ms
+from quorate.model.state.records import Lease
+from quorate.model.state.state_view import StateView
+from quorate.views.kinds.kind import Tree
+from quorate.views.numbers import fraction_number
+
+
+def turns(view: StateView, run: str) -> list[Tree]:
+    """Return the share, what is owed and the priority of ``run`` on each flavor it has a share of.
+
+    Empty where it shares in no rounds, or was not there when the round began.
+    """
+    found = _shared(view, run)
+    if found is None:
+        return []
+    shared, share = found
+    had_ms = received_ms(view, run, shared.at_ms)
+    entitled_ms = view.in_rounds[run].entitled_ms
+    start_ms = Fraction(view.pools[shared.pool].round_ms, 2)
+    return [
+        _turn(flavor, ppm, entitled_ms.get(flavor, 0) - had_ms.get(flavor, 0), start_ms)
+        for flavor, ppm in zip(shared.flavors, share.shares_ppm, strict=True)
+        if ppm
+    ]
+
+
+def _turn(flavor: str, share_ppm: int, owed_ms: int, start_ms: Fraction) -> Tree:
+    share = Fraction(share_ppm, PPM)
+    priority = (share * start_ms + max(0, owed_ms)) / (start_ms + max(0, -owed_ms))
+    return {
+        "flavor": flavor,
+        "share": fraction_number(share),
+        "owedSeconds": seconds(owed_ms),
+        "priority": fraction_number(priority),
+    }
+
+
+def turn_text(turn: Tree) -> str:
+    """Return one of ``turns`` in words."""
+    return (
+        f"{turn['flavor']}: share {turn['share']}, owed {turn['owedSeconds']} s, "
+        f"priority {turn['priority']}"
+    )
+
+
+def lease_bounds(view: StateView, lease: Lease) -> Tree | None:
+    """Return how long and how many steps ``lease`` is for; None outside pools that share in rounds.
+
+    Steps are what its run does in that time at the rate that the round was shared out with, and no
+    more than it has left to do.
+    """
+    run = lease.fact.run
+    found = _shared(view, run)
+    if found is None:
+        return None
+    shared, share = found
+    flavor = view.envelopes[lease.fact.payer].spec.flavor
+    length_ms = shared.until_ms - max(lease.fact.start_ms, shared.at_ms)
+    rate = dict(zip(shared.flavors, share.rates, strict=True)).get(flavor, 0)
+    steps = rate * length_ms // (PPM * SECOND_MS)
+    work = view.runs[run].spec.rounds
+    if work is not None and work.total_steps is not None:
+        steps = min(steps, max(0, work.total_steps - view.in_rounds[run].steps))
+    return {
+        "number": shared.number,
+        "policy": shared.policy,
+        "until": time_text(shared.until_ms),
+        "maxSteps": steps,
+        "maxDurationSeconds": seconds(length_ms),
+        "turns": turns(view, run),
+    }
+
+
+def _shared(view: StateView, run: str) -> tuple[RoundShared, RoundShare] | None:
+    """Return the round that the pool of ``run`` is in, and what the run was to have of it."""
+    known = view.in_rounds.get(run)
+    record = None if known is None else view.rounds.get(known.pool)
+    if record is None:
+        return None
+    share = next((each for each in record.shared.shares if each.run == run), None)
+    return None if share is None else (record.shared, share)

@@ -1,0 +1,86 @@
+"""Why runs wait: as the decision that refused each recorded it, or asked anew for a few. Pure.
+
+The ledger keeps a refusal when its code changes, so its numbers are those of that time. Of a short
+list each is what admission answers now; of a long one the rest are shown as recorded, and say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.core.lifecycle.stops import leases_under
+from quorate.core.planning.queue_walk import is_news
+from quorate.core.rounds.round_outlook import between_rounds
+from quorate.documents.times import time_text
+from quorate.model.refusal import Refusal, sentence
+from quorate.model.state.records import Phase, RunRecord
+from quorate.views.runs.instant import Moment
+
+LIVE_MAX: Final = 20
+"""How many waiting runs of one list are tried anew; the rest show what was recorded, and when.
+
+As many as are planned of a pool unless it says otherwise: what a screen shows is as of now, and no
+list costs an admission for each of its rows.
+"""
+
+STARTABLE: Final = "could start now; try it: quorate tick"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a run waits. ``refusal`` None means that nothing holds it any more.
+
+    ``since_ms`` is since when it is this reason, None when the ledger does not have it yet.
+    ``as_of_ms`` is set when the recorded refusal is shown as it is: then it is of that time.
+    """
+
+    refusal: Refusal | None
+    since_ms: int | None = None
+    as_of_ms: int | None = None
+
+    def text(self) -> str:
+        """Return it in a few words."""
+        if self.refusal is None:
+            return STARTABLE
+        mark = "" if self.as_of_ms is None else f" (as of {time_text(self.as_of_ms)})"
+        return sentence(self.refusal) + mark
+
+
+def reason_now(moment: Moment, record: RunRecord) -> Reason:
+    """Return why a waiting run waits at ``moment``."""
+    view, now_ms, known = moment.view, moment.now_ms, record.refusal
+    if record.spec.name in view.in_rounds:
+        answer = between_rounds(view, record, now_ms)
+    else:
+        answer = moment.plan.refusal_of(record)
+    if answer is None:
+        return Reason(refusal=None)
+    since_ms = None if is_news(known, answer) else record.refused_since_ms
+    return Reason(refusal=moment.redaction.refusal(answer), since_ms=since_ms)
+
+
+def reasons_now(moment: Moment, names: Sequence[str]) -> dict[str, Reason]:
+    """Return why each waiting run of ``names`` waits; those after ``LIVE_MAX`` as recorded."""
+    records = [moment.view.runs[name] for name in names]
+    waiting = [
+        record
+        for record in records
+        if record.phase is Phase.PENDING
+        or (record.spec.name in moment.view.in_rounds and not leases_under(moment.view, record))
+    ]
+    found = {record.spec.name: reason_now(moment, record) for record in waiting[:LIVE_MAX]}
+    for record in waiting[LIVE_MAX:]:
+        found[record.spec.name] = _as_recorded(moment, record)
+    return found
+
+
+def _as_recorded(moment: Moment, record: RunRecord) -> Reason:
+    """Return why a run waits as it was recorded, unless the plan starts the run now."""
+    if record.refusal is None:
+        return reason_now(moment, record)
+    if moment.plan.walk.has_started(record.spec.name):
+        return Reason(refusal=None)
+    at_ms = record.refused_since_ms
+    return Reason(refusal=moment.redaction.refusal(record.refusal), since_ms=at_ms, as_of_ms=at_ms)

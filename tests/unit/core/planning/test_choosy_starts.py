@@ -1,0 +1,65 @@
+"""Starts that counting cannot tell, of runs in racks or under a quota of shared nodes."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from quorate.core.commands import Submit
+from quorate.core.planning.expected_states import ExpectedStates
+from quorate.core.profile.firm_places import firm_profile
+from quorate.model.amounts import MINUTE_MS
+from quorate.model.specs import OnQuota, Owner, Quota
+from quorate.testing.builders import NOW_MS, node
+from tests.oracles.lives import Life
+from tests.oracles.plans import firm_ms, of, planned_life
+
+
+def fragmented(nodes: int) -> Life:
+    """Return a ledger in which each of ``nodes`` has eight runs that end one after another.
+
+    Owner two may hold one node at a time.
+    """
+    life = planned_life(
+        nodes=[node(f"n{number}") for number in range(nodes)],
+        owners=[Owner(name="two", quota=Quota(nodes_max=1))],
+    )
+    for place in range(nodes):
+        for slot in range(8):
+            life.do(Submit(of(f"s{place}-{slot}", 1, "one", 60 + slot * nodes + place)))
+    return life
+
+
+@pytest.mark.parametrize("nodes", [2, 5])
+def test_a_run_that_needs_one_whole_node_gets_the_start_at_which_the_first_is_empty(
+    nodes: int,
+) -> None:
+    life = fragmented(nodes)
+    life.do(Submit(of("wide", 8, "two", 60, on_quota=OnQuota.WAIT)))
+    assert firm_ms(life, "wide") == NOW_MS + (60 + 7 * nodes) * MINUTE_MS
+
+
+@pytest.mark.parametrize("others", [10, 24])
+def test_a_run_in_one_rack_is_planned_however_many_leases_end_in_others(others: int) -> None:
+    racks = [node("r0", 8, rack="k0"), *(node(f"q{n}", 8, rack="k1") for n in range(4))]
+    life = planned_life(nodes=racks)
+    life.do(Submit(of("last", 8, "one", 600, selector=(("rack", "k0"),))))
+    for number in range(others):
+        life.do(Submit(of(f"s{number}", 1, "one", 60 + number, selector=(("rack", "k1"),))))
+    life.do(Submit(of("racked", 8, "two", 60, selector=(("rack", "k0"),))))
+    assert firm_ms(life, "racked") == NOW_MS + 600 * MINUTE_MS
+
+
+def test_a_state_made_from_an_earlier_one_starts_what_one_made_anew_does() -> None:
+    life = fragmented(3)
+    life.do(Submit(of("wide", 8, "two", 60, on_quota=OnQuota.WAIT)))
+    profile = firm_profile(life.state, life.now_ms)
+    kept, chance, starts = ExpectedStates(profile), Random(1), set[bool]()
+    for _ in range(40):
+        at_ms = NOW_MS + chance.randrange(60, 90) * MINUTE_MS
+        run = of("probe", chance.choice((1, 4, 8, 16)), chance.choice(("one", "two")))
+        found = kept.would_start(run, at_ms, has_executor=False)
+        assert found == ExpectedStates(profile).would_start(run, at_ms, has_executor=False)
+        starts.add(found is not None)
+    assert starts == {True, False}

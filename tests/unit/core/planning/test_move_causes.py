@@ -1,0 +1,224 @@
+"""Why firm starts move: something named was late, lost or withdrawn."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from quorate.core.commands import Apply, Cancel, Complete, Confirm, Drain, MarkNode, Submit, Tick
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.events import MoveCause, MoveCode, NodeStatus, ReservationStatus
+from quorate.model.specs import Budget, Cap, Owner, Quota
+from quorate.model.state.records import Phase
+from quorate.testing.builders import NOW_MS, WINDOW_END_MS, budget, envelope, node
+from tests.oracles.lives import Life
+from tests.oracles.plans import (
+    alone,
+    clashes,
+    firm_ms,
+    moves,
+    of,
+    planned_life,
+    quiet_pool,
+    start_ms_of,
+    tick_until,
+)
+
+START_MS = NOW_MS + 2 * HOUR_MS
+SOON_MS = NOW_MS + MINUTE_MS
+
+
+def two_money(gpus: int = 16, *, end_ms: int = WINDOW_END_MS) -> Budget:
+    """Return what owner ``two`` has."""
+    return budget("b-two", "two", alone(envelope("e", gpus, end_ms=end_ms)))
+
+
+def one_firm(*, gpus: int = 16, owners: tuple[Owner, ...] = ()) -> Life:
+    """Return a ledger of two nodes, full until ``wide`` is firm for 16 GPUs."""
+    life = planned_life(nodes=[node("a0"), node("a1")], budgets=[two_money(gpus)], owners=owners)
+    life.do(Submit(of("busy", 16)))
+    life.do(Submit(of("wide", 16, "two")))
+    assert firm_ms(life, "wide") == START_MS
+    return life
+
+
+# --- Late ---
+
+
+def test_firm_start_moves_to_the_next_rung_of_a_lease_that_overran() -> None:
+    life = one_firm()
+    assert moves(life.do(Tick(), START_MS)) == []
+    (moved,) = moves(life.do(Tick(), START_MS + 1))
+    assert moved.planned_start_ms == START_MS + 30 * MINUTE_MS
+    assert moved.status is ReservationStatus.DEFERRED
+    assert moved.cause.code is MoveCode.LEASE_OVERRAN
+    assert {name.split("/")[0] for _, name in moved.cause.objects} == {"busy"}
+
+
+def test_firm_start_that_moved_starts_as_soon_as_the_late_lease_has_gone() -> None:
+    life = one_firm()
+    life.do(Tick(), START_MS + 1)
+    life.do(Complete("busy"), START_MS + MINUTE_MS)
+    assert start_ms_of(life, "wide") == START_MS + MINUTE_MS
+
+
+def test_only_the_firm_start_that_lacks_the_room_of_a_late_lease_moves() -> None:
+    life = planned_life(nodes=[node("a0", 8, "A"), node("b0", 8, "B")])
+    here, there = ((("fabric.domain", domain),) for domain in "AB")
+    for name, where in (("a", here), ("b", there)):
+        life.do(Submit(of(f"busy-{name}", 8, selector=where)))
+        life.do(Submit(of(f"next-{name}", 8, "two", selector=where)))
+    life.do(Complete("busy-b"), START_MS)
+    assert start_ms_of(life, "next-b") == START_MS
+    (moved,) = moves(life.do(Tick(), START_MS + 1))
+    assert (moved.reservation, moved.cause) == (
+        "next-a@1",
+        MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "busy-a/0"),)),
+    )
+
+
+def test_move_is_planned_around_firm_starts_that_stand() -> None:
+    life = planned_life(nodes=[node("a0", 8, "A"), node("b0", 8, "B")])
+    here, there = ((("fabric.domain", domain),) for domain in "AB")
+    life.do(Submit(of("late", 8, selector=here)))
+    life.do(Submit(of("busy", 8, minutes=180, selector=there)))
+    life.do(Submit(of("first", 8, "two", 60)))
+    life.do(Submit(of("second", 8, "three", 60, selector=there)))
+    assert (firm_ms(life, "first"), firm_ms(life, "second")) == (START_MS, NOW_MS + 3 * HOUR_MS)
+    moved = moves(life.do(Tick(), START_MS + 1))
+    assert [event.reservation for event in moved] == ["first@1"]
+    assert clashes(life) == []
+
+
+def test_executor_that_is_late_with_a_confirmation_is_the_cause() -> None:
+    life = planned_life(has_executor=True)
+    life.do(Submit(of("busy", 8, checkpoint_ms=5 * MINUTE_MS)))
+    life.do(Submit(of("next", 8, "two")))
+    life.do(Cancel("busy"), START_MS - 5 * MINUTE_MS)
+    decisions = tick_until(life, START_MS + 1)
+    (moved,) = [event for each in decisions for event in moves(each)]
+    assert moved.at_ms == START_MS + 1
+    assert moved.cause == MoveCause(MoveCode.EXECUTOR_LATE, (("lease", "busy/0"),))
+    life.do(Confirm("busy/0"), START_MS + MINUTE_MS)
+    assert start_ms_of(life, "next") == START_MS + MINUTE_MS
+
+
+# --- Lost ---
+
+
+def half_busy() -> Life:
+    """Return a ledger of two nodes, ``busy`` on one, in which ``wide`` is firm for both."""
+    life = planned_life(nodes=[node("a0"), node("a1")])
+    life.do(Submit(of("busy", 8)))
+    life.do(Submit(of("wide", 16, "two")))
+    assert firm_ms(life, "wide") == START_MS
+    return life
+
+
+def free_node(life: Life) -> str:
+    """Return the node on which nothing runs."""
+    return ({"a0", "a1"} - set(life.on("busy"))).pop()
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(NodeStatus.FAILED, MoveCode.NODE_LOST), (NodeStatus.CORDONED, MoveCode.NODE_DRAINED)],
+)
+def test_node_that_is_lost_or_cordoned_is_the_cause(status: NodeStatus, code: MoveCode) -> None:
+    life = half_busy()
+    lost = free_node(life)
+    (moved,) = moves(life.do(MarkNode(lost, status), SOON_MS))
+    assert moved.cause == MoveCause(code, (("node", lost),))
+    assert (moved.planned_start_ms, moved.status) == (None, ReservationStatus.BLOCKED)
+    life.do(MarkNode(lost, NodeStatus.READY), SOON_MS + MINUTE_MS)
+    assert firm_ms(life, "wide") == START_MS
+
+
+def test_drained_node_is_the_cause() -> None:
+    life = half_busy()
+    drained = free_node(life)
+    (moved,) = moves(life.do(Drain(drained), SOON_MS))
+    assert moved.cause == MoveCause(MoveCode.NODE_DRAINED, (("node", drained),))
+
+
+def test_node_loss_elsewhere_moves_no_firm_start() -> None:
+    life = planned_life(nodes=[node("a0", 8, "A"), node("b0", 8, "B")])
+    for domain in "AB":
+        life.do(Submit(of(f"busy-{domain}", 8, selector=(("fabric.domain", domain),))))
+    life.do(Submit(of("next", 8, "two", selector=(("fabric.domain", "A"),))))
+    decision = life.do(MarkNode("b0", NodeStatus.FAILED), SOON_MS)
+    assert (moves(decision), firm_ms(life, "next")) == ([], START_MS)
+
+
+def test_node_that_changes_its_domain_is_the_cause() -> None:
+    life = half_busy()
+    (moved,) = moves(life.do(Apply((node(free_node(life), 8, "B"),)), SOON_MS))
+    assert moved.cause == MoveCause(MoveCode.NODES_CHANGED, (("domain", "r/c/A"),))
+
+
+# --- Withdrawn ---
+
+
+def test_budget_that_is_tightened_is_the_cause() -> None:
+    life = one_firm()
+    (moved,) = moves(life.do(Apply((two_money(8),)), SOON_MS))
+    assert moved.cause == MoveCause(MoveCode.BUDGET_CHANGED, (("envelope", "b-two/e"),))
+    assert moved.planned_start_ms is None
+
+
+def test_budget_that_is_replaced_by_another_envelope_is_the_cause_and_pays_at_the_same_start() -> (
+    None
+):
+    life = one_firm()
+    other = budget("b-two", "two", alone(envelope("f", 16)))
+    (moved,) = moves(life.do(Apply((other,)), SOON_MS))
+    assert moved.cause == MoveCause(MoveCode.BUDGET_CHANGED, (("envelope", "b-two/e"),))
+    assert moved.planned_start_ms == START_MS
+    assert [share.payer for share in moved.payers] == ["b-two/f"]
+    life.do(Complete("busy"), START_MS)
+    assert start_ms_of(life, "wide") == START_MS
+
+
+def test_budget_that_is_widened_moves_nothing() -> None:
+    life = one_firm()
+    decision = life.do(Apply((two_money(32),)), SOON_MS)
+    assert (moves(decision), firm_ms(life, "wide")) == ([], START_MS)
+
+
+def test_window_that_closes_before_the_start_is_the_cause() -> None:
+    life = one_firm()
+    (moved,) = moves(life.do(Apply((two_money(16, end_ms=START_MS - 1),)), SOON_MS))
+    assert moved.cause == MoveCause(MoveCode.BUDGET_CHANGED, (("envelope", "b-two/e"),))
+    assert moved.planned_start_ms is None
+
+
+def test_cap_that_is_tightened_is_the_cause() -> None:
+    def money(most: int) -> Budget:
+        cap = Cap(name="c", flavor="H100", envelopes=("e",), concurrency_max=most)
+        return budget("b-two", "two", alone(envelope("e", 16)), caps=[cap])
+
+    life = planned_life(budgets=[money(8)])
+    life.do(Submit(of("busy", 8)))
+    life.do(Submit(of("next", 8, "two")))
+    (moved,) = moves(life.do(Apply((money(4),)), SOON_MS))
+    assert moved.cause == MoveCause(MoveCode.CAP_CHANGED, (("cap", "b-two/c"),))
+
+
+def test_quota_that_is_tightened_is_the_cause() -> None:
+    life = planned_life(nodes=[node("a0", 8, "A"), node("b0", 4, "B")])
+    life.do(Submit(of("own", 4, "two", 300, selector=(("fabric.domain", "B"),))))
+    life.do(Submit(of("busy", 8)))
+    life.do(Submit(of("next", 8, "two")))
+    assert firm_ms(life, "next") == START_MS
+    limited = Owner(name="two", quota=Quota(concurrent_runs_max=1))
+    (moved,) = moves(life.do(Apply((limited,)), SOON_MS))
+    assert moved.cause == MoveCause(MoveCode.QUOTA_CHANGED, (("owner", "two"),))
+    assert moved.planned_start_ms == NOW_MS + 300 * MINUTE_MS
+
+
+def test_pool_that_gives_whole_nodes_from_now_on_moves_no_start_that_still_stands() -> None:
+    life = one_firm()
+    whole = replace(quiet_pool(), whole_nodes=True)
+    decision = life.do(Apply((whole,)), SOON_MS)
+    assert (moves(decision), firm_ms(life, "wide")) == ([], START_MS)
+    assert life.phase("wide") is Phase.PENDING

@@ -1,0 +1,284 @@
+"""Recall: a lender has its GPUs back when a run of its own waits for nothing but what it lent."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from quorate.core.commands import Apply, Cancel, Complete, Confirm, Decision, Submit, Tick
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.events import (
+    EndReason,
+    LeaseEnding,
+    LoanRecalled,
+    MoveCode,
+    RecallWithdrawn,
+    StartReason,
+)
+from quorate.model.specs import Budget, Malleable, Run
+from quorate.model.state.records import Phase
+from quorate.testing.builders import NOW_MS, borrowing, budget, envelope, lending
+from tests.oracles.lives import Life, ends, stops
+from tests.oracles.plans import (
+    alone,
+    clashes,
+    firm_ms,
+    foreseen_ms,
+    funds,
+    moves,
+    of,
+    planned_life,
+    quiet_pool,
+    started,
+)
+
+NOTICE_MS = 20 * MINUTE_MS
+DUE_MS = NOW_MS + NOTICE_MS
+GRACE_MS = 5 * MINUTE_MS
+
+
+def lender(gpus: int = 8, notice_ms: int | None = NOTICE_MS, owner: str = "one") -> Budget:
+    """Return a budget of ``owner`` that lends all of its GPUs, to be recalled with a notice."""
+    terms = lending(recall_notice_ms=notice_ms)
+    return budget(f"b-{owner}", owner, alone(envelope("e", gpus, lending=terms)))
+
+
+def borrower(name: str, gpus: int, minutes: int = 120, **more: object) -> Run:
+    """Return a run of an owner that has no money of its own for it."""
+    return of(name, gpus, "two", minutes, funding=borrowing(), **more)
+
+
+def lent_life(
+    gpus: int = 16,
+    *,
+    has_executor: bool = False,
+    own: int = 0,
+    notice_ms: int | None = NOTICE_MS,
+    lends: int = 8,
+    budgets: tuple[Budget, ...] = (),
+    horizon_ms: int = HOUR_MS,
+) -> Life:
+    """Return a ledger in which ``one`` lends, and ``two`` can pay for ``own`` GPUs itself."""
+    poor = budget("b-two", "two", alone(envelope("e", 1, flavor="A100")))
+    return planned_life(
+        gpus,
+        budgets=[lender(lends, notice_ms), funds("two", own) if own else poor, *budgets],
+        pool=quiet_pool(horizon_ms=horizon_ms),
+        has_executor=has_executor,
+    )
+
+
+def recalled(decision: Decision) -> list[tuple[str, int, str, int]]:
+    """Return what was recalled: run, bundle, for which run, and when it is due."""
+    return [
+        (event.run, event.bundle, event.waiting_run, event.due_ms)
+        for event in decision.events
+        if isinstance(event, LoanRecalled)
+    ]
+
+
+def test_a_loan_is_recalled_for_a_run_of_its_lender_that_waits_for_nothing_else() -> None:
+    life = lent_life()
+    life.do(Submit(borrower("loan", 8)))
+    decision = life.do(Submit(of("mine", 8)))
+    assert recalled(decision) == [("loan", 0, "mine", DUE_MS)]
+    assert (life.phase("loan"), firm_ms(life, "mine")) == (Phase.RUNNING, DUE_MS)
+    assert (life.due_ms(), clashes(life)) == (DUE_MS, [])
+    decision = life.do(Tick(), DUE_MS)
+    assert ends(decision) == [("loan/0", EndReason.RECALLED)]
+    assert (life.phase("mine"), life.phase("loan")) == (Phase.RUNNING, Phase.PENDING)
+    assert life.state.recalls == {}
+
+
+def test_the_notice_is_told_and_the_work_stops_one_grace_before_its_end() -> None:
+    life = lent_life(has_executor=True)
+    life.do(Submit(borrower("loan", 8, checkpoint_ms=GRACE_MS)))
+    life.do(Submit(of("mine", 8)))
+    assert life.due_ms() == DUE_MS - GRACE_MS
+    assert stops(life.do(Tick(), DUE_MS - GRACE_MS - 1)) == []
+    decision = life.do(Tick(), DUE_MS - GRACE_MS)
+    assert stops(decision) == [("loan/0", EndReason.RECALLED)]
+    (told,) = (event for event in decision.events if isinstance(event, LeaseEnding))
+    assert told.deadline_ms == DUE_MS
+    life.do(Confirm("loan/0"), DUE_MS - MINUTE_MS)
+    assert life.phase("mine") is Phase.RUNNING
+
+
+def test_work_gets_its_grace_where_the_notice_is_shorter() -> None:
+    life = lent_life(has_executor=True, notice_ms=MINUTE_MS)
+    life.do(Submit(borrower("loan", 8, checkpoint_ms=GRACE_MS)))
+    decision = life.do(Submit(of("mine", 8)))
+    assert recalled(decision) == [("loan", 0, "mine", NOW_MS + GRACE_MS)]
+    (told,) = (event for event in decision.events if isinstance(event, LeaseEnding))
+    assert told.deadline_ms == NOW_MS + GRACE_MS
+
+
+def test_a_loan_without_a_notice_runs_to_its_end() -> None:
+    life = lent_life(notice_ms=None)
+    life.do(Submit(borrower("loan", 8)))
+    decision = life.do(Submit(of("mine", 8)))
+    assert recalled(decision) == []
+    assert foreseen_ms(life, "mine") == NOW_MS + 2 * HOUR_MS
+
+
+def test_the_gpus_of_the_loan_are_part_of_what_comes_back() -> None:
+    life = lent_life(8)
+    life.do(Submit(borrower("loan", 8)))
+    assert recalled(life.do(Submit(of("mine", 8)))) == [("loan", 0, "mine", DUE_MS)]
+    life.do(Tick(), DUE_MS)
+    assert life.phase("mine") is Phase.RUNNING
+
+
+def test_nothing_is_recalled_for_a_run_that_waits_for_room_too() -> None:
+    life = lent_life(16)
+    life.do(Submit(borrower("loan", 4)))
+    life.do(Submit(of("busy", 12, "three")))
+    assert recalled(life.do(Submit(of("mine", 8)))) == []
+
+
+def test_nothing_is_recalled_for_a_run_whose_own_money_would_pay_for_the_room() -> None:
+    rich = budget(
+        "b-one",
+        "one",
+        alone(envelope("e", 8, lending=lending(recall_notice_ms=NOTICE_MS))),
+        alone(envelope("f", 8)),
+    )
+    life = lent_life(8, budgets=(rich,))
+    life.do(Submit(borrower("loan", 8)))
+    assert recalled(life.do(Submit(of("mine", 8)))) == []
+
+
+def test_nothing_is_recalled_for_a_run_of_another_owner() -> None:
+    life = lent_life(16, budgets=(funds("three", 1),))
+    life.do(Submit(borrower("loan", 8)))
+    assert recalled(life.do(Submit(of("other", 8, "three", funding=borrowing())))) == []
+
+
+def test_the_newest_loan_goes_first_and_no_more_than_is_needed() -> None:
+    life = lent_life(32, lends=8)
+    for minute, name in enumerate(("first", "second", "third")):
+        life.do(Submit(borrower(name, 2)), NOW_MS + minute * MINUTE_MS)
+    decision = life.do(Submit(of("mine", 5)), NOW_MS + 5 * MINUTE_MS)
+    due_ms = NOW_MS + 5 * MINUTE_MS + NOTICE_MS
+    assert recalled(decision) == [("third", 0, "mine", due_ms), ("second", 0, "mine", due_ms)]
+
+
+def test_a_newer_loan_that_is_too_small_to_matter_is_left_alone() -> None:
+    life = lent_life(32, lends=8)
+    life.do(Submit(borrower("large", 7)), NOW_MS)
+    life.do(Submit(borrower("small", 1)), NOW_MS + MINUTE_MS)
+    decision = life.do(Submit(of("mine", 7)), NOW_MS + 2 * MINUTE_MS)
+    assert [run for run, *_ in recalled(decision)] == ["large"]
+
+
+def test_other_payers_take_over_first_and_the_run_starts_at_once() -> None:
+    life = lent_life(16)
+    life.do(Submit(borrower("loan", 8)))
+    life.do(Apply((funds("two", 8),)))
+    decision = life.do(Submit(of("mine", 8)))
+    assert recalled(decision) == []
+    assert ends(decision) == [("loan/0", EndReason.HANDOVER)]
+    assert (life.phase("loan"), life.phase("mine")) == (Phase.RUNNING, Phase.RUNNING)
+    assert life.state.leases["loan/1"].fact.payer == "b-two/e"
+    assert life.state.leases["loan/1"].fact.reason is StartReason.HANDOVER
+
+
+def test_a_hand_over_that_would_keep_the_gpus_is_none() -> None:
+    life = lent_life(8)
+    life.do(Submit(borrower("loan", 8)))
+    life.do(Apply((funds("two", 8),)))
+    decision = life.do(Submit(of("mine", 8)))
+    assert recalled(decision) == [("loan", 0, "mine", DUE_MS)]
+    life.do(Tick(), DUE_MS)
+    assert life.phase("mine") is Phase.RUNNING
+
+
+def test_a_bundle_that_has_payers_when_its_notice_is_over_goes_on() -> None:
+    life = lent_life(16)
+    life.do(Submit(borrower("loan", 8)))
+    life.do(Submit(of("mine", 8)))
+    life.do(Apply((funds("two", 8),)), NOW_MS + MINUTE_MS)
+    decision = life.do(Tick(), DUE_MS)
+    assert [type(e) for e in decision.events if isinstance(e, RecallWithdrawn)] == [RecallWithdrawn]
+    assert (life.phase("loan"), life.phase("mine")) == (Phase.RUNNING, Phase.RUNNING)
+    assert life.state.recalls == {}
+
+
+def test_a_loan_goes_on_when_the_run_it_was_recalled_for_is_gone() -> None:
+    life = lent_life(16)
+    life.do(Submit(borrower("loan", 8)))
+    life.do(Submit(of("mine", 8)))
+    life.do(Cancel("mine"), NOW_MS + MINUTE_MS)
+    life.do(Tick(), DUE_MS)
+    assert life.phase("loan") is Phase.RUNNING
+    assert life.state.envelopes[life.state.leases["loan/1"].fact.payer].owner == "one"
+
+
+def test_the_start_by_a_recall_is_firm_however_far_away_it_is() -> None:
+    life = lent_life(16, notice_ms=3 * HOUR_MS)
+    life.do(Submit(borrower("loan", 8, minutes=600)))
+    life.do(Submit(of("mine", 8)))
+    assert firm_ms(life, "mine") == NOW_MS + 3 * HOUR_MS
+
+
+def test_a_loan_that_ends_before_its_notice_would_is_not_recalled() -> None:
+    life = lent_life(16)
+    life.do(Submit(borrower("loan", 8, minutes=15)))
+    assert recalled(life.do(Submit(of("mine", 8)))) == []
+    assert firm_ms(life, "mine") == NOW_MS + 15 * MINUTE_MS
+
+
+def test_a_step_is_recalled_and_its_run_goes_on_without_it() -> None:
+    life = lent_life(32)
+    wide = Malleable(gpus_min=4, gpus_max=8, gpus_step=4, gpus_desired=8)
+    life.do(Submit(borrower("loan", 8, malleable=wide)))
+    assert recalled(life.do(Submit(of("mine", 4)))) == [("loan", 1, "mine", DUE_MS)]
+    decision = life.do(Tick(), DUE_MS)
+    assert [reason for _, reason in ends(decision)] == [EndReason.RECALLED]
+    assert (life.phase("loan"), life.gpus("loan"), life.gpus("mine")) == (Phase.RUNNING, 4, 4)
+
+
+def test_a_firm_start_comes_sooner_once_it_waits_for_nothing_but_a_loan() -> None:
+    life = lent_life(16)
+    life.do(Submit(borrower("loan", 4, minutes=50)))
+    life.do(Submit(of("busy", 12, "three", 40)))
+    assert recalled(life.do(Submit(of("mine", 8)))) == []
+    assert firm_ms(life, "mine") == NOW_MS + 50 * MINUTE_MS
+    decision = life.do(Complete("busy"), NOW_MS + MINUTE_MS)
+    due_ms = NOW_MS + MINUTE_MS + NOTICE_MS
+    assert recalled(decision) == [("loan", 0, "mine", due_ms)]
+    assert [(e.planned_start_ms, e.cause.code) for e in moves(decision)] == [
+        (due_ms, MoveCode.LOANS_RECALLED)
+    ]
+    life.do(Tick(), due_ms)
+    assert life.phase("mine") is Phase.RUNNING
+
+
+def test_terms_do_not_get_worse_while_a_loan_runs() -> None:
+    life = lent_life(16)
+    life.do(Submit(borrower("loan", 8)))
+    refused = life.try_(Apply((lender(8, NOTICE_MS - 1),))).refusals
+    assert [("lending.recall.notice" in each.subject, each.wanted) for each in refused] == [
+        (True, 8)
+    ]
+    life.do(Apply((lender(8, NOTICE_MS + 1),)))
+    life.do(Apply((lender(8, None),)))
+    assert life.try_(Apply((lender(8, NOTICE_MS),))).refusals
+    life.do(Complete("loan"))
+    life.do(Apply((lender(8, NOTICE_MS),)))
+
+
+def test_a_recall_outlives_a_hand_over_of_the_bundle() -> None:
+    """Its other payer runs dry meanwhile: the bundle is paid anew, and is still due."""
+    life = lent_life(16, own=4, lends=8)
+    poor = budget("b-two", "two", alone(envelope("e", 4, gpu_ms_max=4 * 125 * MINUTE_MS)))
+    life.do(Apply((poor,)))
+    life.do(Submit(borrower("loan", 8)))
+    assert {lease.fact.payer for lease in life.state.leases.values()} == {"b-two/e", "b-one/e"}
+    life.do(Submit(of("mine", 8)))
+    assert list(life.state.recalls) == [("loan", 0)]
+    more = replace(poor, envelopes=(*poor.envelopes, alone(envelope("g", 4))))
+    life.do(Apply((more,)), NOW_MS + MINUTE_MS)
+    assert list(life.state.recalls) == [("loan", 0)]
+    life.do(Tick(), DUE_MS)
+    assert life.phase("mine") is Phase.RUNNING
+    assert started(life.events)[-1][0].startswith("mine/")

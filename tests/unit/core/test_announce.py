@@ -1,0 +1,206 @@
+"""Planned conflicts are announced to those they may hit, anew when they change, and called off."""
+
+from __future__ import annotations
+
+from quorate.core.commands import Apply, Cancel, Complete, Draw, Submit, Tick
+from quorate.core.preemption.lottery import chain_link
+from quorate.ledger.fold import fold
+from quorate.ledger.snapshot import fingerprint, restore, take
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.events import (
+    ConflictAnnounced,
+    ConflictDeclared,
+    ConflictWithdrawn,
+    Event,
+    RunOdds,
+    Scope,
+)
+from quorate.model.specs import Owner, Run
+from quorate.model.state.apply_event import apply_all
+from quorate.operations.caller import Caller, Role
+from quorate.operations.visible_events import Sight
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
+from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET
+from quorate.views.notices.notice import KnownView, Notice, NoticeKind
+from quorate.views.notices.notice_feed import notices_of
+from quorate.views.redaction.redaction import OTHERS
+from tests.oracles.lives import Life
+from tests.oracles.resolving import committed
+
+NOTICE_MS = 15 * MINUTE_MS
+LATER_MS = NOW_MS + 2 * HOUR_MS
+SCOPE = Scope("default", "H100", ("r/c/A",))
+
+
+def long(name: str, gpus: int, owner: str) -> Run:
+    """Return a run that goes on for a day."""
+    return run(name, gpus, owner, expected_duration_ms=24 * HOUR_MS, nonce=name)
+
+
+def life_of(*runs: Run, gpus: int = 32) -> Life:
+    """Return a ledger of one domain in which ``runs`` started long ago."""
+    owners = ("ada", "ben", "cy", "dee")
+    life = Life(
+        nodes=fleet({"A": gpus}),
+        budgets=[budget(f"b-{name}", name, envelope("e", 32)) for name in owners],
+        owners=[Owner(name=name) for name in owners],
+    )
+    apply_all(life.state, [committed()])
+    life.events.append(committed())
+    for spec in runs:
+        life.do(Submit(spec))
+    return life
+
+
+def of_kind(events: tuple[Event, ...], kind: type[Event]) -> list[Event]:
+    """Return the events of one kind."""
+    return [event for event in events if isinstance(event, kind)]
+
+
+def planned() -> tuple[Life, ConflictAnnounced]:
+    """Return a ledger in which dee has just planned a conflict against the three others."""
+    life = life_of(
+        long("a", 8, "ada"), long("b", 8, "ben"), long("c", 8, "cy"), long("c2", 8, "cy")
+    )
+    decision = life.do(Submit(run("d", 8, "dee", nonce="d")), LATER_MS)
+    (announced,) = of_kind(decision.events, ConflictAnnounced)
+    assert isinstance(announced, ConflictAnnounced)
+    return life, announced
+
+
+def notices(life: Life) -> list[Notice]:
+    """Return what the owners hear of all that happened."""
+    return notices_of(1, life.events, KnownView(life.state))
+
+
+def test_a_planned_conflict_is_announced_at_once_with_the_odds_as_they_stand() -> None:
+    life, announced = planned()
+    assert (announced.reservation, announced.due_ms) == ("d@1", LATER_MS + NOTICE_MS)
+    assert announced.scope == SCOPE
+    odds = {(each.owner, each.run): each.ppm for each in announced.runs}
+    assert list(odds) == [("ada", "a"), ("ben", "b"), ("cy", "c"), ("cy", "c2")]
+    assert sum(odds.values()) == 1_000_000, "one of them ends"
+    assert life.state.announced["d@1"].runs == {each.run: each.ppm for each in announced.runs}
+    assert fingerprint(fold(life.events)) == fingerprint(life.state)
+    back = restore(take(life.state))
+    assert back is not None
+    assert fingerprint(back) == fingerprint(life.state)
+
+
+def test_each_owner_gets_a_notice_of_its_own_runs() -> None:
+    life, announced = planned()
+    told = [each for each in notices(life) if each.kind is NoticeKind.CONFLICT_ANNOUNCED]
+    assert [each.owner for each in told] == ["ada", "ben", "cy"]
+    of_cy = told[-1]
+    ppm = {each.run: each.ppm for each in announced.runs}
+    assert of_cy.facts["runs"] == [
+        {"run": "c", "oddsPpm": ppm["c"]},
+        {"run": "c2", "oddsPpm": ppm["c2"]},
+    ]
+    assert "may end work of yours at" in of_cy.text
+    for name in ("ada", "ben", "dee", "d@1"):
+        assert name not in of_cy.text
+
+
+def test_an_owner_sees_its_own_runs_of_an_announcement_and_no_other_name() -> None:
+    life, announced = planned()
+    sight = Sight(life.state, Caller(actor="x", role=Role.TENANT_ADMIN, user="x", tenant="ben"))
+    assert sight.sees(announced)
+    shown = sight.told(announced)
+    assert isinstance(shown, ConflictAnnounced)
+    assert [each.run for each in shown.runs] == ["b"]
+    assert shown.reservation == OTHERS
+    other = Sight(life.state, Caller(actor="y", role=Role.TENANT_ADMIN, user="y", tenant="dee"))
+    assert not other.sees(announced)
+
+
+def test_room_that_comes_calls_a_conflict_off() -> None:
+    life, _ = planned()
+    decision = life.do(Complete("c2"), LATER_MS + MINUTE_MS)
+    assert life.state.runs["d"].leases, "there is room now"
+    (withdrawn,) = of_kind(decision.events, ConflictWithdrawn)
+    assert isinstance(withdrawn, ConflictWithdrawn)
+    assert withdrawn.runs == ("a", "b", "c")
+    assert "d@1" not in life.state.announced
+
+
+def test_only_owners_whose_odds_changed_by_ten_points_hear_of_it_again() -> None:
+    life = life_of(
+        long("a", 8, "ada"), long("b", 8, "ben"), long("c", 8, "cy"), long("c2", 8, "cy")
+    )
+    life.do(Submit(run("d", 16, "dee", nonce="d")), LATER_MS)
+    before = dict(life.state.announced["d@1"].runs)
+    decision = life.do(Complete("b"), LATER_MS + MINUTE_MS)
+    (again,) = of_kind(decision.events, ConflictAnnounced)
+    assert isinstance(again, ConflictAnnounced)
+    assert again.due_ms == LATER_MS + NOTICE_MS
+    owner_of = {run: life.state.runs[run].spec.owner for run in ("a", "c", "c2")}
+    changed = {each.run for each in again.runs if abs(each.ppm - before[each.run]) >= 100_000}
+    assert changed
+    assert {each.owner for each in again.runs} == {owner_of[run] for run in changed}
+    quiet = {run for run in owner_of if run not in {each.run for each in again.runs}}
+    assert all(life.state.announced["d@1"].runs[run] == before[run] for run in quiet)
+
+
+def test_nothing_is_announced_twice_while_nothing_changes() -> None:
+    life, _ = planned()
+    for minute in range(1, 5):
+        decision = life.do(Tick(), LATER_MS + minute * MINUTE_MS)
+        assert not of_kind(decision.events, ConflictAnnounced)
+
+
+def test_a_conflict_that_is_not_wanted_any_more_is_called_off() -> None:
+    life, _ = planned()
+    decision = life.do(Cancel("d"), LATER_MS + MINUTE_MS)
+    (withdrawn,) = of_kind(decision.events, ConflictWithdrawn)
+    assert isinstance(withdrawn, ConflictWithdrawn)
+    assert (withdrawn.reservation, withdrawn.runs) == ("d@1", ("a", "b", "c", "c2"))
+    told = [each for each in notices(life) if each.kind is NoticeKind.CONFLICT_WITHDRAWN]
+    assert [each.owner for each in told] == ["ada", "ben", "cy"]
+    assert "is called off" in told[0].text
+    assert not life.state.announced
+
+
+def test_a_lottery_that_is_declared_ends_its_announcement() -> None:
+    life, _ = planned()
+    decision = life.do(Tick(), LATER_MS + NOTICE_MS)
+    assert of_kind(decision.events, ConflictDeclared)
+    assert not of_kind(decision.events, ConflictWithdrawn)
+    assert not life.state.announced
+    life.do(Draw("1", chain_link(LOTTERY_SECRET, 1, length=LOTTERY_LENGTH).hex()))
+    assert life.state.runs["d"].leases
+
+
+def test_a_run_that_comes_in_is_announced_to_its_owner_alone() -> None:
+    life = life_of(long("a", 8, "ada"), long("b", 8, "ben"), long("m", 8, "cy"), gpus=32)
+    life.do(Submit(run("wide", 32, "dee", nonce="w")), LATER_MS)
+    (first,) = [e for e in life.events if isinstance(e, ConflictAnnounced)]
+    assert {each.run for each in first.runs} == {"a", "b", "m"}
+    short = run("late", 4, "ben", expected_duration_ms=5 * MINUTE_MS, nonce="l")
+    decision = life.do(Submit(short), LATER_MS + MINUTE_MS)
+    if life.state.runs["late"].leases:
+        (news,) = of_kind(decision.events, ConflictAnnounced)
+        assert isinstance(news, ConflictAnnounced)
+        assert {each.owner for each in news.runs} == {"ben"}
+        assert RunOdds("ben", "late", 1_000_000) in news.runs
+
+
+def test_a_limit_below_its_use_gives_notice_before_anything_is_cut_by_lot() -> None:
+    life = life_of(long("a", 8, "ada"), long("a2", 8, "ada"))
+    lowered = budget("b-ada", "ada", envelope("e", 8))
+    decision = life.do(Apply((lowered,)), LATER_MS)
+    (declared,) = of_kind(decision.events, ConflictDeclared)
+    assert isinstance(declared, ConflictDeclared)
+    assert declared.due_ms == LATER_MS + NOTICE_MS
+    told = [each for each in notices(life) if each.kind is NoticeKind.LOTTERY_DECLARED]
+    assert [each.owner for each in told] == ["ada"]
+
+
+def test_every_planned_conflict_is_announced_at_once_however_many_there_are() -> None:
+    life = life_of(*(long(f"r{number}", 4, "ada") for number in range(8)))
+    for number in range(6):
+        spec = run(f"w{number}", 4, ("ben", "cy", "dee")[number % 3], nonce=f"w{number}")
+        life.do(Submit(spec), LATER_MS + number * 1_000)
+    planned = {n for n, record in life.state.reservations.items() if record.by_conflict}
+    assert len(planned) > 4
+    assert set(life.state.announced) == planned

@@ -1,0 +1,284 @@
+"""A ledger with archived runs answers every command and every question as one without.
+
+Two engines are given the same commands at the same instants. One keeps a snapshot after every few
+events, which archives what is over; the other keeps none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.core.commands import (
+    Apply,
+    Cancel,
+    Command,
+    Complete,
+    Release,
+    RemoveOwner,
+    Resolve,
+    Submit,
+    Tick,
+)
+from quorate.ledger.archive import RunArchive
+from quorate.loop.engine import Engine, Receipt
+from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
+from quorate.model.specs import Follow, Owner, Pool
+from quorate.model.state.records import Phase
+from quorate.model.state.run_table import RunQuery
+from quorate.operations.caller import Caller, Role
+from quorate.operations.common_requests import GetThing, ListRuns, ListThings
+from quorate.operations.fleet.looking_requests import FleetTop
+from quorate.operations.ledger.ledger_requests import AboutRun, ListEvents, Picture
+from quorate.operations.money.money_requests import GetStatement, TenantUsage, UserUsage
+from quorate.operations.notices.notice_requests import ListNotices
+from quorate.ports.store_port import EventStore
+from quorate.testing.builders import budget, envelope, fleet, run
+from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET, HandClock
+from quorate.testing.states import same
+from quorate.views.exits import CommandError
+from tests.unit.operations.stage import ADMIN, ask, desk_for, lines_of
+
+OF_LAB = Caller(actor="ada", role=Role.USER, user="ada", tenant="lab")
+OF_OTHER = Caller(actor="eve", role=Role.TENANT_ADMIN, user="eve", tenant="other")
+CALLERS = (ADMIN, OF_LAB, OF_OTHER)
+FEW = 12
+"""So many events apart are the snapshots of the one that archives."""
+
+DECLARED = Apply(
+    (
+        Pool(name="default", firm_horizon_ms=24 * HOUR_MS),
+        *fleet({"A": 16, "B": 8}),
+        Owner(name="lab"),
+        Owner(name="team", parents=("lab",)),
+        Owner(name="other"),
+        Owner(name="gone"),
+        *(budget(f"{owner}-b", owner, envelope("e", 24)) for owner in ("lab", "other", "gone")),
+    )
+)
+
+
+def _submit(name: str, gpus: int, owner: str, **more: Any) -> Command:
+    return Submit(run(name, gpus, owner, user=owner, expected_duration_ms=HOUR_MS, **more))
+
+
+def steps() -> Iterator[Command]:
+    """Yield a history in which runs end in every way, and what comes later refers to them."""
+    yield DECLARED
+    for number in range(8):
+        owner = ("lab", "team", "other", "gone")[number % 4]
+        yield _submit(f"r{number}", 4, owner)
+    yield Complete("r0", "well")
+    yield Cancel("r1", "no more")
+    yield _submit("claim", 8, "lab", sensitive=True, selector=(("fabric.domain", "B"),))
+    yield Complete("r2")
+    yield Complete("r4")
+    yield Release("claim", "done")
+    for number in range(8, 14):
+        yield _submit(f"r{number}", 2, ("lab", "other")[number % 2])
+    # What was over long ago is named again.
+    yield _submit("r0", 4, "lab")
+    yield Submit(run("r1", 2, "other", user="other"))
+    yield Complete("r2")
+    yield Cancel("r0")
+    yield _submit("after", 2, "lab", follow=Follow(after=("r0", "r2")))
+    yield _submit("after-cancelled", 2, "lab", follow=Follow(after=("r1",)))
+    yield _submit("after-nothing", 2, "lab", follow=Follow(after=("never",)))
+    for number in (3, 5, 6, 7, 8, 9, 10, 11):
+        yield Complete(f"r{number}")
+    yield Resolve("default", "H100", (), 8)
+    yield Tick()
+    yield Cancel("r12")
+    yield Complete("r13")
+    yield RemoveOwner("gone")
+    yield _submit("last", 2, "team", follow=Follow(after=("after",)))
+    yield Complete("after")
+    yield Tick()
+
+
+def new_engine(store: EventStore, *, snapshot_events: int) -> tuple[Engine, HandClock]:
+    clock = HandClock()
+    engine = Engine.create(
+        store,
+        clock,
+        ledger_id="test",
+        public_key="",
+        actor="test",
+        lottery_secret=LOTTERY_SECRET,
+        lottery_length=LOTTERY_LENGTH,
+    )
+    engine.snapshot_events = snapshot_events
+    return engine, clock
+
+
+def live(engine: Engine, clock: HandClock) -> list[Receipt]:
+    receipts = []
+    for number, command in enumerate(steps()):
+        clock.ms += (5 + number % 3) * MINUTE_MS
+        receipts.append(engine.execute(command, actor="root"))
+    return receipts
+
+
+def archive_of(engine: Engine) -> RunArchive:
+    archive = engine.view.runs.archive
+    assert isinstance(archive, RunArchive), archive
+    return archive
+
+
+@contextmanager
+def both(store: EventStore) -> Iterator[tuple[Engine, Engine]]:
+    """Return an engine that archived most of its runs, and one that archived none."""
+    archiving, clock = new_engine(store, snapshot_events=FEW)
+    plain, other = new_engine(MemoryStore(), snapshot_events=10**9)
+    assert live(archiving, clock) == live(plain, other)
+    assert plain.view.runs.archive is None
+    assert archive_of(archiving).count() > 12
+    try:
+        yield archiving, plain
+    finally:
+        archiving.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "reopened"])
+def engines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Engine, Engine]]:
+    path = tmp_path / "ledger.db"
+    store = MemoryStore() if request.param == "memory" else SqliteStore.create(path)
+    with both(store) as (archiving, plain):
+        if request.param != "reopened":
+            yield archiving, plain
+            return
+    clock = HandClock(plain.now_ms())
+    opened = Engine.open(SqliteStore.open(path), clock, lottery_secret=LOTTERY_SECRET)
+    try:
+        yield opened, plain
+    finally:
+        opened.close()
+
+
+def questions(engine: Engine) -> Iterator[tuple[str, Struct]]:
+    runs = [*(f"r{number}" for number in range(14)), "claim", "after", "after-cancelled", "last"]
+    for kind in ("runs", "claims", "charges", "queue", "owners", "leases", "envelopes"):
+        takes = ListRuns if kind in {"runs", "queue"} else ListThings
+        for more in ({}, {"limit": 3}, {"limit": 3, "cursor": "r4"}, {"cursor": "r1"}):
+            yield f"list-{kind}", takes(**more)
+    for phase in (None, "completed", "Cancelled", "pending", "nonsense"):
+        for owner in (None, "lab", "team", "gone", "nobody"):
+            yield "list-runs", ListRuns(owner=owner, phase=phase)
+            yield "list-runs", ListRuns(owner=owner, phase=phase, newest=True, limit=2)
+    yield "list-runs", ListRuns(newest=True, limit=4, cursor="r2")
+    yield "list-runs", ListRuns(names=("r3", "r0"))
+    yield "list-charges", ListThings(names=("r0", "r2/lab-b"))
+    for name in (*runs, "nothing", "r99", "clam"):
+        for kind in ("run", "claim", "charge"):
+            yield f"get-{kind}", GetThing(name=name)
+        yield "describe-run", GetThing(name=name)
+        yield "explain-run", AboutRun(run=name)
+        yield "plan-run", AboutRun(run=name)
+        yield "list-events", ListEvents(run=name)
+    for owner in ("lab", "team", "other"):
+        yield "describe-owner", GetThing(name=owner)
+        yield "tenant-usage", TenantUsage(id=owner)
+        yield "user-usage", UserUsage(user=owner)
+    yield "statement", GetStatement()
+    yield "picture", Picture()
+    yield "fleet-top", FleetTop()
+    yield "list-notices", ListNotices()
+    del engine
+
+
+def told(do: Callable[[], Any]) -> Any:
+    try:
+        found = do()
+    except CommandError as error:
+        return ("refused", error.lines, error.fault)
+    return found.tree(), lines_of(found, wide=True), found.notes
+
+
+def test_every_question_is_answered_alike(engines: tuple[Engine, Engine]) -> None:
+    archiving, plain = engines
+    asked = 0
+    for caller in CALLERS:
+        for name, question in questions(plain):
+            here = told(lambda: ask(desk_for(caller, archiving), name, question))  # noqa: B023
+            there = told(lambda: ask(desk_for(caller, plain), name, question))  # noqa: B023
+            assert here == there, (caller.user, name, question)
+            asked += 1
+    assert asked > 400
+
+
+def test_pages_of_runs_join_to_the_whole_list(engines: tuple[Engine, Engine]) -> None:
+    archiving, plain = engines
+    names: list[str] = []
+    cursor = None
+    for _ in range(20):
+        page = ask(desk_for(ADMIN, archiving), "list-runs", ListRuns(limit=3, cursor=cursor)).tree()
+        names += [each["metadata"]["name"] for each in page["items"]]
+        cursor = page.get("next")
+        if cursor is None:
+            break
+    assert names == list(plain.view.runs)
+
+
+def test_states_are_the_same_and_so_is_each_mapping(engines: tuple[Engine, Engine]) -> None:
+    archiving, plain = engines
+    mine, theirs = archiving.view.overlay(), plain.view.overlay()
+    assert same(mine, theirs) == []
+    for runs in (archiving.view.runs, mine.runs):
+        assert list(runs) == list(theirs.runs)
+        assert len(runs) == len(theirs.runs)
+        assert list(runs.items()) == list(theirs.runs.items())
+        assert list(runs.values()) == list(theirs.runs.values())
+        assert runs == theirs.runs
+        assert all(name in runs for name in theirs.runs)
+        assert "never" not in runs
+        assert runs.get("never") is None
+        with pytest.raises(KeyError):
+            runs["never"]
+
+
+def test_an_archived_run_that_changes_comes_back_and_stays() -> None:
+    with both(MemoryStore()) as (archiving, _):
+        state = archiving.view
+        assert not state.runs.is_kept("r0")
+        over = state.overlay()
+        over.runs.own("r0").note = "changed above"
+        assert state.runs["r0"].note == "well"
+        assert over.runs["r0"].note == "changed above"
+        count, names = len(state.runs), list(state.runs)
+        state.runs.own("r0").note = "changed"  # type: ignore[attr-defined]
+        assert (len(state.runs), list(state.runs)) == (count, names)
+        assert state.runs.is_kept("r0")
+        archiving.execute(Apply(tuple(Owner(name=f"o{n}") for n in range(2 * FEW))), actor="root")
+        again = Engine.open(archiving.store, HandClock(archiving.recorded_ms))
+        assert again.view.runs["r0"].note == "changed"
+        assert (len(again.view.runs), list(again.view.runs)) == (count, names)
+
+
+def test_live_runs_are_in_memory_and_most_that_are_over_are_not() -> None:
+    with both(MemoryStore()) as (archiving, plain):
+        kept = dict(archiving.view.runs.kept())
+        for name, record in plain.view.runs.items():
+            if record.phase in {Phase.PENDING, Phase.RUNNING}:
+                assert name in kept
+        assert len(kept) < len(plain.view.runs) / 2
+        archived = [name for _, name in archive_of(archiving).names(RunQuery())]
+        assert not set(archived) & set(kept)
+
+
+def test_time_that_passes_is_decided_alike() -> None:
+    """Cool-downs, disruption accounts and histories outlive the runs that they come from."""
+    with both(MemoryStore()) as (archiving, plain):
+        for number in range(6):
+            for engine in (archiving, plain):
+                engine._clock.ms += DAY_MS // 3  # type: ignore[attr-defined]
+            command = _submit(f"later{number}", 20, ("lab", "other")[number % 2])
+            first, second = (e.execute(command, actor="root") for e in (archiving, plain))
+            assert first == second
+        assert archiving.head == plain.head
