@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import Final
 
+from quorate.ledger.chain import Head
 from quorate.loop.engine import Engine
 from quorate.ports.errors import QuorateError, StoreError
 from quorate.service.metrics.registry import Metrics
@@ -31,6 +32,7 @@ class CommitHealth:
     def __init__(self, check_writable: Callable[[], None] | None = None) -> None:
         self._check_writable = check_writable
         self._next_s = 0.0
+        self._head: Head | None = None
         self.trouble = ""
 
     def failed(self, error: Exception) -> None:
@@ -41,6 +43,16 @@ class CommitHealth:
         if text != self.trouble:
             _LOG.error("not ready: %s", text)
         self.trouble, self._next_s = text, monotonic() + CHECK_S
+
+    def note_head(self, head: Head) -> None:
+        """Note that commits work if the ledger's head has moved.
+
+        The ledger thread calls this before it answers the request that it committed, so that a
+        client whose request was committed never reads that commits fail.
+        """
+        if head != self._head:
+            self._head = head
+            self.worked()
 
     def worked(self) -> None:
         """Note that something was committed, or can be."""

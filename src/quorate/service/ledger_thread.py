@@ -319,13 +319,14 @@ class LedgerThread:
         """Open the ledger, say whether an executor runs its work, and answer until told to stop."""
         try:
             engine = self._opening()
-        except BaseException as error:  # noqa: BLE001 - told to whoever starts the ledger thread
+        except BaseException as error:  # noqa: BLE001 - raised by start() instead
             opened.set_exception(error)
             return
         try:
             self.metrics.opened(engine)
             self.listeners.append(self.metrics.follow)
             self._look(engine)
+            self._commits.note_head(engine.head)
             self._trouble = ""
             self._stopped = lambda: engine.stopped
             opened.set_result(engine.executor is not None)
@@ -359,8 +360,7 @@ class LedgerThread:
             if chores.failures > failures:
                 self.metrics.commit_failed()
             self._trouble = chores.trouble
-            if engine.head != before:
-                self._commits.worked()
+            self._commits.note_head(engine.head)
             if self._clock_guard is not None:
                 self._clock_guard.keep(engine.recorded_ms)
             self._watchdog.rest()
@@ -379,6 +379,7 @@ class LedgerThread:
             with counted(self.metrics, engine) as commands:
                 found = answer_together(engine, askings)
                 commands.count = sum(isinstance(each, Answer) for each in found)
+            self._commits.note_head(engine.head)
             for queued, each in zip(queued_requests, found, strict=True):
                 if isinstance(each, CommandError):
                     self.metrics.refused(each.refusals)
@@ -406,6 +407,7 @@ class LedgerThread:
             self._watchdog.begin("itself" if queued.operation is None else queued.operation.name)
             try:
                 settled.append((queued.done, queued.do(engine), None))
+                self._commits.note_head(engine.head)
             except Exception as error:  # noqa: BLE001 - the loop's top frame: told to who asked
                 if queued.operation is not None and queued.operation.effect is Effect.WRITE:
                     self._commits.failed(error)
