@@ -55,7 +55,7 @@ from quorate.model.state.state import State
 from quorate.testing.builders import NOW_MS
 from quorate.testing.states import same
 from tests.oracles.choosing import chooser
-from tests.oracles.effort import examples
+from tests.oracles.effort import IS_SOAK, examples
 from tests.oracles.worlds import budgets, choose_funding, choose_selector
 
 _NAMES = ("o0", "o1", "o2", "o3")
@@ -367,7 +367,7 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    examples(0.6),
+    examples(1 if IS_SOAK else 0.6),
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

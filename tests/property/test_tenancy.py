@@ -52,7 +52,7 @@ from quorate.model.specs import (
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state import State
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
-from tests.oracles.effort import examples
+from tests.oracles.effort import IS_SOAK, examples
 from tests.oracles.tenants import Tenants
 
 NAMES = ("top", "left", "right", "leaf", "solo")
@@ -271,7 +271,7 @@ def _alike(waited: dict[str, Run], one: str, other: str) -> bool:
 
 TestTenancy = Tenancy.TestCase
 TestTenancy.settings = settings(
-    examples(0.3),
+    examples(0.6 if IS_SOAK else 0.3),
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -272,6 +272,8 @@ def _submit_to_rounds(log: DecisionLog, submitted: RunSubmitted) -> Decision:
     if over is not None:
         return Decision(refusals=(over,))
     log.write(submitted)
+    if log.view.reservations:
+        give_out(log)  # Time has passed, and firm places of other pools may have to move.
     return Decision(tuple(log.events), changes=(("Run", run.name, Change.SUBMITTED),))
 
 

@@ -38,7 +38,6 @@ from quorate.model.events import (
     ReservationMoved,
     ReservationOutcome,
     Role,
-    RunSubmitted,
     Share,
     Slice,
 )
@@ -104,6 +103,7 @@ class PromiseBooks:
         self._recalled: set[str] = set()
         self._beside: list[Place] = []
         self._activated: dict[str, Place] = {}
+        self._by_conflict: frozenset[str] = frozenset()
         self._ended: frozenset[str] = frozenset()
         self._marked: dict[str, tuple[tuple[int, int], ...]] = {}
         self._waiting: dict[str, int] = {}
@@ -165,8 +165,7 @@ class PromiseBooks:
                 case _:
                     pass
         yield from self._unused(view)
-        if not all(map(_plans_nothing, events)):
-            yield from self._feasible(view)
+        yield from self._feasible(view)
         self._forget_missed(view.at_ms)
         self._entered_ms = view.at_ms
         self._marked = {name: view.runs[name].backfills for name in view.backfilled}
@@ -193,6 +192,9 @@ class PromiseBooks:
         moving = {
             e.reservation for e in events if isinstance(e, ReservationMoved | ReservationClosed)
         }
+        self._by_conflict = frozenset(
+            promise.made.run for promise in self._promises.values() if promise.by_conflict
+        )
         self._activated = {
             promise.made.run: self._place(promise, promise.planned_ms, view)
             for e in events
@@ -249,7 +251,9 @@ class PromiseBooks:
         # has what began before, in this block, and late.
         late = {name for name in view.leases if view.leases[name].fact.run in self._activated}
         began = self._began | late
-        beside = [*self._beside, *self._activated.values()]
+        # A place by a conflict counts on room that is made for it, and keeps none from others.
+        activated = [p for run, p in self._activated.items() if run not in self._by_conflict]
+        beside = [*self._beside, *activated]
         # What is due and has not started ends as much later.
         delayed = [_delayed(other, view.at_ms) for other in beside]
         is_counted_on = is_counted(view, place) and promise.missed_ms is None
@@ -434,14 +438,6 @@ def _was_late(view: StateView, name: str) -> bool:
     if lease.ending is not None and lease.ending.deadline_ms < view.at_ms:
         return True
     return is_overdue(view, view.runs[lease.fact.run], view.at_ms)
-
-
-def _plans_nothing(event: Event) -> bool:
-    """Return whether ``event`` leaves the plan to the next decision, though time has passed.
-
-    What is submitted to a pool that shares in rounds waits for the next round.
-    """
-    return isinstance(event, RunSubmitted) and event.run.rounds is not None
 
 
 def _left_out(declared: ConflictDeclared, view: StateView) -> Iterator[str]:

@@ -45,7 +45,7 @@ from quorate.documents.render import render
 from quorate.documents.times import time_text
 from quorate.ledger.chain import GENESIS, Head, open_blocks
 from quorate.loop.engine import Engine
-from quorate.model.events import Event, HoldExtended, NodeStatus, ReservationMade, RunRefused
+from quorate.model.events import Event, HoldExtended, NodeStatus, RunRefused
 from quorate.model.specs import Owner, Quota
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state_view import StateView
@@ -153,12 +153,11 @@ def unsettled(view: StateView, again: Decision) -> list[Event]:
     """Return what a second tick would do that the first should have done.
 
     The hold of what was told to stop is looked at whenever anything is decided, and never due. What
-    the first made firm may be another reason to wait for a run before it in the queue, and what it
-    started sooner than promised leaves the promised place to one: the second may tell and promise
-    that, start nothing, and leave nothing to a third.
+    the first made firm may be another reason to wait for a run before it in the queue: the second
+    may tell that, start and promise nothing, and leave nothing to a third.
     """
     left = _undone(view, again)
-    if not left or not all(isinstance(event, RunRefused | ReservationMade) for event in left):
+    if not left or not all(isinstance(event, RunRefused) for event in left):
         return left
     after = view.overlay()
     apply_all(after, again.events)

@@ -148,5 +148,5 @@ def _walked(view: StateView, now_ms: int, reach: Reach | None, *, has_executor: 
     log = DecisionLog(view, now_ms=now_ms, actor="", has_executor=has_executor)
     walk = Walk(log, reach=reach)
     walk.put_pins()
-    walk.run()
+    walk.run(is_last=True)
     return walk

@@ -33,6 +33,8 @@ from quorate.model.state.waiting_index import line_of
 
 PASSES_MAX: Final = 4
 """How often firm places are looked at again in one decision because some have moved."""
+WALKS_MAX: Final = 16
+"""How often the queue is walked in one decision because firm runs leave their places."""
 _STARTS_NOTHING: Final = (HoldExtended, TokenIssued, TokenRevoked, StepsCounted)
 """Events after which nothing can start that could not before."""
 
@@ -41,19 +43,16 @@ def give_out(log: DecisionLog) -> None:
     """Start what waits and grow what runs; plan what still waits."""
     if not stirs(log) and not _is_due(log):
         return
-    walk = _standing(log)
+    walk = _walked(log) if log.somebody_waits else _standing(log)
     if log.somebody_waits:
-        walk.run()
-        if walk.has_new_spares and log.somebody_waits:
-            walk = _standing(log)
-            walk.run()  # Runs that had their turn before may fill them.
+        if walk.has_new_spares:
+            walk = _walked(log)  # Runs that had their turn before may fill them.
         # Work whose grace is as long as the notice of its recall is told to stop at once.
         stop_recalled(log, _firm_places_stand)
         for _ in range(PASSES_MAX):
             if not walk.call_due_conflicts():
                 break
-            walk = _standing(log)
-            walk.run()
+            walk = _walked(log)
         # A firm start that was moved may hold less now, which is left to those slow to stop.
         settle_holds(log)
     grow_running(log, walk.profile, backfill=walk.is_out_of_order)
@@ -112,6 +111,20 @@ def _may_fit(view: StateView, run: Run) -> bool:
         if index.gpus_free >= least and index.levels.bit_length() - 1 >= part:
             return True
     return False
+
+
+def _walked(log: DecisionLog) -> Walk:
+    """Return a walk that has started and planned what waits.
+
+    It is walked again while a firm run leaves the place that it was promised: runs before it in
+    the queue are planned there before those behind it.
+    """
+    for left in reversed(range(WALKS_MAX)):
+        walk = _standing(log)
+        walk.run(is_last=not left)
+        if not walk.has_left_place:
+            return walk
+    return walk
 
 
 def _standing(log: DecisionLog) -> Walk:

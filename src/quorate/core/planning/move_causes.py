@@ -113,7 +113,8 @@ def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]
         case "domain":
             key = IslandKey(pin.pool, pin.slice.flavor, name)
             late = profile.late_leases(key)
-            yield from (lease for _, _, lease in profile.island_ends(key) if lease in late)
+            ends = profile.island_ends(key)  # One for each node that a lease is on.
+            yield from dict.fromkeys(lease for _, _, lease in ends if lease in late)
         case "envelope" | "lending":
             yield from view.payer_leases.get(EnvelopeId(name), ())
         case "cap":

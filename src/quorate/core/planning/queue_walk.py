@@ -140,6 +140,7 @@ class Walk:
         "_seen",
         "_started_runs",
         "entries",
+        "has_left_place",
         "has_new_spares",
         "log",
         "pins",
@@ -185,6 +186,11 @@ class Walk:
         )
         self.has_new_spares = False
         """Whether a run with spares has started, which runs before it in the queue could fill."""
+        self.has_left_place = False
+        """Whether a firm run has started elsewhere or sooner than in the place it was promised.
+
+        Runs before it in the queue, which wait, were planned beside that place.
+        """
         self._is_waiting = False
         """Whether a run that has a start has stayed waiting: what starts then is backfill."""
 
@@ -317,8 +323,12 @@ class Walk:
 
     # --- The queue ---
 
-    def run(self) -> None:
-        """Start and plan the waiting runs, in queue order."""
+    def run(self, *, is_last: bool = False) -> None:
+        """Start and plan the waiting runs, in queue order.
+
+        The walk ends when a promised place is left that runs before it could use, unless this
+        ``is_last``: then those behind it are planned in it.
+        """
         for _, promise in in_order(self.view):
             # What was cut for it may lie outside of its place, and is for it first.
             pin = self.pins.get(promise.made.run) if promise.by_conflict else None
@@ -329,12 +339,14 @@ class Walk:
         self._close_full(queue)
         for name in queue.turns():
             self._visit(self.view.runs[name])
-            if self._has_reached(name):
+            if self._has_reached(name) or (self.has_left_place and not is_last):
                 return
             self._close_full(queue)
         firm = [r.made.run for r in self.view.reservations.values() if r.made.run not in self._seen]
         for name in in_turn(self.view, firm, self.scores):
             self._visit(self.view.runs[name])
+            if self.has_left_place and not is_last:
+                return
         start_beyond(self)
         for event in tuple(self.log.events):
             if isinstance(event, RunSubmitted | RunRequeued):
@@ -464,6 +476,7 @@ class Walk:
         self._lift_pin(pin)
         self._hold_hours(pin, -1)
         if self._start_firm(record, promise, pin):
+            self._leave(pin)
             return
         is_late = is_due and (promise.planned_start_ms or 0) < self.log.now_ms
         waits_for_ends = is_late and self.search.counts_on_ends_now(record.spec)
@@ -479,6 +492,13 @@ class Walk:
         self._put_pin(pin)
         self._counted(pin)
         self.refuse(record)
+
+    def _leave(self, pin: Entry) -> None:
+        """Note that a firm run has started, if the place it had is left to runs before it."""
+        started = self._started_runs[pin.run]
+        took = (started.start_ms, started.slice, started.shares)
+        if took != (pin.start_ms, pin.slice, pin.shares):
+            self.has_left_place |= self._is_waiting or bool(self._fruitless_runs)
 
     def _has_no_chance(self, run: Run) -> bool:
         """Return whether nothing starts ``run`` now: nothing is free, filled or lent by it."""

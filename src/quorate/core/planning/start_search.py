@@ -325,7 +325,7 @@ class Searcher:
         return Lack.FUNDS if paid is None else Lack.NOTHING
 
     def _left_plainly(self, view: StateView, ask: Ask) -> int:
-        """Return how many GPUs payers that share nothing with each other can pay for now."""
+        """Return how many GPUs can be paid for now by payers that share nothing with each other."""
         now_ms, envelopes, left = self.profile.now_ms, view.envelopes, 0
         for key, _ in ask.phases[-1]:
             account = envelopes[key]

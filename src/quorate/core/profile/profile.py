@@ -372,11 +372,12 @@ class Profile:
         if known is None:
             view, limit = self.view, self.view.owners[owner].quota.concurrent_runs_max
             assert limit is not None, owner
-            running = {view.leases[name].fact.run for name in self._family_leases(owner)}
-            records = (view.runs[name] for name in running)
+            last_ms = dict[str, int]()
+            for name in self._family_leases(owner):
+                run = view.leases[name].fact.run
+                last_ms[run] = max(last_ms.get(run, 0), self.lease_end_ms(name))
             # A claim counts as no run.
-            ends = (run_end_ms(view, r, self.now_ms) for r in records if not r.spec.sensitive)
-            gains = ((end_ms, 1) for end_ms in ends)
+            gains = ((end, 1) for run, end in last_ms.items() if not view.runs[run].spec.sensitive)
             free = limit - view.holdings.runs.get(owner, 0)
             known = self._runs[owner] = Resource(free, curve_of(gains))
         return known

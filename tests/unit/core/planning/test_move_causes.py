@@ -134,6 +134,16 @@ def test_node_that_is_lost_or_cordoned_is_the_cause(status: NodeStatus, code: Mo
     assert firm_ms(life, "wide") == START_MS
 
 
+def test_lost_node_is_named_beside_a_late_lease_that_lies_on_two_others() -> None:
+    life = planned_life(nodes=[node(name, 4) for name in ("a0", "a1", "a2")])
+    life.do(Submit(of("busy", 8)))
+    life.do(Submit(of("wide", 12, "two")))
+    assert firm_ms(life, "wide") == START_MS
+    lost = ({"a0", "a1", "a2"} - set(life.on("busy"))).pop()
+    (moved,) = moves(life.do(MarkNode(lost, NodeStatus.FAILED), START_MS + 1))
+    assert set(moved.cause.objects) == {("lease", "busy/0"), ("node", lost)}
+
+
 def test_drained_node_is_the_cause() -> None:
     life = half_busy()
     drained = free_node(life)

@@ -142,3 +142,18 @@ def test_planning_writes_nothing_while_nothing_changes(horizon_ms: int) -> None:
     for minutes in range(10, 590, 40):
         events = life.do(Tick(), NOW_MS + minutes * MINUTE_MS).events
         assert [type(e).__name__ for e in events if type(e).__name__ != "ReservationMade"] == []
+
+
+def test_place_that_a_firm_run_leaves_early_goes_to_a_run_before_it_first() -> None:
+    life = planned_life(pool=quiet_pool(horizon_ms=75 * MINUTE_MS))
+    life.do(Submit(of("busy", 4, "two", 110)))
+    life.do(Submit(of("long", 4, "one", 125)))
+    life.do(Submit(of("firm", 4, "two", 60)), NOW_MS + 36 * MINUTE_MS)
+    life.do(Submit(of("before", 8, "three", 60)))
+    life.do(Submit(of("behind", 4, "two", 40)))
+    assert firm_ms(life, "firm") == NOW_MS + 110 * MINUTE_MS
+    assert firm_ms(life, "before") is firm_ms(life, "behind") is None
+    life.do(Complete("busy"), NOW_MS + 52 * MINUTE_MS)
+    assert start_ms_of(life, "firm") == NOW_MS + 52 * MINUTE_MS
+    assert firm_ms(life, "before") == NOW_MS + 125 * MINUTE_MS
+    assert firm_ms(life, "behind") is None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.commands import Complete, Submit, Tick
+from quorate.core.commands import Cancel, Complete, Submit, Tick
 from quorate.core.planning.foresight import PlanState
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.events import MoveCause, MoveCode
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Envelope, OnQuota, Owner, Pool, Quota
 from quorate.model.state.records import Phase
@@ -19,6 +20,7 @@ from tests.oracles.plans import (
     firm_ms,
     foreseen,
     foreseen_ms,
+    moves,
     of,
     planned_life,
     quiet_pool,
@@ -179,6 +181,20 @@ def test_another_owner_uses_what_a_run_held_by_its_quota_will_not_need(
     # When its quota frees, so does the node on which its owner's other run is.
     life.do(Submit(of("long", 8, "three", 600)))
     assert (life.phase("long"), firm_ms(life, "waits")) == (Phase.RUNNING, NOW_MS + HOUR_MS)
+    assert clashes(life) == []
+
+
+def test_run_that_is_told_to_stop_counts_under_a_quota_until_its_lease_is_gone() -> None:
+    limited = Owner(name="two", quota=Quota(concurrent_runs_max=1))
+    life = planned_life(16, owners=[limited], has_executor=True)
+    life.do(Submit(of("own", 8, "two", 60, checkpoint_ms=5 * MINUTE_MS)))
+    life.do(Cancel("own"), NOW_MS + 10 * MINUTE_MS)
+    life.do(Submit(of("waits", 8, "two", 60, on_quota=OnQuota.WAIT)))
+    stopped_ms = NOW_MS + 15 * MINUTE_MS
+    assert firm_ms(life, "waits") == stopped_ms
+    (moved,) = moves(life.do(Tick(), stopped_ms + 1))
+    assert moved.cause == MoveCause(MoveCode.EXECUTOR_LATE, (("lease", "own/0"),))
+    assert moved.planned_start_ms == stopped_ms + 15 * MINUTE_MS
     assert clashes(life) == []
 
 
