@@ -265,7 +265,7 @@ def _free(view: StateView, where: tuple[str, str, str], at_ms: int, back: PutBac
             for node, mask in lease.fact.slots
             if node == name
         )
-        held += _pledged(view, name, at_ms)
+        held += _pledged(view, name, at_ms, back)
         if whole:
             found += 0 if held else known.spec.gpus
         else:
@@ -273,7 +273,7 @@ def _free(view: StateView, where: tuple[str, str, str], at_ms: int, back: PutBac
     return found
 
 
-def _pledged(view: StateView, node: str, at_ms: int) -> int:
+def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
     """Return the GPUs of filled spares that have come back to ``node`` by ``at_ms``."""
     found = 0
     for pledge in view.pledges.values():
@@ -282,13 +282,18 @@ def _pledged(view: StateView, node: str, at_ms: int) -> int:
             continue
         fillers = [view.leases[name] for name in view.runs[pledge.filler].leases]
         back_ms = max((_end_ms(view, lease) for lease in fillers), default=view.at_ms)
-        record = view.runs[pledge.run]
-        over_ms = view.at_ms
-        if record.phase is Phase.RUNNING:
-            over_ms = max(_end_ms(view, view.leases[name]) for name in record.leases)
-        if back_ms <= at_ms < over_ms:
+        if back_ms <= at_ms < _over_ms(view, pledge.run, back):
             found += gpus
     return found
+
+
+def _over_ms(view: StateView, run: str, back: PutBack) -> int:
+    """Return when the last lease of ``run`` that is not put back is expected to end."""
+    record = view.runs[run]
+    if record.phase is not Phase.RUNNING:
+        return view.at_ms
+    left = (name for name in record.leases if name not in back.leases)
+    return max((_end_ms(view, view.leases[name]) for name in left), default=view.at_ms)
 
 
 def _used(
@@ -308,8 +313,7 @@ def _used(
         for pledge in view.pledges.values()
         if pledge.payer in payers
         and (not lent or pledge.tier is Tier.BORROWED)
-        and view.runs[pledge.run].phase is Phase.RUNNING
-        and max(_end_ms(view, view.leases[n]) for n in view.runs[pledge.run].leases) > at_ms
+        and _over_ms(view, pledge.run, back) > at_ms
     )
 
 

@@ -193,6 +193,9 @@ class _Draft:
             gpus -= min(gpus, room)
         if gpus:
             self._take(gpus, nodes, found)  # Nothing is left outside: these are other nodes.
+        if self.others:
+            # A node that is used anyway comes before another one.
+            self.others &= ~sum(1 << position for position, _ in found)
         known = self.island.nodes
         return [(known[position].name, mask) for position, mask in found]
 

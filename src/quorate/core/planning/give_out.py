@@ -119,11 +119,12 @@ def _walked(log: DecisionLog) -> Walk:
     It is walked again while a firm run leaves the place that it was promised: runs before it in
     the queue are planned there before those behind it.
     """
+    walk = _standing(log)
     for left in reversed(range(WALKS_MAX)):
-        walk = _standing(log)
         walk.run(is_last=not left)
-        if not walk.has_left_place:
-            return walk
+        if not walk.has_left_place or not left:
+            break
+        walk = _standing(log)
     return walk
 
 

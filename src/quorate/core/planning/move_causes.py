@@ -15,9 +15,10 @@ from quorate.core.profile.lease_ends import said_end_ms
 from quorate.core.profile.node_quota import nodes_short
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile, cap_members
-from quorate.model.events import MoveCause, MoveCode, NodeStatus
+from quorate.model.events import MoveCause, MoveCode, NodeStatus, Slots
 from quorate.model.specs import CapId, EnvelopeId
 from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.records import PledgeRecord
 from quorate.model.state.state_view import StateView
 
 OBJECTS_MAX: Final = 16
@@ -82,10 +83,15 @@ def _first(found: Collection[Found]) -> MoveCause:
 
 def _causes(profile: Profile, pin: Entry, kind: str, name: str, short: int) -> Iterator[Found]:
     """Yield what is late in a resource, and what was lost or withdrawn if that is not enough."""
-    view = profile.view
+    view, runs = profile.view, set[str]()
     for late in _late(profile, pin, kind, name):
         yield late
-        short -= _share(view, late[1][1], kind, name)
+        lease = late[1][1]
+        runs.add(view.leases[lease].fact.run)
+        short -= _share(view, lease, kind, name)
+    # Spares of theirs that others fill come back to them as late as they are.
+    spares = (each for each in view.pledges.values() if each.run in runs)
+    short -= sum(_pledged(view, spare, kind, name) for spare in spares)
     if short <= 0:
         return
     if kind == "domain":
@@ -130,10 +136,28 @@ def _share(view: StateView, lease: str, kind: str, name: str) -> int:
     known = view.leases[lease]
     if kind != "domain":
         return 1 if kind in ("runs", "nodes") else known.gpus
+    return _gpus_in(view, known.fact.slots, name)
+
+
+def _pledged(view: StateView, spare: PledgeRecord, kind: str, name: str) -> int:
+    """Return how much of a resource a filled spare takes when it comes back."""
+    match kind:
+        case "domain":
+            return _gpus_in(view, spare.slots, name)
+        case "envelope" | "lending":
+            return spare.gpus if spare.payer == name else 0
+        case "cap":
+            return spare.gpus if spare.payer in cap_members(view, CapId(name)) else 0
+        case _:
+            return 0
+
+
+def _gpus_in(view: StateView, slots: Slots, domain: str) -> int:
+    """Return how many of ``slots`` are in ``domain``, on nodes that are ready."""
     return sum(
         mask.bit_count()
-        for node, mask in known.fact.slots
-        if view.nodes[node].island.domain == name and node not in view.node_status
+        for node, mask in slots
+        if view.nodes[node].island.domain == domain and node not in view.node_status
     )
 
 
@@ -151,17 +175,20 @@ def _lost(view: StateView, key: IslandKey) -> Iterator[Found]:
 
 
 def _closed(profile: Profile, pin: Entry) -> MoveCause:
-    """Return what keeps a place that counting allows: where the GPUs are, or a quota of nodes."""
+    """Return what keeps a place that counting allows: where the GPUs are, a payer or a quota.
+
+    The leases there that are late; without any, what may have changed since it was recorded.
+    """
     view = profile.view
     domains = [("domain", domain) for domain, _ in pin.slice.domains]
-    if pin.is_choosy:
-        late = dict.fromkeys(each for kind in domains for each in _late(profile, pin, *kind))
-        return _first(late or dict.fromkeys((MoveCode.NODES_CHANGED, each) for each in domains))
+    payers = [("envelope", share.payer) for share in pin.shares]
     bounded = view.holdings.bounds_of(pin.owner)
+    where = [*(("nodes", name) for name in bounded), *domains, *payers]
+    late = dict.fromkeys(each for kind in where for each in _late(profile, pin, *kind))
+    if late:
+        return _first(late)
+    if pin.is_choosy:
+        return _first(dict.fromkeys((MoveCode.NODES_CHANGED, each) for each in domains))
     if bounded:
-        where = [*(("nodes", name) for name in bounded), *domains]
-        late = dict.fromkeys(each for kind in where for each in _late(profile, pin, *kind))
-        return _first(late or {(MoveCode.QUOTA_CHANGED, ("owner", bounded[0])): None})
-    return MoveCause(
-        MoveCode.BUDGET_CHANGED, tuple(("envelope", share.payer) for share in pin.shares)
-    )
+        return MoveCause(MoveCode.QUOTA_CHANGED, (("owner", bounded[0]),))
+    return MoveCause(MoveCode.BUDGET_CHANGED, tuple(payers))

@@ -198,35 +198,56 @@ class Walk:
 
     def put_pins(self) -> None:
         """Put every firm place in; move those that cannot stand, and say why."""
-        now_ms = self.log.now_ms
         aside: list[tuple[ReservationRecord, Entry]] = []
         clearing: list[tuple[ReservationRecord, Entry, int]] = []
-        # What starts by a conflict takes what the others leave.
-        for _, record in sorted(in_order(self.view), key=lambda entry: entry[1].by_conflict):
-            pin = pin_of(self.view, record, now_ms)
-            if pin is None:
-                continue
-            gone_ms = cleared_ms(self.view, record, now_ms)
-            if gone_ms is not None and gone_ms > pin.start_ms:
-                clearing.append((record, pin, gone_ms))
-                continue
-            is_standing = record.by_conflict or stands(self.profile, pin)
-            self._put_pin(pin)
-            if not is_standing and self._relief(record, pin) is None:
-                self._lift_pin(pin)
-                aside.append((record, pin))
+        records = [record for _, record in in_order(self.view)]
+        for record in records:
+            if not record.by_conflict:
+                self._put_record(record, aside, clearing)
+        causes = self._causes([pin for _, pin in aside])
+        # What starts by a conflict takes what the others leave, and is in the way of none.
+        for record in records:
+            if record.by_conflict:
+                self._put_record(record, aside, clearing)
+        self.profile.shut()
+        for record, pin, gone_ms in clearing:
+            self._wait_for_cuts(record, pin, gone_ms)
+        for (record, pin), cause in zip(aside, causes, strict=True):
+            self._move(record, pin, cause)
+
+    def _put_record(
+        self,
+        record: ReservationRecord,
+        aside: list[tuple[ReservationRecord, Entry]],
+        clearing: list[tuple[ReservationRecord, Entry, int]],
+    ) -> None:
+        """Put one firm place in, or note it where it does not stand or waits for what was cut."""
+        now_ms = self.log.now_ms
+        pin = pin_of(self.view, record, now_ms)
+        if pin is None:
+            return
+        gone_ms = cleared_ms(self.view, record, now_ms)
+        if gone_ms is not None and gone_ms > pin.start_ms:
+            clearing.append((record, pin, gone_ms))
+            return
+        is_standing = record.by_conflict or stands(self.profile, pin)
+        self._put_pin(pin)
+        if not is_standing and self._relief(record, pin) is None:
+            self._lift_pin(pin)
+            aside.append((record, pin))
+
+    def _causes(self, pins: Sequence[Entry]) -> list[MoveCause]:
+        """Return why each of ``pins``, which are not put in, does not stand."""
+        if not pins:
+            return []
+        now_ms = self.log.now_ms
         overdue = [
             self.pins[record.made.run]
             for record in self.view.reservations.values()
             if (record.planned_start_ms or now_ms) < now_ms and record.made.run in self.pins
         ]
         ended = [event.lease for event in self.log.events if isinstance(event, LeaseEnded)]
-        causes = [cause_of(self.profile, pin, overdue, ended) for _, pin in aside]
-        self.profile.shut()
-        for record, pin, gone_ms in clearing:
-            self._wait_for_cuts(record, pin, gone_ms)
-        for (record, pin), cause in zip(aside, causes, strict=True):
-            self._move(record, pin, cause)
+        return [cause_of(self.profile, pin, overdue, ended) for pin in pins]
 
     def _relief(self, record: ReservationRecord, pin: Entry) -> list[Overstayer] | None:
         """Return what is stopped in time for a place that is put in; None: that is not enough.
