@@ -44,7 +44,7 @@ from quorate.core.planning.recall import Planned, has_loans, plan_recall, write_
 from quorate.core.planning.start_search import Lack, Searcher
 from quorate.core.preemption.disruption_account import deferrals_due_ms
 from quorate.core.profile.firm_places import in_order, pin_of, place_of, stands
-from quorate.core.profile.node_quota import counted, promised
+from quorate.core.profile.node_quota import counted, kept_from_ms, promised
 from quorate.core.profile.plan_entry import Entry, shares_of, slice_of
 from quorate.core.profile.profile import Profile
 from quorate.core.profile.reservations import close_firm, make_firm, move_firm, without_hold
@@ -303,8 +303,15 @@ class Walk:
             found = promised(self.profile, entry)
             if found is not None:
                 return found
-            at_ms = self.search.next_change_ms(run, entry.start_ms)
+            at_ms = self._promisable_from_ms(entry)
         return None
+
+    def _promisable_from_ms(self, entry: Entry) -> int | None:
+        """Return when to look again for a start that can be promised, of a run with none then."""
+        at_ms = kept_from_ms(self.profile, entry)
+        if at_ms is not None and at_ms > entry.start_ms:
+            return at_ms
+        return self.search.next_change_ms(self.view.runs[entry.run].spec, entry.start_ms)
 
     def _put_pin(self, pin: Entry) -> None:
         self.profile.put(pin)
@@ -338,6 +345,9 @@ class Walk:
             if lacking is not None:
                 pin = self.pins[record.made.run]
                 self._lift_pin(pin)
+                for entry in self.entries.values():
+                    self.profile.lift(entry)  # It goes around firm places only.
+                self.entries.clear()
                 self._move(record, pin, MoveCause(MoveCode.CONFLICT_CALLED_OFF, (), lacking))
                 return True
         return False
@@ -632,14 +642,17 @@ class Walk:
         is_asked = recalled is None and not is_beyond
         by_conflict = self._by_conflict(record, entry.start_ms) if is_asked else None
         natural_ms, entry = entry.start_ms, by_conflict or entry
-        horizon_ms = self.view.pools[run.pool].firm_horizon_ms
-        is_near = not is_beyond and entry.start_ms <= self.log.now_ms + horizon_ms
-        is_firm = is_near or by_conflict is not None or recalled is not None
-        blocked = self.view.reservations.get(record.reservation or "")
-        if by_conflict is None and (is_firm or blocked is not None):
-            found = promised(self.profile, entry)
-            is_firm, entry = found is not None, found or entry
-            blocked = blocked if is_firm else None
+        near_ms = self.log.now_ms + self.view.pools[run.pool].firm_horizon_ms
+        found, later = by_conflict or promised(self.profile, entry), None
+        if found is None:
+            later = self._kept_later(entry)
+            if later is not None and (later.start_ms <= near_ms or recalled is not None):
+                natural_ms, found, later = later.start_ms, later, None
+        can_promise, entry = found is not None, found or entry
+        is_near = not is_beyond and entry.start_ms <= near_ms
+        is_wanted = is_near or by_conflict is not None or recalled is not None
+        is_firm = is_wanted and can_promise
+        blocked = self.view.reservations.get(record.reservation or "") if can_promise else None
         if blocked is not None:
             cause = recalled or MoveCause(MoveCode.FOUND_AGAIN)
             move_firm(
@@ -659,7 +672,21 @@ class Walk:
             # It keeps room, and no money: that may be for ever far away, as at a window's end.
             self.entries[run.name] = entry = replace(entry, is_tentative=True)
         self.profile.put(entry)
+        if later is not None:
+            # Where it cannot count on its start, it can on this one: what backfills leaves it.
+            self.profile.put(replace(later, is_tentative=True))
         self._counted(entry)
+
+    def _kept_later(self, entry: Entry) -> Entry | None:
+        """Return a later start than ``entry`` that can be promised; None where there is none.
+
+        Quotas of nodes forbid to promise that one. Room is kept for the later one, so that the
+        nodes come free that it needs however GPUs are spread; the run starts sooner where enough
+        is really free on few nodes at its turn.
+        """
+        at_ms = self._promisable_from_ms(entry)
+        run = self.view.runs[entry.run].spec
+        return None if at_ms is None else self._promisable(run, at_ms)
 
     def _by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
         """Return the start of a run by a conflict; looked for in a few runs of each decision.

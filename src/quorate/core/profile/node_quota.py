@@ -79,6 +79,26 @@ def promised(profile: Profile, entry: Entry) -> Entry | None:
     return found
 
 
+def kept_from_ms(profile: Profile, entry: Entry) -> int | None:
+    """Return from when on ``entry``, which is not promised where it is, may be in its domains.
+
+    None where that is not known to come.
+    """
+    found = counted(profile.view, entry)
+    at_ms: int | None = entry.start_ms
+    for name, _ in _limits(profile.view, entry.owner):
+        if at_ms is not None:
+            lasts_ms = entry.end_ms - entry.start_ms
+            at_ms = profile.nodes(name).earliest(found.nodes, lasts_ms, at_ms)
+    needed = dict(found.slice.domains)
+    with profile.opened():
+        for domain, more in found.keeps:
+            if at_ms is not None:
+                room = profile.room(IslandKey(entry.pool, entry.slice.flavor, domain))
+                at_ms = room.earliest(needed[domain] + more, 1, at_ms)
+    return at_ms
+
+
 def _limits(view: StateView, owner: str) -> Iterator[tuple[str, int]]:
     """Yield the quotas of nodes that ``owner`` is under, as (owner, nodes)."""
     for name in view.holdings.bounds_of(owner):

@@ -7,6 +7,7 @@ import pytest
 from quorate.core.commands import Apply, Complete, Submit
 from quorate.core.planning.foresight import PlanState
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.events import Role
 from quorate.model.specs import OnQuota, Owner, Quota
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, fleet, node
@@ -84,7 +85,11 @@ def test_what_ends_before_a_promised_node_is_needed_may_use_all_of_the_domain() 
 
 
 def test_start_that_no_quota_of_nodes_allows_everywhere_is_no_promise() -> None:
-    life = planned_life(16, owners=[Owner(name="two", quota=Quota(nodes_max=1))])
+    life = planned_life(
+        16,
+        pool=quiet_pool(horizon_ms=2 * HOUR_MS),
+        owners=[Owner(name="two", quota=Quota(nodes_max=1))],
+    )
     life.do(Submit(of("one", 1, "three", 600)))
     life.do(Submit(of("other", 7, "three", 600)))
     life.do(Submit(of("own", 1, "two", 60)))
@@ -121,3 +126,43 @@ def test_node_added_to_a_domain_under_a_quota_moves_no_firm_start() -> None:
     decided.append(life.do(Complete("own")))
     assert [move for decision in decided for move in moves(decision)] == []
     assert start_ms_of(life, "waits") == NOW_MS + HOUR_MS
+
+
+@pytest.mark.parametrize("spares", [1, 4])
+def test_run_with_spares_starts_on_the_one_node_that_its_quota_allows(spares: int) -> None:
+    life = planned_life(16, owners=[Owner(name="two", quota=Quota(nodes_max=1))])
+    life.do(Submit(of("spared", 2, "two", spares_per_group=spares, on_quota=OnQuota.WAIT)))
+    assert life.phase("spared") is Phase.RUNNING
+    assert len(life.on("spared") | life.on("spared", Role.SPARE)) == 1
+
+
+def test_groups_and_their_spares_share_nodes_where_a_quota_allows_few() -> None:
+    life = planned_life(32, owners=[Owner(name="two", quota=Quota(nodes_max=1))])
+    grouped = of("grouped", 4, "two", group_gpus=2, spares_per_group=1, on_quota=OnQuota.WAIT)
+    life.do(Submit(grouped))
+    assert len(life.on("grouped") | life.on("grouped", Role.SPARE)) == 1
+
+
+def test_run_under_a_quota_of_nodes_is_not_passed_by_backfill_without_end() -> None:
+    life = planned_life(
+        nodes=[node(f"a{rack}", rack=f"k{rack}") for rack in range(4)],
+        pool=quiet_pool(horizon_ms=HOUR_MS),
+        owners=[Owner(name="two", quota=Quota(nodes_max=1))],
+    )
+    lasts_ms = 100 * MINUTE_MS
+    for minute in range(0, 400, 5):
+        at_ms = NOW_MS + minute * MINUTE_MS
+        tick_until(life, at_ms)
+        for record in [r for r in life.state.runs.values() if r.phase is Phase.RUNNING]:
+            if record.since_ms is not None and record.since_ms + lasts_ms <= at_ms:
+                life.do(Complete(record.spec.name), at_ms)
+        if minute == 100:
+            life.do(Submit(of("waits", 8, "two", 60, on_quota=OnQuota.WAIT)), at_ms)
+        if minute >= 100 and life.phase("waits") is Phase.RUNNING:
+            break
+        # In each rack a run of one GPU begins every 20 minutes, before the last ones have ended.
+        for rack in range(4):
+            if minute % 20 == 5 * rack:
+                name, where = f"r{minute:03d}", (("rack", f"k{rack}"),)
+                life.do(Submit(of(name, 1, "three", 100, selector=where)), at_ms)
+    assert start_ms_of(life, "waits") <= NOW_MS + 200 * MINUTE_MS
