@@ -27,6 +27,7 @@ from quorate.model.events import (
 from quorate.model.refusal import RefusalCode
 from tests.tidy.tree import (
     ROOT,
+    SOURCE,
     code_words,
     markdown_files,
     project_files,
@@ -43,6 +44,10 @@ _ANCHOR = re.compile(r"<a (?:id|name)=\"([^\"]+)\"")
 _FAR = re.compile(r"[a-z][a-z0-9+.-]*:")
 _ADR_FILE = re.compile(r"\d{4}-[a-z0-9-]+\.md")
 _ADR_MENTION = re.compile(r"\b(?:ADR-|docs/adr/)(\d{4})")
+_MODULE_MENTION = re.compile(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)`")
+_OUTSIDE_TEXT = re.compile(
+    r"\b(?:design,? section|sections? \d+ of the design|seed `?00\d)", re.IGNORECASE
+)
 _ADR_PARTS = ("Context", "Decision", "Alternatives", "Consequences")
 
 
@@ -123,6 +128,28 @@ def test_every_decision_that_is_cited_exists() -> None:
         for number in _ADR_MENTION.findall(text_of(path) or "")
     }
     assert sorted(each for each in cited if each[1] not in known) == []
+
+
+def test_every_module_that_a_page_names_exists() -> None:
+    """Decisions are not rewritten, so what they name may have moved since."""
+    pages = [path for path in markdown_files() if path.parent.name != "adr"]
+    named = {
+        (str(path.relative_to(ROOT)), name)
+        for path in pages
+        for name in _MODULE_MENTION.findall(path.read_text(encoding="utf-8"))
+    }
+    assert any(page.startswith("docs/design/") for page, _ in named)
+    bases = (ROOT, SOURCE / "quorate")
+    assert sorted(each for each in named if not any((b / each[1]).is_file() for b in bases)) == []
+
+
+def test_no_file_cites_a_text_that_is_not_in_the_project() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in project_files()
+        for match in _OUTSIDE_TEXT.finditer(text_of(path) or "")
+    ]
+    assert found == []
 
 
 def _reference(name: str) -> str:
