@@ -113,6 +113,16 @@ def test_every_decision_is_listed_once_in_order_with_its_title() -> None:
     assert [f"# ADR-{number}: {title}" for number, _, title in listed] == titles
 
 
+def test_the_index_says_what_supersedes_a_decision_as_its_header_does() -> None:
+    index = (ROOT / "docs/adr/README.md").read_text("utf-8")
+    listed = dict(re.findall(r"^\| \[(\d{4})\].+ \|(.*)\|$", index, re.MULTILINE))
+    for path in _adr_files():
+        header = path.read_text(encoding="utf-8").partition("\n## ")[0]
+        by = _ADR_MENTION.findall(header)[1:]
+        assert bool(by) == ("Superseded" in header), path.name
+        assert re.findall(r"\[(\d{4})\]", listed[path.name[:4]]) == by, path.name
+
+
 @pytest.mark.parametrize("path", _adr_files(), ids=lambda path: path.name)
 def test_a_decision_has_its_four_parts(path: Path) -> None:
     assert _ADR_FILE.fullmatch(path.name)
