@@ -45,6 +45,7 @@ _FAR = re.compile(r"[a-z][a-z0-9+.-]*:")
 _ADR_FILE = re.compile(r"\d{4}-[a-z0-9-]+\.md")
 _ADR_MENTION = re.compile(r"\b(?:ADR-|docs/adr/)(\d{4})")
 _MODULE_MENTION = re.compile(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)`")
+_PAGE_MENTION = re.compile(r"\bdocs/(?:[a-z]+/)?[a-z0-9-]+\.md\b")
 _OUTSIDE_TEXT = re.compile(
     r"\b(?:design,? section|sections? \d+ of the design|seed `?00\d)", re.IGNORECASE
 )
@@ -151,6 +152,17 @@ def test_every_module_that_a_page_names_exists() -> None:
     assert any(page.startswith("docs/design/") for page, _ in named)
     bases = (ROOT, SOURCE / "quorate")
     assert sorted(each for each in named if not any((b / each[1]).is_file() for b in bases)) == []
+
+
+def test_every_page_that_code_names_exists() -> None:
+    named = {
+        (str(path.relative_to(ROOT)), page)
+        for path in project_files()
+        if path.suffix in {".py", ".toml", ".json"}
+        for page in _PAGE_MENTION.findall(text_of(path) or "")
+    }
+    assert len(named) > 1
+    assert sorted(each for each in named if not (ROOT / each[1]).is_file()) == []
 
 
 def test_no_file_cites_a_text_that_is_not_in_the_project() -> None:
