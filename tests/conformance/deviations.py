@@ -1,4 +1,4 @@
-"""Where the peer's cases are answered otherwise: why (design section 14), and by what answer."""
+"""Cases of the peer that are answered otherwise: why (docs/design/choices.md), and how."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_OURS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """Why a case is answered otherwise (design section 14), and the answer (a subset)."""
+    """Why a case is answered otherwise (docs/design/choices.md), and the answer (a subset)."""
 
     reason: str
     answer: dict[str, Any]

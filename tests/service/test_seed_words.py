@@ -1,4 +1,4 @@
-"""The words and shapes of the texts that Quorate descends from, sent to a real service."""
+"""The words and shapes of the systems that Quorate descends from, sent to a real service."""
 
 from __future__ import annotations
 

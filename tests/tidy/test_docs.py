@@ -27,6 +27,7 @@ from quorate.model.events import (
 from quorate.model.refusal import RefusalCode
 from tests.tidy.tree import (
     ROOT,
+    SOURCE,
     code_words,
     markdown_files,
     project_files,
@@ -43,6 +44,11 @@ _ANCHOR = re.compile(r"<a (?:id|name)=\"([^\"]+)\"")
 _FAR = re.compile(r"[a-z][a-z0-9+.-]*:")
 _ADR_FILE = re.compile(r"\d{4}-[a-z0-9-]+\.md")
 _ADR_MENTION = re.compile(r"\b(?:ADR-|docs/adr/)(\d{4})")
+_MODULE_MENTION = re.compile(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)`")
+_PAGE_MENTION = re.compile(r"\bdocs/(?:[a-z]+/)?[a-z0-9-]+\.md\b")
+_OUTSIDE_TEXT = re.compile(
+    r"\b(?:design,? section|sections? \d+ of the design|seed `?00\d)", re.IGNORECASE
+)
 _ADR_PARTS = ("Context", "Decision", "Alternatives", "Consequences")
 
 
@@ -108,6 +114,16 @@ def test_every_decision_is_listed_once_in_order_with_its_title() -> None:
     assert [f"# ADR-{number}: {title}" for number, _, title in listed] == titles
 
 
+def test_the_index_says_what_supersedes_a_decision_as_its_header_does() -> None:
+    index = (ROOT / "docs/adr/README.md").read_text("utf-8")
+    listed = dict(re.findall(r"^\| \[(\d{4})\].+ \|(.*)\|$", index, re.MULTILINE))
+    for path in _adr_files():
+        header = path.read_text(encoding="utf-8").partition("\n## ")[0]
+        by = _ADR_MENTION.findall(header)[1:]
+        assert bool(by) == ("Superseded" in header), path.name
+        assert re.findall(r"\[(\d{4})\]", listed[path.name[:4]]) == by, path.name
+
+
 @pytest.mark.parametrize("path", _adr_files(), ids=lambda path: path.name)
 def test_a_decision_has_its_four_parts(path: Path) -> None:
     assert _ADR_FILE.fullmatch(path.name)
@@ -123,6 +139,39 @@ def test_every_decision_that_is_cited_exists() -> None:
         for number in _ADR_MENTION.findall(text_of(path) or "")
     }
     assert sorted(each for each in cited if each[1] not in known) == []
+
+
+def test_every_module_that_a_page_names_exists() -> None:
+    """Decisions are not rewritten, so what they name may have moved since."""
+    pages = [path for path in markdown_files() if path.parent.name != "adr"]
+    named = {
+        (str(path.relative_to(ROOT)), name)
+        for path in pages
+        for name in _MODULE_MENTION.findall(path.read_text(encoding="utf-8"))
+    }
+    assert any(page.startswith("docs/design/") for page, _ in named)
+    bases = (ROOT, SOURCE / "quorate")
+    assert sorted(each for each in named if not any((b / each[1]).is_file() for b in bases)) == []
+
+
+def test_every_page_that_code_names_exists() -> None:
+    named = {
+        (str(path.relative_to(ROOT)), page)
+        for path in project_files()
+        if path.suffix in {".py", ".toml", ".json"}
+        for page in _PAGE_MENTION.findall(text_of(path) or "")
+    }
+    assert len(named) > 1
+    assert sorted(each for each in named if not (ROOT / each[1]).is_file()) == []
+
+
+def test_no_file_cites_a_text_that_is_not_in_the_project() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in project_files()
+        for match in _OUTSIDE_TEXT.finditer(text_of(path) or "")
+    ]
+    assert found == []
 
 
 def _reference(name: str) -> str:

@@ -87,6 +87,13 @@ def test_every_package_has_an_init_file() -> None:
     assert sorted(str(folder) for folder in folders if not (folder / "__init__.py").is_file()) == []
 
 
+def test_the_architecture_page_shows_every_room() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    folders = {path.parent.relative_to(SOURCE / "quorate") for path in _modules().values()}
+    rooms = {f"`{folder}`" if len(folder.parts) == 1 else f"`{folder.name}/`" for folder in folders}
+    assert sorted(room for room in rooms - {"`/`"} if room not in page) == []
+
+
 def test_no_folder_has_more_modules_than_one_can_survey() -> None:
     folders = Counter(path.parent.relative_to(SOURCE) for path in _modules().values())
     assert {str(folder): count for folder, count in folders.items() if count > MODULES_MAX} == {}

@@ -1,6 +1,6 @@
 """Budget documents: what an owner may spend, line by line, and bounds over several lines.
 
-Well-formedness is section 3 of the calculus: B <= C x |W| for an envelope, and
+What makes a budget well-formed: B <= C x |W| for an envelope, and
 maxB <= maxC x the sum of the windows for a cap.
 """
 

@@ -1,4 +1,4 @@
-"""Other words for our fields: those of the texts that Quorate descends from.
+"""Other words for our fields: those of the systems that Quorate descends from.
 
 A synonym is read as our word, and written back as our word. Beside our word it must say the same.
 What is wrong with its value is told where it was written.

@@ -14,7 +14,7 @@ HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 
 HOLD_QUANTUM_MS: Final = 15 * MINUTE_MS
-"""The least a start holds, and the step by which a hold is extended (design, section 5)."""
+"""The least a start holds, and the step by which a hold is extended: docs/design/calculus.md."""
 
 GRACE_DEFAULT_MS: Final = 2 * MINUTE_MS
 """How long a run may take to checkpoint when it does not say."""

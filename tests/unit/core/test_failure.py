@@ -1,4 +1,4 @@
-"""Lost nodes: swap, shrink, requeue; design section 8 and the peer's defects as regressions."""
+"""Lost nodes: swap, shrink, requeue (docs/design/lifecycle.md); Jobtree's defects among them."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_swap_holds_no_more_than_was_held() -> None:
 
 
 def test_a_malleable_run_loses_the_step_on_the_failed_node_and_no_more() -> None:
-    # The peer failed the whole run: 24 wide, minimum 8, losing 8.
+    # Jobtree failed the whole run: 24 wide, minimum 8, losing 8.
     world_ = new_fleet({"A": 24})
     world_.do(Submit(run("r", 24, malleable=elastic(8, 24, 8), group_gpus=8)))
     last = max(world_.slots("r"))
@@ -161,7 +161,7 @@ def test_a_step_takes_the_place_of_a_lost_group_of_the_minimum() -> None:
 
 
 def test_without_spare_or_step_the_run_waits_again_and_holds_nothing() -> None:
-    # The peer left 16 GPUs of open leases behind.
+    # Jobtree left 16 GPUs of open leases behind.
     world_ = new_fleet({"A": 16})
     world_.do(Submit(run("r", 16)))
     world_.do(fail("a0000"), LATER_MS)

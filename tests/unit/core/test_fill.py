@@ -1,4 +1,4 @@
-"""Fill on spares, their return and reclaim; design section 8."""
+"""Fill on spares, their return and reclaim: docs/design/lifecycle.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens when a lease outlives its hold: design section 5, ADR-0009."""
+"""What happens when a lease outlives its hold: docs/design/calculus.md, ADR-0009."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _CASES: Final = (
 
 DEVIATIONS: Final = {
     "validate/run/role-width-mismatch": (
-        "design section 14: no roles and pod templates, a run has one command"
+        "docs/design/choices.md: no roles and pod templates, a run has one command"
     ),
 }
 """Cases whose message is another here, each with the decision behind it."""

@@ -1,4 +1,4 @@
-"""Cover: who pays. Design section 5; docs/adr/0006-cover.md.
+"""Cover: who pays. docs/design/calculus.md, docs/adr/0006-cover.md.
 
 The answer is a partition of the demand into legs, each paid by one envelope, lexicographically
 first: for each place in the order given, from each payer in cover order, the most that leaves the

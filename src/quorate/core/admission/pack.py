@@ -1,4 +1,4 @@
-"""Pack: which slots. Design section 5; docs/adr/0007-pack.md.
+"""Pack: which slots. docs/design/calculus.md, docs/adr/0007-pack.md.
 
 A spread says how much each domain gives; here the nodes and slots are picked. ``classic`` takes
 the node with the most free slots, then by name. ``tight`` takes whole nodes for whole-node parts

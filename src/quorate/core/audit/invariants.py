@@ -1,4 +1,4 @@
-"""What must hold in every state: the invariants of design section 12, checked the slow way.
+"""What must hold in every state: docs/design/invariants.md, checked the slow way.
 
 ``sweep`` looks at one state and trusts none of its counters: what is taken, promised and paid is
 added up again from the open leases and from what each run was charged. ``history_audit.py`` does

@@ -2,7 +2,7 @@
 
 The spare's lease ends there and the filler's own envelopes pay; the spare's payer keeps room and
 money for its return (``spares.py``). Free slots are used first, and as few spares as possible.
-Design section 8.
+docs/design/lifecycle.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The queue: in which order waiting runs are tried. Design section 9.
+"""The queue: in which order waiting runs are tried. docs/design/tenancy.md.
 
 Owners that have used up a soft budget come last; then whoever is furthest below its share, in steps
 of a score; then whoever could have started longest; then the order of submission. It blocks nobody:

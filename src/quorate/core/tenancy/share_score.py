@@ -1,7 +1,7 @@
 """The score: how far an owner is below its share of a flavor, less so when its budget runs out.
 
 Whole numbers throughout, in parts of ``ONE``, so that a score is the same on every machine.
-Score = m(u) * max(0, (eff - share) / eff), design section 9. Pure.
+Score = m(u) * max(0, (eff - share) / eff): docs/design/tenancy.md. Pure.
 """
 
 from __future__ import annotations
