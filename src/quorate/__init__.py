@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from quorate.client.async_client import AsyncClient, AsyncRunHandle
     from quorate.client.client import Client, RunHandle
     from quorate.client.errors import QuorateClientError
+    from quorate.version import __version__
 
 __all__ = [
     "AsyncClient",
@@ -25,14 +26,13 @@ __all__ = [
     "__version__",
 ]
 
-__version__ = "0.1.0"
-
 _LATE = {
     "AsyncClient": "quorate.client.async_client",
     "AsyncRunHandle": "quorate.client.async_client",
     "Client": "quorate.client.client",
     "QuorateClientError": "quorate.client.errors",
     "RunHandle": "quorate.client.client",
+    "__version__": "quorate.version",
 }
 """Name -> the module that has it."""
 

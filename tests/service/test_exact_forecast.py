@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from quorate import AsyncClient, Client
 from quorate.adapters.stores.store_sqlite import SqliteStore
-from quorate.cli.global_options import Settings
 from quorate.cli.main import main
+from quorate.cli.settings import Settings
 from quorate.core.commands import Apply
 from quorate.core.planning.foresight import EXACT_RUNS_MAX
 from quorate.documents import render

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from quorate import AsyncClient, Client
-from quorate.cli.global_options import Settings
 from quorate.cli.main import main
+from quorate.cli.settings import Settings
 from quorate.documents import Documents, kind_of, parse_documents, parse_tree, render
 from quorate.documents.emit import to_json, to_yaml
 from quorate.documents.parse import Declared

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from quorate.cli.settings import Settings
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-    from quorate.cli.global_options import Settings
 
 NAMES_MAX: Final = 1_000
 TIMEOUT_S: Final = 1.0
@@ -65,8 +65,6 @@ def context_names(
 
 
 def _settings(ctx: click.Context) -> Settings:
-    from quorate.cli.global_options import Settings
-
     found = ctx.find_object(Settings)
     return Settings() if found is None else found
 

@@ -10,10 +10,9 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quorate.cli.csv_option import CSV
-from quorate.cli.global_options import Settings
 from quorate.cli.printing import print_tree, telling
 from quorate.cli.service_errors import telling_why
+from quorate.cli.settings import CSV, Settings
 from quorate.client.asker import Asker
 from quorate.client.contexts import Target
 from quorate.client.plain_http import driver_for

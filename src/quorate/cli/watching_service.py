@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import click
 
-from quorate.cli.global_options import Settings
 from quorate.cli.remote import check_typed
 from quorate.cli.service_errors import telling_why
+from quorate.cli.settings import Settings
 from quorate.cli.watch_file import Looking
 from quorate.client.async_client import AsyncClient
 from quorate.client.client_flows import TERMINAL

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from quorate.cli.completing import kinds, names_of_kind
-from quorate.cli.global_options import Settings, examples, reader
+from quorate.cli.global_options import examples, reader
+from quorate.cli.settings import Settings
 
 
 @click.command(epilog=examples("quorate describe run train-1", "quorate describe budget/rai"))

@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, examples, one_line, writer
+from quorate.cli.global_options import examples, writer
+from quorate.cli.settings import Settings, one_line
 
 NOTE_CHARS_MAX: Final = 1000
 

@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from quorate.cli.completing import kinds, names_of_kind
-from quorate.cli.global_options import Settings, examples, reader
+from quorate.cli.global_options import examples, reader
+from quorate.cli.settings import Settings
 
 PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
 """The phases of ``quorate.model``, named here so that ``--help`` need not import it."""

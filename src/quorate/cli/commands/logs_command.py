@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, examples, reader
+from quorate.cli.global_options import examples, reader
+from quorate.cli.settings import Settings
 
 if TYPE_CHECKING:
     from quorate.operations.fleet.looking_requests import RunLogs

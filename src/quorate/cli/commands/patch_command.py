@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from quorate.cli.completing import kinds, names_of_kind
-from quorate.cli.global_options import Settings, examples, writer
+from quorate.cli.global_options import examples, writer
+from quorate.cli.settings import Settings
 
 _PATCHED: Final = ("node", "owner", "budget", "pool")
 

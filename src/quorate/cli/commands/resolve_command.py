@@ -6,7 +6,8 @@ from typing import Final
 
 import click
 
-from quorate.cli.global_options import Settings, examples, writer
+from quorate.cli.global_options import examples, writer
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 _KEYS: Final = ("flavor", "domain", "region", "cluster", "cap", "pool")

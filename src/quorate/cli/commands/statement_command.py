@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.csv_option import csv_reader
-from quorate.cli.global_options import Settings, examples, ledger_options
+from quorate.cli.global_options import csv_reader, examples, ledger_options
+from quorate.cli.settings import Settings
 
 
 @click.command(

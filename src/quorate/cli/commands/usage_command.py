@@ -5,15 +5,8 @@ from __future__ import annotations
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.csv_option import csv_reader
-from quorate.cli.global_options import (
-    ACTOR_CHARS_MAX,
-    Settings,
-    actor_option,
-    examples,
-    ledger_options,
-    one_line,
-)
+from quorate.cli.global_options import actor_option, csv_reader, examples, ledger_options
+from quorate.cli.settings import ACTOR_CHARS_MAX, Settings, one_line
 from quorate.operations.money.money_requests import DAYS_MAX, TenantUsage, UserUsage
 
 

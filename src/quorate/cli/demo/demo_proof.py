@@ -16,7 +16,7 @@ from quorate.cli.demo.demo_forgery import hash_anew, rename_in_event
 from quorate.cli.demo.demo_keyboard import interpreter
 from quorate.cli.demo.demo_place import CHECKER
 from quorate.cli.demo.demo_stage import Stage
-from quorate.cli.global_options import LEDGER_DEFAULT
+from quorate.cli.settings import LEDGER_DEFAULT
 from quorate.views.exits import Exit
 
 FORGED = "forged.db"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from quorate.cli.global_options import Settings, examples, one_line, reader, writer
+from quorate.cli.global_options import examples, reader, writer
+from quorate.cli.settings import Settings, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.global_options import Settings, examples, ledger_options, reader
+from quorate.cli.global_options import examples, ledger_options, reader
+from quorate.cli.settings import Settings
 
 
 @click.group(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, examples, writer
+from quorate.cli.global_options import examples, writer
 from quorate.cli.operator_commands.discover_command import discover
+from quorate.cli.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
