@@ -20,9 +20,11 @@ from quorate.client.errors import (
     StaleVersionError,
     UnauthenticatedError,
 )
+from quorate.client.resources.any_resource import ResourceList
+from quorate.client.resources.fleet_resources import SystemInfo
 from quorate.client.wire import Reply, Request
 from quorate.documents import to_json
-from quorate.operations import common_requests, common_responses
+from quorate.operations import common_requests
 from quorate.operations.table import OPERATIONS
 
 THING = {"apiVersion": "quorate.dev/v1", "kind": "Run", "metadata": {"name": "a"}}
@@ -78,11 +80,11 @@ def test_a_header_cannot_be_smuggled_in() -> None:
 
 def test_an_answer_is_typed_by_what_it_is() -> None:
     one = wire.given_of(OPERATIONS["get-system"], _reply(THING))
-    assert isinstance(one, common_responses.Thing)
+    assert isinstance(one, SystemInfo)
     listing = {"apiVersion": "v", "kind": "List", "items": [THING], "fromTheFuture": 1}
     many = wire.given_of(OPERATIONS["list-runs"], _reply(listing))
-    assert isinstance(many, common_responses.Listing)
-    assert many.items == (one,)
+    assert isinstance(many, ResourceList)
+    assert [each.metadata for each in many.items] == [one.metadata]
 
 
 def test_an_answer_that_may_have_two_shapes_is_read_as_the_one_it_has() -> None:

@@ -53,7 +53,7 @@ def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
         from quorate.cli.remote import service
 
         with service(settings, target) as client:
-            return client.tree(name, asked)
+            return client.ask_json(name, asked)
     from quorate.operations.answering import answer
 
     operation = OPERATIONS[name]

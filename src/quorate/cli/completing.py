@@ -100,7 +100,7 @@ def _asked(settings: Settings, word: str) -> list[str]:
     from quorate.client.retrying import Retrying
 
     with Asker(driver_for(target.place, timeout_s=TIMEOUT_S), Retrying(tries=1)) as client:
-        tree = client.tree(name, question)
+        tree = client.ask_json(name, question)
     return [str(each["metadata"]["name"]) for each in tree["items"]]
 
 

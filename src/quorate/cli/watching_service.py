@@ -71,8 +71,8 @@ class _View:
         watched = self.watched
         asked = Picture(run=watched.run, pool=watched.pool, reservations=watched.reservations)
         # Where it stands is asked first: what happens in between is told twice, not left out.
-        tree: dict[str, Any] = await self.client.tree("picture", asked)
-        told = await self.client.told("picture", asked)
+        tree: dict[str, Any] = await self.client.ask_json("picture", asked)
+        told = await self.client.ask_text("picture", asked)
         self.seq, self._shown_s = tree["sequence"], monotonic()
         self.is_over = tree.get("forecast", {}).get("phase") in TERMINAL
         if self.looking.redraw:
