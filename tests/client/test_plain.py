@@ -22,7 +22,9 @@ from quorate.client.errors import (
 from quorate.client.plain_http import PlainDriver, driver_for
 from quorate.client.retrying import Retrying
 from quorate.client.service_address import Place
-from quorate.operations.common_requests import EndRun, ListThings, Nothing, SubmitRun
+from quorate.operations.common_requests import Nothing
+from quorate.operations.resources.resource_operations import ListThings
+from quorate.operations.resources.run_operations import EndRun, SubmitRun
 from tests.client.scripted import Stand, gives, hangs_up, refuses, serving
 
 QUICK = Retrying(tries=4, wait_s_min=0.001, wait_s_max=0.002)

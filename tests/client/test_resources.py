@@ -21,9 +21,14 @@ from quorate.model.events import Allowance
 from quorate.model.specs import Funding, Lending, Owner
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller
-from quorate.operations.common_requests import GetSystem, GetThing, ListRuns, ListThings
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
+from quorate.operations.resources.resource_operations import (
+    GetSystem,
+    GetThing,
+    ListRuns,
+    ListThings,
+)
 from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import memory_engine

@@ -29,7 +29,7 @@ from quorate.loop.engine import Engine
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.specs import Owner, Run
 from quorate.operations.answer_place import Place, place_of
-from quorate.operations.ledger.ledger_requests import AboutRun, PlanRuns
+from quorate.operations.ledger.plan_operations import AboutRun, PlanRuns
 from quorate.operations.table import OPERATIONS
 from quorate.service.config import configured
 from quorate.service.daemon import Extras

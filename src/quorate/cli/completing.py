@@ -84,7 +84,7 @@ def _names(ctx: click.Context, kind: str) -> list[str]:
 
 def _asked(settings: Settings, word: str) -> list[str]:
     """Return the names of a kind that there are; raises whatever asking raises."""
-    from quorate.operations.common_requests import ListRuns, ListThings
+    from quorate.operations.resources.resource_operations import ListRuns, ListThings
     from quorate.views.kind_names import TENANT, kind_named
 
     kind = TENANT if word == TENANT.name else kind_named(word)

@@ -12,9 +12,8 @@ from quorate.client.client_flows import Asking
 from quorate.client.retrying import Retrying
 from quorate.client.sync_runner import SyncRunner
 from quorate.client.wire import JSON, Told, Tree
-from quorate.operations.fleet.looking_responses import LogLine
-from quorate.operations.notices.notice_requests import WatchNotices
-from quorate.operations.notices.notice_responses import Notice
+from quorate.operations.fleet.looking_operations import LogLine
+from quorate.operations.notices.notice_operations import Notice, WatchNotices
 
 
 class Asker:

@@ -21,8 +21,8 @@ from quorate.client.sync_runner import TIMEOUT_S
 from quorate.client.watched_events import Event
 from quorate.client.wire import JSON, Told, Tree
 from quorate.operations.common_responses import Outcome
-from quorate.operations.fleet.looking_responses import LogLine
-from quorate.operations.ledger.ledger_responses import Explanation, Forecast
+from quorate.operations.fleet.looking_operations import LogLine
+from quorate.operations.ledger.plan_operations import Explanation, Forecast
 
 
 class AsyncClient(AsyncMethods):

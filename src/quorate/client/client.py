@@ -18,8 +18,8 @@ from quorate.client.run_document import Said, work_of
 from quorate.client.sync_runner import TIMEOUT_S
 from quorate.client.watched_events import Event
 from quorate.operations.common_responses import Outcome
-from quorate.operations.fleet.looking_responses import LogLine
-from quorate.operations.ledger.ledger_responses import Explanation, Forecast
+from quorate.operations.fleet.looking_operations import LogLine
+from quorate.operations.ledger.plan_operations import Explanation, Forecast
 
 
 class Client(Asker, Methods):

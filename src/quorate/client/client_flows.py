@@ -17,10 +17,10 @@ from quorate.client.resources.fleet_resources import DomainInfo
 from quorate.client.resources.run_resources import RunInfo
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import Work, only_flavor
-from quorate.operations import common_requests
 from quorate.operations.common_responses import Outcome
-from quorate.operations.fleet.looking_requests import RunLogs
+from quorate.operations.fleet.looking_operations import RunLogs
 from quorate.operations.operation import Effect
+from quorate.operations.resources import resource_operations, run_operations
 from quorate.operations.table import OPERATIONS
 
 TERMINAL: Final = frozenset({"Completed", "Cancelled", "Failed"})
@@ -83,11 +83,11 @@ class Asking:
             work = document
             if not work.flavors:
                 listing: ResourceList[DomainInfo] = yield from self.answer(
-                    "list-domains", common_requests.ListThings()
+                    "list-domains", resource_operations.ListThings()
                 )
                 work = replace(work, flavors=[only_flavor([s.status for s in listing.items])])
             document = work.document()
-        question = common_requests.SubmitRun(document=dict(document), idempotency_key=key)
+        question = run_operations.SubmitRun(document=dict(document), idempotency_key=key)
         outcome: Outcome = yield from self.answer("submit-run", question)
         names = [each.name for each in outcome.changes if each.kind == "Run"]
         if len(names) != 1:
@@ -97,7 +97,7 @@ class Asking:
     def wait(self, run: str, timeout_s: float | None) -> Flow[RunInfo]:
         """Return the run once it is over, whatever became of it."""
         return flows.until(
-            lambda: self.answer("get-run", common_requests.GetThing(name=run)),
+            lambda: self.answer("get-run", resource_operations.GetThing(name=run)),
             lambda found: found.status.phase in TERMINAL,
             what=f"run {run!r} is not over",
             timeout_s=timeout_s,

@@ -13,24 +13,23 @@ from quorate.client.resources.owner_resources import OwnerInfo, TenantInfo
 from quorate.client.resources.plan_resources import ConflictInfo, ReservationInfo
 from quorate.client.resources.run_resources import RunInfo
 from quorate.client.watched_events import Event
-from quorate.operations.common_responses import Description, Outcome
-from quorate.operations.fleet.fleet_responses import Resolution
-from quorate.operations.fleet.looking_responses import Logs, Top
-from quorate.operations.ledger.ledger_requests import KeptCheckpoint
-from quorate.operations.ledger.ledger_responses import (
+from quorate.operations.common_responses import Outcome
+from quorate.operations.fleet.fleet_operations import Resolution
+from quorate.operations.fleet.looking_operations import Logs, Top
+from quorate.operations.ledger.ledger_operations import (
     Checkpoint,
     Events,
-    Explanation,
     ExportedBlock,
-    Forecast,
+    KeptCheckpoint,
     Lottery,
-    Picture,
     Redrawn,
     Verification,
 )
-from quorate.operations.money.money_responses import Statement, TenantUsage, UserUsages
-from quorate.operations.notices.notice_responses import Notice, Notices
-from quorate.operations.service.service_responses import (
+from quorate.operations.ledger.plan_operations import Explanation, Forecast, Picture
+from quorate.operations.money.money_operations import Statement, TenantUsage, UserUsages
+from quorate.operations.notices.notice_operations import Notice, Notices
+from quorate.operations.resources.resource_operations import Description
+from quorate.operations.service.service_operations import (
     AccountingStatus,
     ClockState,
     TokenOutcome,

@@ -26,7 +26,7 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     the lottery with which odds, seed, draws and cuts.
     """
     from quorate.cli.ask_and_print import ask_each
-    from quorate.operations.common_requests import GetSystem, GetThing
+    from quorate.operations.resources.resource_operations import GetSystem, GetThing
     from quorate.views.kind_names import kind_named, split_target
 
     kind, names = split_target(kind, names)

@@ -28,6 +28,6 @@ def explain(settings: Settings, *, run: str, is_exact: bool) -> None:
     its seed and the odds it had. Nothing is changed.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.ledger.ledger_requests import AboutRun
+    from quorate.operations.ledger.plan_operations import AboutRun
 
     ask(settings, "explain-run", AboutRun(run=run, exact=is_exact))

@@ -60,7 +60,12 @@ def get(
     Amounts in tables are GPU-hours; json and yaml have exact GPU-milliseconds.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.common_requests import GetSystem, GetThing, ListRuns, ListThings
+    from quorate.operations.resources.resource_operations import (
+        GetSystem,
+        GetThing,
+        ListRuns,
+        ListThings,
+    )
     from quorate.views.kind_names import kind_named, split_target
 
     kind, names = split_target(kind, names)

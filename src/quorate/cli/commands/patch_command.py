@@ -46,7 +46,7 @@ def patch(
     is named in brackets by its name or position. VALUE is JSON where it is JSON, else text.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.common_requests import PatchDocument, PatchSystem
+    from quorate.operations.resources.resource_operations import PatchDocument, PatchSystem
     from quorate.views.kind_names import kind_named, split_target
 
     kind, names = split_target(kind, () if name is None else (name,))

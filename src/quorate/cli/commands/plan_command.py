@@ -57,7 +57,7 @@ def plan(
             "to have them carried out: quorate submit -f FILE"
         )
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.ledger.ledger_requests import AboutRun, PlanRuns
+    from quorate.operations.ledger.plan_operations import AboutRun, PlanRuns
 
     if run is not None:
         ask(settings, "plan-run", AboutRun(run=run, exact=is_exact))

@@ -50,7 +50,7 @@ def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> N
     With --dry-run: what would be cut, who would enter with which odds, and a dummy draw.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.fleet.fleet_requests import Resolve
+    from quorate.operations.fleet.fleet_operations import Resolve
 
     wanted = _parsed(scope)
     asked = Resolve(

@@ -75,7 +75,7 @@ def sbatch(
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.sbatch_script import read_script
-    from quorate.operations.common_requests import SubmitRun
+    from quorate.operations.resources.run_operations import SubmitRun
 
     path, text = _read(script)
     given = {line: option for name, line, option in _INSTEAD if typed[name] is not None}

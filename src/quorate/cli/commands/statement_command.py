@@ -45,7 +45,7 @@ def statement(
     yaml and csv have exact GPU-milliseconds. A past month says the same whenever it is asked for.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.money.money_requests import GetStatement
+    from quorate.operations.money.money_operations import GetStatement
     from quorate.operations.money.statement_handlers import prices_named
     from quorate.views.month import month_named
 

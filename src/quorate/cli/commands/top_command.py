@@ -21,6 +21,6 @@ def top(settings: Settings, pool: str | None) -> None:
     (others).
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.fleet.looking_requests import FleetTop
+    from quorate.operations.fleet.looking_operations import FleetTop
 
     ask(settings, "fleet-top", FleetTop(pool=pool))

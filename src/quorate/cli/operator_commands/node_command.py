@@ -132,7 +132,7 @@ def wiped(
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import checked_note
-    from quorate.operations.fleet.fleet_requests import NodeWiped
+    from quorate.operations.fleet.fleet_operations import NodeWiped
 
     asked = NodeWiped(
         node=_node_name(name),
@@ -156,7 +156,7 @@ def _mark(settings: Settings, operation: str, name: str, note: str, *, dry_run: 
     """Ask for one of the operations that say what a node is."""
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import checked_note
-    from quorate.operations.fleet.fleet_requests import MarkNode
+    from quorate.operations.fleet.fleet_operations import MarkNode
 
     asked = MarkNode(node=_node_name(name), note=checked_note(note), dry_run=dry_run)
     ask(settings, operation, asked)

@@ -13,9 +13,10 @@ from quorate.client.resources.owner_resources import OwnerInfo, TenantInfo
 from quorate.client.resources.plan_resources import ConflictInfo, ReservationInfo
 from quorate.client.resources.run_resources import RunInfo
 from quorate.client.watched_events import Event
-from quorate.operations.common_responses import Found, Given, Listing, Thing
-from quorate.operations.ledger.ledger_responses import EventTold
+from quorate.operations.common_responses import Given
+from quorate.operations.ledger.ledger_operations import EventTold
 from quorate.operations.operation import Operation
+from quorate.operations.resources.resource_operations import Found, Listing, Thing
 
 RESOURCES: Final[Mapping[str, type[Given]]] = {
     "budget": BudgetInfo,
