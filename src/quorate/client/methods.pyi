@@ -26,16 +26,15 @@ from quorate.operations.ledger.ledger_operations import (
     Verification,
 )
 from quorate.operations.ledger.plan_operations import Explanation, Forecast, Picture
-from quorate.operations.money.money_operations import Statement, TenantUsage, UserUsages
+from quorate.operations.money.money_operations import (
+    AccountingStatus,
+    Statement,
+    TenantUsage,
+    UserUsages,
+)
 from quorate.operations.notices.notice_operations import Notice, Notices
 from quorate.operations.resources.resource_operations import Description
-from quorate.operations.service.service_operations import (
-    AccountingStatus,
-    ClockState,
-    TokenOutcome,
-    Tokens,
-    Whoami,
-)
+from quorate.operations.service.service_operations import ClockState, TokenOutcome, Tokens, Whoami
 
 class Methods:
     """Asks a service for each of its operations, with the names of the table."""

@@ -1,4 +1,4 @@
-"""What is asked of what was used and what became of the money, and what is given."""
+"""What is asked of usage, of statements and of accounting systems, and what is given."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from quorate.operations.caller import ANYBODY
+from quorate.operations import common_requests
+from quorate.operations.caller import ANYBODY, OVERSEERS
 from quorate.operations.common_requests import Asked, Name
 from quorate.operations.common_responses import Given
 from quorate.operations.operation import Area, Operation
@@ -223,6 +224,31 @@ class Statement(Given, kw_only=True, frozen=True):
     status: StatementStatus
 
 
+class LinkedTenant(Given, kw_only=True, frozen=True):
+    """A tenant that is linked to an accounting system, and whose figure of its budget counts.
+
+    ``last_answer`` is null where it has not been answered for since the service started.
+    """
+
+    owner: str
+    linked_to: str
+    source: str
+    since: str
+    last_answer: str | None
+    gpu_hours_remaining: Number | None
+    node_hours_remaining: Number | None
+    trouble: str
+
+
+class AccountingStatus(Given, kw_only=True, frozen=True):
+    """How links stand; ``waiting`` amounts are still to be told, null where nobody asks."""
+
+    items: tuple[LinkedTenant, ...]
+    waiting: int | None
+    waiting_since: str | None
+    trouble: str
+
+
 MONEY: Final = (
     Operation(
         name="tenant-usage",
@@ -267,5 +293,18 @@ MONEY: Final = (
         refusals=("usage", "invalid", "unknown-name"),
         cli=("statement",),
         is_long=True,
+    ),
+    Operation(
+        name="accounting-status",
+        area=Area.SERVICE,
+        summary="Show how links to an accounting system stand, and what waits to be told.",
+        takes=common_requests.Nothing,
+        gives=AccountingStatus,
+        roles=OVERSEERS,
+        method="GET",
+        path="/accounting",
+        handler="quorate.operations.money.accounting_status:accounting_status",
+        cli=("waldur status",),
+        of_service=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""What is asked of access tokens, the clock and accounting, and what is given."""
+"""What is asked of access tokens and of the clock, and what is given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from quorate.operations.caller import (
 )
 from quorate.operations.common_requests import PAGE_MAX, Asked, Name, Note, Write
 from quorate.operations.common_responses import Given, Outcome
-from quorate.operations.money.money_operations import Number
 from quorate.operations.operation import Area, Effect, Operation, Repeat, Scope
 
 LIFETIME_DEFAULT: Final = "90d"
@@ -110,31 +109,6 @@ class ClockState(Given, kw_only=True, frozen=True):
     why: str
 
 
-class LinkedTenant(Given, kw_only=True, frozen=True):
-    """A tenant that is linked to an accounting system, and whose figure of its budget counts.
-
-    ``last_answer`` is null where it has not been answered for since the service started.
-    """
-
-    owner: str
-    linked_to: str
-    source: str
-    since: str
-    last_answer: str | None
-    gpu_hours_remaining: Number | None
-    node_hours_remaining: Number | None
-    trouble: str
-
-
-class AccountingStatus(Given, kw_only=True, frozen=True):
-    """How links stand; ``waiting`` amounts are still to be told, null where nobody asks."""
-
-    items: tuple[LinkedTenant, ...]
-    waiting: int | None
-    waiting_since: str | None
-    trouble: str
-
-
 SERVICE: Final = (
     Operation(
         name="issue-token",
@@ -179,19 +153,6 @@ SERVICE: Final = (
         refusals=("unknown-name",),
         cli=("token revoke",),
         is_for_any_scope=True,
-    ),
-    Operation(
-        name="accounting-status",
-        area=Area.SERVICE,
-        summary="Show how links to an accounting system stand, and what waits to be told.",
-        takes=common_requests.Nothing,
-        gives=AccountingStatus,
-        roles=OVERSEERS,
-        method="GET",
-        path="/accounting",
-        handler="quorate.operations.money.accounting_status:accounting_status",
-        cli=("waldur status",),
-        of_service=True,
     ),
     Operation(
         name="show-clock",
