@@ -127,9 +127,8 @@ def _method(operation: Operation, *, is_async: bool) -> str:
 
 def _docstring(operation: Operation) -> str:
     """Return what an editor shows beside a call, in one paragraph; ``help`` says more."""
-    return textwrap.fill(
-        f'"""{" ".join([operation.summary, *about(operation)])}"""', WIDTH, break_on_hyphens=False
-    )
+    words = " ".join([operation.summary, *about(operation)]).split()
+    return textwrap.fill(f'"""{" ".join(words)}"""', WIDTH, break_on_hyphens=False)
 
 
 def _parameters(operation: Operation) -> Iterator[str]:

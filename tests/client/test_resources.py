@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Iterator, Mapping
 from typing import Any, get_type_hints
 
@@ -180,6 +182,14 @@ def test_a_part_is_a_dict_with_attributes() -> None:
         _ = RunStatus({"phase": 3}).phase
     with pytest.raises(NotQuorateError, match=r"RunStatus\.plan.*Expected `object`, got `str`"):
         _ = RunStatus({"plan": "soon"}).plan
+
+
+def test_what_a_service_said_cannot_be_set() -> None:
+    status = RunStatus({"phase": "Running"})
+    with pytest.raises(AttributeError, match=r"RunStatus\.phase is what the service said"):
+        status.phase = "Completed"
+    assert copy.deepcopy(status).phase == "Running"
+    assert pickle.loads(pickle.dumps(status)) == status  # noqa: S301 - made here
 
 
 def test_several_resources_are_items_of_the_answer() -> None:

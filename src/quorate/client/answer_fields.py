@@ -49,6 +49,14 @@ class _Field:
                 f"it has: {', '.join(part) or 'nothing'}"
             ) from None
 
+    def __set__(self, part: Fields, value: object) -> None:
+        raise AttributeError(
+            f"{type(part).__name__}.{self._name} is what the service said, and cannot be set; "
+            "ask the service to change it",
+            name=self._name,
+            obj=part,
+        )
+
     def _typed(self, value: Any, kind: Any, owner: type[Fields]) -> Any:
         try:
             return msgspec.convert(value, kind, dec_hook=part_of)

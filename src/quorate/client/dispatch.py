@@ -6,6 +6,7 @@ these methods take and give.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -14,8 +15,8 @@ from inspect import Parameter, Signature
 from types import UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
-from msgspec import NODEFAULT, UNSET, Struct
-from msgspec.structs import FieldInfo, fields
+from msgspec import NODEFAULT, UNSET, Struct, structs
+from msgspec.structs import FieldInfo
 
 from quorate.operations.operation import DRY_RUN, JSON_LINES, Effect, Operation
 
@@ -24,6 +25,12 @@ CHANGES: Final = "changes"
 _SPOKEN: Final = ("user", "days")
 """Fields that read well without their names, beside those in a path and those that are needed."""
 _WIDTH: Final = 92
+
+
+@functools.cache
+def fields(takes: type[Struct]) -> tuple[FieldInfo, ...]:
+    """Return the fields of what an operation takes; finding their types takes long."""
+    return structs.fields(takes)
 
 
 def add_methods(client: type, operations: Iterable[Operation], *, is_async: bool) -> None:
@@ -38,7 +45,7 @@ def add_methods(client: type, operations: Iterable[Operation], *, is_async: bool
 
 
 def _method(operation: Operation, *, is_async: bool) -> Any:
-    name, call = operation.name, _Call(operation)
+    name, call = operation.name, _call(operation)
 
     def stream(self: Any, *given: Any, **named: Any) -> Any:
         return self._stream(name, call.question(self, *given, **named))
@@ -98,6 +105,12 @@ class _Call:
         return kind(value) if isinstance(kind, type) and issubclass(kind, Enum) else value
 
 
+@functools.cache
+def _call(operation: Operation) -> _Call:
+    """Return the one that both clients have for ``operation``."""
+    return _Call(operation)
+
+
 def is_many(operation: Operation) -> bool:
     """Return whether answers come one after another, to be iterated over."""
     return operation.effect is Effect.STREAM or operation.media == JSON_LINES
@@ -143,20 +156,22 @@ def _plain(kind: Any) -> Any:
     return kind if origin is None else origin
 
 
+@functools.cache
 def docstring(operation: Operation) -> str:
     """Return what ``help`` says of a method: what it does, where that is, and how it is refused."""
-    parts = [operation.summary, *about(operation)]
     where = f"``{operation.method} /api/v1{operation.path}``"
+    parts = [operation.summary, *about(operation)]
     parts.append(f"{where}, for: {', '.join(sorted(operation.roles))}.")
     if operation.refusals:
-        parts.append(f"Raises ``RefusedError`` with: {', '.join(operation.refusals)}.")
-    return "\n\n".join(textwrap.fill(part, _WIDTH, break_on_hyphens=False) for part in parts)
+        refusals = f"Raises ``RefusedError`` with: {', '.join(operation.refusals)}."
+        parts.append(textwrap.fill(refusals, _WIDTH, break_on_hyphens=False))
+    return "\n\n".join(parts)
 
 
 def about(operation: Operation) -> list[str]:
     """Return paragraphs on what a method takes."""
     takes = inspect.getdoc(operation.takes) if fields(operation.takes) else None
-    parts = [" ".join(takes.split())] if takes else []
+    parts = [takes] if takes else []
     if loose_fields(operation):
         parts.append(f"Fields may be given by name, or together in ``{CHANGES}``.")
     return parts
