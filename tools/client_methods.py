@@ -1,34 +1,37 @@
-"""Writes the methods of both clients from the table: ``python -m tools.client_methods``.
+"""Writes what the methods of both clients take and give: ``python -m tools.client_methods``.
 
-They are checked in, so that editors and type checkers see real signatures; a test compares them
-with what this makes, so that they cannot drift.
+The methods themselves are made from the table when they are imported (``client/dispatch.py``). This
+stub of them is checked in, so that editors and type checkers see real signatures; a test compares
+it with what this makes, so that it cannot drift.
 """
 
 from __future__ import annotations
 
-import inspect
-import re
 import subprocess
 import sys
 import textwrap
 import types
+from collections.abc import Iterator
 from enum import Enum
+from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
-from msgspec import NODEFAULT, UNSET, Struct, UnsetType
-from msgspec.structs import FieldInfo, fields
+from msgspec import UNSET, UnsetType
+from msgspec.structs import fields
 
-from quorate.operations.ledger.ledger_responses import EventTold
-from quorate.operations.operation import DRY_RUN, JSON_LINES, Effect, Operation
+from quorate.client.dispatch import CHANGES, about, is_many, signature_of
+from quorate.client.resources.resource_table import answer_type
+from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-FOLDER: Final = Path("src", "quorate", "client")
+STUB: Final = Path("src", "quorate", "client", "methods.pyi")
 WIDTH: Final = 92
-SPOKEN: Final = ("user", "days")
-"""Fields that read well without their names, beside those in a path and those that are needed."""
-RESERVED: Final = ("submit", "watch", "run", "close", "told", "tree", "noted", "lines")
+RESERVED: Final = (
+    *("submit", "watch", "run", "close", "log_lines"),
+    *("ask_json", "ask_json_and_notes", "ask_lines", "ask_text"),
+)
 """What clients have of their own."""
 _GENERIC: Final = {tuple: "Sequence", list: "Sequence", dict: "Mapping"}
 _PLAIN: Final = {
@@ -40,202 +43,135 @@ _PLAIN: Final = {
     str: "str",
     type(None): "None",
 }
-_IMPORTS: Final = """\
-from __future__ import annotations
+_HEAD: Final = '''\
+"""Every operation as a method of each client. Made by ``python -m tools.client_methods``."""
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType
-
-from quorate.client.arguments import many, merged
-from quorate.client.watched_events import Event
-"""
+from msgspec import UnsetType
+'''
+_ABOUT: Final = '"""Asks a service for each of its operations, with the names of the table."""'
 
 
 def main() -> int:
-    """Write both modules and return 0."""
-    for name, text in texts().items():
-        (ROOT / FOLDER / name).write_text(text, encoding="utf-8")
-        print(f"wrote {FOLDER / name}")
+    """Write the stub and return 0."""
+    (ROOT / STUB).write_text(text(), encoding="utf-8")
+    print(f"wrote {STUB}")
     return 0
 
 
-def texts() -> dict[str, str]:
-    """Return the text of each module under its name."""
-    return {
-        "methods.py": _module("methods.py", is_async=False),
-        "async_methods.py": _module("async_methods.py", is_async=True),
-    }
-
-
-def _module(file: str, *, is_async: bool) -> str:
+def text() -> str:
+    """Return the text of the stub."""
     operations = sorted(OPERATIONS.values(), key=lambda each: each.name)
     taken = {each.function_name for each in operations} & set(RESERVED)
     assert not taken, f"clients have methods of these names already: {taken}"
-    modules = sorted({part.__module__ for each in operations for part in _types(each)})
-    imports = [f"from {m.rpartition('.')[0]} import {m.rpartition('.')[2]}" for m in modules]
-    name = "AsyncMethods" if is_async else "Methods"
-    lines = [
-        '"""Every operation as a method. Made by ``python -m tools.client_methods``."""',
-        "",
-        _IMPORTS,
-        *imports,
-        "",
-        f"class {name}(ABC):",
-        '    """Asks a service for each of its operations, with the names of the table."""',
-        "    @abstractmethod",
-        f"    {'async ' if is_async else ''}def _ask(self, name: str, asked: Struct) -> Any:",
-        '        """Return the answer to an operation."""',
-        "    @abstractmethod",
-        f"    def _stream(self, name: str, asked: Struct) -> {_many(is_async)}[Any]:",
-        '        """Return the answers to an operation that goes on."""',
-        *(textwrap.indent(_method(each, is_async=is_async), "    ") for each in operations),
-    ]
-    return _formatted("\n".join(lines), file)
+    lines = [_HEAD, *_imports(operations)]
+    for name, is_async in (("Methods", False), ("AsyncMethods", True)):
+        lines += ["", f"class {name}:", f"    {_ABOUT}", ""]
+        for each in operations:
+            lines.append(textwrap.indent(_method(each, is_async=is_async), "    "))
+    return _formatted("\n".join(lines))
 
 
-def _formatted(text: str, file: str) -> str:
-    """Return ``text`` as everything here is formatted, without imports that nothing uses."""
+def _formatted(source: str) -> str:
+    """Return ``source`` as everything here is formatted, without imports that nothing uses."""
     ruff = str(Path(sys.executable).parent / "ruff")
-    path = str(FOLDER / file)
     for words in (
-        ["check", "--quiet", "--fix-only", "--select", "I,F401", "--stdin-filename", path, "-"],
-        ["format", "--quiet", "--stdin-filename", path, "-"],
+        ["check", "--fix-only", "--select", "I,F401"],
+        ["format"],
     ):
         done = subprocess.run(  # noqa: S603 - ruff, with words written here
-            [ruff, *words], input=text, capture_output=True, text=True, check=True, cwd=ROOT
+            [ruff, *words, "--quiet", "--stdin-filename", str(STUB), "-"],
+            input=source,
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
         )
-        text = done.stdout
-    return text
+        source = done.stdout
+    return source
 
 
-def _types(operation: Operation) -> list[Any]:
-    """Return the types of ours that a method names."""
-    shapes = [each for shape in _shapes(operation.gives) for each in (shape, *get_args(shape))]
-    asked = [part for each in _fields(operation) for part in _inside(each.type)]
-    enums = [each.type for each in _fields(operation) if _is_enum(each.type)]
-    structs = [each for each in (operation.takes, *shapes, *asked) if _is_struct(each)]
-    return structs + enums
+def _imports(operations: list[Operation]) -> list[str]:
+    """Return the imports of all types of ours that answers and parameters name."""
+    found: dict[str, str] = {}
+    for operation in operations:
+        asked = [part for each in fields(operation.takes) for part in _inside(each.type)]
+        for kind in (*_inside(answer_type(operation)), *asked):
+            if isinstance(kind, type) and kind.__module__.startswith("quorate."):
+                module = found.setdefault(kind.__name__, kind.__module__)
+                assert module == kind.__module__, f"two types are called {kind.__name__}"
+    return [f"from {module} import {name}" for name, module in sorted(found.items())]
 
 
-def _inside(kind: Any) -> list[Any]:
-    return [kind, *(part for each in get_args(kind) for part in _inside(each))]
-
-
-def _is_struct(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Struct)
-
-
-def _is_enum(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Enum)
-
-
-def _gives(kind: Any) -> str:
-    """Return how a user of the client is told the type of an answer."""
-    if _is_struct(kind):
-        return _struct(kind)
-    if get_origin(kind) is tuple:
-        return f"tuple[{_gives(get_args(kind)[0])}, ...]"
-    assert get_origin(kind) is dict, kind
-    return "dict[str, Any]"
-
-
-def _shapes(gives: Any) -> tuple[Any, ...]:
-    return get_args(gives) if get_origin(gives) in (Union, types.UnionType) else (gives,)
-
-
-def _many(is_async: bool) -> str:  # noqa: FBT001 - one question, one answer
-    return "AsyncIterator" if is_async else "Iterator"
+def _inside(kind: Any) -> Iterator[Any]:
+    """Yield the types that make up ``kind``."""
+    yield from (kind, get_origin(kind))
+    for each in get_args(kind):
+        yield from _inside(each)
 
 
 def _method(operation: Operation, *, is_async: bool) -> str:
-    gives = " | ".join(map(_gives, _shapes(operation.gives)))
-    wait, is_stream = "", operation.effect is Effect.STREAM or operation.media == JSON_LINES
-    if operation.gives is EventTold:
-        # The fields of an event are those of its tag: more than any one type has.
-        gives = "Event"
-    if is_stream:
-        gives, is_async = f"{_many(is_async)}[{gives}]", False
-    elif is_async:
-        wait = "await "
-    ask = "_stream" if is_stream else "_ask"
+    gives = _given(answer_type(operation))
+    if is_many(operation):
+        gives, is_async = f"{'AsyncIterator' if is_async else 'Iterator'}[{gives}]", False
+    head = f"{'async ' if is_async else ''}def {operation.function_name}"
     return "\n".join(
         [
-            "",
-            f"{'async ' if is_async else ''}def {operation.function_name}(",
-            *(f"    {each}," for each in ("self", *_parameters(operation))),
-            f") -> {gives}:",
+            f"{head}({', '.join(_parameters(operation))}) -> {gives}:",
             textwrap.indent(_docstring(operation), "    "),
-            *_body(operation),
-            f'    found: {gives} = {wait}self.{ask}("{operation.name}", question)',
-            "    return found",
         ]
     )
 
 
-def _body(operation: Operation) -> list[str]:
-    struct = _struct(operation.takes)
-    pairs = [f"{each.name}={_value(each)}" for each in _fields(operation)]
-    if not _loose(operation):
-        return [f"    question = {struct}({', '.join(pairs)})"]
-    names = ", ".join(f'"{each.name}": {_value(each)}' for each in _loose(operation))
-    firm = [pair for pair in pairs if pair.partition("=")[0] not in _names(_loose(operation))]
-    return [f"    question = {struct}({', '.join(firm)}, **merged(changes, {{{names}}}))"]
+def _docstring(operation: Operation) -> str:
+    """Return what an editor shows beside a call, in one paragraph; ``help`` says more."""
+    words = " ".join([operation.summary, *about(operation)]).split()
+    return textwrap.fill(f'"""{" ".join(words)}"""', WIDTH, break_on_hyphens=False)
 
 
-def _fields(operation: Operation) -> tuple[FieldInfo, ...]:
-    return fields(operation.takes)
+def _parameters(operation: Operation) -> Iterator[str]:
+    known = {each.name: each for each in fields(operation.takes)}
+    is_named = False
+    for each in signature_of(operation).parameters.values():
+        if each.kind is Parameter.KEYWORD_ONLY and not is_named:
+            is_named = True
+            yield "*"
+        if each.name == "self":
+            yield "self"
+        elif each.name == CHANGES:
+            yield f"{CHANGES}: Mapping[str, Any] | None = None"
+        else:
+            yield _parameter(each, _annotation(known[each.name].type))
 
 
-def _loose(operation: Operation) -> list[FieldInfo]:
-    """Return the fields that are left alone unless given: they may come as a mapping, too."""
-    return [each for each in _fields(operation) if each.default is UNSET]
-
-
-def _names(found: list[FieldInfo]) -> set[str]:
-    return {each.name for each in found}
-
-
-def _parameters(operation: Operation) -> list[str]:
-    """Return the parameters: first those that need no name, then those that do."""
-    known = _fields(operation)
-    first = [each for each in known if "{" + each.name + "}" in operation.path]
-    first += [each for each in known if each.required and each not in first]
-    first += [each for each in known if each.name in SPOKEN and each not in first]
-    rest = [each for each in known if each not in first]
-    rest.sort(key=lambda each: each.name == DRY_RUN)
-    found = [_parameter(each) for each in first]
-    if _loose(operation):
-        found.append("changes: Mapping[str, Any] | None = None")
-    return [*found, *(["*"] if rest else []), *map(_parameter, rest)]
-
-
-def _parameter(each: FieldInfo) -> str:
-    kind = _annotation(each.type)
-    if each.required:
+def _parameter(each: Parameter, kind: str) -> str:
+    if each.default is Parameter.empty:
         return f"{each.name}: {kind}"
-    if each.default is NODEFAULT:
-        return f"{each.name}: {kind} | None = None"
-    default = "UNSET" if each.default is UNSET else repr(each.default)
+    if each.default is None and not kind.endswith("None"):
+        kind = f"{kind} | None"
+    default = "..." if each.default is UNSET else repr(each.default)
     return f"{each.name}: {kind} = {default}"
 
 
-def _value(each: FieldInfo) -> str:
-    if "Sequence[" in _annotation(each.type):
-        return f'many("{each.name}", {each.name})'
-    if _annotation(each.type).startswith("Mapping["):
-        if each.default is None:
-            return f"None if {each.name} is None else dict({each.name})"
-        return f"dict({each.name})" if each.required else f"dict({each.name} or {{}})"
-    if _is_enum(each.type):
-        return f"{_struct(each.type)}({each.name})"
-    return each.name
+def _given(kind: Any) -> str:
+    """Return how a user of the client reads the type of an answer."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return " | ".join(map(_given, parts))
+    if origin is tuple:
+        return f"tuple[{_given(parts[0])}, ...]"
+    if origin is dict:
+        return "dict[str, Any]"
+    if origin is not None:
+        return f"{origin.__name__}[{', '.join(map(_given, parts))}]"
+    assert isinstance(kind, type), kind
+    return kind.__name__
 
 
 def _annotation(kind: Any) -> str:
-    """Return how a user of the client is told the type of a field."""
+    """Return how a user of the client reads the type of a parameter."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _annotation(parts[0])
@@ -250,35 +186,10 @@ def _annotation(kind: Any) -> str:
         return f"{_GENERIC[origin]}[{', '.join(inner)}]"
     if origin is Literal:
         return f"Literal[{', '.join(map(repr, parts))}]"
-    return _PLAIN.get(kind) or _own(kind)
-
-
-def _own(kind: Any) -> str:
+    if kind in _PLAIN:
+        return _PLAIN[kind]
     assert isinstance(kind, type), kind
-    if _is_enum(kind):
-        return "str"
-    assert issubclass(kind, Struct), f"say in tools/client_methods.py how {kind} is written"
-    return _struct(kind)
-
-
-def _struct(kind: type) -> str:
-    return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
-
-
-def _docstring(operation: Operation) -> str:
-    parts = [operation.summary]
-    about = re.sub(r"\s+", " ", inspect.getdoc(operation.takes) or "").strip()
-    if about and _fields(operation):
-        parts.append(about)
-    if _loose(operation):
-        parts.append("Fields may be given by name, or together in ``changes``.")
-    where = f"``{operation.method} /api/v1{operation.path}``"
-    parts.append(f"{where}, for: {', '.join(sorted(operation.roles))}.")
-    if operation.refusals:
-        parts.append(f"Raises ``RefusedError`` with: {', '.join(operation.refusals)}.")
-    first, *more = ("\n".join(textwrap.wrap(part, WIDTH, break_on_hyphens=False)) for part in parts)
-    text = "\n\n".join([first, *more])
-    return f'"""{text}\n"""' if more else f'"""{text}"""'
+    return "str" if issubclass(kind, Enum) else kind.__name__
 
 
 if __name__ == "__main__":

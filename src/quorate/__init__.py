@@ -15,24 +15,32 @@ if TYPE_CHECKING:
     from quorate.client.async_client import AsyncClient, AsyncRunHandle
     from quorate.client.client import Client, RunHandle
     from quorate.client.errors import QuorateClientError
+    from quorate.client.resources.any_resource import Resource, ResourceList
+    from quorate.client.resources.run_resources import RunInfo
+    from quorate.version import __version__
 
 __all__ = [
     "AsyncClient",
     "AsyncRunHandle",
     "Client",
     "QuorateClientError",
+    "Resource",
+    "ResourceList",
     "RunHandle",
+    "RunInfo",
     "__version__",
 ]
-
-__version__ = "0.1.0"
 
 _LATE = {
     "AsyncClient": "quorate.client.async_client",
     "AsyncRunHandle": "quorate.client.async_client",
     "Client": "quorate.client.client",
     "QuorateClientError": "quorate.client.errors",
+    "Resource": "quorate.client.resources.any_resource",
+    "ResourceList": "quorate.client.resources.any_resource",
     "RunHandle": "quorate.client.client",
+    "RunInfo": "quorate.client.resources.run_resources",
+    "__version__": "quorate.version",
 }
 """Name -> the module that has it."""
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from quorate.cli.global_options import Settings
 from quorate.cli.main import main
+from quorate.cli.settings import Settings
 from tests.cli.shell import EXAMPLES, NOW_MS, MovableClock, Shell
 
 

@@ -13,7 +13,7 @@ from time import monotonic
 
 import pytest
 
-from quorate.cli.global_options import ANSWER_TIMEOUT_S, Settings
+from quorate.cli.settings import ANSWER_TIMEOUT_S, Settings
 
 CLI = "from quorate.cli.main import run; run()"
 TIMEOUT_S = 2

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from quorate.cli.global_options import Settings
 from quorate.cli.main import main
+from quorate.cli.settings import Settings
 from quorate.model.amounts import MINUTE_MS
 from quorate.testing.memory_engines import HandClock
 from tests.cli.shell import EXAMPLES, Said, Shell, finish, process, start

@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Thread
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.cli.global_options import Settings
 from quorate.cli.main import main
+from quorate.cli.settings import Settings
 from quorate.ports.clock_port import Clock
 from quorate.service.config import configured
 from quorate.service.config_values import Address

@@ -6,19 +6,19 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import quorate
 from quorate import AsyncClient, Client
 from quorate.operations.table import OPERATIONS
-from tools.client_methods import FOLDER, ROOT, texts
+from tools.client_methods import ROOT, STUB, text
 
 
-@pytest.mark.parametrize("name", ["methods.py", "async_methods.py"])
-def test_the_methods_are_what_the_table_makes(name: str) -> None:
-    written = (ROOT / FOLDER / name).read_text(encoding="utf-8")
-    assert written == texts()[name], "run: python -m tools.client_methods"
+def test_the_stub_is_what_the_table_makes() -> None:
+    written = (ROOT / STUB).read_text(encoding="utf-8")
+    assert written == text(), "run: python -m tools.client_methods"
 
 
 def test_every_operation_is_a_method_of_both_clients_with_one_signature() -> None:
@@ -26,6 +26,41 @@ def test_every_operation_is_a_method_of_both_clients_with_one_signature() -> Non
         one = inspect.signature(getattr(Client, operation.function_name))
         other = inspect.signature(getattr(AsyncClient, operation.function_name))
         assert one.parameters == other.parameters, operation.name
+
+
+def test_the_methods_of_the_client_for_an_event_loop_are_awaited() -> None:
+    assert inspect.iscoroutinefunction(AsyncClient.get_run)
+    assert not inspect.iscoroutinefunction(Client.get_run)
+    assert not inspect.iscoroutinefunction(AsyncClient.watch_events)
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "fault"),
+    [
+        ((), {}, r"get_run\(\): missing a required argument: 'name'"),
+        (("a",), {"At": "now"}, r"get_run\(\): got an unexpected keyword argument 'At'"),
+    ],
+)
+def test_a_call_that_does_not_fit_is_refused_before_anything_is_asked(
+    given: tuple[str, ...], named: dict[str, str], fault: str
+) -> None:
+    with Client("http://127.0.0.1:1") as client, pytest.raises(TypeError, match=fault):
+        client.get_run(*given, **named)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"nodes": 3}, "nodes: there is no such field; there are: max_nodes"),
+        ({"max_nodes": 3}, "max_nodes: is given twice, by name and in changes"),
+        ({"parents": "org"}, r"parents: give a list of texts, not one text: \['org'\]"),
+    ],
+)
+def test_fields_together_are_fields_of_the_tenant_and_given_once(
+    changes: dict[str, Any], fault: str
+) -> None:
+    with Client("http://127.0.0.1:1") as client, pytest.raises(TypeError, match=fault):
+        client.update_tenant("a", changes, max_nodes=4)
 
 
 def test_every_method_is_explained() -> None:

@@ -22,7 +22,9 @@ from quorate.client.errors import (
 from quorate.client.plain_http import PlainDriver, driver_for
 from quorate.client.retrying import Retrying
 from quorate.client.service_address import Place
-from quorate.operations.common_requests import EndRun, ListThings, Nothing, SubmitRun
+from quorate.operations.common_requests import Nothing
+from quorate.operations.resources.resource_operations import ListThings
+from quorate.operations.resources.run_operations import EndRun, SubmitRun
 from tests.client.scripted import Stand, gives, hangs_up, refuses, serving
 
 QUICK = Retrying(tries=4, wait_s_min=0.001, wait_s_max=0.002)
@@ -37,7 +39,7 @@ def _asker(url: str, *, timeout_s: float = TIMEOUT_S) -> Asker:
 def test_a_question_is_asked_as_the_clients_ask_it() -> None:
     with serving(gives({"items": []})) as server, _asker(f"{server.url}/at/some~place") as asker:
         asked = ListThings(names=("a b", "c&d=e/ü"), limit=3)
-        assert asker.tree("list-nodes", asked) == {"items": []}
+        assert asker.ask_json("list-nodes", asked) == {"items": []}
     (got,) = server.got
     assert (got.method, got.path) == ("GET", "/at/some~place/api/v1/nodes")
     assert got.query == [("names", "a b"), ("names", "c&d=e/ü"), ("limit", "3")]
@@ -49,7 +51,7 @@ def test_a_question_is_asked_as_the_clients_ask_it() -> None:
 def test_a_submit_is_sent_again_under_the_same_key() -> None:
     busy = refuses(503, "unavailable", "later")
     with serving(hangs_up, busy, gives({"changes": []})) as server, _asker(server.url) as asker:
-        asker.tree("submit-run", SubmitRun(document={"kind": "Run"}))
+        asker.ask_json("submit-run", SubmitRun(document={"kind": "Run"}))
     keys = {got.headers["idempotency-key"] for got in server.got}
     assert (len(server.got), len(keys)) == (3, 1)
     assert [got.json for got in server.got] == [{"document": {"kind": "Run"}}] * 3
@@ -62,7 +64,7 @@ def test_one_connection_serves_until_the_service_hangs_up() -> None:
 
     with serving(gives({}), last, gives({})) as server, _asker(server.url) as asker:
         for _ in range(4):
-            assert asker.tree("cancel-run", EndRun(run="a")) == {}
+            assert asker.ask_json("cancel-run", EndRun(run="a")) == {}
     assert len(server.got) == 4
 
 
@@ -73,18 +75,18 @@ def test_what_cannot_be_reached_says_why() -> None:
         _asker(f"http://127.0.0.1:{port}") as asker,
         pytest.raises(NotListeningError, match=r"nothing listens at .*quorate serve"),
     ):
-        asker.tree("whoami", Nothing())
+        asker.ask_json("whoami", Nothing())
     with (
         _asker("http://nowhere.invalid:8414") as asker,
         pytest.raises(UnknownHostError, match=r"no host of the name in http://nowhere\.invalid"),
     ):
-        asker.tree("whoami", Nothing())
+        asker.ask_json("whoami", Nothing())
     with (
         serving(gives({})) as server,
         _asker(server.url.replace("http:", "https:")) as asker,
         pytest.raises(UntrustedError, match="does not speak TLS; is it http://"),
     ):
-        asker.tree("whoami", Nothing())
+        asker.ask_json("whoami", Nothing())
 
 
 def test_an_answer_that_does_not_come_may_have_been_done() -> None:
@@ -94,14 +96,14 @@ def test_an_answer_that_does_not_come_may_have_been_done() -> None:
             _asker(url, timeout_s=0.05) as asker,
             pytest.raises(TimedOutError, match="took too long to answer") as late,
         ):
-            asker.tree("whoami", Nothing())
+            asker.ask_json("whoami", Nothing())
     assert late.value.maybe_done
     with (
         serving(hangs_up) as server,
         _asker(server.url) as asker,
         pytest.raises(UnreachableError, match="hung up or does not speak HTTP") as cut,
     ):
-        asker.tree("whoami", Nothing())
+        asker.ask_json("whoami", Nothing())
     assert cut.value.maybe_done
     assert len(server.got) == QUICK.tries
 
@@ -114,17 +116,17 @@ def test_lines_come_as_they_are_written_and_a_cut_is_not_their_end() -> None:
         stand.stream(b'{"a":1}\n', whole=False)
 
     with serving(whole) as server, _asker(server.url) as asker:
-        assert list(asker.lines("export-ledger", Nothing())) == ['{"a":1}\n', '{"b":2}\n']
+        assert list(asker.ask_lines("export-ledger", Nothing())) == ['{"a":1}\n', '{"b":2}\n']
     with serving(cut) as server, _asker(server.url) as asker:
-        lines = asker.lines("export-ledger", Nothing())
+        lines = asker.ask_lines("export-ledger", Nothing())
         assert next(lines) == '{"a":1}\n'
         with pytest.raises(UnreachableError, match="hung up"):
             next(lines)
     with serving(refuses(404, "unknown-name", "none")) as server, _asker(server.url) as asker:
         with pytest.raises(NotFoundError, match="none"):
-            next(asker.lines("export-ledger", Nothing()))
+            next(asker.ask_lines("export-ledger", Nothing()))
         with pytest.raises(NotFoundError, match="none"):
-            asker.tree("whoami", Nothing())
+            asker.ask_json("whoami", Nothing())
 
 
 def test_a_body_shorter_than_announced_is_not_its_end() -> None:
@@ -137,7 +139,7 @@ def test_a_body_shorter_than_announced_is_not_its_end() -> None:
         stand.hang_up()
 
     with serving(short) as server, _asker(server.url) as asker:
-        lines = asker.lines("export-ledger", Nothing())
+        lines = asker.ask_lines("export-ledger", Nothing())
         assert next(lines) == '{"a":1}\n'
         with pytest.raises(UnreachableError, match="hung up"):
             next(lines)

@@ -23,7 +23,7 @@ from quorate.client.errors import (
 from quorate.client.retrying import Retrying
 from quorate.client.watched_events import Event
 from quorate.documents import Invalid, parse_documents, render
-from quorate.operations.service import service_responses
+from quorate.operations.service import service_operations
 from tests.cli.shell import EXAMPLES
 from tests.client.running import Running, running
 
@@ -92,7 +92,7 @@ def test_refusals_are_the_errors_of_their_kind(client: Client, service: Running)
     with Client(service.url) as nobody, pytest.raises(UnauthenticatedError):
         nobody.list_runs()
     issued = client.issue_token("user", "ann", tenant="rai").token
-    assert isinstance(issued, service_responses.Token)
+    assert isinstance(issued, service_operations.Token)
     assert isinstance(issued.secret, str)
     with Client(service.url, token=issued.secret) as ann:
         assert ann.whoami().user == "ann"

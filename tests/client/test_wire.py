@@ -20,9 +20,11 @@ from quorate.client.errors import (
     StaleVersionError,
     UnauthenticatedError,
 )
+from quorate.client.resources.any_resource import ResourceList
+from quorate.client.resources.fleet_resources import SystemInfo
 from quorate.client.wire import Reply, Request
 from quorate.documents import to_json
-from quorate.operations import common_requests, common_responses
+from quorate.operations.resources import resource_operations, tenant_operations
 from quorate.operations.table import OPERATIONS
 
 THING = {"apiVersion": "quorate.dev/v1", "kind": "Run", "metadata": {"name": "a"}}
@@ -34,13 +36,13 @@ def _reply(tree: object, media: str = wire.JSON, status: int = 200, **headers: s
 
 
 def test_fields_of_the_path_are_quoted() -> None:
-    request = wire.request_of(OPERATIONS["get-run"], common_requests.GetThing(name="a/b c?d"))
+    request = wire.request_of(OPERATIONS["get-run"], resource_operations.GetThing(name="a/b c?d"))
     assert (request.method, request.path) == ("GET", "/api/v1/runs/a%2Fb%20c%3Fd")
     assert request.body is None
 
 
 def test_fields_of_a_question_go_into_the_query_and_defaults_are_left_out() -> None:
-    question = common_requests.ListRuns(names=("a", "b"), newest=True, limit=3)
+    question = resource_operations.ListRuns(names=("a", "b"), newest=True, limit=3)
     request = wire.request_of(OPERATIONS["list-runs"], question)
     assert sorted(request.query) == [
         ("limit", "3"),
@@ -51,7 +53,7 @@ def test_fields_of_a_question_go_into_the_query_and_defaults_are_left_out() -> N
 
 
 def test_fields_of_a_change_go_into_the_body_the_query_and_the_headers() -> None:
-    question = common_requests.UpdateTenant(
+    question = tenant_operations.UpdateTenant(
         id="physics", max_nodes=None, if_match="7", dry_run=True
     )
     request = wire.request_of(OPERATIONS["update-tenant"], question)
@@ -65,24 +67,24 @@ def test_fields_of_a_change_go_into_the_body_the_query_and_the_headers() -> None
 
 
 def test_what_is_deleted_is_named_without_a_body() -> None:
-    question = common_requests.DeleteTenant(id="physics", reason="over")
+    question = tenant_operations.DeleteTenant(id="physics", reason="over")
     request = wire.request_of(OPERATIONS["delete-tenant"], question)
     assert (request.query, request.body) == ((("reason", "over"),), None)
 
 
 def test_a_header_cannot_be_smuggled_in() -> None:
-    question = common_requests.DeleteTenant(id="physics", if_match='7"\r\nX-Evil: 1')
+    question = tenant_operations.DeleteTenant(id="physics", if_match='7"\r\nX-Evil: 1')
     with pytest.raises(ValueError, match="if_match: must be printable ASCII"):
         wire.request_of(OPERATIONS["delete-tenant"], question)
 
 
 def test_an_answer_is_typed_by_what_it_is() -> None:
     one = wire.given_of(OPERATIONS["get-system"], _reply(THING))
-    assert isinstance(one, common_responses.Thing)
+    assert isinstance(one, SystemInfo)
     listing = {"apiVersion": "v", "kind": "List", "items": [THING], "fromTheFuture": 1}
     many = wire.given_of(OPERATIONS["list-runs"], _reply(listing))
-    assert isinstance(many, common_responses.Listing)
-    assert many.items == (one,)
+    assert isinstance(many, ResourceList)
+    assert [each.metadata for each in many.items] == [one.metadata]
 
 
 def test_an_answer_that_may_have_two_shapes_is_read_as_the_one_it_has() -> None:

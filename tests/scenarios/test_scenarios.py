@@ -15,8 +15,8 @@ from typing import Any, Final
 import pytest
 
 from quorate.calc import run, unmet
-from quorate.cli.global_options import Settings
 from quorate.cli.main import main
+from quorate.cli.settings import Settings
 from quorate.views.exits import Exit
 
 FILES: Final = sorted(Path(__file__).parent.glob("*.json"))

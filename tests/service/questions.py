@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import httpx
+from msgspec.structs import fields
 
 from quorate.operations.operation import Effect, Operation
 from tests.service.conftest import documents_of
@@ -134,9 +135,12 @@ class Furnished:
         verb, _, kind = operation.name.partition("-")
         if verb in ("get", "describe") and kind in self.kinds:
             return Question(parts={"name": self.kinds[kind]})
-        if verb == "list":
-            return Question()
-        return self._questions[operation.name]
+        found = self._questions.get(operation.name)
+        if found is not None:
+            return found
+        needed = [each.name for each in fields(operation.takes) if each.required]
+        assert not needed, f"write a question for {operation.name}, which needs: {needed}"
+        return Question()
 
     @cached_property
     def _questions(self) -> dict[str, Question]:
@@ -172,7 +176,7 @@ class Furnished:
             "revoke-token": Question({"token": self.revocable}),
             "verify-ledger-against": Question(body={"checkpoints": [checkpoint]}),
             "calc": Question({"kind": "cover"}, body={"world": WORLD}),
-        } | {name: Question() for name in PLAIN}
+        }
 
     def _documents(self) -> dict[str, Question]:
         """Return requests that put things as they are, and change fields of them."""
@@ -200,27 +204,3 @@ class Furnished:
             "put-system": Question(body={"document": system | {"spec": {}}}),
             "patch-system": Question(body={"assignments": ["spec.budgetPeriodDays=90"]}),
         }
-
-
-PLAIN: Final = (
-    "get-system",
-    "describe-system",
-    "tick",
-    "user-usage",
-    "statement",
-    "picture",
-    "watch-events",
-    "list-notices",
-    "watch-notices",
-    "verify-ledger",
-    "sign-checkpoint",
-    "export-ledger",
-    "show-lottery",
-    "verify-lottery",
-    "accounting-status",
-    "show-clock",
-    "accept-clock",
-    "whoami",
-    "fleet-top",
-)
-"""Operations that need no parameters."""

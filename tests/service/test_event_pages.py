@@ -19,7 +19,7 @@ from quorate.model.specs import Owner, Run
 from quorate.operations.caller import Caller, Role
 from quorate.operations.ledger.following import Follower
 from quorate.operations.ledger.ledger_history import LOOKED_AT_MAX
-from quorate.operations.ledger.ledger_requests import ListEvents, WatchEvents
+from quorate.operations.ledger.ledger_operations import ListEvents, WatchEvents
 from quorate.operations.request_context import RequestContext
 from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import budget, envelope, fleet, run

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from quorate import AsyncClient, Client
 from quorate.adapters.stores.store_sqlite import SqliteStore
-from quorate.cli.global_options import Settings
 from quorate.cli.main import main
+from quorate.cli.settings import Settings
 from quorate.core.commands import Apply
 from quorate.core.planning.foresight import EXACT_RUNS_MAX
 from quorate.documents import render
@@ -29,7 +29,7 @@ from quorate.loop.engine import Engine
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.specs import Owner, Run
 from quorate.operations.answer_place import Place, place_of
-from quorate.operations.ledger.ledger_requests import AboutRun, PlanRuns
+from quorate.operations.ledger.plan_operations import AboutRun, PlanRuns
 from quorate.operations.table import OPERATIONS
 from quorate.service.config import configured
 from quorate.service.daemon import Extras

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Struct
 
-from quorate.operations import common_requests
 from quorate.operations import common_responses as gave
+from quorate.operations.resources import resource_operations, tenant_operations
 from quorate.operations.table import OPERATIONS
 from quorate.service.grpc.grpc_codec import (
     read_answer,
@@ -54,23 +54,23 @@ def test_a_free_tree_comes_back_as_it_was(tree: dict[str, Any]) -> None:
 
 @given(value=values)
 def test_numbers_and_truths_keep_their_types(value: Any) -> None:
-    thing = gave.Thing(api_version="v", kind="k", metadata={"value": value})
-    found = read_struct(write_struct(thing), gave.Thing).metadata["value"]
+    thing = resource_operations.Thing(api_version="v", kind="k", metadata={"value": value})
+    found = read_struct(write_struct(thing), resource_operations.Thing).metadata["value"]
     assert msgspec.json.encode(_whole(found)) == msgspec.json.encode(_whole(value))
 
 
 def test_left_out_null_and_empty_are_three_things() -> None:
-    left_out = common_requests.UpdateTenant(id="t")
-    emptied = common_requests.UpdateTenant(id="t", max_nodes=None, parents=())
-    assert read_struct(write_struct(left_out), common_requests.UpdateTenant).max_nodes is UNSET
-    found = read_struct(write_struct(emptied), common_requests.UpdateTenant)
+    left_out = tenant_operations.UpdateTenant(id="t")
+    emptied = tenant_operations.UpdateTenant(id="t", max_nodes=None, parents=())
+    assert read_struct(write_struct(left_out), tenant_operations.UpdateTenant).max_nodes is UNSET
+    found = read_struct(write_struct(emptied), tenant_operations.UpdateTenant)
     assert (found.max_nodes, found.parents) == (None, ())
 
 
 def test_a_whole_number_beyond_a_double_is_carried_in_digits() -> None:
     tree = {"most": 2**53, "more": 2**53 + 1, "less": -(2**53) - 1}
-    thing = gave.Thing(api_version="v", kind="k", metadata=tree)
-    found = read_struct(write_struct(thing), gave.Thing).metadata
+    thing = resource_operations.Thing(api_version="v", kind="k", metadata=tree)
+    found = read_struct(write_struct(thing), resource_operations.Thing).metadata
     assert found == {"most": 2**53, "more": str(2**53 + 1), "less": str(-(2**53) - 1)}
 
 

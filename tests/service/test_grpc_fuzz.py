@@ -22,9 +22,9 @@ from quorate.core.commands import Applied
 from quorate.documents import render
 from quorate.loop.engine import Engine
 from quorate.operations.answering import answer
-from quorate.operations.common_requests import SubmitRun
 from quorate.operations.operation import Effect, Operation
 from quorate.operations.request_context import RequestContext
+from quorate.operations.resources.run_operations import SubmitRun
 from quorate.operations.table import OPERATIONS
 from quorate.service.grpc.grpc_codec import write_struct
 from quorate.testing.spec_strategies import any_spec

@@ -54,7 +54,8 @@ def test_every_operation_is_a_method_of_one_service() -> None:
         assert service == expected.service
         assert method.server_streaming == expected.is_stream
         assert not method.client_streaming
-        assert method.input_type == f".{PACKAGE}.{expected.operation.takes.__name__}Request"
+        asked = expected.operation.takes.__name__.removesuffix("Request")
+        assert method.input_type == f".{PACKAGE}.{asked}Request"
         assert method.output_type.removeprefix(f".{PACKAGE}.").removeprefix(".") == (
             name_of(expected.gives)
         )

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from quorate.ledger.codec import event_to_json
 from quorate.operations.caller import Caller
-from quorate.operations.ledger.ledger_responses import EventTold
+from quorate.operations.ledger.ledger_operations import EventTold
 from quorate.operations.operation import Operation
 from quorate.service.grpc.grpc_codec import read_tree
 from quorate.service.grpc.grpc_server import GrpcLimits

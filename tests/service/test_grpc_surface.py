@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from quorate.operations.caller import Role
-from quorate.operations.service.service_requests import IssueToken
+from quorate.operations.service.service_operations import IssueToken
 from quorate.operations.table import OPERATIONS
 from quorate.service.auth.authenticator import Authenticator
 from quorate.service.config_values import Address

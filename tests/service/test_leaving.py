@@ -11,10 +11,10 @@ from time import sleep
 
 import pytest
 
-from quorate.operations import common_requests
 from quorate.operations.answer_types import Answer
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
+from quorate.operations.resources import resource_operations
 from quorate.operations.table import OPERATIONS
 from quorate.service.ledger_thread import LedgerThread
 from quorate.service.request_log import Handled
@@ -42,7 +42,7 @@ def test_a_question_that_nobody_waits_for_is_not_answered() -> None:
         let_go = Event()
         busy = asyncio.create_task(ledger_thread.run(lambda _: let_go.wait(20)))
         asking = [
-            asyncio.create_task(ledger_thread.ask(ADMIN, operation, common_requests.ListRuns()))
+            asyncio.create_task(ledger_thread.ask(ADMIN, operation, resource_operations.ListRuns()))
             for _ in range(2)
         ]
         await asyncio.sleep(0.05)

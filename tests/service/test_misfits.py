@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from quorate.operations.ledger.ledger_requests import PLANNED_MAX, PlanRuns
+from quorate.operations.ledger.plan_operations import PLANNED_MAX, PlanRuns
 from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS
 from quorate.service.grpc.grpc_codec import read_request, write_struct

@@ -16,12 +16,12 @@ from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
 from quorate.model.specs import Run
 from quorate.model.state.records import Phase
-from quorate.operations import common_requests
 from quorate.operations.answer_types import Order
 from quorate.operations.caller import Caller, Role
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
-from quorate.operations.service.service_requests import IssueToken
+from quorate.operations.resources import resource_operations, run_operations
+from quorate.operations.service.service_operations import IssueToken
 from quorate.operations.table import OPERATIONS
 from quorate.ports.errors import LedgerEmptyError, StoreFullError
 from quorate.service.ledger_thread import LedgerThread
@@ -66,8 +66,8 @@ async def opened(opening: Callable[[], Engine], **more: Any) -> AsyncIterator[Le
         await ledger_thread.stop()
 
 
-def submit(name: str, **more: Any) -> common_requests.SubmitRun:
-    return common_requests.SubmitRun(document=run_tree(name), **more)
+def submit(name: str, **more: Any) -> run_operations.SubmitRun:
+    return run_operations.SubmitRun(document=run_tree(name), **more)
 
 
 def test_an_answer_comes_when_its_block_is_there() -> None:
@@ -76,7 +76,7 @@ def test_an_answer_comes_when_its_block_is_there() -> None:
             reply = await ledger_thread.ask(ALICE, SUBMIT, submit("r1"), Form.JSON)
             head = await ledger_thread.run(lambda engine: engine.head)
             assert f'"sequence":{head.seq}'.encode() in reply.body
-            told = await ledger_thread.ask(ALICE, GET_RUN, common_requests.GetThing(name="r1"))
+            told = await ledger_thread.ask(ALICE, GET_RUN, resource_operations.GetThing(name="r1"))
             assert told.tree["metadata"]["name"] == "r1"
 
     asyncio.run(scenario())
@@ -145,7 +145,7 @@ def test_one_tenant_cannot_take_all_places_of_the_queue() -> None:
                 for number in range(3)
             ]
             theirs = asyncio.create_task(
-                ledger_thread.ask(BOB, GET_RUN, common_requests.GetThing(name="nope"))
+                ledger_thread.ask(BOB, GET_RUN, resource_operations.GetThing(name="nope"))
             )
             await asyncio.sleep(0.05)
             faults = [
@@ -168,7 +168,7 @@ def test_a_refusal_is_only_for_who_caused_it() -> None:
             found = await asyncio.gather(
                 ledger_thread.ask(BOB, SUBMIT, submit("r1")),
                 ledger_thread.ask(ALICE, SUBMIT, submit("r2")),
-                ledger_thread.ask(ALICE, GET_RUN, common_requests.GetThing(name="nope")),
+                ledger_thread.ask(ALICE, GET_RUN, resource_operations.GetThing(name="nope")),
                 return_exceptions=True,
             )
             assert isinstance(found[0], CommandError)
@@ -204,7 +204,7 @@ def test_a_bug_in_one_submit_does_not_fail_those_it_waited_with() -> None:
             await first
             found = await asyncio.gather(*together, return_exceptions=True)
             assert [isinstance(each, ZeroDivisionError) for each in found] == [False, True, False]
-            runs = await ledger_thread.ask(ADMIN, LIST_RUNS, common_requests.ListRuns())
+            runs = await ledger_thread.ask(ADMIN, LIST_RUNS, resource_operations.ListRuns())
             names = [each["metadata"]["name"] for each in runs.tree["items"]]
             assert names == ["r0", "r1", "r3"]
 
@@ -221,7 +221,7 @@ def test_a_store_that_fails_is_told_and_used_again_when_it_works() -> None:
                 await ledger_thread.ask(ALICE, SUBMIT, submit("r1"))
             store.is_full = False
             await ledger_thread.ask(ALICE, SUBMIT, submit("r1"))
-            runs = await ledger_thread.ask(ADMIN, LIST_RUNS, common_requests.ListRuns())
+            runs = await ledger_thread.ask(ADMIN, LIST_RUNS, resource_operations.ListRuns())
             assert [each["metadata"]["name"] for each in runs.tree["items"]] == ["r1"]
 
     asyncio.run(scenario())
@@ -348,7 +348,7 @@ def test_simulated_work_ends_by_itself_after_as_long_as_was_declared() -> None:
     async def scenario() -> None:
         async with opened(opening, room=room) as ledger_thread:
             document = run_tree("r1", runtime={"expectedDuration": "10m"})
-            await ledger_thread.ask(ALICE, SUBMIT, common_requests.SubmitRun(document=document))
+            await ledger_thread.ask(ALICE, SUBMIT, run_operations.SubmitRun(document=document))
             assert await ledger_thread.run(phase) is Phase.RUNNING
             clock.ms += 9 * 60_000
             assert await ledger_thread.run(phase) is Phase.RUNNING

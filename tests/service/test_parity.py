@@ -19,8 +19,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from quorate import AsyncClient, Client
-from quorate.cli.global_options import Settings
 from quorate.cli.main import main, quorate
+from quorate.cli.settings import Settings
 from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS
 from quorate.service.grpc.grpc_protocol import description

@@ -23,11 +23,12 @@ from quorate.loop.engine import Engine
 from quorate.model.state.state_view import StateView
 from quorate.operations import common_requests as ask
 from quorate.operations.common_requests import PAGE_MAX
-from quorate.operations.fleet import fleet_requests, looking_requests
-from quorate.operations.ledger import ledger_requests
-from quorate.operations.money import money_requests
-from quorate.operations.notices import notice_requests
-from quorate.operations.service import service_requests
+from quorate.operations.fleet import fleet_operations, looking_operations
+from quorate.operations.ledger import ledger_operations, plan_operations
+from quorate.operations.money import money_operations
+from quorate.operations.notices import notice_operations
+from quorate.operations.resources import resource_operations, run_operations, tenant_operations
+from quorate.operations.service import service_operations
 from quorate.operations.table import OPERATIONS
 from quorate.service.grpc.grpc_codec import write_struct
 from quorate.service.http.negotiation import MEDIA_OF
@@ -122,39 +123,39 @@ def doors(made: Families, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def questions(view: StateView, hidden: Hidden) -> Iterator[tuple[str, Struct]]:
     """Yield what a caller may ask about what is its own, and about the fleet."""
     for name, operation in OPERATIONS.items():
-        if name.startswith("list-") and issubclass(operation.takes, ask.ListThings):
+        if name.startswith("list-") and issubclass(operation.takes, resource_operations.ListThings):
             yield name, operation.takes()
     for run in hidden.runs:
         yield from (
-            (name, ask.GetThing(name=run))
+            (name, resource_operations.GetThing(name=run))
             for name in ("get-run", "describe-run", "get-reservation", "describe-reservation")
         )
-        yield "plan-run", ledger_requests.AboutRun(run=run)
-        yield "explain-run", ledger_requests.AboutRun(run=run)
-        yield "picture", ledger_requests.Picture(run=run)
-        yield "list-events", ledger_requests.ListEvents(run=run)
-        yield "run-logs", looking_requests.RunLogs(run=run)
-        yield "cancel-run", ask.EndRun(run=run, dry_run=True)
-        yield "complete-run", ask.EndRun(run=run, dry_run=True)
+        yield "plan-run", plan_operations.AboutRun(run=run)
+        yield "explain-run", plan_operations.AboutRun(run=run)
+        yield "picture", plan_operations.PictureRequest(run=run)
+        yield "list-events", ledger_operations.ListEvents(run=run)
+        yield "run-logs", looking_operations.RunLogs(run=run)
+        yield "cancel-run", run_operations.EndRun(run=run, dry_run=True)
+        yield "complete-run", run_operations.EndRun(run=run, dry_run=True)
     for node in sorted(view.nodes):
-        yield "describe-node", ask.GetThing(name=node)
-        yield "list-events", ledger_requests.ListEvents(about=f"node/{node}")
-    yield "describe-owner", ask.GetThing(name=hidden.owner)
-    yield "describe-tenant", ask.GetThing(name=hidden.owner)
-    yield "list-events", ledger_requests.ListEvents(first=1, limit=PAGE_MAX)
-    yield "list-notices", notice_requests.ListNotices(first=1, limit=PAGE_MAX)
-    yield "list-tokens", service_requests.ListTokens()
+        yield "describe-node", resource_operations.GetThing(name=node)
+        yield "list-events", ledger_operations.ListEvents(about=f"node/{node}")
+    yield "describe-owner", resource_operations.GetThing(name=hidden.owner)
+    yield "describe-tenant", resource_operations.GetThing(name=hidden.owner)
+    yield "list-events", ledger_operations.ListEvents(first=1, limit=PAGE_MAX)
+    yield "list-notices", notice_operations.ListNotices(first=1, limit=PAGE_MAX)
+    yield "list-tokens", service_operations.ListTokens()
     yield "whoami", ask.Nothing()
     yield "show-lottery", ask.Nothing()
-    yield "verify-ledger", ledger_requests.VerifyLedger(deep=True)
-    yield "fleet-top", looking_requests.FleetTop()
-    yield "picture", ledger_requests.Picture()
-    yield "user-usage", money_requests.UserUsage()
-    yield "tenant-usage", money_requests.TenantUsage(id=hidden.owner)
-    yield "statement", money_requests.GetStatement()
+    yield "verify-ledger", ledger_operations.VerifyLedger(deep=True)
+    yield "fleet-top", looking_operations.FleetTop()
+    yield "picture", plan_operations.PictureRequest()
+    yield "user-usage", money_operations.UserUsageRequest()
+    yield "tenant-usage", money_operations.TenantUsageRequest(id=hidden.owner)
+    yield "statement", money_operations.GetStatement()
     document = run_tree("prying", hidden.owner, 32)
-    yield "plan-runs", ledger_requests.PlanRuns(documents=(document,))
-    yield "submit-run", ask.SubmitRun(document=document, dry_run=True)
+    yield "plan-runs", plan_operations.PlanRuns(documents=(document,))
+    yield "submit-run", run_operations.SubmitRun(document=document, dry_run=True)
 
 
 def by_http(client: httpx.Client, name: str, asked: Struct, accept: str) -> str:
@@ -236,50 +237,50 @@ def masked(text: str, name: str) -> str:
 def probes(name: str, owner: str) -> Iterator[tuple[str, Struct]]:
     """Yield what may tell whether there is a run called ``name``, asked by one of ``owner``."""
     for kind in ("run", "claim", "reservation"):
-        yield f"get-{kind}", ask.GetThing(name=name)
-        yield f"describe-{kind}", ask.GetThing(name=name)
-    yield "get-lease", ask.GetThing(name=f"{name}/0")
-    yield "list-runs", ask.ListRuns(names=(name,))
-    yield "list-runs", ask.ListRuns(cursor=name)
-    yield "list-queue", ask.ListRuns(cursor=name)
-    yield "list-leases", ask.ListThings(cursor=f"{name}/0")
+        yield f"get-{kind}", resource_operations.GetThing(name=name)
+        yield f"describe-{kind}", resource_operations.GetThing(name=name)
+    yield "get-lease", resource_operations.GetThing(name=f"{name}/0")
+    yield "list-runs", resource_operations.ListRuns(names=(name,))
+    yield "list-runs", resource_operations.ListRuns(cursor=name)
+    yield "list-queue", resource_operations.ListRuns(cursor=name)
+    yield "list-leases", resource_operations.ListThings(cursor=f"{name}/0")
     for verb in ("cancel", "complete", "fail"):
         for dry_run in (True, False):
-            yield f"{verb}-run", ask.EndRun(run=name, dry_run=dry_run)
-    yield "shrink-run", ask.ShrinkRun(run=name, gpus=1)
-    yield "release-claim", fleet_requests.ReleaseClaim(claim=name)
-    yield "plan-run", ledger_requests.AboutRun(run=name)
-    yield "explain-run", ledger_requests.AboutRun(run=name)
-    yield "picture", ledger_requests.Picture(run=name)
-    yield "list-events", ledger_requests.ListEvents(run=name)
-    yield "list-events", ledger_requests.ListEvents(about=f"claim/{name}")
-    yield "list-events", ledger_requests.ListEvents(about=f"reservation/{name}@1")
-    yield "run-logs", looking_requests.RunLogs(run=name)
-    yield "submit-run", ask.SubmitRun(like=name, name="prying", dry_run=True)
+            yield f"{verb}-run", run_operations.EndRun(run=name, dry_run=dry_run)
+    yield "shrink-run", run_operations.ShrinkRun(run=name, gpus=1)
+    yield "release-claim", fleet_operations.ReleaseClaim(claim=name)
+    yield "plan-run", plan_operations.AboutRun(run=name)
+    yield "explain-run", plan_operations.AboutRun(run=name)
+    yield "picture", plan_operations.PictureRequest(run=name)
+    yield "list-events", ledger_operations.ListEvents(run=name)
+    yield "list-events", ledger_operations.ListEvents(about=f"claim/{name}")
+    yield "list-events", ledger_operations.ListEvents(about=f"reservation/{name}@1")
+    yield "run-logs", looking_operations.RunLogs(run=name)
+    yield "submit-run", run_operations.SubmitRun(like=name, name="prying", dry_run=True)
     follow = {"after": [name]}
     document = run_tree("prying", owner, 1, follow=follow)
-    yield "submit-run", ask.SubmitRun(document=document, dry_run=True)
-    yield "apply", ask.Apply(documents=(document,), dry_run=True)
-    yield "plan-runs", ledger_requests.PlanRuns(documents=(document,))
+    yield "submit-run", run_operations.SubmitRun(document=document, dry_run=True)
+    yield "apply", resource_operations.Apply(documents=(document,), dry_run=True)
+    yield "plan-runs", plan_operations.PlanRuns(documents=(document,))
 
 
 def of_owners(name: str, owner: str) -> Iterator[tuple[str, Struct]]:
     """Yield what may tell whether there is an owner called ``name``."""
     for kind in ("owner", "tenant"):
-        yield f"describe-{kind}", ask.GetThing(name=name)
-    yield "get-owner", ask.GetThing(name=name)
-    yield "list-runs", ask.ListRuns(owner=name)
-    yield "list-notices", notice_requests.ListNotices(owner=name)
-    yield "list-tokens", service_requests.ListTokens(tenant=name)
-    yield "list-tokens", service_requests.ListTokens(user=name)
-    yield "tenant-usage", money_requests.TenantUsage(id=name)
-    yield "user-usage", money_requests.UserUsage(user=name)
-    yield "statement", money_requests.GetStatement(tenant=name)
-    yield "update-tenant", ask.UpdateTenant(id=name, max_nodes=1, dry_run=True)
-    yield "submit-run", ask.SubmitRun(document=run_tree("prying", name, 1), dry_run=True)
+        yield f"describe-{kind}", resource_operations.GetThing(name=name)
+    yield "get-owner", resource_operations.GetThing(name=name)
+    yield "list-runs", resource_operations.ListRuns(owner=name)
+    yield "list-notices", notice_operations.ListNotices(owner=name)
+    yield "list-tokens", service_operations.ListTokens(tenant=name)
+    yield "list-tokens", service_operations.ListTokens(user=name)
+    yield "tenant-usage", money_operations.TenantUsageRequest(id=name)
+    yield "user-usage", money_operations.UserUsageRequest(user=name)
+    yield "statement", money_operations.GetStatement(tenant=name)
+    yield "update-tenant", tenant_operations.UpdateTenant(id=name, max_nodes=1, dry_run=True)
+    yield "submit-run", run_operations.SubmitRun(document=run_tree("prying", name, 1), dry_run=True)
     funding = {"allowBorrow": True, "sponsors": [name]}
     document = run_tree("prying", owner, 1, funding=funding)
-    yield "submit-run", ask.SubmitRun(document=document, dry_run=True)
+    yield "submit-run", run_operations.SubmitRun(document=document, dry_run=True)
 
 
 @pytest.mark.parametrize("user", PRYING)

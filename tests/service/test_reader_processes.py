@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from quorate.operations import common_requests
 from quorate.operations.answer_place import Place
+from quorate.operations.resources import resource_operations
 from quorate.operations.table import OPERATIONS
 from quorate.service.readers.message_socket import MessageSocket
 from quorate.service.readers.reader_process import ProcessConfig, RemoteReader
@@ -158,7 +158,7 @@ def test_a_question_that_a_reader_does_not_take_is_given_up(
         os.kill(pid, signal.SIGSTOP)
         # More than any buffer between the two takes.
         question = Question(
-            ADMIN, OPERATIONS["get-run"], common_requests.GetThing(name="x" * 8_000_000)
+            ADMIN, OPERATIONS["get-run"], resource_operations.GetThing(name="x" * 8_000_000)
         )
         began_s = time.monotonic()
         with pytest.raises(CommandError, match=r"more than 0\.1 s of CPU"):
@@ -193,7 +193,7 @@ def _children_of(pid: int) -> set[int]:
 def test_a_server_of_readers_that_was_killed_is_started_again(
     tmp_path: Path, server: ReaderServer
 ) -> None:
-    question = Question(ADMIN, OPERATIONS["list-runs"], common_requests.ListRuns())
+    question = Question(ADMIN, OPERATIONS["list-runs"], resource_operations.ListRuns())
     known = set(servers())
     with _reader(tmp_path, 30, server) as reader:
         assert not reader.reply(question).tree["items"]

@@ -25,9 +25,10 @@ from quorate.operations import common_requests
 from quorate.operations.answer_place import takes_long
 from quorate.operations.answer_types import Answer
 from quorate.operations.caller import Caller, Role
-from quorate.operations.ledger import ledger_requests
+from quorate.operations.ledger import ledger_operations, plan_operations
 from quorate.operations.operation import Effect, Operation
 from quorate.operations.request_context import RequestContext
+from quorate.operations.resources import resource_operations, run_operations
 from quorate.operations.table import OPERATIONS
 from quorate.ports.store_port import EventStore
 from quorate.service.ledger_thread import LedgerThread
@@ -78,12 +79,12 @@ def test_submits_are_answered_while_a_long_question_is() -> None:
         store = HeldStore()
         async with held(store) as ledger_thread:
             verifying = asyncio.create_task(
-                ledger_thread.ask(ADMIN, VERIFY, ledger_requests.VerifyLedger(deep=True))
+                ledger_thread.ask(ADMIN, VERIFY, ledger_operations.VerifyLedger(deep=True))
             )
             assert await asyncio.to_thread(store.entered.wait, 10)
             for number in range(5):
                 document = run_tree(f"r{number}")
-                await ledger_thread.ask(ALICE, SUBMIT, common_requests.SubmitRun(document=document))
+                await ledger_thread.ask(ALICE, SUBMIT, run_operations.SubmitRun(document=document))
             assert not verifying.done()
             store.let_go.set()
             found = await verifying
@@ -100,8 +101,10 @@ def test_a_long_question_sees_what_was_acknowledged_before_it() -> None:
             for number in range(6):
                 name = f"r{number}"
                 document = run_tree(name)
-                await ledger_thread.ask(ALICE, SUBMIT, common_requests.SubmitRun(document=document))
-                told = await ledger_thread.ask(ALICE, DESCRIBE, common_requests.GetThing(name=name))
+                await ledger_thread.ask(ALICE, SUBMIT, run_operations.SubmitRun(document=document))
+                told = await ledger_thread.ask(
+                    ALICE, DESCRIBE, resource_operations.GetThing(name=name)
+                )
                 assert told.tree["name"] == name
                 assert name in told.tree["sections"][0]
 
@@ -109,10 +112,10 @@ def test_a_long_question_sees_what_was_acknowledged_before_it() -> None:
 
 
 PLANS = (
-    (OPERATIONS["plan-run"], ledger_requests.AboutRun(run="r0")),
-    (OPERATIONS["explain-run"], ledger_requests.AboutRun(run="r0")),
-    (OPERATIONS["plan-runs"], ledger_requests.PlanRuns(documents=(run_tree("new"),))),
-    (OPERATIONS["picture"], ledger_requests.Picture(run="r0")),
+    (OPERATIONS["plan-run"], plan_operations.AboutRun(run="r0")),
+    (OPERATIONS["explain-run"], plan_operations.AboutRun(run="r0")),
+    (OPERATIONS["plan-runs"], plan_operations.PlanRuns(documents=(run_tree("new"),))),
+    (OPERATIONS["picture"], plan_operations.PictureRequest(run="r0")),
 )
 
 
@@ -125,12 +128,12 @@ def test_submits_are_answered_while_a_plan_is_made(
         store = HeldStore()
         async with held(store) as ledger_thread:
             await ledger_thread.ask(
-                ALICE, SUBMIT, common_requests.SubmitRun(document=run_tree("r0"))
+                ALICE, SUBMIT, run_operations.SubmitRun(document=run_tree("r0"))
             )
             planning = asyncio.create_task(ledger_thread.ask(ALICE, operation, wanted, form))
             assert await asyncio.to_thread(store.entered.wait, 10)
             await ledger_thread.ask(
-                ALICE, SUBMIT, common_requests.SubmitRun(document=run_tree("r1"))
+                ALICE, SUBMIT, run_operations.SubmitRun(document=run_tree("r1"))
             )
             assert not planning.done()
             store.let_go.set()
@@ -146,8 +149,8 @@ def test_a_plan_sees_what_was_acknowledged_before_it() -> None:
         async with held(store) as ledger_thread:
             for number in range(6):
                 document = run_tree(f"r{number}")
-                await ledger_thread.ask(ALICE, SUBMIT, common_requests.SubmitRun(document=document))
-                wanted = ledger_requests.AboutRun(run=f"r{number}")
+                await ledger_thread.ask(ALICE, SUBMIT, run_operations.SubmitRun(document=document))
+                wanted = plan_operations.AboutRun(run=f"r{number}")
                 told = await ledger_thread.ask(ALICE, OPERATIONS["plan-run"], wanted)
                 assert told.tree["run"] == f"r{number}"
                 told = await ledger_thread.ask(ALICE, OPERATIONS["explain-run"], wanted)
@@ -176,7 +179,7 @@ def test_readers_plan_with_the_executor_that_the_ledger_has(*, has_executor: boo
         ledger_thread = LedgerThread(opening, reading=lambda: store)
         await ledger_thread.start()
         try:
-            told = await ledger_thread.ask(ALICE, operation, ledger_requests.AboutRun(run="any"))
+            told = await ledger_thread.ask(ALICE, operation, plan_operations.AboutRun(run="any"))
             assert told.tree == [has_executor, True]
         finally:
             await ledger_thread.stop()
@@ -191,9 +194,11 @@ def test_who_may_not_see_a_run_is_not_told_of_it_by_a_reader_either() -> None:
         store.let_go.set()
         async with held(store) as ledger_thread:
             with pytest.raises(CommandError) as caught:
-                await ledger_thread.ask(ALICE, DESCRIBE, common_requests.GetThing(name="absent"))
+                await ledger_thread.ask(
+                    ALICE, DESCRIBE, resource_operations.GetThing(name="absent")
+                )
             assert caught.value.fault == "unknown-name"
-            past = common_requests.ListThings(at="2020-01-01T00:00:00Z")
+            past = resource_operations.ListThings(at="2020-01-01T00:00:00Z")
             with pytest.raises(CommandError) as caught:
                 await ledger_thread.ask(ALICE, OPERATIONS["list-nodes"], past)
             assert caught.value.fault == "forbidden"
@@ -444,19 +449,19 @@ def test_what_is_long_changes_nothing_and_every_timeline_is() -> None:
 @pytest.mark.parametrize(
     ("name", "wanted", "is_long"),
     [
-        ("list-runs", common_requests.ListRuns(), False),
-        ("list-runs", common_requests.ListRuns(at="2026-01-01T00:00:00Z"), True),
-        ("get-run", common_requests.GetThing(name="r", at="2026-01-01T00:00:00Z"), True),
-        ("list-events", ledger_requests.ListEvents(), True),
-        ("list-events", ledger_requests.ListEvents(limit=5), False),
-        ("list-events", ledger_requests.ListEvents(limit=5, run="r"), True),
-        ("list-events", ledger_requests.ListEvents(first=7, limit=5), False),
-        ("list-events", ledger_requests.ListEvents(first=7, run="r"), False),
-        ("submit-run", common_requests.SubmitRun(document={}), False),
-        ("plan-runs", ledger_requests.PlanRuns(documents=({},)), True),
-        ("picture", ledger_requests.Picture(), False),
-        ("picture", ledger_requests.Picture(run="r"), True),
-        ("watch-events", ledger_requests.WatchEvents(run="r"), False),
+        ("list-runs", resource_operations.ListRuns(), False),
+        ("list-runs", resource_operations.ListRuns(at="2026-01-01T00:00:00Z"), True),
+        ("get-run", resource_operations.GetThing(name="r", at="2026-01-01T00:00:00Z"), True),
+        ("list-events", ledger_operations.ListEvents(), True),
+        ("list-events", ledger_operations.ListEvents(limit=5), False),
+        ("list-events", ledger_operations.ListEvents(limit=5, run="r"), True),
+        ("list-events", ledger_operations.ListEvents(first=7, limit=5), False),
+        ("list-events", ledger_operations.ListEvents(first=7, run="r"), False),
+        ("submit-run", run_operations.SubmitRun(document={}), False),
+        ("plan-runs", plan_operations.PlanRuns(documents=({},)), True),
+        ("picture", plan_operations.PictureRequest(), False),
+        ("picture", plan_operations.PictureRequest(run="r"), True),
+        ("watch-events", ledger_operations.WatchEvents(run="r"), False),
     ],
 )
 def test_what_is_asked_decides_whether_it_takes_long(
@@ -537,7 +542,7 @@ def test_a_form_that_a_long_answer_does_not_have_is_refused() -> None:
         store.let_go.set()
         async with held(store) as ledger_thread:
             with pytest.raises(CommandError) as caught:
-                await ledger_thread.ask(ADMIN, VERIFY, ledger_requests.VerifyLedger(), Form.CSV)
+                await ledger_thread.ask(ADMIN, VERIFY, ledger_operations.VerifyLedger(), Form.CSV)
             assert caught.value.fault == "not-acceptable"
 
     asyncio.run(scenario())

@@ -24,8 +24,9 @@ from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Owner, Run
 from quorate.operations import common_requests
 from quorate.operations.answer_place import Place, place_of
-from quorate.operations.ledger import ledger_requests
+from quorate.operations.ledger import plan_operations
 from quorate.operations.operation import Effect
+from quorate.operations.resources import resource_operations
 from quorate.operations.table import OPERATIONS
 from quorate.service.daemon import Extras
 from quorate.service.readers.reader_process import ProcessConfig, RemoteReader
@@ -130,13 +131,13 @@ def test_readers_end_with_their_service(tmp_path: Path) -> None:
 
 
 ASKED = (
-    ("/runs?limit=1000", "list-runs", common_requests.ListRuns(limit=1000)),
-    ("/queue?limit=25", "list-queue", common_requests.ListRuns(limit=25)),
-    ("/runs/r00007", "get-run", common_requests.GetThing(name="r00007")),
-    ("/reservations?limit=5", "list-reservations", common_requests.ListThings(limit=5)),
-    ("/runs/r00007/plan", "plan-run", ledger_requests.AboutRun(run="r00007")),
-    ("/runs/r00007/explanation", "explain-run", ledger_requests.AboutRun(run="r00007")),
-    ("/picture", "picture", ledger_requests.Picture()),
+    ("/runs?limit=1000", "list-runs", resource_operations.ListRuns(limit=1000)),
+    ("/queue?limit=25", "list-queue", resource_operations.ListRuns(limit=25)),
+    ("/runs/r00007", "get-run", resource_operations.GetThing(name="r00007")),
+    ("/reservations?limit=5", "list-reservations", resource_operations.ListThings(limit=5)),
+    ("/runs/r00007/plan", "plan-run", plan_operations.AboutRun(run="r00007")),
+    ("/runs/r00007/explanation", "explain-run", plan_operations.AboutRun(run="r00007")),
+    ("/picture", "picture", plan_operations.PictureRequest()),
 )
 
 
@@ -169,13 +170,13 @@ def test_work_beyond_its_bound_is_given_up_and_the_next_question_is_answered(
     tmp_path: Path,
 ) -> None:
     path, clock = waiting_ledger(tmp_path, 2_000)
-    question = Question(ADMIN, OPERATIONS["list-runs"], common_requests.ListRuns())
+    question = Question(ADMIN, OPERATIONS["list-runs"], resource_operations.ListRuns())
     reader = _remote(path, clock, 0.005)
     try:
         with pytest.raises(CommandError, match=r"more than 0\.005 s of CPU") as caught:
             reader.reply(question)
         assert caught.value.fault == "timed-out"
-        short = Question(ADMIN, OPERATIONS["list-nodes"], common_requests.ListThings(limit=1))
+        short = Question(ADMIN, OPERATIONS["list-nodes"], resource_operations.ListThings(limit=1))
         for _ in range(2):
             with pytest.raises(CommandError, match="of CPU"):
                 reader.reply(short)  # The state was let go, and reading it takes longer than that.
@@ -206,7 +207,7 @@ def test_a_reader_that_cannot_be_started_is_unavailable_and_starts_with_the_next
 ) -> None:
     path, clock = waiting_ledger(tmp_path, 1)
     reader = _remote(path, clock, 30)
-    question = Question(ADMIN, OPERATIONS["list-runs"], common_requests.ListRuns())
+    question = Question(ADMIN, OPERATIONS["list-runs"], resource_operations.ListRuns())
     try:
         with _no_more_files(), pytest.raises(CommandError, match="ask again") as caught:
             reader.reply(question)

@@ -23,14 +23,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from quorate import AsyncClient, Client
-from quorate.cli.global_options import Settings
 from quorate.cli.main import main
+from quorate.cli.settings import Settings
 from quorate.documents import Documents, kind_of, parse_documents, parse_tree, render
 from quorate.documents.emit import to_json, to_yaml
 from quorate.documents.parse import Declared
 from quorate.model import specs as sp
-from quorate.operations import common_requests
-from quorate.operations.common_responses import Found, Thing
+from quorate.operations.resources import resource_operations
+from quorate.operations.resources.resource_operations import Found, Thing
 from quorate.service.config import configured
 from quorate.service.daemon import Extras
 from quorate.service.grpc.grpc_codec import read_struct, write_struct
@@ -91,15 +91,15 @@ class Grpc:
     token: str
 
     def apply(self, *trees: Any) -> set[str]:
-        found = self._call("apply", common_requests.Apply(documents=trees))
+        found = self._call("apply", resource_operations.Apply(documents=trees))
         return {each.change for each in found.changes}
 
     def get(self, kind: str, name: str) -> Any:
         if kind == "System":
             return tree_of(
-                read_struct(self._call("get-system", common_requests.GetSystem()), Thing)
+                read_struct(self._call("get-system", resource_operations.GetSystem()), Thing)
             )
-        found = self._call(f"get-{kind.lower()}", common_requests.GetThing(name=name))
+        found = self._call(f"get-{kind.lower()}", resource_operations.GetThing(name=name))
         return tree_of(read_struct(found, Found))
 
     def _call(self, name: str, question: msgspec.Struct) -> Any:

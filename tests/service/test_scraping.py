@@ -17,7 +17,7 @@ from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.ledger.chain import Block, Head
 from quorate.model.events import Outcome
-from quorate.operations import common_requests
+from quorate.operations.resources import run_operations
 from quorate.operations.table import OPERATIONS
 from quorate.ports.errors import StoreError, StoreFullError
 from quorate.service.auth.authenticator import Authenticator
@@ -196,15 +196,15 @@ def test_what_the_store_does_not_take_is_counted_and_nothing_else_is() -> None:
         operations = (OPERATIONS["submit-run"], OPERATIONS["cancel-run"])
         submit_run, cancel = operations
         await ledger_thread.ask(
-            ALICE, submit_run, common_requests.SubmitRun(document=run_tree("r1"))
+            ALICE, submit_run, run_operations.SubmitRun(document=run_tree("r1"))
         )
         store.is_full = True
         with pytest.raises(StoreFullError):
             await ledger_thread.ask(
-                ALICE, submit_run, common_requests.SubmitRun(document=run_tree("r2"))
+                ALICE, submit_run, run_operations.SubmitRun(document=run_tree("r2"))
             )
         with pytest.raises(StoreFullError):
-            await ledger_thread.ask(ALICE, cancel, common_requests.EndRun(run="r1"))
+            await ledger_thread.ask(ALICE, cancel, run_operations.EndRun(run="r1"))
         store.is_full = False
         text = ledger_thread.metrics.render(())
         await ledger_thread.stop()
@@ -223,12 +223,12 @@ def test_events_that_could_not_be_read_back_are_counted_with_the_next_ones() -> 
         submit_run = OPERATIONS["submit-run"]
         store.is_unreadable = True
         await ledger_thread.ask(
-            ALICE, submit_run, common_requests.SubmitRun(document=run_tree("r1"))
+            ALICE, submit_run, run_operations.SubmitRun(document=run_tree("r1"))
         )
         assert Samples(ledger_thread.metrics.render(()).decode()).value("runs_submitted_total") == 0
         store.is_unreadable = False
         await ledger_thread.ask(
-            ALICE, submit_run, common_requests.SubmitRun(document=run_tree("r2"))
+            ALICE, submit_run, run_operations.SubmitRun(document=run_tree("r2"))
         )
         text = ledger_thread.metrics.render(())
         await ledger_thread.stop()
@@ -260,7 +260,7 @@ def test_a_ledger_that_cannot_be_read_is_told_as_not_ready() -> None:
             submit_run = OPERATIONS["submit-run"]
             with pytest.raises(StoreError):
                 await ledger_thread.ask(
-                    ALICE, submit_run, common_requests.SubmitRun(document=run_tree("r1"))
+                    ALICE, submit_run, run_operations.SubmitRun(document=run_tree("r1"))
                 )
             broken = Samples((await client.get("/metrics")).text)
         store.is_full = store.is_unreadable = False
@@ -278,9 +278,7 @@ def test_submits_that_share_a_block_are_one_commit() -> None:
     async def scenario() -> Samples:
         ledger_thread = LedgerThread(small_ledger)
         await ledger_thread.start()
-        wanted = [
-            common_requests.SubmitRun(document=run_tree(f"r{number}")) for number in range(40)
-        ]
+        wanted = [run_operations.SubmitRun(document=run_tree(f"r{number}")) for number in range(40)]
         operation = OPERATIONS["submit-run"]
         await asyncio.gather(*(ledger_thread.ask(ALICE, operation, each) for each in wanted))
         text = ledger_thread.metrics.render(())

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from quorate.cli.global_options import Settings
 from quorate.cli.main import main
+from quorate.cli.settings import Settings
 from tests.service.conftest import Stage
 
 ENVELOPE = {

@@ -96,8 +96,8 @@ def test_rest_names_nothing_of_another_tenant(tmp_path: Path) -> None:
 def by_rest(client: Client, name: str, asked: Struct) -> str:
     """Return everything that a program and a person are told, a refusal included."""
     try:
-        tree, notes = client.noted(name, asked)
-        told = client.told(name, asked, wide=True)
+        tree, notes = client.ask_json_and_notes(name, asked)
+        told = client.ask_text(name, asked, wide=True)
     except RefusedError as error:
         return f"{error}{error.refusals}"
     return "\n".join([to_json(tree), *notes, str(told)])

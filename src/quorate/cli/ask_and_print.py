@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from quorate.cli.csv_option import CSV
-from quorate.cli.global_options import Settings
 from quorate.cli.printing import print_tree, telling
+from quorate.cli.settings import CSV, Settings
 from quorate.operations.caller import Caller
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.table import OPERATIONS
@@ -54,7 +53,7 @@ def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
         from quorate.cli.remote import service
 
         with service(settings, target) as client:
-            return client.tree(name, asked)
+            return client.ask_json(name, asked)
     from quorate.operations.answering import answer
 
     operation = OPERATIONS[name]

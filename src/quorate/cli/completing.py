@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from quorate.cli.settings import Settings
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-    from quorate.cli.global_options import Settings
 
 NAMES_MAX: Final = 1_000
 TIMEOUT_S: Final = 1.0
@@ -65,8 +65,6 @@ def context_names(
 
 
 def _settings(ctx: click.Context) -> Settings:
-    from quorate.cli.global_options import Settings
-
     found = ctx.find_object(Settings)
     return Settings() if found is None else found
 
@@ -86,7 +84,7 @@ def _names(ctx: click.Context, kind: str) -> list[str]:
 
 def _asked(settings: Settings, word: str) -> list[str]:
     """Return the names of a kind that there are; raises whatever asking raises."""
-    from quorate.operations.common_requests import ListRuns, ListThings
+    from quorate.operations.resources.resource_operations import ListRuns, ListThings
     from quorate.views.kind_names import TENANT, kind_named
 
     kind = TENANT if word == TENANT.name else kind_named(word)
@@ -102,7 +100,7 @@ def _asked(settings: Settings, word: str) -> list[str]:
     from quorate.client.retrying import Retrying
 
     with Asker(driver_for(target.place, timeout_s=TIMEOUT_S), Retrying(tries=1)) as client:
-        tree = client.tree(name, question)
+        tree = client.ask_json(name, question)
     return [str(each["metadata"]["name"]) for each in tree["items"]]
 
 

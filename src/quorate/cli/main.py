@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import click
 
-from quorate import __version__
-from quorate.cli.global_options import Settings, actor_option, ledger_options, output_option
+from quorate.cli.global_options import actor_option, ledger_options, output_option
+from quorate.cli.settings import Settings
+from quorate.version import __version__
 from quorate.views.exits import CommandError, Exit
 
 COMMANDS: Final[dict[str, tuple[str, str, str]]] = {

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from quorate.cli.global_options import Settings
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 

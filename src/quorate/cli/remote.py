@@ -10,10 +10,9 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quorate.cli.csv_option import CSV
-from quorate.cli.global_options import Settings
 from quorate.cli.printing import print_tree, telling
 from quorate.cli.service_errors import telling_why
+from quorate.cli.settings import CSV, Settings
 from quorate.client.asker import Asker
 from quorate.client.contexts import Target
 from quorate.client.plain_http import driver_for
@@ -64,19 +63,19 @@ def service_answer(client: Asker, operation: Operation, asked: Struct) -> Answer
 
     name = operation.name
     return Answer(
-        tree=lambda: client.tree(name, asked),
-        lines=lambda wide: client.told(name, asked, wide=wide).out,
-        stream=(lambda: client.lines(name, asked)) if operation.media == JSON_LINES else None,
+        tree=lambda: client.ask_json(name, asked),
+        lines=lambda wide: client.ask_text(name, asked, wide=wide).out,
+        stream=(lambda: client.ask_lines(name, asked)) if operation.media == JSON_LINES else None,
     )
 
 
 def _ask(settings: Settings, client: Asker, name: str, asked: Struct, *, is_first: bool) -> None:
     if settings.output == CSV:
-        text, notes = client.noted(name, asked, accept=CSV_TYPE)
+        text, notes = client.ask_json_and_notes(name, asked, accept=CSV_TYPE)
         _aside(notes)
         click.echo(text, nl=False)
     elif settings.is_table:
-        told = client.told(name, asked, wide=settings.wide)
+        told = client.ask_text(name, asked, wide=settings.wide)
         with telling(told.done) if told.done else nullcontext():
             _aside(told.err)
             if not is_first:
@@ -98,11 +97,11 @@ def _aside(notes: Sequence[str]) -> None:
 
 def _all_pages(client: Asker, name: str, asked: Struct) -> tuple[Any, Sequence[str]]:
     """Return an answer for programs; a list without a limit is asked for to its end."""
-    tree, notes = client.noted(name, asked)
+    tree, notes = client.ask_json_and_notes(name, asked)
     if getattr(asked, "limit", 0) is not None or not hasattr(asked, "cursor"):
         return tree, notes
     while "next" in tree:
-        more, notes = client.noted(name, replace(asked, cursor=tree.pop("next")))
+        more, notes = client.ask_json_and_notes(name, replace(asked, cursor=tree.pop("next")))
         tree["items"] += more.pop("items")
         tree |= more
     return tree, [note for note in notes if note != MORE]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from quorate.adapters.stores.ledger_salvage import sound_head
 from quorate.adapters.stores.sqlite_file import existing
-from quorate.cli.global_options import Settings
 from quorate.cli.ledger_import import sound_part
+from quorate.cli.settings import Settings
 from quorate.ports.errors import CorruptLedgerError
 from quorate.views.exits import CommandError, Exit
 

@@ -17,7 +17,7 @@ import click
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.stores.store_sqlite import SqliteStore
-from quorate.cli.global_options import Settings
+from quorate.cli.settings import Settings
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.settle import settle_holds
 from quorate.model.closed_words import counted

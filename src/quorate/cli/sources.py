@@ -16,7 +16,7 @@ from quorate.documents import Bare, Document, Invalid, lines_of, parse_documents
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from quorate.operations.ledger.ledger_requests import KeptCheckpoint
+    from quorate.operations.ledger.ledger_operations import KeptCheckpoint
 
 STDIN: Final = "-"
 BYTES_MAX: Final = 256 * 1024 * 1024
@@ -147,7 +147,7 @@ def read_checkpoints(files: Sequence[str]) -> tuple[KeptCheckpoint, ...]:
     import msgspec
 
     from quorate.ledger.checkpoint import read_checkpoint
-    from quorate.operations.ledger.ledger_requests import KeptCheckpoint
+    from quorate.operations.ledger.ledger_operations import KeptCheckpoint
     from quorate.ports.errors import CheckpointError
 
     found: list[KeptCheckpoint] = []

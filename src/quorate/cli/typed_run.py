@@ -9,10 +9,11 @@ from typing import Any, Final
 import click
 
 from quorate.cli.ask_and_print import tree_asked
-from quorate.cli.global_options import Settings
+from quorate.cli.settings import Settings
 from quorate.client.run_document import NoFlavorError, only_flavor
 from quorate.documents import Invalid, parse_tree
-from quorate.operations.common_requests import ListThings, Nothing
+from quorate.operations.common_requests import Nothing
+from quorate.operations.resources.resource_operations import ListThings
 from quorate.views.exits import CommandError, Exit
 
 _SECRET: Final = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL)S?$", re.IGNORECASE)

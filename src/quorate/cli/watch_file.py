@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from quorate.cli.global_options import Settings
 from quorate.cli.session import as_of, clock_of, open_to_read
+from quorate.cli.settings import Settings
 from quorate.core.explain.start_plan import Forecast, foretell
 from quorate.documents.times import time_text
 from quorate.ledger.chain import Head

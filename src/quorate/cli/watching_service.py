@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import click
 
-from quorate.cli.global_options import Settings
 from quorate.cli.remote import check_typed
 from quorate.cli.service_errors import telling_why
+from quorate.cli.settings import Settings
 from quorate.cli.watch_file import Looking
 from quorate.client.async_client import AsyncClient
 from quorate.client.client_flows import TERMINAL
@@ -21,7 +21,7 @@ from quorate.client.contexts import Target
 from quorate.client.watched_events import Event
 from quorate.documents.times import time_text
 from quorate.ledger.codec import event_from_json
-from quorate.operations.ledger.ledger_requests import Picture
+from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.ledger.watch_handlers import Watched
 from quorate.ports.errors import QuorateError
 from quorate.views.runs.event_text import said
@@ -69,10 +69,12 @@ class _View:
     async def show(self) -> None:
         """Print how everything stands."""
         watched = self.watched
-        asked = Picture(run=watched.run, pool=watched.pool, reservations=watched.reservations)
+        asked = PictureRequest(
+            run=watched.run, pool=watched.pool, reservations=watched.reservations
+        )
         # Where it stands is asked first: what happens in between is told twice, not left out.
-        tree: dict[str, Any] = await self.client.tree("picture", asked)
-        told = await self.client.told("picture", asked)
+        tree: dict[str, Any] = await self.client.ask_json("picture", asked)
+        told = await self.client.ask_text("picture", asked)
         self.seq, self._shown_s = tree["sequence"], monotonic()
         self.is_over = tree.get("forecast", {}).get("phase") in TERMINAL
         if self.looking.redraw:

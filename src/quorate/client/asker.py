@@ -12,9 +12,8 @@ from quorate.client.client_flows import Asking
 from quorate.client.retrying import Retrying
 from quorate.client.sync_runner import SyncRunner
 from quorate.client.wire import JSON, Told, Tree
-from quorate.operations.fleet.looking_responses import LogLine
-from quorate.operations.notices.notice_requests import WatchNotices
-from quorate.operations.notices.notice_responses import Notice
+from quorate.operations.fleet.looking_operations import LogLine
+from quorate.operations.notices.notice_operations import Notice, WatchNotices
 
 
 class Asker:
@@ -39,24 +38,24 @@ class Asker:
         """Let go of all connections."""
         self._driver.close()
 
-    def tree(self, name: str, asked: Struct) -> Tree:
-        """Return what the operation ``name`` gives, untyped and exact."""
-        return self._driver.run(self._asking.tree(name, asked))
+    def ask_json(self, name: str, asked: Struct) -> Tree:
+        """Return the answer to the operation ``name`` as JSON holds it, every digit of it."""
+        return self._driver.run(self._asking.json(name, asked))
 
-    def told(self, name: str, asked: Struct, *, wide: bool = False) -> Told:
-        """Return what a person is told of the operation ``name``: lines, as the CLI prints them."""
-        return self._driver.run(self._asking.told(name, asked, wide=wide))
+    def ask_text(self, name: str, asked: Struct, *, wide: bool = False) -> Told:
+        """Return the answer to the operation ``name`` as text: the lines that the CLI prints."""
+        return self._driver.run(self._asking.text(name, asked, wide=wide))
 
-    def noted(
+    def ask_json_and_notes(
         self, name: str, asked: Struct, *, accept: str = JSON
     ) -> tuple[Tree, tuple[str, ...]]:
-        """Return what ``tree`` does, and what the service says aside.
+        """Return what ``ask_json`` does, and the notes of the service on it.
 
         With another ``accept``, such as ``text/csv``, it is a text.
         """
-        return self._driver.run(self._asking.noted(name, asked, accept=accept))
+        return self._driver.run(self._asking.json_and_notes(name, asked, accept=accept))
 
-    def lines(self, name: str, asked: Struct) -> Iterator[str]:
+    def ask_lines(self, name: str, asked: Struct) -> Iterator[str]:
         """Yield the lines of an operation that gives many, such as ``export-ledger``."""
         return self._driver.stream(self._asking.lines(name, asked))
 

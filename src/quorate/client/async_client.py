@@ -9,19 +9,20 @@ from typing import Any, Self, Unpack, overload
 
 from msgspec import Struct
 
-from quorate.client.async_methods import AsyncMethods
-from quorate.client.client_flows import Asking, phase_of
+from quorate.client.client_flows import Asking
 from quorate.client.contexts import service_of
 from quorate.client.drivers import AsyncDriver
+from quorate.client.methods import AsyncMethods
+from quorate.client.resources.run_resources import RunInfo
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import Said, work_of
 from quorate.client.service_address import Place
 from quorate.client.sync_runner import TIMEOUT_S
 from quorate.client.watched_events import Event
 from quorate.client.wire import JSON, Told, Tree
-from quorate.operations import common_responses
-from quorate.operations.fleet.looking_responses import LogLine
-from quorate.operations.ledger.ledger_responses import Explanation, Forecast
+from quorate.operations.common_responses import Outcome
+from quorate.operations.fleet.looking_operations import LogLine
+from quorate.operations.ledger.plan_operations import Explanation, Forecast
 
 
 class AsyncClient(AsyncMethods):
@@ -85,24 +86,24 @@ class AsyncClient(AsyncMethods):
     def _stream(self, name: str, asked: Struct) -> AsyncIterator[Any]:
         return self._driver.stream(self._asking.stream(name, asked))
 
-    async def tree(self, name: str, asked: Struct) -> Tree:
-        """Return what the operation ``name`` gives, untyped and exact."""
-        return await self._driver.run(self._asking.tree(name, asked))
+    async def ask_json(self, name: str, asked: Struct) -> Tree:
+        """Return the answer to the operation ``name`` as JSON holds it, every digit of it."""
+        return await self._driver.run(self._asking.json(name, asked))
 
-    async def told(self, name: str, asked: Struct, *, wide: bool = False) -> Told:
-        """Return what a person is told of the operation ``name``: lines, as the CLI prints them."""
-        return await self._driver.run(self._asking.told(name, asked, wide=wide))
+    async def ask_text(self, name: str, asked: Struct, *, wide: bool = False) -> Told:
+        """Return the answer to the operation ``name`` as text: the lines that the CLI prints."""
+        return await self._driver.run(self._asking.text(name, asked, wide=wide))
 
-    async def noted(
+    async def ask_json_and_notes(
         self, name: str, asked: Struct, *, accept: str = JSON
     ) -> tuple[Tree, tuple[str, ...]]:
-        """Return what ``tree`` does, and what the service says aside.
+        """Return what ``ask_json`` does, and the notes of the service on it.
 
         With another ``accept``, such as ``text/csv``, it is a text.
         """
-        return await self._driver.run(self._asking.noted(name, asked, accept=accept))
+        return await self._driver.run(self._asking.json_and_notes(name, asked, accept=accept))
 
-    def lines(self, name: str, asked: Struct) -> AsyncIterator[str]:
+    def ask_lines(self, name: str, asked: Struct) -> AsyncIterator[str]:
         """Yield the lines of an operation that gives many, such as ``export-ledger``."""
         return self._driver.stream(self._asking.lines(name, asked))
 
@@ -153,9 +154,7 @@ class AsyncClient(AsyncMethods):
 class AsyncRunHandle:
     """A run that was submitted. ``outcome`` is what came of that, None for one found later."""
 
-    def __init__(
-        self, client: AsyncClient, name: str, outcome: common_responses.Outcome | None
-    ) -> None:
+    def __init__(self, client: AsyncClient, name: str, outcome: Outcome | None) -> None:
         self._client = client
         self.name = name
         self.outcome = outcome
@@ -163,15 +162,15 @@ class AsyncRunHandle:
     def __repr__(self) -> str:
         return f"AsyncRunHandle({self.name!r})"
 
-    async def status(self) -> common_responses.Found:
-        """Return the run as it is now, as a document."""
+    async def status(self) -> RunInfo:
+        """Return the run as it is now: ``status().status.phase``, for one."""
         return await self._client.get_run(self.name)
 
     async def phase(self) -> str:
         """Return its phase: Pending, Running, Completed, Cancelled or Failed."""
-        return phase_of(await self.status())
+        return (await self.status()).status.phase
 
-    async def wait(self, timeout_s: float | None = None) -> common_responses.Found:
+    async def wait(self, timeout_s: float | None = None) -> RunInfo:
         """Return the run once it is over, whatever became of it.
 
         Raises ``WaitedTooLongError`` after ``timeout_s``.
@@ -194,7 +193,7 @@ class AsyncRunHandle:
         """
         return await self._client.plan_run(self.name, exact=exact)
 
-    async def cancel(self, note: str = "") -> common_responses.Outcome:
+    async def cancel(self, note: str = "") -> Outcome:
         """Stop it, or withdraw it from the queue."""
         return await self._client.cancel_run(self.name, note=note)
 

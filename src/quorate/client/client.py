@@ -9,17 +9,17 @@ from typing import Any, Unpack, overload
 from msgspec import Struct
 
 from quorate.client.asker import Asker
-from quorate.client.client_flows import phase_of
 from quorate.client.contexts import service_of
 from quorate.client.drivers import Driver
 from quorate.client.methods import Methods
+from quorate.client.resources.run_resources import RunInfo
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import Said, work_of
 from quorate.client.sync_runner import TIMEOUT_S
 from quorate.client.watched_events import Event
-from quorate.operations import common_responses
-from quorate.operations.fleet.looking_responses import LogLine
-from quorate.operations.ledger.ledger_responses import Explanation, Forecast
+from quorate.operations.common_responses import Outcome
+from quorate.operations.fleet.looking_operations import LogLine
+from quorate.operations.ledger.plan_operations import Explanation, Forecast
 
 
 class Client(Asker, Methods):
@@ -101,7 +101,7 @@ class Client(Asker, Methods):
 class RunHandle:
     """A run that was submitted. ``outcome`` is what came of that, None for one found later."""
 
-    def __init__(self, client: Client, name: str, outcome: common_responses.Outcome | None) -> None:
+    def __init__(self, client: Client, name: str, outcome: Outcome | None) -> None:
         self._client = client
         self.name = name
         self.outcome = outcome
@@ -109,15 +109,15 @@ class RunHandle:
     def __repr__(self) -> str:
         return f"RunHandle({self.name!r})"
 
-    def status(self) -> common_responses.Found:
-        """Return the run as it is now, as a document."""
+    def status(self) -> RunInfo:
+        """Return the run as it is now: ``status().status.phase``, for one."""
         return self._client.get_run(self.name)
 
     def phase(self) -> str:
         """Return its phase: Pending, Running, Completed, Cancelled or Failed."""
-        return phase_of(self.status())
+        return self.status().status.phase
 
-    def wait(self, timeout_s: float | None = None) -> common_responses.Found:
+    def wait(self, timeout_s: float | None = None) -> RunInfo:
         """Return the run once it is over, whatever became of it.
 
         Raises ``WaitedTooLongError`` after ``timeout_s``.
@@ -140,7 +140,7 @@ class RunHandle:
         """
         return self._client.plan_run(self.name, exact=exact)
 
-    def cancel(self, note: str = "") -> common_responses.Outcome:
+    def cancel(self, note: str = "") -> Outcome:
         """Stop it, or withdraw it from the queue."""
         return self._client.cancel_run(self.name, note=note)
 

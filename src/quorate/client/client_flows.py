@@ -12,11 +12,15 @@ from msgspec import Struct
 from quorate.client import flows, wire
 from quorate.client.errors import NotQuorateError
 from quorate.client.flows import Flow
+from quorate.client.resources.any_resource import ResourceList
+from quorate.client.resources.fleet_resources import DomainInfo
+from quorate.client.resources.run_resources import RunInfo
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import Work, only_flavor
-from quorate.operations import common_requests, common_responses
-from quorate.operations.fleet.looking_requests import RunLogs
+from quorate.operations.common_responses import Outcome
+from quorate.operations.fleet.looking_operations import RunLogs
 from quorate.operations.operation import Effect
+from quorate.operations.resources import resource_operations, run_operations
 from quorate.operations.table import OPERATIONS
 
 TERMINAL: Final = frozenset({"Completed", "Cancelled", "Failed"})
@@ -36,14 +40,14 @@ class Asking:
             operation, question, self.retrying, lambda reply: wire.given_of(operation, reply)
         )
 
-    def tree(self, name: str, question: Struct) -> Flow[wire.Tree]:
+    def json(self, name: str, question: Struct) -> Flow[wire.Tree]:
         """Return what an operation gives as it was written, every number to its last digit."""
         return flows.exchange(OPERATIONS[name], question, self.retrying, wire.tree_of)
 
-    def noted(
+    def json_and_notes(
         self, name: str, question: Struct, *, accept: str = wire.JSON
     ) -> Flow[tuple[wire.Tree, tuple[str, ...]]]:
-        """Return what ``tree`` does, or the text of another type, and what is said aside."""
+        """Return what ``json`` does, or the text of another type, and the notes on it."""
         read = wire.tree_of if accept == wire.JSON else partial(wire.text_of, media=accept)
         return flows.exchange(
             OPERATIONS[name],
@@ -53,7 +57,7 @@ class Asking:
             accept=accept,
         )
 
-    def told(self, name: str, question: Struct, *, wide: bool) -> Flow[wire.Told]:
+    def text(self, name: str, question: Struct, *, wide: bool) -> Flow[wire.Told]:
         """Return what a person is told, as the service words it."""
         accept = f"{wire.TOLD}; wide=true" if wide else wire.TOLD
         return flows.exchange(
@@ -73,29 +77,28 @@ class Asking:
 
     def submit(
         self, document: Mapping[str, Any] | Work, key: str | None
-    ) -> Flow[tuple[str, common_responses.Outcome]]:
+    ) -> Flow[tuple[str, Outcome]]:
         """Return the name of the run that was submitted, and what came of it."""
         if isinstance(document, Work):
             work = document
             if not work.flavors:
-                listing: common_responses.Listing = yield from self.answer(
-                    "list-domains", common_requests.ListThings()
+                listing: ResourceList[DomainInfo] = yield from self.answer(
+                    "list-domains", resource_operations.ListThings()
                 )
-                statuses = [each.status for each in listing.items]
-                work = replace(work, flavors=[only_flavor([s for s in statuses if s])])
+                work = replace(work, flavors=[only_flavor([s.status for s in listing.items])])
             document = work.document()
-        question = common_requests.SubmitRun(document=dict(document), idempotency_key=key)
-        outcome: common_responses.Outcome = yield from self.answer("submit-run", question)
+        question = run_operations.SubmitRun(document=dict(document), idempotency_key=key)
+        outcome: Outcome = yield from self.answer("submit-run", question)
         names = [each.name for each in outcome.changes if each.kind == "Run"]
         if len(names) != 1:
             raise NotQuorateError(f"the server says that {len(names)} runs were submitted, not one")
         return names[0], outcome
 
-    def wait(self, run: str, timeout_s: float | None) -> Flow[common_responses.Found]:
+    def wait(self, run: str, timeout_s: float | None) -> Flow[RunInfo]:
         """Return the run once it is over, whatever became of it."""
         return flows.until(
-            lambda: self.answer("get-run", common_requests.GetThing(name=run)),
-            lambda found: phase_of(found) in TERMINAL,
+            lambda: self.answer("get-run", resource_operations.GetThing(name=run)),
+            lambda found: found.status.phase in TERMINAL,
             what=f"run {run!r} is not over",
             timeout_s=timeout_s,
         )
@@ -108,8 +111,3 @@ class Asking:
             tail=tail,
             follow=follow,
         )
-
-
-def phase_of(run: common_responses.Found) -> str:
-    """Return the phase of a run as it was shown."""
-    return str(run.status.get("phase", "")) if isinstance(run.status, dict) else ""

@@ -10,6 +10,7 @@
     │   ├── UntrustedError       TLS: who answers cannot prove who it is
     │   └── TimedOutError        it took too long
     ├── NotQuorateError          something answers, and it is not Quorate
+    │   └── MissingFieldError    an answer lacks a field that is read; an AttributeError, too
     ├── WaitedTooLongError       what was waited for has not happened yet
     └── RefusedError             the service said no: code, lines, refusals
         ├── InvalidError         400, 422: something in the request is wrong
@@ -62,6 +63,10 @@ class NotQuorateError(QuorateClientError):
     def __init__(self, text: str, *, status: int = 0) -> None:
         super().__init__(text)
         self.status = status
+
+
+class MissingFieldError(NotQuorateError, AttributeError):
+    """An answer lacks a field that is read: it has several resources, or another version's form."""
 
 
 class WaitedTooLongError(QuorateClientError):

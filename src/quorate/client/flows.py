@@ -20,8 +20,7 @@ from quorate.client.errors import (
 )
 from quorate.client.retrying import Retrying, is_retried, keyed
 from quorate.client.sse import Message, Messages
-from quorate.operations.fleet.looking_requests import LINES_MAX
-from quorate.operations.fleet.looking_responses import Logs
+from quorate.operations.fleet.looking_operations import LINES_MAX, Logs
 from quorate.operations.operation import Operation
 
 T = TypeVar("T")

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
-from quorate import __version__
 from quorate.client.errors import QuorateClientError
 from quorate.client.flows import Emit, Flow, Now, Open, Pause, Read, Send, Step
 from quorate.client.service_address import Place
 from quorate.client.wire import Reply, Request
+from quorate.version import __version__
 
 T = TypeVar("T")
 TIMEOUT_S: Final = 30.0

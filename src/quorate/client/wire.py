@@ -18,6 +18,7 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 from msgspec.structs import FieldInfo, fields
 
+from quorate.client.answer_fields import part_of
 from quorate.client.errors import (
     BusyError,
     FailedError,
@@ -29,9 +30,9 @@ from quorate.client.errors import (
     StaleVersionError,
     UnauthenticatedError,
 )
+from quorate.client.resources.resource_table import answer_type
 from quorate.client.watched_events import Event
 from quorate.model.amounts import fits_double
-from quorate.operations.ledger.ledger_responses import EventTold
 from quorate.operations.operation import ASIDE, DRY_RUN, NOTES, Operation
 
 Tree = Any
@@ -137,12 +138,12 @@ def _header(name: str, text: str) -> str:
 
 
 def given_of(operation: Operation, reply: Reply) -> Any:
-    """Return what ``reply`` gives, as the table types it; raises ``QuorateClientError``.
+    """Return what ``reply`` gives, as clients type it; raises ``QuorateClientError``.
 
     In trees a number that a double cannot hold is a ``Decimal``: what is read can be sent again.
     """
     check(reply)
-    return _converted(_decoded(reply, JSON, _SOUND), operation.gives)
+    return _converted(_decoded(reply, JSON, _SOUND), answer_type(operation))
 
 
 def tree_of(reply: Reply) -> Any:
@@ -179,7 +180,8 @@ def line_of(operation: Operation, line: str) -> Any:
 
 def event_of(operation: Operation, tree: Tree) -> Any:
     """Return what one message of a stream gives: an event, or what the table types."""
-    return Event.of(tree) if operation.gives is EventTold else _converted(tree, operation.gives)
+    kind = answer_type(operation)
+    return Event.of(tree) if kind is Event else _converted(tree, kind)
 
 
 def text_of(reply: Reply, media: str) -> str:
@@ -300,7 +302,7 @@ def _converted(tree: Any, gives: Any) -> Any:
     faults: list[str] = []
     for shape in _shapes(gives):
         try:
-            return msgspec.convert(tree, shape)
+            return msgspec.convert(tree, shape, dec_hook=part_of)
         except msgspec.ValidationError as error:
             faults.append(str(error))
     raise NotQuorateError(

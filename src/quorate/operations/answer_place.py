@@ -8,7 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from quorate.operations.ledger.ledger_requests import ListEvents, Picture, WatchEvents
+from quorate.operations.ledger.ledger_operations import ListEvents, WatchEvents
+from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.operation import Effect, Operation
 
 _AT: Final = "at"
@@ -57,7 +58,7 @@ def takes_long(operation: Operation, asked: Struct) -> bool:
         # A page looks at a bounded number of events; the last ones about something, at all.
         is_chosen = asked.run is not None or asked.about is not None
         return asked.first is None and (is_chosen or asked.limit is None)
-    if isinstance(asked, Picture) and not isinstance(asked, WatchEvents):
+    if isinstance(asked, PictureRequest) and not isinstance(asked, WatchEvents):
         # That of a run is its forecast, as long as the queue is.
         return asked.run is not None
     return operation.is_long or getattr(asked, _AT, None) is not None

@@ -13,44 +13,6 @@ class Given(Struct, kw_only=True, frozen=True, rename="camel"):
     """Anything that is given."""
 
 
-class Thing(Given, kw_only=True, frozen=True):
-    """One thing as a document: what was declared as ``spec``, what became of it as ``status``."""
-
-    api_version: str
-    kind: str
-    metadata: Tree
-    spec: Tree | UnsetType = UNSET
-    status: Tree | UnsetType = UNSET
-
-
-class Found(Given, kw_only=True, frozen=True):
-    """One thing as a document; a List of ``items`` where several begin with the name asked for."""
-
-    api_version: str
-    kind: str
-    metadata: Tree | UnsetType = UNSET
-    spec: Tree | UnsetType = UNSET
-    status: Tree | UnsetType = UNSET
-    items: tuple[Thing, ...] | UnsetType = UNSET
-
-
-class Listing(Given, kw_only=True, frozen=True):
-    """Things in order; ``next`` is there when there are more: ask again with it as ``cursor``."""
-
-    api_version: str
-    kind: str
-    items: tuple[Thing, ...]
-    next: str | UnsetType = UNSET
-
-
-class Description(Given, kw_only=True, frozen=True):
-    """Everything about one thing, in the words of the command line."""
-
-    kind: str
-    name: str
-    sections: tuple[str, ...]
-
-
 class Change(Given, kw_only=True, frozen=True):
     """What became of one thing that was named."""
 

@@ -12,6 +12,7 @@ from quorate.core.tenancy.share_score import ONE, Terms
 from quorate.model.refusal import RefusalCode
 from quorate.testing.builders import NOW_MS
 from quorate.views.numbers import share_number
+from quorate.views.runs.explanation_view import quota_lines
 from quorate.views.runs.position_view import (
     AHEAD_MAX,
     budget_line,
@@ -20,7 +21,6 @@ from quorate.views.runs.position_view import (
     standing_lines,
     used_text,
 )
-from quorate.views.runs.quota_words import quota_lines
 
 TERMS = Terms(
     used=None,

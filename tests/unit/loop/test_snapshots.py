@@ -28,7 +28,7 @@ from quorate.model.events import Scope
 from quorate.model.specs import Owner
 from quorate.model.state.records import AnnouncedConflict
 from quorate.model.state.state import State
-from quorate.operations.ledger.ledger_requests import VerifyLedger
+from quorate.operations.ledger.ledger_operations import VerifyLedger
 from quorate.operations.ledger.verification import verify_ledger
 from quorate.operations.request_context import BlockDesk
 from quorate.operations.table import OPERATIONS

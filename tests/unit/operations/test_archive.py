@@ -34,11 +34,16 @@ from quorate.model.specs import Follow, Owner, Pool
 from quorate.model.state.records import Phase
 from quorate.model.state.run_table import RunQuery
 from quorate.operations.caller import Caller, Role
-from quorate.operations.common_requests import GetThing, ListRuns, ListThings
-from quorate.operations.fleet.looking_requests import FleetTop
-from quorate.operations.ledger.ledger_requests import AboutRun, ListEvents, Picture
-from quorate.operations.money.money_requests import GetStatement, TenantUsage, UserUsage
-from quorate.operations.notices.notice_requests import ListNotices
+from quorate.operations.fleet.looking_operations import FleetTop
+from quorate.operations.ledger.ledger_operations import ListEvents
+from quorate.operations.ledger.plan_operations import AboutRun, PictureRequest
+from quorate.operations.money.money_operations import (
+    GetStatement,
+    TenantUsageRequest,
+    UserUsageRequest,
+)
+from quorate.operations.notices.notice_operations import ListNotices
+from quorate.operations.resources.resource_operations import GetThing, ListRuns, ListThings
 from quorate.ports.store_port import EventStore
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET, HandClock
@@ -184,10 +189,10 @@ def questions(engine: Engine) -> Iterator[tuple[str, Struct]]:
         yield "list-events", ListEvents(run=name)
     for owner in ("lab", "team", "other"):
         yield "describe-owner", GetThing(name=owner)
-        yield "tenant-usage", TenantUsage(id=owner)
-        yield "user-usage", UserUsage(user=owner)
+        yield "tenant-usage", TenantUsageRequest(id=owner)
+        yield "user-usage", UserUsageRequest(user=owner)
     yield "statement", GetStatement()
-    yield "picture", Picture()
+    yield "picture", PictureRequest()
     yield "fleet-top", FleetTop()
     yield "list-notices", ListNotices()
     del engine

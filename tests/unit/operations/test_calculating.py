@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quorate.operations.ledger.calculating import STEPS_MAX, THINGS_MAX
-from quorate.operations.ledger.ledger_requests import Calculate
+from quorate.operations.ledger.ledger_operations import Calculate
 from quorate.views.exits import CommandError
 from tests.unit.operations.stage import ADMIN, ask, desk_for
 

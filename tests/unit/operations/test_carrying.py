@@ -10,9 +10,9 @@ from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Applied, Apply, Submit
 from quorate.loop.engine import Engine
 from quorate.model.specs import Malleable, Owner
-from quorate.operations.common_requests import EndRun, ShrinkRun
-from quorate.operations.fleet.fleet_requests import MarkNode
+from quorate.operations.fleet.fleet_operations import MarkNode
 from quorate.operations.request_context import RequestContext
+from quorate.operations.resources.run_operations import EndRun, ShrinkRun
 from quorate.ports.executor_port import Order, Report
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import HandClock

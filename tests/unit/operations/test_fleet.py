@@ -11,7 +11,7 @@ from quorate.core.commands import Submit
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import NodeStatus
 from quorate.operations.caller import CLAIM, Caller
-from quorate.operations.fleet.fleet_requests import (
+from quorate.operations.fleet.fleet_operations import (
     ClaimNodes,
     MarkNode,
     NodeWiped,

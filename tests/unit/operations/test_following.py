@@ -18,7 +18,7 @@ from quorate.model.specs import Owner
 from quorate.operations.caller import Caller
 from quorate.operations.cursor import Cursor
 from quorate.operations.ledger.following import LOOKED_AT_MAX, Follower, watch_events
-from quorate.operations.ledger.ledger_requests import WatchEvents
+from quorate.operations.ledger.ledger_operations import WatchEvents
 from quorate.operations.ledger.watch_handlers import Watched
 from quorate.operations.recent_blocks import Recent
 from quorate.operations.table import OPERATIONS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import Struct
 
-from quorate.operations.common_requests import EndRun, ShrinkRun
+from quorate.operations.resources.run_operations import EndRun, ShrinkRun
 from tests.unit.operations.ledger_thread import ADA, ADMIN, BEN, LedgerThread
 
 

@@ -18,7 +18,7 @@ from quorate.model.events import LedgerOpened
 from quorate.model.state.state import State
 from quorate.operations.caller import Caller
 from quorate.operations.common_requests import Nothing
-from quorate.operations.ledger.ledger_requests import (
+from quorate.operations.ledger.ledger_operations import (
     Calculate,
     KeptCheckpoint,
     ListEvents,

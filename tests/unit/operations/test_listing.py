@@ -8,7 +8,7 @@ import pytest
 
 from quorate.core.commands import Apply
 from quorate.model.specs import Owner
-from quorate.operations.common_requests import NAMES_MAX, ListThings
+from quorate.operations.resources.resource_operations import NAMES_MAX, ListThings
 from quorate.testing.memory_engines import memory_engine
 from quorate.views.exits import CommandError
 from tests.unit.operations.stage import ADMIN, ask, desk_for

@@ -12,8 +12,13 @@ from msgspec import Struct
 from quorate.core.commands import RemoveOwner
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.operations.caller import Caller
-from quorate.operations.common_requests import EndRun, ListRuns
-from quorate.operations.money.money_requests import GetStatement, TenantUsage, UserUsage
+from quorate.operations.money.money_operations import (
+    GetStatement,
+    TenantUsageRequest,
+    UserUsageRequest,
+)
+from quorate.operations.resources.resource_operations import ListRuns
+from quorate.operations.resources.run_operations import EndRun
 from quorate.views.exits import Exit
 from tests.unit.operations.ledger_thread import (
     ADA,
@@ -35,7 +40,7 @@ def ledger_thread() -> LedgerThread:
 
 
 def _owners(ledger_thread: LedgerThread, caller: Caller, user: str | None) -> list[str]:
-    items = ledger_thread.tree(caller, "user-usage", UserUsage(user=user))["items"]
+    items = ledger_thread.tree(caller, "user-usage", UserUsageRequest(user=user))["items"]
     return [each["status"]["tenant"] for each in items]
 
 
@@ -46,7 +51,7 @@ def _owners(ledger_thread: LedgerThread, caller: Caller, user: str | None) -> li
 def test_a_tenants_usage_is_told_to_it_and_those_above_it(
     ledger_thread: LedgerThread, caller: Caller
 ) -> None:
-    told = ledger_thread.tree(caller, "tenant-usage", TenantUsage(id="vision", days=DAYS))
+    told = ledger_thread.tree(caller, "tenant-usage", TenantUsageRequest(id="vision", days=DAYS))
     status = told["status"]
     assert (told["kind"], told["metadata"]["name"]) == ("TenantUsage", "vision")
     assert (status["gpu_hours_used"], status["period_days"]) == (160, DAYS)
@@ -58,18 +63,21 @@ def test_a_tenant_that_may_not_be_seen_is_not_there(
     ledger_thread: LedgerThread, caller: Caller
 ) -> None:
     hidden = "speech" if caller is ADA else "vision"
-    found = ledger_thread.refused(caller, "tenant-usage", TenantUsage(id=hidden))
-    absent = ledger_thread.refused(caller, "tenant-usage", TenantUsage(id="a-b-c-d"))
+    found = ledger_thread.refused(caller, "tenant-usage", TenantUsageRequest(id=hidden))
+    absent = ledger_thread.refused(caller, "tenant-usage", TenantUsageRequest(id="a-b-c-d"))
     assert found.fault == absent.fault == "unknown-name"
     assert found.lines[0].replace(hidden, "a-b-c-d") == absent.lines[0]
     # A name that is nearly one of others is not completed for them.
-    near = ledger_thread.refused(caller, "tenant-usage", TenantUsage(id=f"{hidden}s"))
+    near = ledger_thread.refused(caller, "tenant-usage", TenantUsageRequest(id=f"{hidden}s"))
     assert "did you mean" not in near.lines[0]
 
 
 def test_a_tenant_does_not_see_above_itself(ledger_thread: LedgerThread) -> None:
-    assert ledger_thread.refused(ADA, "tenant-usage", TenantUsage(id="lab")).fault == "unknown-name"
-    told = ledger_thread.tree(LAB_ADMIN, "tenant-usage", TenantUsage(id="lab"))["status"]
+    assert (
+        ledger_thread.refused(ADA, "tenant-usage", TenantUsageRequest(id="lab")).fault
+        == "unknown-name"
+    )
+    told = ledger_thread.tree(LAB_ADMIN, "tenant-usage", TenantUsageRequest(id="lab"))["status"]
     assert (told["gpu_hours_used"], told["with_descendants"]["gpu_hours_used"]) == (0, 160)
 
 
@@ -80,10 +88,11 @@ def test_what_a_removed_tenant_used_is_told_to_those_who_oversee(
         ledger_thread.ask(ADMIN, "cancel-run", EndRun(run=name))
     removed = ledger_thread.engine.execute(RemoveOwner("speech"), actor="test").decision
     assert not removed.refusals
-    told = ledger_thread.tree(AUDITOR, "tenant-usage", TenantUsage(id="speech"))["status"]
+    told = ledger_thread.tree(AUDITOR, "tenant-usage", TenantUsageRequest(id="speech"))["status"]
     assert told["gpu_hours_used"] == 80
     assert (
-        ledger_thread.refused(BEN, "tenant-usage", TenantUsage(id="speech")).fault == "unknown-name"
+        ledger_thread.refused(BEN, "tenant-usage", TenantUsageRequest(id="speech")).fault
+        == "unknown-name"
     )
 
 
@@ -113,14 +122,14 @@ def test_a_users_usage_is_told_to_them_and_by_tenant_to_its_admin(
 
 
 def test_other_users_are_not_there_for_a_user(ledger_thread: LedgerThread) -> None:
-    found = ledger_thread.refused(ADA, "user-usage", UserUsage(user="ben"))
-    absent = ledger_thread.refused(ADA, "user-usage", UserUsage(user="nobody"))
+    found = ledger_thread.refused(ADA, "user-usage", UserUsageRequest(user="ben"))
+    absent = ledger_thread.refused(ADA, "user-usage", UserUsageRequest(user="nobody"))
     assert found.fault == absent.fault == "unknown-name"
     assert found.lines[0].replace("ben", "nobody") == absent.lines[0]
 
 
 def test_a_name_hides_nothing(ledger_thread: LedgerThread) -> None:
-    error = ledger_thread.refused(ADMIN, "user-usage", UserUsage(user="a\x1b[2J"))
+    error = ledger_thread.refused(ADMIN, "user-usage", UserUsageRequest(user="a\x1b[2J"))
     assert (error.code, error.lines) == (Exit.INVALID, ("user: must be one printable line",))
 
 
@@ -231,8 +240,8 @@ def test_prices_make_costs_and_what_has_none_is_noted(ledger_thread: LedgerThrea
 @pytest.mark.parametrize(
     ("name", "asked", "first"),
     [
-        ("tenant-usage", TenantUsage(id="vision"), "tenant,period_start"),
-        ("user-usage", UserUsage(), "tenant,user"),
+        ("tenant-usage", TenantUsageRequest(id="vision"), "tenant,period_start"),
+        ("user-usage", UserUsageRequest(), "tenant,user"),
         ("statement", GetStatement(), "period_start,period_end"),
     ],
 )

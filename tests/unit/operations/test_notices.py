@@ -16,7 +16,7 @@ from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Owner, Quota
 from quorate.operations.caller import Caller, Role
 from quorate.operations.notices.notice_handlers import NoticeReading, watch_notices
-from quorate.operations.notices.notice_requests import ListNotices, WatchNotices
+from quorate.operations.notices.notice_operations import ListNotices, WatchNotices
 from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import HandClock, memory_engine

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from quorate.model.amounts import HOUR_MS
-from quorate.operations.common_requests import EndRun, GetThing, ListThings
-from quorate.operations.fleet.looking_requests import FleetTop
-from quorate.operations.ledger.ledger_requests import AboutRun, ListEvents, Picture
+from quorate.operations.fleet.looking_operations import FleetTop
+from quorate.operations.ledger.ledger_operations import ListEvents
+from quorate.operations.ledger.plan_operations import AboutRun, PictureRequest
+from quorate.operations.resources.resource_operations import GetThing, ListThings
+from quorate.operations.resources.run_operations import EndRun
 from quorate.views.exits import CommandError
 from tests.unit.operations.ledger_thread import BEN, LedgerThread
 from tests.unit.operations.stage import ADMIN as STAGE_ADMIN
@@ -105,7 +107,7 @@ def test_tentative_starts_of_others_are_not_listed_and_not_named() -> None:
         for kind in ("run", "reservation"):
             told += world.ask(USER, f"describe-{kind}", GetThing(name=name)).lines(WIDE)
     told += world.ask(USER, "list-queue", ListThings()).lines(WIDE)
-    told += world.ask(USER, "picture", Picture(reservations=True)).lines(WIDE)
+    told += world.ask(USER, "picture", PictureRequest(reservations=True)).lines(WIDE)
     assert not world.told("\n".join(map(str, told)))
     with pytest.raises(CommandError, match="there is no reservation"):
         world.ask(USER, "get-reservation", GetThing(name=min(theirs)))

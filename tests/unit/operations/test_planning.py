@@ -10,7 +10,7 @@ import pytest
 from quorate.documents import render
 from quorate.model.amounts import HOUR_MS
 from quorate.operations.caller import Caller
-from quorate.operations.ledger.ledger_requests import AboutRun, PlanRuns
+from quorate.operations.ledger.plan_operations import AboutRun, PlanRuns
 from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import run
 from quorate.views.exits import CommandError

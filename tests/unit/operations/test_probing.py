@@ -7,15 +7,15 @@ import re
 import pytest
 from msgspec import Struct
 
-from quorate.operations import common_requests as ask
 from quorate.operations.answering import answer, check_role
 from quorate.operations.caller import Caller
-from quorate.operations.fleet import fleet_requests, looking_requests
-from quorate.operations.ledger import ledger_requests
-from quorate.operations.money import money_requests
+from quorate.operations.fleet import fleet_operations, looking_operations
+from quorate.operations.ledger import ledger_operations, plan_operations
+from quorate.operations.money import money_operations
 from quorate.operations.operation import Effect, Operation
 from quorate.operations.request_context import RequestContext
-from quorate.operations.service import service_requests
+from quorate.operations.resources import resource_operations, run_operations
+from quorate.operations.service import service_operations
 from quorate.operations.table import OPERATIONS
 from quorate.views.exits import CommandError
 from tests.unit.operations.test_sight import run_tree
@@ -23,7 +23,7 @@ from tests.unit.operations.two_tenants import ADMIN, MANAGER, OF_TENANT, USER, T
 
 PAIRS = [
     *(
-        (name, ask.GetThing(name=hidden), ask.GetThing(name=absent))
+        (name, resource_operations.GetThing(name=hidden), resource_operations.GetThing(name=absent))
         for kind, hidden, absent in (
             ("run", "zeta-half", "zeta-xxxx"),
             ("claim", "zeta-claim", "zeta-xxxxx"),
@@ -37,46 +37,62 @@ PAIRS = [
         )
         for name in (f"get-{kind}", f"describe-{kind}")
     ),
-    ("list-runs", ask.ListRuns(owner="zeta"), ask.ListRuns(owner="zexx")),
-    ("list-queue", ask.ListRuns(owner="zeta"), ask.ListRuns(owner="zexx")),
+    (
+        "list-runs",
+        resource_operations.ListRuns(owner="zeta"),
+        resource_operations.ListRuns(owner="zexx"),
+    ),
+    (
+        "list-queue",
+        resource_operations.ListRuns(owner="zeta"),
+        resource_operations.ListRuns(owner="zexx"),
+    ),
     *(
-        (f"{name}-run", ask.EndRun(run="zeta-half"), ask.EndRun(run="zeta-xxxx"))
+        (
+            f"{name}-run",
+            run_operations.EndRun(run="zeta-half"),
+            run_operations.EndRun(run="zeta-xxxx"),
+        )
         for name in ("cancel", "complete", "fail")
     ),
     *(
-        (name, ledger_requests.AboutRun(run="zeta-half"), ledger_requests.AboutRun(run="zeta-xxxx"))
+        (name, plan_operations.AboutRun(run="zeta-half"), plan_operations.AboutRun(run="zeta-xxxx"))
         for name in ("plan-run", "explain-run")
     ),
     (
         "run-logs",
-        looking_requests.RunLogs(run="zeta-half"),
-        looking_requests.RunLogs(run="zeta-xxxx"),
+        looking_operations.RunLogs(run="zeta-half"),
+        looking_operations.RunLogs(run="zeta-xxxx"),
     ),
     (
         "watch-events",
-        ledger_requests.WatchEvents(run="zeta-half"),
-        ledger_requests.WatchEvents(run="zeta-xxxx"),
+        ledger_operations.WatchEvents(run="zeta-half"),
+        ledger_operations.WatchEvents(run="zeta-xxxx"),
     ),
     (
         "list-events",
-        ledger_requests.ListEvents(about="reservation/zeta-waits@1"),
-        ledger_requests.ListEvents(about="reservation/zeta-xxxxx@1"),
+        ledger_operations.ListEvents(about="reservation/zeta-waits@1"),
+        ledger_operations.ListEvents(about="reservation/zeta-xxxxx@1"),
     ),
     (
         "release-claim",
-        fleet_requests.ReleaseClaim(claim="zeta-claim"),
-        fleet_requests.ReleaseClaim(claim="zeta-xxxxx"),
+        fleet_operations.ReleaseClaim(claim="zeta-claim"),
+        fleet_operations.ReleaseClaim(claim="zeta-xxxxx"),
     ),
-    ("tenant-usage", money_requests.TenantUsage(id="zeta"), money_requests.TenantUsage(id="zexx")),
+    (
+        "tenant-usage",
+        money_operations.TenantUsageRequest(id="zeta"),
+        money_operations.TenantUsageRequest(id="zexx"),
+    ),
     (
         "statement",
-        money_requests.GetStatement(budget="zeta-money"),
-        money_requests.GetStatement(budget="zeta-xxxxx"),
+        money_operations.GetStatement(budget="zeta-money"),
+        money_operations.GetStatement(budget="zeta-xxxxx"),
     ),
     (
         "revoke-token",
-        service_requests.RevokeToken(token="zetatoken"),  # noqa: S106 - its id
-        service_requests.RevokeToken(token="zetaxxxxx"),  # noqa: S106 - its id
+        service_operations.RevokeToken(token="zetatoken"),  # noqa: S106 - its id
+        service_operations.RevokeToken(token="zetaxxxxx"),  # noqa: S106 - its id
     ),
     *(
         (
@@ -85,26 +101,34 @@ PAIRS = [
             make(run_tree("mine-new", follow={"after": ["mine-half", "zeta-xxxx"]})),
         )
         for name, make in (
-            ("submit-run", lambda tree: ask.SubmitRun(document=tree)),
-            ("submit-runs", lambda tree: ask.SubmitRuns(documents=(tree,))),
-            ("apply", lambda tree: ask.Apply(documents=(tree,))),
-            ("plan-runs", lambda tree: ledger_requests.PlanRuns(documents=(tree,))),
+            ("submit-run", lambda tree: run_operations.SubmitRun(document=tree)),
+            ("submit-runs", lambda tree: run_operations.SubmitRuns(documents=(tree,))),
+            ("apply", lambda tree: resource_operations.Apply(documents=(tree,))),
+            ("plan-runs", lambda tree: plan_operations.PlanRuns(documents=(tree,))),
         )
     ),
     (
         "submit-run",
-        ask.SubmitRun(document=run_tree("n", funding={"allowBorrow": True, "sponsors": ["zeta"]})),
-        ask.SubmitRun(document=run_tree("n", funding={"allowBorrow": True, "sponsors": ["zexx"]})),
+        run_operations.SubmitRun(
+            document=run_tree("n", funding={"allowBorrow": True, "sponsors": ["zeta"]})
+        ),
+        run_operations.SubmitRun(
+            document=run_tree("n", funding={"allowBorrow": True, "sponsors": ["zexx"]})
+        ),
     ),
     (
         "submit-run",
-        ask.SubmitRun(like="zeta-half", name="n"),
-        ask.SubmitRun(like="zeta-xxxx", name="n"),
+        run_operations.SubmitRun(like="zeta-half", name="n"),
+        run_operations.SubmitRun(like="zeta-xxxx", name="n"),
     ),
     (
         "submit-run",
-        ask.SubmitRun(document=run_tree("n") | {"spec": run_tree("n")["spec"] | {"owner": "zeta"}}),
-        ask.SubmitRun(document=run_tree("n") | {"spec": run_tree("n")["spec"] | {"owner": "zexx"}}),
+        run_operations.SubmitRun(
+            document=run_tree("n") | {"spec": run_tree("n")["spec"] | {"owner": "zeta"}}
+        ),
+        run_operations.SubmitRun(
+            document=run_tree("n") | {"spec": run_tree("n")["spec"] | {"owner": "zexx"}}
+        ),
     ),
 ]
 
@@ -157,7 +181,9 @@ def blind(text: str) -> str:
 
 def test_a_name_that_is_taken_is_said_to_be_and_nothing_of_whose_it_is(world: TwoTenants) -> None:
     for name, detail in (("zeta-half", ""), ("mine-half", " (Running)")):
-        error = refused(world, MANAGER, "submit-run", ask.SubmitRun(document=run_tree(name)))
+        error = refused(
+            world, MANAGER, "submit-run", run_operations.SubmitRun(document=run_tree(name))
+        )
         assert error.fault == "already-exists"
         assert error.lines[0].startswith(
             f"Run/{name}: metadata.name: a run of this name exists{detail};"
@@ -166,16 +192,16 @@ def test_a_name_that_is_taken_is_said_to_be_and_nothing_of_whose_it_is(world: Tw
 
 def test_a_follower_may_name_runs_of_the_same_request(world: TwoTenants) -> None:
     first, then = run_tree("mine-one"), run_tree("mine-two", follow={"after": ["mine-one"]})
-    asked = ask.SubmitRuns(documents=(then, first), dry_run=True)
+    asked = run_operations.SubmitRuns(documents=(then, first), dry_run=True)
     assert len(world.ask(USER, "submit-runs", asked).tree()["changes"]) == 2
 
 
 def test_an_owner_that_lends_may_be_named_as_a_sponsor() -> None:
     world = TwoTenants()
-    lent = ask.PatchDocument(
+    lent = resource_operations.PatchDocument(
         name="zeta-money", assignments=("spec.envelopes[zeta-line].lending.allow=true",)
     )
-    sponsored = ask.SubmitRun(
+    sponsored = run_operations.SubmitRun(
         document=run_tree("n", funding={"allowBorrow": True, "sponsors": ["zeta"]}), dry_run=True
     )
     assert refused(world, USER, "submit-run", sponsored).fault == "unknown-name"

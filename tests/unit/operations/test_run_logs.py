@@ -11,7 +11,7 @@ from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
-from quorate.operations.fleet.looking_requests import FleetTop, RunLogs
+from quorate.operations.fleet.looking_operations import FleetTop, RunLogs
 from quorate.operations.request_context import RequestContext
 from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import budget, envelope, node, run

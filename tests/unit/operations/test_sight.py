@@ -12,21 +12,21 @@ from typing import Any, Final
 
 import pytest
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from quorate.documents import to_json
-from quorate.operations import common_requests as ask
 from quorate.operations.answer_types import Answer
 from quorate.operations.answering import check_role
 from quorate.operations.caller import Caller, Role
 from quorate.operations.common_requests import PAGE_MAX
-from quorate.operations.fleet import fleet_requests, looking_requests
-from quorate.operations.ledger import ledger_requests
-from quorate.operations.money import money_requests
-from quorate.operations.notices import notice_requests
+from quorate.operations.fleet import fleet_operations, looking_operations
+from quorate.operations.ledger import ledger_operations, plan_operations
+from quorate.operations.money import money_operations
+from quorate.operations.notices import notice_operations
 from quorate.operations.operation import DRY_RUN, Effect
 from quorate.operations.request_context import RequestContext
-from quorate.operations.service import service_requests
+from quorate.operations.resources import resource_operations, run_operations, tenant_operations
+from quorate.operations.service import service_operations
 from quorate.operations.table import OPERATIONS
 from quorate.views.exits import CommandError
 from tests.unit.operations.two_tenants import MANAGER, OF_TENANT, TwoTenants
@@ -85,92 +85,91 @@ def budget_tree(concurrency: int) -> dict[str, Any]:
 
 _RUN: Final = run_tree("mine-new")
 _WIDE: Final = run_tree("mine-wide", 16)
-_CLAIM: Final = fleet_requests.ClaimNodes(flavor="H100", duration="2h", nodes=1, owner="mine")
+_CLAIM: Final = fleet_operations.ClaimNodes(flavor="H100", duration="2h", nodes=1, owner="mine")
 OTHERS: Final[dict[str, tuple[Struct, ...]]] = {
     "submit-run": (
-        ask.SubmitRun(document=_RUN),
-        ask.SubmitRun(document=_WIDE),
-        ask.SubmitRun(document=_RUN, idempotency_key="k"),
-        ask.SubmitRun(like="mine-front", name="mine-copy"),
+        run_operations.SubmitRun(document=_RUN),
+        run_operations.SubmitRun(document=_WIDE),
+        run_operations.SubmitRun(document=_RUN, idempotency_key="k"),
+        run_operations.SubmitRun(like="mine-front", name="mine-copy"),
     ),
-    "submit-runs": (ask.SubmitRuns(documents=(_RUN, _WIDE)),),
-    "apply": (ask.Apply(documents=(_RUN,)), ask.Apply(documents=(budget_tree(4),))),
-    "put-budget": (ask.PutDocument(name="mine-money", document=budget_tree(4)),),
+    "submit-runs": (run_operations.SubmitRuns(documents=(_RUN, _WIDE)),),
+    "apply": (
+        resource_operations.Apply(documents=(_RUN,)),
+        resource_operations.Apply(documents=(budget_tree(4),)),
+    ),
+    "put-budget": (resource_operations.PutDocument(name="mine-money", document=budget_tree(4)),),
     "patch-budget": (
-        ask.PatchDocument(
+        resource_operations.PatchDocument(
             name="mine-money", assignments=("spec.envelopes[mine-line].concurrency=4",)
         ),
     ),
     **{
-        f"{verb}-run": tuple(ask.EndRun(run=name) for name in RUNS)
+        f"{verb}-run": tuple(run_operations.EndRun(run=name) for name in RUNS)
         for verb in ("cancel", "complete", "fail")
     },
-    "shrink-run": (ask.ShrinkRun(run="mine-elastic", gpus=4), ask.ShrinkRun(run="mine-half", by=1)),
+    "shrink-run": (
+        run_operations.ShrinkRun(run="mine-elastic", gpus=4),
+        run_operations.ShrinkRun(run="mine-half", by=1),
+    ),
     "update-tenant": (
-        ask.UpdateTenant(id="mine", max_nodes=1),
-        ask.UpdateTenant(id="mine", gpu_hours_budget=1),
+        tenant_operations.UpdateTenant(id="mine", max_nodes=1),
+        tenant_operations.UpdateTenant(id="mine", gpu_hours_budget=1),
     ),
     "claim-nodes": (_CLAIM, replace(_CLAIM, nodes=4), replace(_CLAIM, flavor="L40")),
-    "release-claim": (fleet_requests.ReleaseClaim(claim="mine-half"),),
-    "issue-token": (service_requests.IssueToken(role=Role.USER, user="new", tenant="mine"),),
-    "revoke-token": (service_requests.RevokeToken(token="minespare"),),  # noqa: S106 - its id
-    "list-tokens": (service_requests.ListTokens(),),
-    "whoami": (service_requests.Nothing(),),
-    "tenant-usage": (money_requests.TenantUsage(id="mine"),),
-    "user-usage": (money_requests.UserUsage(),),
-    "statement": (money_requests.GetStatement(),),
-    "plan-run": tuple(ledger_requests.AboutRun(run=name) for name in RUNS),
-    "explain-run": tuple(ledger_requests.AboutRun(run=name) for name in RUNS),
+    "release-claim": (fleet_operations.ReleaseClaim(claim="mine-half"),),
+    "issue-token": (service_operations.IssueToken(role=Role.USER, user="new", tenant="mine"),),
+    "revoke-token": (service_operations.RevokeToken(token="minespare"),),  # noqa: S106 - its id
+    "tenant-usage": (money_operations.TenantUsageRequest(id="mine"),),
+    "plan-run": tuple(plan_operations.AboutRun(run=name) for name in RUNS),
+    "explain-run": tuple(plan_operations.AboutRun(run=name) for name in RUNS),
     "plan-runs": (
-        ledger_requests.PlanRuns(documents=(_RUN,)),
-        ledger_requests.PlanRuns(documents=(_WIDE, _RUN)),
+        plan_operations.PlanRuns(documents=(_RUN,)),
+        plan_operations.PlanRuns(documents=(_WIDE, _RUN)),
     ),
     "picture": (
-        ledger_requests.Picture(),
-        ledger_requests.Picture(reservations=True),
-        *(ledger_requests.Picture(run=name) for name in RUNS),
+        plan_operations.PictureRequest(),
+        plan_operations.PictureRequest(reservations=True),
+        *(plan_operations.PictureRequest(run=name) for name in RUNS),
     ),
-    "watch-events": (ledger_requests.WatchEvents(first=1),),
+    "watch-events": (ledger_operations.WatchEvents(first=1),),
     "list-events": (
-        ledger_requests.ListEvents(first=1),
-        ledger_requests.ListEvents(),
-        *(ledger_requests.ListEvents(about=f"node/{name}") for name in NAMES["node"]),
-        *(ledger_requests.ListEvents(run=name) for name in RUNS),
+        ledger_operations.ListEvents(first=1),
+        ledger_operations.ListEvents(),
+        *(ledger_operations.ListEvents(about=f"node/{name}") for name in NAMES["node"]),
+        *(ledger_operations.ListEvents(run=name) for name in RUNS),
     ),
-    "list-notices": (notice_requests.ListNotices(first=1, limit=PAGE_MAX),),
-    "watch-notices": (notice_requests.WatchNotices(first=1),),
-    "verify-ledger": (ledger_requests.VerifyLedger(deep=True),),
-    "show-lottery": (service_requests.Nothing(),),
-    "verify-lottery": (service_requests.Nothing(),),
-    "fleet-top": (looking_requests.FleetTop(),),
-    "run-logs": (looking_requests.RunLogs(run="mine-half"),),
-    "get-system": (ask.GetSystem(),),
-    "describe-system": (ask.GetSystem(),),
-    "calc": (ledger_requests.Calculate(kind="cover", world={}),),
+    "list-notices": (notice_operations.ListNotices(first=1, limit=PAGE_MAX),),
+    "watch-notices": (notice_operations.WatchNotices(first=1),),
+    "verify-ledger": (ledger_operations.VerifyLedger(deep=True),),
+    "run-logs": (looking_operations.RunLogs(run="mine-half"),),
+    "calc": (ledger_operations.Calculate(kind="cover", world={}),),
 }
-"""Operation -> what is asked; what lists, shows and describes is made from ``NAMES``."""
-NOT_FOR_TENANTS: Final = """
-    put-node patch-node put-pool patch-pool put-owner patch-owner put-system patch-system
-    create-tenant delete-tenant fail-node recover-node cordon-node uncordon-node drain-node
-    mark-node-wiped resolve tick sign-checkpoint export-ledger verify-ledger-against
-    accounting-status show-clock accept-clock
+"""Operation -> what is asked; what lists, shows and describes is made from ``NAMES``.
+
+What needs nothing to be said is asked like that.
 """
-"""Operations that nobody of a tenant may ask for, and one that takes a checkpoint of them."""
 
 
 def questions(operation: str) -> tuple[Struct, ...]:
     """Return what is asked of ``operation``."""
     if operation in OTHERS:
         return OTHERS[operation]
-    about = OPERATIONS[operation].about
-    if operation.startswith("list-"):
-        takes = OPERATIONS[operation].takes
-        assert issubclass(takes, ask.ListThings)
+    about, takes = OPERATIONS[operation].about, OPERATIONS[operation].takes
+    if issubclass(takes, resource_operations.ListThings):
         return (takes(), takes(names=NAMES.get(about, RUNS)))
-    return tuple(ask.GetThing(name=name) for name in NAMES[about])
+    if takes is resource_operations.GetThing:
+        return tuple(takes(name=name) for name in NAMES[about])
+    assert not any(each.required for each in fields(takes)), f"write a question for {operation}"
+    return (takes(),)
 
 
-ASKED: Final = [name for name in OPERATIONS if name not in NOT_FOR_TENANTS.split()]
+ASKED: Final = [
+    name
+    for name, operation in OPERATIONS.items()
+    # One that takes a checkpoint of an admin is not a question of a tenant.
+    if operation.roles & {caller.role for caller in OF_TENANT} and name != "verify-ledger-against"
+]
 STAGES: Final = [(False, 0), (True, 0), (False, 30)]
 """Whether there are conflicts over the shared nodes, and how long nothing was recorded."""
 

@@ -13,13 +13,13 @@ from quorate.core.commands import Apply
 from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
-from quorate.operations import common_requests
 from quorate.operations.answer_types import Answer, Order
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
 from quorate.operations.group_commit import Asking, answer_together, may_wait_for_others
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
+from quorate.operations.resources import run_operations
 from quorate.operations.statuses import STATUSES
 from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import budget, envelope, fleet
@@ -52,7 +52,7 @@ def run_tree(name: str, owner: str = "team", gpus: int = 4) -> dict[str, Any]:
 
 def _asking(engine: Engine, caller: Caller, name: str, **more: Any) -> Asking:
     owner = more.pop("owner", caller.tenant)
-    request = common_requests.SubmitRun(document=run_tree(name, owner), **more)
+    request = run_operations.SubmitRun(document=run_tree(name, owner), **more)
     return Asking(RequestContext(engine, caller), SUBMIT, request)
 
 

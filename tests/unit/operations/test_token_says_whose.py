@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from quorate.operations.common_requests import Apply, SubmitRun, SubmitRuns
-from quorate.operations.ledger.ledger_requests import PlanRuns
+from quorate.operations.ledger.plan_operations import PlanRuns
+from quorate.operations.resources.resource_operations import Apply
+from quorate.operations.resources.run_operations import SubmitRun, SubmitRuns
 from tests.unit.operations.ledger_thread import ADA, ADMIN, BEN, LAB_ADMIN, LedgerThread
 
 

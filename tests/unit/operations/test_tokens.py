@@ -9,11 +9,12 @@ import pytest
 from quorate.core.commands import Apply
 from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
+from quorate.operations import common_requests
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
 from quorate.operations.operation import Area
 from quorate.operations.request_context import RequestContext
-from quorate.operations.service import service_requests as ask
+from quorate.operations.service import service_operations
 from quorate.operations.service.token_handlers import digest_of
 from quorate.operations.table import OPERATIONS
 from quorate.testing.memory_engines import memory_engine
@@ -39,7 +40,9 @@ def _ask(engine: Engine, caller: Caller, name: str, asked: Any) -> dict[str, Any
 
 
 def _issue(engine: Engine, caller: Caller, role: Role, tenant: str = "", **more: Any) -> Any:
-    asked = ask.IssueToken(role=role, user=more.pop("user", "x"), tenant=tenant, **more)
+    asked = service_operations.IssueToken(
+        role=role, user=more.pop("user", "x"), tenant=tenant, **more
+    )
     return _ask(engine, caller, "issue-token", asked)
 
 
@@ -51,7 +54,7 @@ def test_a_secret_is_told_once_and_the_ledger_has_its_digest(engine: Engine) -> 
     assert record.issued.digest == digest_of(secret)
     everything = b"".join(block.body for block in engine.store.blocks())
     assert secret.encode() not in everything
-    listed = _ask(engine, ADMIN, "list-tokens", ask.ListTokens())["items"]
+    listed = _ask(engine, ADMIN, "list-tokens", service_operations.ListTokens())["items"]
     assert [each["id"] for each in listed] == [name]
     assert "secret" not in listed[0]
 
@@ -119,7 +122,7 @@ def test_each_sees_and_revokes_what_is_theirs(engine: Engine) -> None:
     far = _issue(engine, ADMIN, Role.USER, "other", user="ann")["token"]["id"]
 
     def seen(caller: Caller) -> set[str]:
-        items = _ask(engine, caller, "list-tokens", ask.ListTokens())["items"]
+        items = _ask(engine, caller, "list-tokens", service_operations.ListTokens())["items"]
         return {each["id"] for each in items}
 
     assert seen(USER) == {mine}
@@ -127,10 +130,10 @@ def test_each_sees_and_revokes_what_is_theirs(engine: Engine) -> None:
     assert seen(AUDITOR) == seen(ADMIN) == {mine, beside, far}
     for caller, name in ((USER, beside), (LEAD, far)):
         with pytest.raises(CommandError) as caught:
-            _ask(engine, caller, "revoke-token", ask.RevokeToken(token=name))
+            _ask(engine, caller, "revoke-token", service_operations.RevokeToken(token=name))
         assert caught.value.fault == "unknown-name"
-    _ask(engine, USER, "revoke-token", ask.RevokeToken(token=mine))
-    _ask(engine, LEAD, "revoke-token", ask.RevokeToken(token=beside))
+    _ask(engine, USER, "revoke-token", service_operations.RevokeToken(token=mine))
+    _ask(engine, LEAD, "revoke-token", service_operations.RevokeToken(token=beside))
     assert [record.revoked_ms is None for record in engine.view.tokens.values()] == [
         False,
         False,
@@ -142,27 +145,29 @@ def test_each_sees_and_revokes_what_is_theirs(engine: Engine) -> None:
 def test_every_token_may_revoke_itself(engine: Engine, caller: Caller) -> None:
     mine = _issue(engine, ADMIN, caller.role, caller.tenant, user=caller.user)["token"]["id"]
     holder = replace(caller, token=mine)
-    _ask(engine, holder, "revoke-token", ask.RevokeToken(token=mine))
+    _ask(engine, holder, "revoke-token", service_operations.RevokeToken(token=mine))
     assert engine.view.tokens[mine].revoked_ms is not None
 
 
 def test_a_whole_token_may_be_named_to_revoke_it_and_is_not_echoed(engine: Engine) -> None:
     given = _issue(engine, ADMIN, Role.AUDITOR)["token"]
-    tree = _ask(engine, ADMIN, "revoke-token", ask.RevokeToken(token=given["secret"]))
+    tree = _ask(
+        engine, ADMIN, "revoke-token", service_operations.RevokeToken(token=given["secret"])
+    )
     assert engine.view.tokens[given["id"]].revoked_ms is not None
     assert given["secret"] not in str(tree)
 
 
 def test_tokens_are_listed_a_page_at_a_time(engine: Engine) -> None:
     names = [_issue(engine, ADMIN, Role.AUDITOR)["token"]["id"] for _ in range(3)]
-    first = _ask(engine, ADMIN, "list-tokens", ask.ListTokens(limit=2))
-    rest = _ask(engine, ADMIN, "list-tokens", ask.ListTokens(cursor=first["next"]))
+    first = _ask(engine, ADMIN, "list-tokens", service_operations.ListTokens(limit=2))
+    rest = _ask(engine, ADMIN, "list-tokens", service_operations.ListTokens(cursor=first["next"]))
     assert [each["id"] for each in (*first["items"], *rest["items"])] == names
     assert "next" not in rest
 
 
 def test_whoami_tells_what_the_service_knows(engine: Engine) -> None:
-    assert _ask(engine, LEAD, "whoami", ask.Nothing()) == {
+    assert _ask(engine, LEAD, "whoami", common_requests.Nothing()) == {
         "user": "lea",
         "role": "tenant-admin",
         "tenant": "org",
@@ -175,7 +180,7 @@ def test_whoami_says_that_a_token_is_for_all_areas_or_for_which(engine: Engine) 
     limited = replace(LEAD, scopes=frozenset({"runs", "money"}))
     for caller, areas in ((LEAD, "all"), (limited, "money, runs")):
         context = RequestContext(engine, caller)
-        (text,) = answer(context, OPERATIONS["whoami"], ask.Nothing()).lines(False)  # noqa: FBT003
+        (text,) = answer(context, OPERATIONS["whoami"], common_requests.Nothing()).lines(False)  # noqa: FBT003
         assert re.search(rf"(?m)^Areas: +{areas}$", text), text
 
 
@@ -183,7 +188,7 @@ def test_whoami_says_that_a_token_is_for_all_areas_or_for_which(engine: Engine) 
 def test_a_token_does_not_outlive_the_one_it_was_issued_with(engine: Engine, lifetime: str) -> None:
     until_ms = engine.now_ms() + 60_000
     brief = replace(LEAD, until_ms=until_ms)
-    asked = ask.IssueToken(role=Role.USER, user="x", tenant="org", lifetime=lifetime)
+    asked = service_operations.IssueToken(role=Role.USER, user="x", tenant="org", lifetime=lifetime)
     found = answer(RequestContext(engine, brief), OPERATIONS["issue-token"], asked)
     given = found.tree()["token"]
     assert engine.view.tokens[given["id"]].issued.expires_ms == until_ms
@@ -196,7 +201,7 @@ def test_a_token_does_not_outlive_the_one_it_was_issued_with(engine: Engine, lif
 
 def test_a_shorter_one_is_issued_as_asked_for(engine: Engine) -> None:
     brief = replace(LEAD, until_ms=engine.now_ms() + 3_600_000)
-    asked = ask.IssueToken(role=Role.USER, user="x", tenant="org", lifetime="1m")
+    asked = service_operations.IssueToken(role=Role.USER, user="x", tenant="org", lifetime="1m")
     found = answer(RequestContext(engine, brief), OPERATIONS["issue-token"], asked)
     name = found.tree()["token"]["id"]
     assert engine.view.tokens[name].issued.expires_ms == engine.now_ms() + 60_000

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from quorate.operations.caller import Caller
-from quorate.operations.ledger.ledger_requests import Picture
+from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.table import OPERATIONS
 from quorate.views.exits import CommandError
 from tests.unit.operations.stage import (
@@ -35,7 +35,7 @@ from tests.unit.operations.stage import (
 def test_a_picture_shows_what_may_be_seen(
     caller: Caller, reservations: int, running: int, queue: int
 ) -> None:
-    found = ask(desk_for(caller), "picture", Picture(pool="default"))
+    found = ask(desk_for(caller), "picture", PictureRequest(pool="default"))
     tree = found.tree()
     msgspec.convert(tree, OPERATIONS["picture"].gives)
     counts = [tree[key]["count"] for key in ("reservations", "running", "queue")]
@@ -47,13 +47,13 @@ def test_a_picture_shows_what_may_be_seen(
 
 
 def test_a_picture_of_a_run_is_its_forecast() -> None:
-    found = ask(desk_for(OF_OTHER), "picture", Picture(run="other-waits"))
+    found = ask(desk_for(OF_OTHER), "picture", PictureRequest(run="other-waits"))
     assert found.tree()["forecast"]["run"] == "other-waits"
     with pytest.raises(CommandError) as raised:
-        ask(desk_for(OF_LAB), "picture", Picture(run="other-waits"))
+        ask(desk_for(OF_LAB), "picture", PictureRequest(run="other-waits"))
     assert raised.value.fault == "unknown-name"
 
 
 def test_a_picture_of_reservations_leaves_the_rest_out() -> None:
-    tree = ask(desk_for(ADMIN), "picture", Picture(reservations=True)).tree()
+    tree = ask(desk_for(ADMIN), "picture", PictureRequest(reservations=True)).tree()
     assert set(tree) == {"asOf", "sequence", "reservations", "openConflicts"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.operations.common_requests import GetSystem, SubmitRun
+from quorate.operations.resources.resource_operations import GetSystem
+from quorate.operations.resources.run_operations import SubmitRun
 from tests.unit.operations.ledger_thread import ADA, ADMIN, LedgerThread
 from tests.unit.operations.test_token_says_whose import tree
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.global_options import Settings, examples, writer
+from quorate.cli.global_options import examples, writer
+from quorate.cli.settings import Settings
 
 
 @click.command(
@@ -33,7 +34,7 @@ def apply(settings: Settings, files: tuple[str, ...], dry_run: bool) -> None:
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.sources import read_sources
-    from quorate.operations.common_requests import Apply
+    from quorate.operations.resources.resource_operations import Apply
 
     sources = read_sources(files, needs_owner=settings.service() is None)
     with sources.located():

@@ -6,7 +6,8 @@ from typing import Final
 
 import click
 
-from quorate.cli.global_options import Settings, examples, writer
+from quorate.cli.global_options import examples, writer
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 _OPTIONS: Final = {
@@ -81,7 +82,7 @@ def claim(
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.fleet.claim_handlers import claim_document
-    from quorate.operations.fleet.fleet_requests import ClaimNodes
+    from quorate.operations.fleet.fleet_operations import ClaimNodes
 
     if (nodes is None) == (gpus is None):
         raise click.UsageError("give either --nodes N or --gpus N")
@@ -134,7 +135,7 @@ def release(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import checked_note, run_name
-    from quorate.operations.fleet.fleet_requests import ReleaseClaim
+    from quorate.operations.fleet.fleet_operations import ReleaseClaim
 
     claimed = run_name(name.removeprefix("claim/"))
     asked = ReleaseClaim(claim=claimed, note=checked_note(note), dry_run=dry_run)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from quorate.cli.completing import kinds, names_of_kind
-from quorate.cli.global_options import Settings, examples, reader
+from quorate.cli.global_options import examples, reader
+from quorate.cli.settings import Settings
 
 
 @click.command(epilog=examples("quorate describe run train-1", "quorate describe budget/rai"))
@@ -25,7 +26,7 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     the lottery with which odds, seed, draws and cuts.
     """
     from quorate.cli.ask_and_print import ask_each
-    from quorate.operations.common_requests import GetSystem, GetThing
+    from quorate.operations.resources.resource_operations import GetSystem, GetThing
     from quorate.views.kind_names import kind_named, split_target
 
     kind, names = split_target(kind, names)

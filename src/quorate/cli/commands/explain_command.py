@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, exact, examples, reader
+from quorate.cli.global_options import exact, examples, reader
+from quorate.cli.settings import Settings
 
 
 @click.command(
@@ -27,6 +28,6 @@ def explain(settings: Settings, *, run: str, is_exact: bool) -> None:
     its seed and the odds it had. Nothing is changed.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.ledger.ledger_requests import AboutRun
+    from quorate.operations.ledger.plan_operations import AboutRun
 
     ask(settings, "explain-run", AboutRun(run=run, exact=is_exact))

@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, examples, one_line, writer
+from quorate.cli.global_options import examples, writer
+from quorate.cli.settings import Settings, one_line
 
 NOTE_CHARS_MAX: Final = 1000
 
@@ -82,7 +83,7 @@ def tick(settings: Settings, dry_run: bool) -> None:
     when nobody waits. Every command that writes does this too.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.fleet.fleet_requests import Tick
+    from quorate.operations.fleet.fleet_operations import Tick
 
     ask(settings, "tick", Tick(dry_run=dry_run))
 
@@ -90,7 +91,7 @@ def tick(settings: Settings, dry_run: bool) -> None:
 def _end(settings: Settings, name: str, run: str, note: str, *, dry_run: bool) -> None:
     """Ask for one of the operations that end a run."""
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.common_requests import EndRun
+    from quorate.operations.resources.run_operations import EndRun
 
     ask(settings, name, EndRun(run=run_name(run), note=checked_note(note), dry_run=dry_run))
 

@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from quorate.cli.completing import kinds, names_of_kind
-from quorate.cli.global_options import Settings, examples, reader
+from quorate.cli.global_options import examples, reader
+from quorate.cli.settings import Settings
 
 PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
 """The phases of ``quorate.model``, named here so that ``--help`` need not import it."""
@@ -59,7 +60,12 @@ def get(
     Amounts in tables are GPU-hours; json and yaml have exact GPU-milliseconds.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.common_requests import GetSystem, GetThing, ListRuns, ListThings
+    from quorate.operations.resources.resource_operations import (
+        GetSystem,
+        GetThing,
+        ListRuns,
+        ListThings,
+    )
     from quorate.views.kind_names import kind_named, split_target
 
     kind, names = split_target(kind, names)

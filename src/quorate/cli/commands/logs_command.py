@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, examples, reader
+from quorate.cli.global_options import examples, reader
+from quorate.cli.settings import Settings
 
 if TYPE_CHECKING:
-    from quorate.operations.fleet.looking_requests import RunLogs
-    from quorate.operations.fleet.looking_responses import LogLine
+    from quorate.operations.fleet.looking_operations import LogLine, RunLogs
 
 TAIL_MAX: Final = 1_000
 """How many lines one answer has at most."""
@@ -54,7 +54,7 @@ def logs(
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import run_name
-    from quorate.operations.fleet.looking_requests import RunLogs
+    from quorate.operations.fleet.looking_operations import RunLogs
 
     name = run_name(run)
     if settings.is_table:
@@ -87,8 +87,7 @@ def _kept(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLi
     from msgspec.structs import replace
 
     from quorate.cli.ask_and_print import tree_asked
-    from quorate.operations.fleet.looking_requests import LINES_MAX
-    from quorate.operations.fleet.looking_responses import Logs
+    from quorate.operations.fleet.looking_operations import LINES_MAX, Logs
 
     while True:
         page = convert(tree_asked(settings, "run-logs", asked), Logs)

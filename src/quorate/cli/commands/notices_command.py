@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, examples, reader
+from quorate.cli.global_options import examples, reader
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from quorate.operations.notices.notice_requests import WatchNotices
+    from quorate.operations.notices.notice_operations import WatchNotices
 
 _LOOK_S: Final = 1.0
 """How often the ledger's file is looked at."""
@@ -62,7 +63,11 @@ def notices(
     again at any time. With -f those that come are printed as they are recorded, one a line (with
     -o json one JSON object a line), until Ctrl-C or --count.
     """
-    from quorate.operations.notices.notice_requests import NOTICES_SHOWN, ListNotices, WatchNotices
+    from quorate.operations.notices.notice_operations import (
+        NOTICES_SHOWN,
+        ListNotices,
+        WatchNotices,
+    )
 
     if follow:
         if limit is not None:

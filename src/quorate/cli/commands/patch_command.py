@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from quorate.cli.completing import kinds, names_of_kind
-from quorate.cli.global_options import Settings, examples, writer
+from quorate.cli.global_options import examples, writer
+from quorate.cli.settings import Settings
 
 _PATCHED: Final = ("node", "owner", "budget", "pool")
 
@@ -45,7 +46,7 @@ def patch(
     is named in brackets by its name or position. VALUE is JSON where it is JSON, else text.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.common_requests import PatchDocument, PatchSystem
+    from quorate.operations.resources.resource_operations import PatchDocument, PatchSystem
     from quorate.views.kind_names import kind_named, split_target
 
     kind, names = split_target(kind, () if name is None else (name,))

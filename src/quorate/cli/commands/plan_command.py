@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, exact, examples, reader
+from quorate.cli.global_options import exact, examples, reader
+from quorate.cli.settings import Settings
 
 
 @click.command(
@@ -56,7 +57,7 @@ def plan(
             "to have them carried out: quorate submit -f FILE"
         )
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.ledger.ledger_requests import AboutRun, PlanRuns
+    from quorate.operations.ledger.plan_operations import AboutRun, PlanRuns
 
     if run is not None:
         ask(settings, "plan-run", AboutRun(run=run, exact=is_exact))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, examples, reader
+from quorate.cli.global_options import examples, reader
+from quorate.cli.settings import Settings
 
 
 @click.command(
@@ -24,6 +25,6 @@ def queue(settings: Settings, *, owner: str | None, limit: int | None) -> None:
     stands, and what would start it.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.common_requests import ListRuns
+    from quorate.operations.resources.resource_operations import ListRuns
 
     ask(settings, "list-queue", ListRuns(owner=owner, limit=limit))

@@ -6,7 +6,8 @@ from typing import Final
 
 import click
 
-from quorate.cli.global_options import Settings, examples, writer
+from quorate.cli.global_options import examples, writer
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 _KEYS: Final = ("flavor", "domain", "region", "cluster", "cap", "pool")
@@ -49,7 +50,7 @@ def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> N
     With --dry-run: what would be cut, who would enter with which odds, and a dummy draw.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.fleet.fleet_requests import Resolve
+    from quorate.operations.fleet.fleet_operations import Resolve
 
     wanted = _parsed(scope)
     asked = Resolve(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, examples, writer
+from quorate.cli.global_options import examples, writer
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def sbatch(
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.sbatch_script import read_script
-    from quorate.operations.common_requests import SubmitRun
+    from quorate.operations.resources.run_operations import SubmitRun
 
     path, text = _read(script)
     given = {line: option for name, line, option in _INSTEAD if typed[name] is not None}

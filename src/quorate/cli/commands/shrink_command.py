@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, examples, writer
+from quorate.cli.global_options import examples, writer
+from quorate.cli.settings import Settings
 
 
 @click.command(
@@ -32,7 +33,7 @@ def shrink(settings: Settings, *, run: str, to: int | None, by: int | None, dry_
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import run_name
-    from quorate.operations.common_requests import ShrinkRun
+    from quorate.operations.resources.run_operations import ShrinkRun
 
     if (to is None) == (by is None):
         raise click.UsageError("give either --to GPUS or --by GPUS")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.csv_option import csv_reader
-from quorate.cli.global_options import Settings, examples, ledger_options
+from quorate.cli.global_options import csv_reader, examples, ledger_options
+from quorate.cli.settings import Settings
 
 
 @click.command(
@@ -45,7 +45,7 @@ def statement(
     yaml and csv have exact GPU-milliseconds. A past month says the same whenever it is asked for.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.money.money_requests import GetStatement
+    from quorate.operations.money.money_operations import GetStatement
     from quorate.operations.money.statement_handlers import prices_named
     from quorate.views.month import month_named
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, examples, writer
+from quorate.cli.global_options import examples, writer
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def submit(
     What stands after -- is the command of the run, word by word; no shell reads it.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.common_requests import SubmitRun
+    from quorate.operations.resources.run_operations import SubmitRun
 
     typed = [_OPTIONS[option] for option, value in said.items() if value not in (None, ())]
     is_typed = bool(command or said["gpus"] or said["team"])
@@ -141,8 +142,8 @@ def _submit_files(
 ) -> None:
     from quorate.cli.ask_and_print import ask
     from quorate.cli.sources import read_sources, tree_of
-    from quorate.operations.common_requests import SubmitRuns
     from quorate.operations.request_documents import RUNS, changed_document, check_only_runs
+    from quorate.operations.resources.run_operations import SubmitRuns
 
     needs_owner = settings.service() is None
     sources = read_sources(files, needs_owner=needs_owner, bare=RUNS)

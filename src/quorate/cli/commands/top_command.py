@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, examples, reader
+from quorate.cli.global_options import examples, reader
+from quorate.cli.settings import Settings
 
 
 @click.command(epilog=examples("quorate top", "quorate top --pool default -o wide"))
@@ -20,6 +21,6 @@ def top(settings: Settings, pool: str | None) -> None:
     (others).
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.fleet.looking_requests import FleetTop
+    from quorate.operations.fleet.looking_operations import FleetTop
 
     ask(settings, "fleet-top", FleetTop(pool=pool))

@@ -5,16 +5,9 @@ from __future__ import annotations
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.csv_option import csv_reader
-from quorate.cli.global_options import (
-    ACTOR_CHARS_MAX,
-    Settings,
-    actor_option,
-    examples,
-    ledger_options,
-    one_line,
-)
-from quorate.operations.money.money_requests import DAYS_MAX, TenantUsage, UserUsage
+from quorate.cli.global_options import actor_option, csv_reader, examples, ledger_options
+from quorate.cli.settings import ACTOR_CHARS_MAX, Settings, one_line
+from quorate.operations.money.money_operations import DAYS_MAX, TenantUsageRequest, UserUsageRequest
 
 
 @click.command(
@@ -54,7 +47,7 @@ def usage(settings: Settings, tenant: str | None, user: str | None, days: int | 
     if tenant is not None and user is not None:
         raise click.UsageError("give --tenant or --user, not both")
     if tenant is not None:
-        ask(settings, "tenant-usage", TenantUsage(id=tenant, days=days))
+        ask(settings, "tenant-usage", TenantUsageRequest(id=tenant, days=days))
         return
     name = None if user is None else one_line(user, "--user", ACTOR_CHARS_MAX)
-    ask(settings, "user-usage", UserUsage(user=name, days=days))
+    ask(settings, "user-usage", UserUsageRequest(user=name, days=days))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, examples, ledger_options
+from quorate.cli.global_options import examples, ledger_options
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quorate.cli.global_options import Settings
 from quorate.cli.main import main
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 

@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 from quorate.cli.demo.demo_keyboard import interpreter
 from quorate.cli.demo.demo_service import Service
 from quorate.cli.demo.demo_stage import Stage
-from quorate.cli.global_options import Settings
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 CHECKER: Final = "verify_lottery.py"

@@ -5,21 +5,30 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import sqlite3
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
 
 import click
 
 from quorate.cli.demo.demo_draw import EXPORT, Lottery
-from quorate.cli.demo.demo_forgery import hash_anew, rename_in_event
 from quorate.cli.demo.demo_keyboard import interpreter
 from quorate.cli.demo.demo_place import CHECKER
 from quorate.cli.demo.demo_stage import Stage
-from quorate.cli.global_options import LEDGER_DEFAULT
+from quorate.cli.settings import LEDGER_DEFAULT
+from quorate.ledger.chain import GENESIS
 from quorate.views.exits import Exit
 
 FORGED = "forged.db"
+_FORGED_EVENT: Final = b"conflict-resolved/1"
+_HASHED: Final = b"quorate-block/1\0"
+"""What is before everything that is hashed, as docs/reference/export.md says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,7 @@ def edit_history(stage: Stage, lottery: Lottery, receipt: str) -> None:
     copy = stage.folder / FORGED
     shutil.copyfile(stage.folder / LEDGER_DEFAULT, copy)
     names = ((lottery.victim, lottery.spared), (lottery.owner, lottery.spared_owner))
-    height = rename_in_event(copy, names)
+    height = _rename_in_event(copy, names)
     verify = ("ledger", "verify")
     screen = stage.type("--ledger", FORGED, *verify, expect=Exit.UNSOUND)
     stage.check(f"block {height}" in screen, f"verify does not name block {height}")
@@ -55,7 +64,7 @@ def edit_history(stage: Stage, lottery: Lottery, receipt: str) -> None:
         prints a receipt, the hash of what it wrote; whoever kept one has proof. And the seed is
         still what it is:"""
     )
-    hash_anew(copy)
+    _hash_anew(copy)
     stage.type("--ledger", FORGED, *verify, "--receipt", receipt, expect=Exit.UNSOUND)
     forged = "forged.jsonl"
     stage.type("--ledger", FORGED, "ledger", "export", "--out", forged)
@@ -130,3 +139,37 @@ def recall(stage: Stage, bill: Bill, why: str, lottery: Lottery) -> None:
         "quorate statement",
     ):
         click.echo(f"  {line}")
+
+
+def _rename_in_event(ledger: Path, names: Sequence[tuple[str, str]]) -> int:
+    """Replace names in the one event that tells the outcome of a lottery; return its block.
+
+    Each is as long as the other, so that everything else stays where it is.
+    """
+    with closing(sqlite3.connect(ledger)) as db, db:
+        blocks = db.execute("SELECT height, body FROM block ORDER BY height").fetchall()
+        height, body = next((height, body) for height, body in blocks if _FORGED_EVENT in body)
+        begin = body.index(_FORGED_EVENT)
+        # The next event of the block begins with its own tag.
+        end = body.index(b"run-stopping/1", begin)
+        event = body[begin:end]
+        for old, new in names:
+            assert len(old) == len(new), "other lengths would have to be written elsewhere too"
+            event = event.replace(old.encode(), new.encode())
+        assert event != body[begin:end], "the event names somebody else"
+        changed = body[:begin] + event + body[end:]
+        db.execute("UPDATE block SET body = ? WHERE height = ?", (changed, height))
+    return int(height)
+
+
+def _hash_anew(ledger: Path) -> None:
+    """Compute every hash again, so that the blocks join as if nothing had happened."""
+    with closing(sqlite3.connect(ledger)) as db, db:
+        before = GENESIS.hash
+        for height, body in db.execute("SELECT height, body FROM block ORDER BY height").fetchall():
+            after = sha256(_HASHED + before + body).digest()
+            db.execute(
+                "UPDATE block SET prev_hash = ?, hash = ? WHERE height = ?", (before, after, height)
+            )
+            before = after
+        db.execute("UPDATE head SET hash = ?", (before,))

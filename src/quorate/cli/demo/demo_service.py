@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.cli.demo.demo_keyboard import Keyboard
-from quorate.cli.global_options import LEDGER_DEFAULT, Settings
+from quorate.cli.settings import LEDGER_DEFAULT, Settings
 from quorate.views.exits import CommandError, Exit
 
 TOKEN: Final = "token"  # noqa: S105 - the name of the file it is kept in

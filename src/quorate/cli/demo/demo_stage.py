@@ -16,7 +16,7 @@ import click
 from quorate.cli.demo.demo_bars import Screen, bars, machines
 from quorate.cli.demo.demo_keyboard import Keyboard, interpreter, piped
 from quorate.cli.demo.demo_service import Service
-from quorate.cli.global_options import Settings
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 COLUMNS: Final = 80

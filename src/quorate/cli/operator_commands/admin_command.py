@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from quorate.cli.global_options import Settings, examples, one_line, reader, writer
+from quorate.cli.global_options import examples, reader, writer
+from quorate.cli.settings import Settings, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -104,7 +105,7 @@ def create(
 ) -> None:
     """Create a tenant."""
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.common_requests import CreateTenant
+    from quorate.operations.resources.tenant_operations import CreateTenant
     from quorate.views.kinds.tenant_fields import read_owner
 
     given = _given(limits)
@@ -157,7 +158,7 @@ def update(
     from msgspec import UNSET
 
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.common_requests import UpdateTenant
+    from quorate.operations.resources.tenant_operations import UpdateTenant
     from quorate.views.kinds.tenant_fields import PARENTS, read_owner, unset_fields
 
     name, given = _plain_name(name), _given(limits)
@@ -196,7 +197,7 @@ def delete(
     others. Idle budgets go with it. What it used, and its runs that are over, stay in the ledger.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.common_requests import DeleteTenant
+    from quorate.operations.resources.tenant_operations import DeleteTenant
 
     asked = DeleteTenant(
         id=_plain_name(name),
@@ -219,7 +220,7 @@ def get(settings: Settings, *, tenants: tuple[str, ...]) -> None:
     Nodes, running and waiting runs include what is below a tenant, as its limits do.
     """
     from quorate.cli.ask_and_print import ask, ask_each
-    from quorate.operations.common_requests import GetThing, ListThings
+    from quorate.operations.resources.resource_operations import GetThing, ListThings
 
     wanted = tuple(_plain_name(name) for name in tenants)
     if settings.is_table:
@@ -242,7 +243,7 @@ def list_tenants(settings: Settings) -> None:
     NODES and RUNNING show what is used and its limit, with what is below a tenant included.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.common_requests import ListThings
+    from quorate.operations.resources.resource_operations import ListThings
 
     ask(settings, "list-tenants", ListThings())
 

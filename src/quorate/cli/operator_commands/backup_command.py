@@ -8,8 +8,8 @@ import click
 
 from quorate.adapters.stores.head_file import head_path
 from quorate.adapters.stores.ledger_backup import SECRETS, copy_ledger
-from quorate.cli.global_options import Settings
 from quorate.cli.printing import print_tree, telling
+from quorate.cli.settings import Settings
 from quorate.ledger.chain import Head
 from quorate.model.closed_words import counted
 from quorate.service.secret_checks import trouble_with_secrets

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quorate.cli.completing import context_names
-from quorate.cli.global_options import Settings, examples, output_option
+from quorate.cli.global_options import examples, output_option
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:

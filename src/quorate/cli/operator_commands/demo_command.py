@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.global_options import Settings, examples
+from quorate.cli.global_options import examples
+from quorate.cli.settings import Settings
 
 
 @click.command(epilog=examples("quorate demo", "quorate demo --dir tour"))

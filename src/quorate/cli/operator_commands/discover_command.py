@@ -7,7 +7,8 @@ from typing import Final
 
 import click
 
-from quorate.cli.global_options import Settings, examples, output_option
+from quorate.cli.global_options import examples, output_option
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 FLAVOR_UNKNOWN: Final = "GPU"

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.global_options import (
-    Settings,
-    actor_option,
-    examples,
-    ledger_options,
-    output_option,
-)
+from quorate.cli.global_options import actor_option, examples, ledger_options, output_option
+from quorate.cli.settings import Settings
 
 
 @click.command(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.global_options import Settings, examples, ledger_options, reader
+from quorate.cli.global_options import examples, ledger_options, reader
+from quorate.cli.settings import Settings
 
 
 @click.group(
@@ -34,7 +35,7 @@ def ledger() -> None:
 def log(settings: Settings, run: str | None, first: int | None, limit: int | None) -> None:
     """List the events."""
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.ledger.ledger_requests import ListEvents
+    from quorate.operations.ledger.ledger_operations import ListEvents
 
     ask(settings, "list-events", ListEvents(run=run, first=first, limit=limit))
 
@@ -86,7 +87,7 @@ def verify(
     from quorate.cli.ledger_import import export_blocks
     from quorate.cli.salvaging import salvaging
     from quorate.cli.sources import read_checkpoints
-    from quorate.operations.ledger.ledger_requests import VerifyAgainst, VerifyLedger
+    from quorate.operations.ledger.ledger_operations import VerifyAgainst, VerifyLedger
     from quorate.operations.ledger.verification import Checks
     from quorate.operations.ledger.verification import verify as verify_blocks
 
@@ -279,7 +280,12 @@ def replay(settings: Settings, at: str, what: tuple[str, ...]) -> None:
     by default runs. Where in the ledger that is, is told on standard error.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.common_requests import GetSystem, GetThing, ListRuns, ListThings
+    from quorate.operations.resources.resource_operations import (
+        GetSystem,
+        GetThing,
+        ListRuns,
+        ListThings,
+    )
     from quorate.views.kind_names import kind_named, split_target
 
     words = what[1:] if what[:1] == ("get",) else what

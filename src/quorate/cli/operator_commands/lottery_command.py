@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.global_options import Settings, examples, reader
+from quorate.cli.global_options import examples, reader
+from quorate.cli.settings import Settings
 
 
 @click.group(

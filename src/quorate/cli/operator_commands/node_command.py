@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import Settings, examples, writer
+from quorate.cli.global_options import examples, writer
 from quorate.cli.operator_commands.discover_command import discover
+from quorate.cli.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +132,7 @@ def wiped(
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import checked_note
-    from quorate.operations.fleet.fleet_requests import NodeWiped
+    from quorate.operations.fleet.fleet_operations import NodeWiped
 
     asked = NodeWiped(
         node=_node_name(name),
@@ -155,7 +156,7 @@ def _mark(settings: Settings, operation: str, name: str, note: str, *, dry_run: 
     """Ask for one of the operations that say what a node is."""
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import checked_note
-    from quorate.operations.fleet.fleet_requests import MarkNode
+    from quorate.operations.fleet.fleet_operations import MarkNode
 
     asked = MarkNode(node=_node_name(name), note=checked_note(note), dry_run=dry_run)
     ask(settings, operation, asked)

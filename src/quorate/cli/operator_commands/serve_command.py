@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from quorate.cli.global_options import Settings, examples, ledger_options
+from quorate.cli.global_options import examples, ledger_options
+from quorate.cli.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

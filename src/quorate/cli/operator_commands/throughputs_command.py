@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.global_options import Settings, examples, output_option
+from quorate.cli.global_options import examples, output_option
 from quorate.cli.policy_files import needs_rounds
+from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from quorate.cli.global_options import Settings, examples, reader, writer
+from quorate.cli.global_options import examples, reader, writer
+from quorate.cli.settings import Settings
 
 
 @click.group(
@@ -63,7 +64,7 @@ def issue(  # noqa: PLR0917 - one parameter for each option
     from quorate.cli.ask_and_print import ask
     from quorate.operations.caller import Role
     from quorate.operations.operation import Scope
-    from quorate.operations.service.service_requests import IssueToken
+    from quorate.operations.service.service_operations import IssueToken
     from quorate.views.exits import CommandError, Exit
 
     known = {scope.value: scope for scope in Scope}
@@ -92,7 +93,7 @@ def issue(  # noqa: PLR0917 - one parameter for each option
 def list_(settings: Settings, tenant: str | None, user: str | None) -> None:
     """List access tokens, without their secrets."""
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.service.service_requests import ListTokens
+    from quorate.operations.service.service_operations import ListTokens
 
     ask(settings, "list-tokens", ListTokens(tenant=tenant, user=user))
 
@@ -110,7 +111,7 @@ def list_(settings: Settings, tenant: str | None, user: str | None) -> None:
 def revoke(settings: Settings, name: str, note: str, dry_run: bool) -> None:
     """Do not take TOKEN, given by its id, any more."""
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.service.service_requests import RevokeToken
+    from quorate.operations.service.service_operations import RevokeToken
 
     ask(settings, "revoke-token", RevokeToken(token=name, note=note, dry_run=dry_run))
 

@@ -14,7 +14,7 @@ from quorate.model.selector import matches, selector_of
 from quorate.model.state.state_view import StateView
 from quorate.operations.answer_types import Order
 from quorate.operations.caller import Role
-from quorate.operations.fleet import fleet_requests as ask
+from quorate.operations.fleet import fleet_operations
 from quorate.operations.operation import Operation
 from quorate.operations.permission import check_may_claim
 from quorate.operations.request_context import RequestContext
@@ -39,7 +39,9 @@ _FIELDS: Final = {
 }
 
 
-def claim_nodes(context: RequestContext, asked: ask.ClaimNodes, operation: Operation) -> Order:
+def claim_nodes(
+    context: RequestContext, asked: fleet_operations.ClaimNodes, operation: Operation
+) -> Order:
     """Return the order to take whole nodes for one user."""
     del operation
     check_may_claim(context.caller)
@@ -57,7 +59,9 @@ def claim_nodes(context: RequestContext, asked: ask.ClaimNodes, operation: Opera
     return Order(command=Submit(ready(document, view, caller.user, set(), for_others=for_others)))
 
 
-def claim_document(asked: ask.ClaimNodes, gpus: int, *, words: Mapping[str, str]) -> Document:
+def claim_document(
+    asked: fleet_operations.ClaimNodes, gpus: int, *, words: Mapping[str, str]
+) -> Document:
     """Return the claim of ``gpus`` as a document.
 
     Raises ``CommandError`` with all that is wrong, fields of documents called by ``words``.
@@ -89,7 +93,7 @@ def claim_document(asked: ask.ClaimNodes, gpus: int, *, words: Mapping[str, str]
     return parsed.items[0]
 
 
-def _node_size(view: StateView, asked: ask.ClaimNodes) -> int:
+def _node_size(view: StateView, asked: fleet_operations.ClaimNodes) -> int:
     """Return how many GPUs the nodes have that may be meant; raises where they differ."""
     pool, flavor = asked.pool or _DEFAULT_POOL, asked.flavor
     wanted = selector_of(asked.selector)
@@ -116,7 +120,9 @@ def _node_size(view: StateView, asked: ask.ClaimNodes) -> int:
     )
 
 
-def release_claim(context: RequestContext, asked: ask.ReleaseClaim, operation: Operation) -> Order:
+def release_claim(
+    context: RequestContext, asked: fleet_operations.ReleaseClaim, operation: Operation
+) -> Order:
     """Return the order to give the nodes of a claim back before its end."""
     del operation
     view, name = context.recorded, asked.claim

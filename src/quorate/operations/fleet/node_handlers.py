@@ -7,7 +7,7 @@ from typing import Final
 from quorate.core.commands import Drain, MarkNode, Wiped
 from quorate.model.events import NodeStatus
 from quorate.operations.answer_types import Order
-from quorate.operations.fleet import fleet_requests as ask
+from quorate.operations.fleet import fleet_operations
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.short_notes import checked_line
@@ -28,7 +28,9 @@ _INSTEAD: Final = {
 """A word and what a node is -> the word that fits it: nobody recovers what was only cordoned."""
 
 
-def mark_node(context: RequestContext, asked: ask.MarkNode, operation: Operation) -> Order:
+def mark_node(
+    context: RequestContext, asked: fleet_operations.MarkNode, operation: Operation
+) -> Order:
     """Return the order to make a node what the operation is about."""
     verb, name = operation.about, asked.node
     now = context.recorded.node_status.get(name, NodeStatus.READY)
@@ -44,7 +46,9 @@ def mark_node(context: RequestContext, asked: ask.MarkNode, operation: Operation
     return Order(command=command, unchanged=f"node/{name} is {wanted} already")
 
 
-def node_wiped(context: RequestContext, asked: ask.NodeWiped, operation: Operation) -> Order:
+def node_wiped(
+    context: RequestContext, asked: fleet_operations.NodeWiped, operation: Operation
+) -> Order:
     """Return the order to record what became of wiping a node."""
     del context, operation
     note = checked_line(asked.note, "note")

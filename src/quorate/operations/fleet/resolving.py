@@ -11,7 +11,7 @@ from quorate.core.preemption.conflict_scope import by_hand
 from quorate.model.refusal import Refusal
 from quorate.model.state.state_view import StateView
 from quorate.operations.answer_types import Answer, Order
-from quorate.operations.fleet import fleet_requests as ask
+from quorate.operations.fleet import fleet_operations
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
@@ -20,7 +20,9 @@ from quorate.views.runs.conflict_view import contest_lines, contest_tree
 from quorate.views.word_forms import until
 
 
-def resolve(context: RequestContext, asked: ask.Resolve, operation: Operation) -> Answer | Order:
+def resolve(
+    context: RequestContext, asked: fleet_operations.Resolve, operation: Operation
+) -> Answer | Order:
     """Return the order to make room in a scope, or for a dry run what that would come to."""
     del operation
     command = _command(context.recorded, asked)
@@ -32,7 +34,7 @@ def resolve(context: RequestContext, asked: ask.Resolve, operation: Operation) -
     )
 
 
-def tick(context: RequestContext, asked: ask.Tick, operation: Operation) -> Order:
+def tick(context: RequestContext, asked: fleet_operations.Tick, operation: Operation) -> Order:
     """Return the order to do what time has made due."""
     del asked, operation
     has_executor = context.engine.executor is not None
@@ -43,7 +45,7 @@ def tick(context: RequestContext, asked: ask.Tick, operation: Operation) -> Orde
     return Order(command=Tick(), unchanged=unchanged)
 
 
-def _command(view: StateView, asked: ask.Resolve) -> Resolve:
+def _command(view: StateView, asked: fleet_operations.Resolve) -> Resolve:
     """Return the command; raises ``CommandError`` for what is not there."""
     pool, flavor = asked.pool, asked.flavor
     if asked.cap is not None:
@@ -69,7 +71,7 @@ def _command(view: StateView, asked: ask.Resolve) -> Resolve:
     return Resolve(pool, flavor, domains, asked.deficit)
 
 
-def _within(asked: ask.Resolve, known: Sequence[str], flavor: str) -> tuple[str, ...]:
+def _within(asked: fleet_operations.Resolve, known: Sequence[str], flavor: str) -> tuple[str, ...]:
     """Return the domains of ``known`` that are in the regions and clusters asked for."""
     places = {key: tuple(key.split("/")) for key in known}
     for number, (what, wanted) in enumerate(

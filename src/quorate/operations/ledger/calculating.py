@@ -7,7 +7,7 @@ from typing import Final
 
 from quorate.calc import CalcInputError, run
 from quorate.operations.answer_types import Answer
-from quorate.operations.ledger.ledger_requests import Calculate
+from quorate.operations.ledger.ledger_operations import Calculate
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import AnyDesk
 from quorate.views.exits import CommandError, Exit

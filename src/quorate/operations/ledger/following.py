@@ -7,7 +7,7 @@ from typing import Final
 from quorate.ledger.codec import event_to_json
 from quorate.operations.caller import Caller
 from quorate.operations.cursor import Cursor, Shown, cursor_at
-from quorate.operations.ledger.ledger_requests import WatchEvents
+from quorate.operations.ledger.ledger_operations import WatchEvents
 from quorate.operations.ledger.watch_handlers import Watched, watched_of
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext

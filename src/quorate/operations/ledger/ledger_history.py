@@ -20,7 +20,7 @@ from quorate.model.events import Event
 from quorate.model.state.state_view import StateView
 from quorate.operations.answer_types import Answer
 from quorate.operations.common_requests import Nothing
-from quorate.operations.ledger.ledger_requests import ListEvents
+from quorate.operations.ledger.ledger_operations import ListEvents
 from quorate.operations.operation import Operation
 from quorate.operations.recent_blocks import Page, Recent
 from quorate.operations.request_context import AnyDesk, RequestContext

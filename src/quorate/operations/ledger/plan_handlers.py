@@ -12,7 +12,7 @@ from quorate.core.explain.explanation import Explanation, explain
 from quorate.core.explain.start_plan import Forecast, foretell, foretell_new
 from quorate.model.specs import Run
 from quorate.operations.answer_types import Answer
-from quorate.operations.ledger import ledger_requests as ask
+from quorate.operations.ledger import plan_operations
 from quorate.operations.operation import Operation
 from quorate.operations.permission import check_command
 from quorate.operations.request_context import RequestContext
@@ -27,7 +27,9 @@ from quorate.views.runs.explanation_view import explanation_lines, explanation_t
 from quorate.views.runs.forecast_view import forecast_lines, forecast_tree
 
 
-def plan_run(context: RequestContext, asked: ask.AboutRun, operation: Operation) -> Answer:
+def plan_run(
+    context: RequestContext, asked: plan_operations.AboutRun, operation: Operation
+) -> Answer:
     """Return when a run that is there starts, and what that rests on."""
     del operation
     name = asked.run.removeprefix("run/")
@@ -61,7 +63,9 @@ def forecast_of(context: RequestContext, run: str, *, is_exact: bool = False) ->
     return veiled_forecast(found, context.moment.redaction)
 
 
-def plan_runs(context: RequestContext, asked: ask.PlanRuns, operation: Operation) -> Answer:
+def plan_runs(
+    context: RequestContext, asked: plan_operations.PlanRuns, operation: Operation
+) -> Answer:
     """Return when runs would start, as if they were submitted now, in this order."""
     del operation
     if asked.exact and len(asked.documents) > 1:
@@ -109,7 +113,9 @@ def _planned(context: RequestContext, found: Sequence[Forecast], source: str) ->
     return Answer(tree=tree, lines=lines, notes=context.aside())
 
 
-def explain_run(context: RequestContext, asked: ask.AboutRun, operation: Operation) -> Answer:
+def explain_run(
+    context: RequestContext, asked: plan_operations.AboutRun, operation: Operation
+) -> Answer:
     """Return what holds a run, and what would start it now."""
     del operation
     name, moment = asked.run.removeprefix("run/"), context.moment

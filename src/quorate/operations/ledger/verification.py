@@ -38,7 +38,7 @@ from quorate.ledger.snapshot import fingerprint, restore
 from quorate.model.closed_words import counted
 from quorate.model.events import Event, LedgerOpened
 from quorate.operations.answer_types import Answer
-from quorate.operations.ledger.ledger_requests import KeptCheckpoint, VerifyAgainst, VerifyLedger
+from quorate.operations.ledger.ledger_operations import KeptCheckpoint, VerifyAgainst, VerifyLedger
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import AnyDesk
 from quorate.ports.errors import ArchiveError, CheckpointError

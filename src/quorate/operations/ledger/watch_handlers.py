@@ -19,8 +19,8 @@ from quorate.model.state.records import TERMINAL, Phase
 from quorate.model.state.state_view import StateView
 from quorate.operations.answer_types import Answer
 from quorate.operations.caller import Caller
-from quorate.operations.ledger.ledger_requests import Picture
 from quorate.operations.ledger.plan_handlers import forecast_of
+from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.visibility import visible
@@ -75,7 +75,7 @@ class Watched:
         return self.pool is None or self.pool in _pools_of(event, view)
 
 
-def watched_of(asked: Picture) -> Watched:
+def watched_of(asked: PictureRequest) -> Watched:
     """Return what is to be watched; raises ``CommandError`` when it is two things at once."""
     run = None if asked.run is None else asked.run.removeprefix("run/")
     if run is not None and (asked.pool is not None or asked.reservations):
@@ -186,7 +186,7 @@ def picture_lines(
         yield from each.lines(moment)
 
 
-def picture(context: RequestContext, asked: Picture, operation: Operation) -> Answer:
+def picture(context: RequestContext, asked: PictureRequest, operation: Operation) -> Answer:
     """Return how a run, the reservations or a pool stand now."""
     del operation
     watched, moment = watched_of(asked), context.moment

@@ -12,7 +12,7 @@ from quorate.documents.times import time_text
 from quorate.model.state.state_view import StateView
 from quorate.operations.answer_types import Answer
 from quorate.operations.money.accounting_period import accounts
-from quorate.operations.money.money_requests import GetStatement
+from quorate.operations.money.money_operations import GetStatement
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.visibility import tenants_of

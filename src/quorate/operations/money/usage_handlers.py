@@ -8,7 +8,7 @@ from quorate.model.amounts import DAY_MS
 from quorate.model.specs import Quota
 from quorate.operations.answer_types import Answer
 from quorate.operations.caller import Role
-from quorate.operations.money import money_requests as ask
+from quorate.operations.money import money_operations
 from quorate.operations.money.accounting_period import Accounts, accounts
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
@@ -19,7 +19,9 @@ from quorate.views.hints import nearest_name
 from quorate.views.money.usage_forms import Period, TenantReport, UserReport
 
 
-def tenant_usage(context: RequestContext, asked: ask.TenantUsage, operation: Operation) -> Answer:
+def tenant_usage(
+    context: RequestContext, asked: money_operations.TenantUsageRequest, operation: Operation
+) -> Answer:
     """Return what an owner's runs used, against its soft budgets."""
     del operation
     name = asked.id
@@ -45,7 +47,9 @@ def tenant_usage(context: RequestContext, asked: ask.TenantUsage, operation: Ope
     return Answer(tree=report.tree, lines=report.lines, csv=report.csv, notes=tuple(context.notes))
 
 
-def user_usage(context: RequestContext, asked: ask.UserUsage, operation: Operation) -> Answer:
+def user_usage(
+    context: RequestContext, asked: money_operations.UserUsageRequest, operation: Operation
+) -> Answer:
     """Return what the runs of a user, or of whoever asks, used: a row for each owner."""
     del operation
     caller = context.caller

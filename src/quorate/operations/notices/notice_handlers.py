@@ -14,7 +14,7 @@ from quorate.model.state.state_view import StateView
 from quorate.operations.answer_types import Answer
 from quorate.operations.caller import Caller, Role
 from quorate.operations.cursor import Cursor, Shown, cursor_at
-from quorate.operations.notices.notice_requests import ListNotices, WatchNotices
+from quorate.operations.notices.notice_operations import ListNotices, WatchNotices
 from quorate.operations.operation import Operation
 from quorate.operations.recent_blocks import Page, Recent
 from quorate.operations.request_context import RequestContext

@@ -6,13 +6,13 @@ from typing import Final
 
 from quorate.core.commands import Applied, Apply
 from quorate.documents import KINDS, Bare, render
-from quorate.operations import common_requests as ask
 from quorate.operations.answer_types import Order
 from quorate.operations.etags import check_match, etag_of, spec_of
 from quorate.operations.operation import Operation
 from quorate.operations.pool_policies import check_policies
 from quorate.operations.request_context import RequestContext
 from quorate.operations.request_documents import changed_document, read_trees, specs_of
+from quorate.operations.resources import resource_operations
 from quorate.operations.visibility import visible
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.views.kinds.kind_table import KIND_OF
@@ -20,14 +20,18 @@ from quorate.views.kinds.kind_table import KIND_OF
 _KINDS: Final = {kind.lower(): kind for kind in KINDS}
 
 
-def apply_documents(context: RequestContext, asked: ask.Apply, operation: Operation) -> Order:
+def apply_documents(
+    context: RequestContext, asked: resource_operations.Apply, operation: Operation
+) -> Order:
     """Return the order to hold all documents of a request, or none of them."""
     del operation
     documents = read_trees(asked.documents, context.caller.tenant)
     return _order(context, tuple(specs_of(context.recorded, context.caller, documents)))
 
 
-def put_document(context: RequestContext, asked: ask.PutDocument, operation: Operation) -> Order:
+def put_document(
+    context: RequestContext, asked: resource_operations.PutDocument, operation: Operation
+) -> Order:
     """Return the order to hold one document under its name."""
     _check_match(context, operation.about, asked.name, asked.if_match)
     bare = Bare(_KINDS[operation.about], asked.name)
@@ -41,7 +45,7 @@ def put_document(context: RequestContext, asked: ask.PutDocument, operation: Ope
 
 
 def patch_document(
-    context: RequestContext, asked: ask.PatchDocument, operation: Operation
+    context: RequestContext, asked: resource_operations.PatchDocument, operation: Operation
 ) -> Order:
     """Return the order to change fields of a document."""
     kind, name = operation.about, asked.name
@@ -65,15 +69,21 @@ def _order(context: RequestContext, specs: tuple[Applied, ...]) -> Order:
     return Order(command=Apply(specs))
 
 
-def put_system(context: RequestContext, asked: ask.PutSystem, operation: Operation) -> Order:
+def put_system(
+    context: RequestContext, asked: resource_operations.PutSystem, operation: Operation
+) -> Order:
     """Return the order to hold the System document."""
-    named = ask.PutDocument(name=operation.about, document=asked.document, if_match=asked.if_match)
+    named = resource_operations.PutDocument(
+        name=operation.about, document=asked.document, if_match=asked.if_match
+    )
     return put_document(context, named, operation)
 
 
-def patch_system(context: RequestContext, asked: ask.PatchSystem, operation: Operation) -> Order:
+def patch_system(
+    context: RequestContext, asked: resource_operations.PatchSystem, operation: Operation
+) -> Order:
     """Return the order to change fields of the System document."""
-    named = ask.PatchDocument(
+    named = resource_operations.PatchDocument(
         name=operation.about, assignments=asked.assignments, if_match=asked.if_match
     )
     return patch_document(context, named, operation)

@@ -12,18 +12,17 @@ from quorate.documents import API_VERSION
 from quorate.model.state.records import Phase
 from quorate.model.state.run_table import RunQuery
 from quorate.operations.answer_types import Answer
-from quorate.operations.common_requests import (
-    MORE,
-    PAGE_MAX,
+from quorate.operations.common_requests import MORE, PAGE_MAX
+from quorate.operations.etags import etag_of
+from quorate.operations.operation import Operation
+from quorate.operations.past_state import as_it_was
+from quorate.operations.request_context import RequestContext
+from quorate.operations.resources.resource_operations import (
     GetSystem,
     GetThing,
     ListRuns,
     ListThings,
 )
-from quorate.operations.etags import etag_of
-from quorate.operations.operation import Operation
-from quorate.operations.past_state import as_it_was
-from quorate.operations.request_context import RequestContext
 from quorate.operations.visibility import seen_by, visible
 from quorate.operations.visible_events import Sight
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit

@@ -11,7 +11,6 @@ from quorate.core.lifecycle.elastic import steps_held
 from quorate.documents import Document, render
 from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
-from quorate.operations import common_requests as ask
 from quorate.operations.answer_types import Order
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
@@ -22,6 +21,7 @@ from quorate.operations.request_documents import (
     read_trees,
     specs_of,
 )
+from quorate.operations.resources import run_operations
 from quorate.operations.visibility import sees_owner
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.views.word_forms import gpus
@@ -33,7 +33,9 @@ _ENDS: Final[dict[str, type[Cancel | Complete | Fail]]] = {
 }
 
 
-def submit_run(context: RequestContext, asked: ask.SubmitRun, operation: Operation) -> Order:
+def submit_run(
+    context: RequestContext, asked: run_operations.SubmitRun, operation: Operation
+) -> Order:
     """Return the order to accept a run: a document, or a changed copy of a run that is there."""
     del operation
     if (asked.document is None) == (asked.like is None):
@@ -54,7 +56,9 @@ def submit_run(context: RequestContext, asked: ask.SubmitRun, operation: Operati
     return Order(command=Submit(_runs_of(context, documents)[0]))
 
 
-def submit_runs(context: RequestContext, asked: ask.SubmitRuns, operation: Operation) -> Order:
+def submit_runs(
+    context: RequestContext, asked: run_operations.SubmitRuns, operation: Operation
+) -> Order:
     """Return the order to accept runs together; one alone is a command of its own."""
     del operation
     documents = read_trees(asked.documents, context.caller.tenant, bare=RUNS)
@@ -90,13 +94,15 @@ def _changed(document: Document, assignments: tuple[str, ...]) -> Document:
     return changed_document(tree, assignments, source="--set" if assignments else "--like")
 
 
-def end_run(context: RequestContext, asked: ask.EndRun, operation: Operation) -> Order:
+def end_run(context: RequestContext, asked: run_operations.EndRun, operation: Operation) -> Order:
     """Return the order to end a run, in the way that the operation is about."""
     del context
     return Order(command=_ENDS[operation.about](asked.run.removeprefix("run/"), asked.note))
 
 
-def shrink_run(context: RequestContext, asked: ask.ShrinkRun, operation: Operation) -> Order:
+def shrink_run(
+    context: RequestContext, asked: run_operations.ShrinkRun, operation: Operation
+) -> Order:
     """Return the order to let a malleable run go on with fewer GPUs."""
     del operation
     if (asked.gpus is None) == (asked.by is None):

@@ -7,11 +7,11 @@ from typing import Final
 from msgspec import UNSET
 
 from quorate.core.commands import CreateOwner, RemoveOwner, UpdateOwner
-from quorate.operations import common_requests as ask
 from quorate.operations.answer_types import Order
 from quorate.operations.etags import ANY, plain_tag
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
+from quorate.operations.resources import tenant_operations
 from quorate.operations.resources.listing import select
 from quorate.views.exits import CommandError, Exit
 from quorate.views.kinds.kind_table import KIND_OF
@@ -22,7 +22,9 @@ TENANT: Final = "tenant"
 _DIGITS_MAX: Final = 18
 
 
-def create_tenant(context: RequestContext, asked: ask.CreateTenant, operation: Operation) -> Order:
+def create_tenant(
+    context: RequestContext, asked: tenant_operations.CreateTenant, operation: Operation
+) -> Order:
     """Return the order to let there be a tenant."""
     del operation
     given, gone = _fields(asked)
@@ -35,7 +37,9 @@ def create_tenant(context: RequestContext, asked: ask.CreateTenant, operation: O
     return Order(command=CreateOwner(owner, asked.reason), aside=_change(context, asked.id))
 
 
-def update_tenant(context: RequestContext, asked: ask.UpdateTenant, operation: Operation) -> Order:
+def update_tenant(
+    context: RequestContext, asked: tenant_operations.UpdateTenant, operation: Operation
+) -> Order:
     """Return the order to change the fields that are given, and no others."""
     del operation
     given, gone = _fields(asked)
@@ -58,7 +62,9 @@ def update_tenant(context: RequestContext, asked: ask.UpdateTenant, operation: O
     return Order(command=command, aside=_change(context, asked.id))
 
 
-def delete_tenant(context: RequestContext, asked: ask.DeleteTenant, operation: Operation) -> Order:
+def delete_tenant(
+    context: RequestContext, asked: tenant_operations.DeleteTenant, operation: Operation
+) -> Order:
     """Return the order to remove a tenant that holds nothing."""
     del operation
     select(context, context.moment, KIND_OF[TENANT], (asked.id,))
@@ -67,7 +73,9 @@ def delete_tenant(context: RequestContext, asked: ask.DeleteTenant, operation: O
     return Order(command=command, aside=_change(context, asked.id))
 
 
-def _fields(asked: ask.CreateTenant | ask.UpdateTenant) -> tuple[dict[str, str], list[str]]:
+def _fields(
+    asked: tenant_operations.CreateTenant | tenant_operations.UpdateTenant,
+) -> tuple[dict[str, str], list[str]]:
     """Return the limits that are given, as people type them, and those that are taken away."""
     values = {field: getattr(asked, field) for field in QUOTA_FIELDS}
     given = {field: str(value) for field, value in values.items() if value not in (UNSET, None)}

@@ -6,9 +6,9 @@ from typing import Any
 
 from quorate.documents.times import time_text
 from quorate.operations.answer_types import Answer
+from quorate.operations.common_requests import Nothing
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
-from quorate.operations.service.service_requests import Nothing
 from quorate.ports.clock_port import ClockControl, ClockStatus
 from quorate.views.exits import CommandError, Exit
 

@@ -16,12 +16,13 @@ from quorate.core.commands import IssueToken, RevokeToken
 from quorate.documents.field_reader import At, Fault
 from quorate.documents.times import duration, time_text
 from quorate.model.state.records import TokenRecord
+from quorate.operations import common_requests
 from quorate.operations.answer_types import Answer, Order
 from quorate.operations.caller import CLAIM, Role
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import CallerContext, RequestContext
 from quorate.operations.resources.listing import page
-from quorate.operations.service import service_requests as ask
+from quorate.operations.service import service_operations
 from quorate.operations.visibility import knows_token, seen_by
 from quorate.views.exits import CommandError, Exit
 from quorate.views.redaction.redaction import Redaction
@@ -85,7 +86,9 @@ def digest_of(secret: str) -> str:
     return sha256(secret.encode()).hexdigest()
 
 
-def issue_token(context: RequestContext, asked: ask.IssueToken, operation: Operation) -> Order:
+def issue_token(
+    context: RequestContext, asked: service_operations.IssueToken, operation: Operation
+) -> Order:
     """Return the order to take a new token from now on; its secret is in the answer."""
     del operation
     new = Secret.draw()
@@ -126,7 +129,9 @@ def _expiry_ms(lifetime: str, now_ms: int) -> int | None:
     return now_ms + found
 
 
-def revoke_token(context: RequestContext, asked: ask.RevokeToken, operation: Operation) -> Order:
+def revoke_token(
+    context: RequestContext, asked: service_operations.RevokeToken, operation: Operation
+) -> Order:
     """Return the order not to take a token any more."""
     del context, operation
     name = asked.token
@@ -138,7 +143,9 @@ def revoke_token(context: RequestContext, asked: ask.RevokeToken, operation: Ope
     )
 
 
-def list_tokens(context: RequestContext, asked: ask.ListTokens, operation: Operation) -> Answer:
+def list_tokens(
+    context: RequestContext, asked: service_operations.ListTokens, operation: Operation
+) -> Answer:
     """Return the tokens that the caller may know of, without their secrets."""
     del operation
     view = context.recorded
@@ -160,7 +167,7 @@ def list_tokens(context: RequestContext, asked: ask.ListTokens, operation: Opera
     )
 
 
-def _fits(asked: ask.ListTokens, record: TokenRecord) -> bool:
+def _fits(asked: service_operations.ListTokens, record: TokenRecord) -> bool:
     issued = record.issued
     return (asked.tenant is None or issued.tenant == asked.tenant) and (
         asked.user is None or issued.user == asked.user
@@ -219,7 +226,7 @@ def _state(record: TokenRecord, now_ms: int) -> str:
 
 
 def whoami(
-    context: RequestContext | CallerContext, asked: ask.Nothing, operation: Operation
+    context: RequestContext | CallerContext, asked: common_requests.Nothing, operation: Operation
 ) -> Answer:
     """Return who asks, as the service knows them."""
     del asked, operation

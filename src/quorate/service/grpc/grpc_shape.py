@@ -19,7 +19,7 @@ from msgspec import NODEFAULT, Struct
 from msgspec import inspect as types
 
 from quorate.operations.common_requests import Asked
-from quorate.operations.ledger.ledger_responses import EventTold
+from quorate.operations.ledger.ledger_operations import EventTold
 
 
 class Form(Enum):
@@ -84,7 +84,8 @@ _ITEMS: Final = (types.ListType, types.VarTupleType)
 
 def message_name(struct: type[Struct]) -> str:
     """Return the name of the message that carries ``struct``; what is asked is a request."""
-    return f"{struct.__name__}Request" if issubclass(struct, Asked) else struct.__name__
+    name = struct.__name__
+    return name.removesuffix("Request") + "Request" if issubclass(struct, Asked) else name
 
 
 @cache

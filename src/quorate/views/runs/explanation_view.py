@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from quorate.calc.refusal_answer import refusal_tree
+from quorate.core.admission.quota_holders import Holder, QuotaInTheWay
 from quorate.core.commands import Submit
 from quorate.core.explain.explanation import Explanation, Remedy
 from quorate.core.planning.foresight import Foreseen, PlanState
 from quorate.documents.times import time_text
 from quorate.model.cause_text import cause_text
+from quorate.model.closed_words import counted
 from quorate.model.events import ReservationMoved
-from quorate.model.refusal import sentence
+from quorate.model.refusal import RefusalCode, sentence
 from quorate.model.state.records import Phase, ReservationRecord
 from quorate.views.kinds.kinds_plans import place_text, reservation_status, shares_text
 from quorate.views.runs.conflict_view import ordeal_lines, ordeal_trees
@@ -21,8 +23,12 @@ from quorate.views.runs.instant import Moment
 from quorate.views.runs.loan_words import loan_lines, loan_trees
 from quorate.views.runs.plan_words import exact_tree, plan_tree, start_words
 from quorate.views.runs.position_view import standing_lines, standing_tree
-from quorate.views.runs.quota_words import quota_lines, quota_tree
 from quorate.views.word_forms import IF_DECLARED, gpus, refusal_lines, since, until
+
+_LIMITS = {
+    RefusalCode.MAX_NODES: ("maxNodes", "node"),
+    RefusalCode.MAX_CONCURRENT_RUNS: ("maxConcurrentRuns", "running run"),
+}
 
 
 def explanation_lines(
@@ -195,3 +201,35 @@ def remedy_trees(
         }
         for remedy in remedies
     ]
+
+
+def quota_lines(found: QuotaInTheWay) -> list[str]:
+    """Return whose limit it is, its numbers, and the largest of those that hold something of it."""
+    field, unit = _LIMITS[found.code]
+    in_use = f"{counted(found.current, unit)} of {found.limit} in use"
+    lines = [f"{field} of tenant {found.tenant}: {in_use}, {found.wanted} more wanted"]
+    lines += [f"  {_holder(each)}" for each in found.holders]
+    if found.others:
+        lines.append(f"  and {counted(found.others, 'more run')}")
+    return lines
+
+
+def _holder(holder: Holder) -> str:
+    where = counted(holder.nodes, "node")
+    return f"run/{holder.run} of {holder.owner}: {gpus(holder.gpus)} on {where}"
+
+
+def quota_tree(found: QuotaInTheWay) -> dict[str, Any]:
+    """Return the same for programs."""
+    return {
+        "code": found.code.value,
+        "tenant": found.tenant,
+        "current": found.current,
+        "wanted": found.wanted,
+        "limit": found.limit,
+        "holders": [
+            {"run": each.run, "owner": each.owner, "nodes": each.nodes, "gpus": each.gpus}
+            for each in found.holders
+        ],
+        "otherHolders": found.others,
+    }

@@ -1,14 +1,143 @@
-"""The operations that list, show, describe, put and patch things: the same for every kind."""
+"""What is asked of resources of every kind, and what is given."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
-from quorate.operations import common_requests, common_responses
-from quorate.operations.caller import ADMINS, ANYBODY, ANYBODY_AND_ACCOUNTING, MANAGERS, Role
+from msgspec import UNSET, Meta, UnsetType
+
+from quorate.operations import common_responses
+from quorate.operations.caller import (
+    ADMINS,
+    ANYBODY,
+    ANYBODY_AND_ACCOUNTING,
+    MANAGERS,
+    SUBMITTERS,
+    Role,
+)
+from quorate.operations.common_requests import (
+    DOCUMENTS_MAX,
+    PAGE_MAX,
+    Asked,
+    KeyedWrite,
+    Name,
+    Tree,
+    Write,
+)
+from quorate.operations.common_responses import Given
 from quorate.operations.operation import Area, Effect, Operation, Repeat
+
+NAMES_MAX: Final = 200
+"""How many things one request may ask for by name."""
+
+
+class ListThings(Asked, kw_only=True, frozen=True):
+    """``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``.
+
+    With ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+    """
+
+    names: Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)] = ()
+    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] | None = None
+    cursor: Annotated[str, Meta(max_length=600)] | None = None
+    at: str | None = None
+
+
+class ListRuns(ListThings, kw_only=True, frozen=True):
+    """Of one owner, in one phase; with ``newest`` the last ones, where there are more."""
+
+    owner: Name | None = None
+    phase: str | None = None
+    newest: bool = False
+
+
+class GetThing(Asked, kw_only=True, frozen=True):
+    """The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+
+    name: Name
+    at: str | None = None
+
+
+class GetSystem(Asked, kw_only=True, frozen=True):
+    """The one System there is."""
+
+    at: str | None = None
+
+
+class Apply(KeyedWrite, kw_only=True, frozen=True):
+    """Documents as users write them, each a tree of apiVersion, kind, metadata and spec."""
+
+    documents: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=DOCUMENTS_MAX)]
+
+
+class PutDocument(Write, kw_only=True, frozen=True):
+    """The document called ``name``; with ``if_match`` only if it is still at that version."""
+
+    name: Name
+    document: Tree
+    if_match: str | None = None
+
+
+class PutSystem(Write, kw_only=True, frozen=True):
+    """The System document; with ``if_match`` only if it is still at that version."""
+
+    document: Tree
+    if_match: str | None = None
+
+
+class PatchSystem(Write, kw_only=True, frozen=True):
+    """Fields of the System to set: ``PATH=VALUE``."""
+
+    assignments: Annotated[tuple[str, ...], Meta(min_length=1, max_length=200)]
+    if_match: str | None = None
+
+
+class PatchDocument(Write, kw_only=True, frozen=True):
+    """Fields of the document called ``name`` to set: ``PATH=VALUE``."""
+
+    name: Name
+    assignments: Annotated[tuple[str, ...], Meta(min_length=1, max_length=200)]
+    if_match: str | None = None
+
+
+class Thing(Given, kw_only=True, frozen=True):
+    """One thing as a document: what was declared as ``spec``, what became of it as ``status``."""
+
+    api_version: str
+    kind: str
+    metadata: Tree
+    spec: Tree | UnsetType = UNSET
+    status: Tree | UnsetType = UNSET
+
+
+class Found(Given, kw_only=True, frozen=True):
+    """One thing as a document; a List of ``items`` where several begin with the name asked for."""
+
+    api_version: str
+    kind: str
+    metadata: Tree | UnsetType = UNSET
+    spec: Tree | UnsetType = UNSET
+    status: Tree | UnsetType = UNSET
+    items: tuple[Thing, ...] | UnsetType = UNSET
+
+
+class Listing(Given, kw_only=True, frozen=True):
+    """Things in order; ``next`` is there when there are more: ask again with it as ``cursor``."""
+
+    api_version: str
+    kind: str
+    items: tuple[Thing, ...]
+    next: str | UnsetType = UNSET
+
+
+class Description(Given, kw_only=True, frozen=True):
+    """Everything about one thing, in the words of the command line."""
+
+    kind: str
+    name: str
+    sections: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +196,13 @@ _NAMES_OTHERS: Final = ("owner", "budget")
 
 
 def _of(kind: _Kind) -> Iterator[Operation]:
-    takes = common_requests.ListRuns if kind.kind in _LISTED_AS_RUNS else common_requests.ListThings
+    takes = ListRuns if kind.kind in _LISTED_AS_RUNS else ListThings
     yield Operation(
         name=f"list-{kind.title}",
         area=kind.area,
         summary=f"List {kind.title}." if kind.kind != "queue" else "List who waits, in order.",
         takes=takes,
-        gives=common_responses.Listing,
+        gives=Listing,
         roles=ANYBODY,
         method="GET",
         path=f"/{kind.path}",
@@ -88,8 +217,8 @@ def _of(kind: _Kind) -> Iterator[Operation]:
             name=f"get-{kind.kind}",
             area=kind.area,
             summary=f"Show one {kind.kind}.",
-            takes=common_requests.GetThing,
-            gives=common_responses.Found,
+            takes=GetThing,
+            gives=Found,
             roles=ANYBODY_AND_ACCOUNTING if kind.kind == "tenant" else ANYBODY,
             method="GET",
             path=f"/{kind.path}/{{name}}",
@@ -102,8 +231,8 @@ def _of(kind: _Kind) -> Iterator[Operation]:
             name=f"describe-{kind.kind}",
             area=kind.area,
             summary=f"Tell everything about one {kind.kind}.",
-            takes=common_requests.GetThing,
-            gives=common_responses.Description,
+            takes=GetThing,
+            gives=Description,
             roles=ANYBODY,
             method="GET",
             path=f"/{kind.path}/{{name}}/description",
@@ -122,7 +251,7 @@ def _changes(kind: _Kind) -> Iterator[Operation]:
         name=f"put-{kind.kind}",
         area=kind.area,
         summary=f"Create or replace one {kind.kind}.",
-        takes=common_requests.PutDocument,
+        takes=PutDocument,
         gives=common_responses.Outcome,
         roles=kind.putters,
         method="PUT",
@@ -143,7 +272,7 @@ def _changes(kind: _Kind) -> Iterator[Operation]:
         name=f"patch-{kind.kind}",
         area=kind.area,
         summary=f"Change fields of one {kind.kind}.",
-        takes=common_requests.PatchDocument,
+        takes=PatchDocument,
         gives=common_responses.Outcome,
         roles=kind.putters,
         method="PATCH",
@@ -162,8 +291,8 @@ _SYSTEM: Final = (
         name="get-system",
         area=Area.SERVICE,
         summary="Show the settings of the installation.",
-        takes=common_requests.GetSystem,
-        gives=common_responses.Thing,
+        takes=GetSystem,
+        gives=Thing,
         roles=ANYBODY,
         method="GET",
         path="/system",
@@ -176,8 +305,8 @@ _SYSTEM: Final = (
         name="describe-system",
         area=Area.SERVICE,
         summary="Tell everything about the settings of the installation.",
-        takes=common_requests.GetSystem,
-        gives=common_responses.Description,
+        takes=GetSystem,
+        gives=Description,
         roles=ANYBODY,
         method="GET",
         path="/system/description",
@@ -190,7 +319,7 @@ _SYSTEM: Final = (
         name="put-system",
         area=Area.SERVICE,
         summary="Replace the settings of the installation.",
-        takes=common_requests.PutSystem,
+        takes=PutSystem,
         gives=common_responses.Outcome,
         roles=ADMINS,
         method="PUT",
@@ -206,7 +335,7 @@ _SYSTEM: Final = (
         name="patch-system",
         area=Area.SERVICE,
         summary="Change settings of the installation.",
-        takes=common_requests.PatchSystem,
+        takes=PatchSystem,
         gives=common_responses.Outcome,
         roles=ADMINS,
         method="PATCH",
@@ -220,3 +349,19 @@ _SYSTEM: Final = (
     ),
 )
 THINGS: Final = (*(each for kind in _KINDS for each in _of(kind)), *_SYSTEM)
+APPLY: Final = Operation(
+    name="apply",
+    area=Area.SERVICE,
+    summary="Make the ledger hold documents: all of them, or none.",
+    takes=Apply,
+    gives=common_responses.Outcome,
+    roles=SUBMITTERS,
+    method="POST",
+    path="/apply",
+    handler="quorate.operations.resources.applying:apply_documents",
+    effect=Effect.WRITE,
+    repeat=Repeat.KEYED,
+    refusals=("invalid", "unknown-name", "already-exists", "conflict", "key-reused"),
+    cli=("apply",),
+    is_for_any_scope=True,
+)

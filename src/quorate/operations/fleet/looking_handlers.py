@@ -1,4 +1,8 @@
-"""What the work of a run has written, where an executor keeps it."""
+"""The fleet at a glance, and what the work of a run has written.
+
+How much of the fleet is in use is for every caller to see; by whom, only of their own tenants.
+Output is there where an executor keeps it.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,34 @@ from typing import Any, Final
 from quorate.documents.times import time_text
 from quorate.model.state.records import TERMINAL
 from quorate.operations.answer_types import Answer
-from quorate.operations.fleet.looking_requests import RunLogs
+from quorate.operations.fleet.looking_operations import FleetTop, RunLogs
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
-from quorate.operations.visibility import sees_owner
+from quorate.operations.visibility import sees_owner, tenants_of
 from quorate.ports.log_port import Output
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.runs.fleet_view import top_of
+
+
+def fleet_top(context: RequestContext, asked: FleetTop, operation: Operation) -> Answer:
+    """Return used and free GPUs by flavor and domain, and who has them."""
+    del operation
+    moment, caller = context.moment, context.caller
+    if asked.pool is not None and asked.pool not in moment.view.pools:
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no pool {asked.pool!r}; list them: quorate get pools",
+            fault=UNKNOWN_NAME,
+        )
+    seen = None if caller.oversees else tenants_of(moment.view, caller)
+    top = top_of(moment, asked.pool, seen)
+    empty = () if top.flavors else ("there are no nodes",)
+    return Answer(
+        tree=top.tree,
+        lines=lambda wide: top.lines(show_wide=wide) if top.flavors else (),
+        notes=(*context.notes, *empty),
+    )
+
 
 NO_LOGS: Final = "no-logs"
 """The fault of asking for output that nobody keeps."""

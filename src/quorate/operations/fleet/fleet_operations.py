@@ -1,13 +1,107 @@
-"""The operations on nodes, claims, conflicts and passing time."""
+"""What is asked of nodes, claims, conflicts and passing time, and what is given."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import UNSET, Meta, UnsetType, field
 
 from quorate.operations import common_responses
 from quorate.operations.caller import ADMINS, SUBMITTERS
-from quorate.operations.fleet import fleet_requests, fleet_responses
+from quorate.operations.common_requests import KeyedWrite, Name, Note, Write
+from quorate.operations.common_responses import Change, Given, Place, Tree
 from quorate.operations.operation import Area, Effect, Operation, Repeat
+
+GPUS_MAX: Final = 1_000_000
+"""How many GPUs, or nodes, may be asked for at once."""
+LABELS_MAX: Final = 64
+"""How many labels a claim may be limited to."""
+DOMAINS_MAX: Final = 1_000
+"""How many domains one conflict may be over."""
+Count = Annotated[int, Meta(ge=1, le=GPUS_MAX)]
+Duration = Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class MarkNode(Write, kw_only=True, frozen=True):
+    """The node, and why."""
+
+    node: Name
+    note: Note = ""
+
+
+class NodeWiped(Write, kw_only=True, frozen=True):
+    """A node that is clean, or with ``failed`` could not be wiped.
+
+    With ``after`` only if that claim was the last one on it: a late word frees nothing then.
+    """
+
+    node: Name
+    failed: bool = False
+    after: Name | None = None
+    note: Note = ""
+
+
+class ClaimNodes(KeyedWrite, kw_only=True, frozen=True):
+    """So many whole ``nodes``, or ``gpus`` that make up whole ones, for a ``duration``: 8h, 2d.
+
+    ``owner`` and ``user`` are those of the token where they are left out, ``name`` is made up.
+    """
+
+    flavor: Name
+    duration: Duration
+    owner: Name | None = None
+    name: Name | None = None
+    nodes: Count | None = None
+    gpus: Count | None = None
+    user: Name | None = None
+    pool: Name | None = None
+    selector: Annotated[dict[str, str], Meta(max_length=LABELS_MAX)] = field(default_factory=dict)
+    one_domain: bool = False
+    checkpoint: Duration | None = None
+
+
+class ReleaseClaim(Write, kw_only=True, frozen=True):
+    """The claim, and why."""
+
+    claim: Name
+    note: Note = ""
+
+
+class Resolve(KeyedWrite, kw_only=True, frozen=True):
+    """How many GPUs are to be made free, beside those that are, and where; no domains means all.
+
+    A domain is given by its key, region/cluster/domain, or its last part where that is clear.
+    ``regions`` and ``clusters`` leave only domains that are in one of them. A ``cap``, given as
+    BUDGET/CAP, stands instead of flavor, domains and pool: then GPUs are freed that it bounds.
+    """
+
+    deficit: Count
+    flavor: Name | None = None
+    domains: Annotated[tuple[Name, ...], Meta(max_length=DOMAINS_MAX)] = ()
+    pool: Name = "default"
+    regions: Annotated[tuple[Name, ...], Meta(max_length=DOMAINS_MAX)] = ()
+    clusters: Annotated[tuple[Name, ...], Meta(max_length=DOMAINS_MAX)] = ()
+    cap: Name | None = None
+
+
+class Tick(Write, kw_only=True, frozen=True):
+    """What time has made due."""
+
+
+class Resolution(Given, kw_only=True, frozen=True):
+    """What came of asking for room.
+
+    A dry run has only the ``contest``: what would be cut, who would enter with which odds, and a
+    dummy draw. Otherwise there is all that an outcome has.
+    """
+
+    dry_run: bool
+    contest: Tree | UnsetType = UNSET
+    changes: tuple[Change, ...] | UnsetType = UNSET
+    warnings: tuple[str, ...] | UnsetType = UNSET
+    events: tuple[Tree, ...] | UnsetType = UNSET
+    head: Place | UnsetType = UNSET
+
 
 _NODES: Final = (
     *(
@@ -15,7 +109,7 @@ _NODES: Final = (
             name=f"{verb}-node",
             area=Area.FLEET,
             summary=summary,
-            takes=fleet_requests.MarkNode,
+            takes=MarkNode,
             gives=common_responses.Outcome,
             roles=ADMINS,
             method="POST",
@@ -47,7 +141,7 @@ _NODES: Final = (
         name="mark-node-wiped",
         area=Area.FLEET,
         summary="Record that a node is clean after a claim, or could not be wiped.",
-        takes=fleet_requests.NodeWiped,
+        takes=NodeWiped,
         gives=common_responses.Outcome,
         roles=ADMINS,
         method="POST",
@@ -64,7 +158,7 @@ _CLAIMS: Final = (
         name="claim-nodes",
         area=Area.RUNS,
         summary="Take whole nodes for one user and sensitive work, until a stated end.",
-        takes=fleet_requests.ClaimNodes,
+        takes=ClaimNodes,
         gives=common_responses.Outcome,
         roles=SUBMITTERS,
         method="POST",
@@ -94,7 +188,7 @@ _CLAIMS: Final = (
         name="release-claim",
         area=Area.RUNS,
         summary="Give the nodes of a claim back before its end.",
-        takes=fleet_requests.ReleaseClaim,
+        takes=ReleaseClaim,
         gives=common_responses.Outcome,
         roles=SUBMITTERS,
         method="POST",
@@ -111,8 +205,8 @@ _TIME: Final = (
         name="resolve",
         area=Area.CONTENTION,
         summary="Make room in a scope, one notice from now.",
-        takes=fleet_requests.Resolve,
-        gives=fleet_responses.Resolution,
+        takes=Resolve,
+        gives=Resolution,
         roles=ADMINS,
         method="POST",
         path="/resolver/conflicts",
@@ -126,7 +220,7 @@ _TIME: Final = (
         name="tick",
         area=Area.SERVICE,
         summary="Do what time has made due.",
-        takes=fleet_requests.Tick,
+        takes=Tick,
         gives=common_responses.Outcome,
         roles=ADMINS,
         method="POST",

@@ -1,10 +1,52 @@
-"""What operations on usage and statements give. Milliseconds are exact, hours to a millionth."""
+"""What is asked of usage, of statements and of accounting systems, and what is given."""
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType, field
+from typing import Annotated, Final
 
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from quorate.operations import common_requests
+from quorate.operations.caller import ANYBODY, OVERSEERS
+from quorate.operations.common_requests import Asked, Name
 from quorate.operations.common_responses import Given
+from quorate.operations.operation import Area, Operation
+
+DAYS_MAX: Final = 3_660
+"""How many days back usage is told for."""
+PRICES_MAX: Final = 200
+"""How many prices a statement is made with."""
+USER_CHARS_MAX: Final = 256
+Days = Annotated[int, Meta(ge=1, le=DAYS_MAX)]
+
+
+class TenantUsageRequest(Asked, kw_only=True, frozen=True):
+    """The tenant, and how many days back from now; else the System's budgetPeriodDays."""
+
+    id: Name
+    days: Days | None = None
+
+
+class UserUsageRequest(Asked, kw_only=True, frozen=True):
+    """The user, or whoever asks, and how many days back from now."""
+
+    user: Annotated[str, Meta(min_length=1, max_length=USER_CHARS_MAX)] | None = None
+    days: Days | None = None
+
+
+class GetStatement(Asked, kw_only=True, frozen=True):
+    """A ``month`` like 2026-11, or this one up to now; of one budget, of one tenant, or of all.
+
+    ``prices`` say what a GPU-hour of a flavor costs: ``FLAVOR=PRICE``.
+    """
+
+    month: Annotated[str, Meta(min_length=1, max_length=16)] | None = None
+    budget: Name | None = None
+    tenant: Name | None = None
+    prices: Annotated[
+        tuple[Annotated[str, Meta(max_length=300)], ...], Meta(max_length=PRICES_MAX)
+    ] = ()
+
 
 Number = int | float
 Cost = int | float | UnsetType
@@ -15,9 +57,6 @@ class Named(Given, kw_only=True, frozen=True):
     """Who, or when, a document is about."""
 
     name: str
-
-
-# --- Usage, whose fields are called as administrators know them -----------------------------------
 
 
 class Amounts(Struct, kw_only=True, frozen=True):
@@ -105,9 +144,6 @@ class TenantUsage(Given, kw_only=True, frozen=True):
     status: TenantUsageStatus
 
 
-# --- Statements ----------------------------------------------------------------------------------
-
-
 class Lent(Given, kw_only=True, frozen=True):
     """What was lent to one owner in the month."""
 
@@ -186,3 +222,89 @@ class Statement(Given, kw_only=True, frozen=True):
     kind: str
     metadata: Named
     status: StatementStatus
+
+
+class LinkedTenant(Given, kw_only=True, frozen=True):
+    """A tenant that is linked to an accounting system, and whose figure of its budget counts.
+
+    ``last_answer`` is null where it has not been answered for since the service started.
+    """
+
+    owner: str
+    linked_to: str
+    source: str
+    since: str
+    last_answer: str | None
+    gpu_hours_remaining: Number | None
+    node_hours_remaining: Number | None
+    trouble: str
+
+
+class AccountingStatus(Given, kw_only=True, frozen=True):
+    """How links stand; ``waiting`` amounts are still to be told, null where nobody asks."""
+
+    items: tuple[LinkedTenant, ...]
+    waiting: int | None
+    waiting_since: str | None
+    trouble: str
+
+
+MONEY: Final = (
+    Operation(
+        name="tenant-usage",
+        rpc="GetTenantUsage",
+        area=Area.MONEY,
+        summary="Tell what a tenant's runs used, against its soft budgets.",
+        takes=TenantUsageRequest,
+        gives=TenantUsage,
+        roles=ANYBODY,
+        method="GET",
+        path="/tenants/{id}/usage",
+        handler="quorate.operations.money.usage_handlers:tenant_usage",
+        refusals=("unknown-name",),
+        cli=("usage",),
+        is_long=True,
+    ),
+    Operation(
+        name="user-usage",
+        rpc="GetUserUsage",
+        area=Area.MONEY,
+        summary="Tell what a user's runs used, for each tenant.",
+        takes=UserUsageRequest,
+        gives=UserUsages,
+        roles=ANYBODY,
+        method="GET",
+        path="/usage",
+        handler="quorate.operations.money.usage_handlers:user_usage",
+        refusals=("invalid", "unknown-name"),
+        cli=("usage",),
+        is_long=True,
+    ),
+    Operation(
+        name="statement",
+        area=Area.MONEY,
+        summary="State what each envelope granted, spent, holds and lent in a month.",
+        takes=GetStatement,
+        gives=Statement,
+        roles=ANYBODY,
+        method="GET",
+        path="/statement",
+        handler="quorate.operations.money.statement_handlers:get_statement",
+        refusals=("usage", "invalid", "unknown-name"),
+        cli=("statement",),
+        is_long=True,
+    ),
+    Operation(
+        name="accounting-status",
+        area=Area.SERVICE,
+        summary="Show how links to an accounting system stand, and what waits to be told.",
+        takes=common_requests.Nothing,
+        gives=AccountingStatus,
+        roles=OVERSEERS,
+        method="GET",
+        path="/accounting",
+        handler="quorate.operations.money.accounting_status:accounting_status",
+        cli=("waldur status",),
+        of_service=True,
+    ),
+)

@@ -1,0 +1,142 @@
+"""What every command is told: which ledger or service, how to print, who asks, what time it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from quorate.ports.clock_port import Clock
+from quorate.views.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from quorate.client.contexts import Target
+
+LEDGER_DEFAULT: Final = "quorate.db"
+CSV: Final = "csv"
+"""The output of commands whose answer fits a spreadsheet, beside those that all have."""
+ACTOR_CHARS_MAX: Final = 256
+LOCK_TIMEOUT_S: Final = 5.0
+LOCK_TIMEOUT_S_MAX: Final = 86_400.0
+ANSWER_TIMEOUT_S: Final = 120.0
+"""How long one answer of a service may take: reading the past folds the whole ledger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """``clock`` None is the machine's. The options are None where they were not given."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    clock: Clock | None = None
+    ledger_option: str | None = None
+    actor_option: str | None = None
+    lock_timeout_option: str | None = None
+    context_option: str | None = None
+    server_option: str | None = None
+    output: str = "table"
+
+    @property
+    def ledger(self) -> str:
+        """The path of the ledger."""
+        if self.ledger_option is not None:
+            return self.ledger_option
+        return self.environ.get("QUORATE_LEDGER") or LEDGER_DEFAULT
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """The options that a command needs to reach the same ledger from the same place."""
+        return () if self.ledger_option is None else ("--ledger", self.ledger_option)
+
+    def service(self) -> Target | None:
+        """Return the service to ask, None for the ledger's file; raises ``CommandError``."""
+        from quorate.cli.service_errors import command_error
+        from quorate.client.contexts import chosen
+        from quorate.client.errors import QuorateClientError
+
+        typed = [
+            name
+            for name, value in (
+                ("--ledger", self.ledger_option),
+                ("--server", self.server_option),
+                ("--context", self.context_option),
+            )
+            if value is not None
+        ]
+        if len(typed) > 1:
+            raise CommandError(Exit.USAGE, f"give only one of {' and '.join(typed)}")
+        if self.ledger_option is not None:
+            return None
+        try:
+            return chosen(self.environ, server=self.server_option, context=self.context_option)
+        except QuorateClientError as error:
+            raise command_error(error) from None
+
+    @property
+    def wide(self) -> bool:
+        """Whether tables show their further columns."""
+        return self.output == "wide"
+
+    @property
+    def is_table(self) -> bool:
+        """Whether people read the output, not programs."""
+        return self.output in ("table", "wide")
+
+    def actor(self) -> str:
+        """Return who asks: the option, the environment, or the login name."""
+        if self.actor_option is not None:
+            return one_line(self.actor_option, "--actor", ACTOR_CHARS_MAX)
+        return one_line(
+            self.environ.get("QUORATE_ACTOR") or _login_name(), "QUORATE_ACTOR", ACTOR_CHARS_MAX
+        )
+
+    def lock_timeout_s(self) -> float:
+        """Return how long to wait for another writer: the option, the environment, or 5 seconds."""
+        if self.lock_timeout_option is not None:
+            return _seconds(self.lock_timeout_option, "--lock-timeout")
+        found = self.environ.get("QUORATE_LOCK_TIMEOUT")
+        return LOCK_TIMEOUT_S if not found else _seconds(found, "QUORATE_LOCK_TIMEOUT")
+
+    def answer_timeout_s(self) -> float:
+        """Return how long a service may take to answer: the environment, or two minutes."""
+        found = self.environ.get("QUORATE_TIMEOUT")
+        if not found:
+            return ANSWER_TIMEOUT_S
+        timeout_s = _seconds(found, "QUORATE_TIMEOUT")
+        if timeout_s == 0:
+            raise CommandError(Exit.USAGE, "QUORATE_TIMEOUT: must be more than 0 seconds")
+        return timeout_s
+
+
+def one_line(text: str, option: str, chars_max: int) -> str:
+    """Return ``text`` when it is one printable line; raises ``CommandError`` otherwise."""
+    if text and len(text) <= chars_max and text.isprintable():
+        return text
+    raise CommandError(
+        Exit.USAGE, f"{option}: must be one printable line of 1 to {chars_max} characters"
+    )
+
+
+def _seconds(text: str, option: str) -> float:
+    """Return ``text`` as a number of seconds; raises ``CommandError`` when it is none."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if 0 <= found <= LOCK_TIMEOUT_S_MAX:
+        return found
+    raise CommandError(
+        Exit.USAGE,
+        f"{option}: must be seconds from 0 to {LOCK_TIMEOUT_S_MAX:.0f}, got {text!r}; "
+        "0 does not wait at all",
+    )
+
+
+def _login_name() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A user id without an entry in the user database, as in many containers.
+        return f"uid-{os.getuid()}"

@@ -1,0 +1,137 @@
+"""Budgets, envelopes, caps and charges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from quorate.client.answer_fields import Fields
+from quorate.client.resources.any_resource import NoSpec, Number, Resource
+
+
+class PreActivation(Fields):
+    """What an envelope allows before its start."""
+
+    allow_reservations: bool | None
+    allow_admission: bool | None
+
+
+class Recall(Fields):
+    """In how long a lender may have its GPUs back."""
+
+    notice: str | None
+
+
+class LendingSpec(Fields):
+    """To whom an envelope lends, and how much."""
+
+    allow: bool | None
+    to: tuple[str, ...]
+    max_concurrency: int | None
+    max_gpu_hours: Number | None
+    recall: Recall
+
+
+class EnvelopeSpec(Fields):
+    """GPUs of one flavor for a time."""
+
+    name: str
+    flavor: str
+    selector: Mapping[str, Any]
+    start: str
+    end: str
+    concurrency: int
+    max_gpu_hours: Number | None
+    pre_activation: PreActivation
+    sharing: str | None
+    lending: LendingSpec
+
+
+class EnvelopeStatus(Fields):
+    """What an envelope has paid and holds."""
+
+    owner: str
+    active_gpus: int
+    reserved_gpus: int
+    lent_gpus: int
+    granted_gpu_ms: int
+    spent_gpu_ms: int
+    held_gpu_ms: int
+    free_gpu_ms: int
+    lent_gpu_ms: int
+    open: bool
+    usable: bool
+
+
+class EnvelopeInfo(Resource[EnvelopeSpec, EnvelopeStatus], kw_only=True, frozen=True):
+    """An envelope of a budget."""
+
+
+class CapSpec(Fields):
+    """A limit on several envelopes together."""
+
+    name: str
+    flavor: str
+    envelopes: tuple[str, ...]
+    max_concurrency: int | None
+    max_gpu_hours: Number | None
+
+
+class CapStatus(Fields):
+    """What counts against a cap."""
+
+    active_gpus: int
+    reserved_gpus: int
+    committed_gpu_ms: int
+    max_gpu_ms: int | None
+
+
+class CapInfo(Resource[CapSpec, CapStatus], kw_only=True, frozen=True):
+    """A cap of a budget."""
+
+
+class BudgetSpec(Fields):
+    """The envelopes and caps of an owner."""
+
+    owner: str
+    envelopes: tuple[EnvelopeSpec, ...]
+    aggregate_caps: tuple[CapSpec, ...]
+
+
+class EnvelopeOfBudget(EnvelopeStatus):
+    """An envelope, in the status of its budget."""
+
+    name: str
+
+
+class CapOfBudget(CapStatus):
+    """A cap, in the status of its budget."""
+
+    name: str
+
+
+class BudgetStatus(Fields):
+    """Each envelope and cap of a budget."""
+
+    envelopes: tuple[EnvelopeOfBudget, ...]
+    aggregate_caps: tuple[CapOfBudget, ...]
+
+
+class BudgetInfo(Resource[BudgetSpec, BudgetStatus], kw_only=True, frozen=True):
+    """A budget."""
+
+
+class ChargeStatus(Fields):
+    """What one envelope pays for one run."""
+
+    run: str
+    owner: str
+    payer: str
+    payer_owner: str
+    tier: str
+    active_gpus: int
+    spent_gpu_ms: int
+
+
+class ChargeInfo(Resource[NoSpec, ChargeStatus], kw_only=True, frozen=True):
+    """A charge."""

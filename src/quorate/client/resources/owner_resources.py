@@ -1,0 +1,95 @@
+"""Owners and tenants, and their shares."""
+
+from __future__ import annotations
+
+from quorate.client.answer_fields import Fields
+from quorate.client.resources.any_resource import Number, Resource
+
+
+class QuotaSpec(Fields):
+    """Limits of an owner; what is not set is None."""
+
+    max_nodes: int | None
+    max_concurrent_runs: int | None
+    gpu_hours_budget: Number | None
+    node_hours_budget: Number | None
+    fair_share_target: Number | None
+    burst_allowance: Number | None
+
+
+class OwnerSpec(Fields):
+    """An owner of runs and budgets."""
+
+    parents: tuple[str, ...]
+    quota: QuotaSpec
+
+
+class ShareTerms(Fields):
+    """The terms of a share, by which the queue is ordered: docs/queue.md."""
+
+    flavor: str
+    budget_used: Number | None
+    over_budget: bool
+    penalty: Number
+    instant_share: Number
+    decayed_share: Number
+    share: Number
+    target: Number
+    utilisation: Number
+    effective_target: Number
+    score: Number
+    step: int
+
+
+class HoursAllowed(Fields):
+    """Hours that an accounting system grants, and what is left of them."""
+
+    granted: Number
+    remaining: Number
+
+
+class BudgetReport(Fields):
+    """What the accounting system says of the budget of an owner that is linked to it."""
+
+    linked_to: str
+    source: str
+    since: str
+    last_change: str | None
+    gpu_hours: HoursAllowed | None
+    node_hours: HoursAllowed | None
+    note: str
+
+
+class OwnerStatus(Fields):
+    """What an owner has, and where it stands to its share."""
+
+    children: tuple[str, ...]
+    budgets: tuple[str, ...]
+    running: tuple[str, ...]
+    pending: tuple[str, ...]
+    active_gpus: int
+    target: Number
+    target_stated: bool
+    budget_used: Number | None
+    budget_report: BudgetReport | None
+    threshold_crossed: int | None
+    shares: tuple[ShareTerms, ...]
+
+
+class OwnerInfo(Resource[OwnerSpec, OwnerStatus], kw_only=True, frozen=True):
+    """An owner."""
+
+
+class TenantStatus(Fields):
+    """What a tenant uses of its limits; ``version`` is what ``if_match`` takes."""
+
+    version: int
+    nodes: int
+    running: int
+    waiting: int
+    children: tuple[str, ...]
+    budgets: tuple[str, ...]
+
+
+class TenantInfo(Resource[OwnerSpec, TenantStatus], kw_only=True, frozen=True):
+    """An owner as administrators know it."""

@@ -1,0 +1,207 @@
+"""Runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from quorate.client.answer_fields import Fields
+from quorate.client.resources.any_resource import Number, Resource
+from quorate.client.resources.lease_resources import Turn
+from quorate.client.resources.owner_resources import ShareTerms
+from quorate.client.resources.plan_resources import ReservationStatus
+
+
+class RunResources(Fields):
+    """How many GPUs, of which type, or of which types by preference."""
+
+    gpu_type: str | None
+    gpu_types: tuple[str, ...]
+    total_gpus: int
+
+
+class RunLocality(Fields):
+    """Where GPUs have to be to each other."""
+
+    group_gpus: int | None
+    allow_cross_group_spread: bool | None
+    selector: Mapping[str, Any]
+
+
+class RunMalleable(Fields):
+    """Between which widths a run may change."""
+
+    min_total_gpus: int
+    max_total_gpus: int
+    step_gpus: int
+    desired_total_gpus: int | None
+
+
+class RunRuntime(Fields):
+    """How long a run takes, and how long it needs to save."""
+
+    expected_duration: str | None
+    checkpoint: str | None
+
+
+class RunFunding(Fields):
+    """Who may pay beside the family."""
+
+    allow_borrow: bool | None
+    max_borrow_gpus: int | None
+    sponsors: tuple[str, ...]
+
+
+class RunFollow(Fields):
+    """Which runs have to complete before."""
+
+    after: tuple[str, ...]
+    on_upstream_failure: str | None
+    grace: str | None
+
+
+class RunSpec(Fields):
+    """A run as it was submitted; what is at its default is None: docs/reference/documents.md."""
+
+    owner: str
+    user: str | None
+    pool: str | None
+    resources: RunResources
+    locality: RunLocality
+    malleable: RunMalleable | None
+    spares_per_group: int | None
+    replace: str | None
+    runtime: RunRuntime
+    funding: RunFunding
+    follow: RunFollow | None
+    on_quota: str | None
+    sensitive: bool | None
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    working_dir: str | None
+    processes: str | None
+    nonce: str | None
+    job_type: str | None
+    throughputs: Mapping[str, Any]
+    total_steps: int | None
+    weight: Number | None
+    slo: Number | None
+
+
+class TierFunding(Fields):
+    """What payers of one tier pay."""
+
+    gpus: int
+    spent_gpu_ms: int
+
+
+class PayerFunding(Fields):
+    """What one envelope pays."""
+
+    envelope: str
+    tier: str
+    gpus: int
+    spent_gpu_ms: int
+
+
+class FundingStatus(Fields):
+    """Who pays for a run; ``lenders`` are the owners outside its family."""
+
+    owned: TierFunding
+    shared: TierFunding
+    borrowed: TierFunding
+    lenders: tuple[str, ...]
+    payers: tuple[PayerFunding, ...]
+
+
+class Stopping(Fields):
+    """Why a run has to stop, and what it is to be then: None if it waits again."""
+
+    since: str
+    reason: str
+    outcome: str | None
+    note: str
+
+
+class PlanStatus(Fields):
+    """When a run starts, and what that is worth."""
+
+    state: str
+    start: str | None
+    starts_in_ms: int | None
+
+
+class ShortageInfo(Fields):
+    """What is short, where."""
+
+    where: str
+    wanted: int
+    available: int
+    short: int
+    limit: str
+
+
+class RefusalTerms(Fields):
+    """Why something is refused, in numbers; ``also`` is what would refuse it next."""
+
+    code: str
+    subject: str
+    wanted: int
+    short: int
+    shortages: tuple[ShortageInfo, ...]
+    current: int | None
+    limit: int | None
+    remedy: str | None
+    also: RefusalTerms | None
+
+
+class RefusalInfo(RefusalTerms):
+    """Why a run does not start; ``since`` is None until the ledger has this reason."""
+
+    since: str | None
+    as_of: str | None
+    message: str
+
+
+class ReservationOfRun(ReservationStatus):
+    """A firm start, in the status of its run."""
+
+    name: str
+
+
+class QueuePlace(ShareTerms):
+    """The place of a run in the queue, and the terms by which it has it."""
+
+    position: int
+    eligible_since: str | None
+
+
+class RunStatus(Fields):
+    """What became of a run. ``phase`` is Pending, Running, Completed, Cancelled or Failed.
+
+    ``refusal`` is why it waits; ``queue`` is there where the queue was asked for.
+    """
+
+    phase: str
+    sequence: int
+    submitted: str
+    started: str | None
+    ended: str | None
+    gpus: int
+    width: int
+    domains: Mapping[str, int]
+    leases: tuple[str, ...]
+    funding: FundingStatus
+    note: str | None
+    stopping: Stopping | None
+    reservation: ReservationOfRun | None
+    plan: PlanStatus | None
+    cut_by: str | None
+    turns: tuple[Turn, ...]
+    startable: bool | None
+    refusal: RefusalInfo | None
+    queue: QueuePlace | None
+
+
+class RunInfo(Resource[RunSpec, RunStatus], kw_only=True, frozen=True):
+    """A run."""

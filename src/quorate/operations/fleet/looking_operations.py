@@ -1,0 +1,129 @@
+"""What is asked of the fleet as a whole and of the output of a run, and what is given."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from quorate.operations.caller import ANYBODY
+from quorate.operations.common_requests import Asked, Name
+from quorate.operations.common_responses import Given
+from quorate.operations.operation import Area, Operation
+
+LINES_MAX: Final = 1_000
+"""How many lines of a run's output one answer has at most."""
+
+
+class FleetTop(Asked, kw_only=True, frozen=True):
+    """Of one pool, or of all of them."""
+
+    pool: Name | None = None
+
+
+class RunLogs(Asked, kw_only=True, frozen=True):
+    """The output of a run: ``limit`` lines at most, from line ``from`` on, counted from 0.
+
+    With ``tail`` only the last so many of those that there are.
+    """
+
+    run: Name
+    from_: Annotated[int, Meta(ge=0)] = 0
+    limit: Annotated[int, Meta(ge=1, le=LINES_MAX)] = LINES_MAX
+    tail: Annotated[int, Meta(ge=1, le=LINES_MAX)] | None = None
+
+
+class Use(Given, kw_only=True, frozen=True):
+    """GPUs of one domain, flavor and pool: what works, what is free, what nobody is given."""
+
+    domain: str
+    flavor: str
+    pool: str
+    gpus_used: int
+    gpus_free: int
+    gpus_out_of_service: int
+    gpus_total: int
+    nodes: int
+    nodes_not_ready: int
+
+
+class FlavorUse(Given, kw_only=True, frozen=True):
+    """GPUs of one flavor, wherever they are; ``queued`` is what waits for them, by preference."""
+
+    flavor: str
+    gpus_used: int
+    gpus_free: int
+    gpus_out_of_service: int
+    gpus_total: int
+    gpus_queued: int
+
+
+class OwnerUse(Given, kw_only=True, frozen=True):
+    """What the runs of one owner hold of one flavor now."""
+
+    owner: str
+    flavor: str
+    gpus: int
+    gpus_spare: int
+    runs: int
+
+
+class Top(Given, kw_only=True, frozen=True):
+    """The fleet as it is now: by flavor, by domain, and who has how much of it."""
+
+    flavors: tuple[FlavorUse, ...]
+    domains: tuple[Use, ...]
+    owners: tuple[OwnerUse, ...]
+
+
+class LogLine(Given, kw_only=True, frozen=True):
+    """One line of output; ``stream`` is ``out`` or ``err``.
+
+    ``rank`` is the process that wrote it; null where the executor says something itself.
+    """
+
+    number: int
+    at: str
+    node: str
+    rank: int | None
+    stream: str
+    text: str
+
+
+class Logs(Given, kw_only=True, frozen=True):
+    """Lines in order. ``next`` is where to read on; ``ended`` says that no more will come."""
+
+    run: str
+    lines: tuple[LogLine, ...]
+    next: int
+    ended: bool
+
+
+LOOKING: Final = (
+    Operation(
+        name="fleet-top",
+        area=Area.FLEET,
+        summary="Show the fleet by flavor and domain, and who has how much of it.",
+        takes=FleetTop,
+        gives=Top,
+        roles=ANYBODY,
+        method="GET",
+        path="/top",
+        handler="quorate.operations.fleet.looking_handlers:fleet_top",
+        refusals=("unknown-name",),
+        cli=("top",),
+    ),
+    Operation(
+        name="run-logs",
+        area=Area.RUNS,
+        summary="Show what the work of a run has written.",
+        takes=RunLogs,
+        gives=Logs,
+        roles=ANYBODY,
+        method="GET",
+        path="/runs/{run}/logs",
+        handler="quorate.operations.fleet.looking_handlers:run_logs",
+        refusals=("unknown-name", "no-logs"),
+        cli=("logs",),
+    ),
+)

@@ -1,0 +1,323 @@
+"""What is asked of the ledger itself, and what is given."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct, field
+
+from quorate.operations import common_requests
+from quorate.operations.caller import ADMINS, ANYBODY, OVERSEERS
+from quorate.operations.common_requests import PAGE_MAX, Asked, Name, Tree
+from quorate.operations.common_responses import Given
+from quorate.operations.ledger.plan_operations import PictureRequest
+from quorate.operations.operation import EVENT_STREAM, JSON_LINES, Area, Effect, Operation
+
+CHECKPOINTS_MAX: Final = 100
+"""How many checkpoints, and how many receipts, one request may carry."""
+Seq = Annotated[int, Meta(ge=1, le=2**53)]
+"""Of an event; the largest is one that every JSON reader has exactly."""
+
+
+class WatchEvents(PictureRequest, kw_only=True, frozen=True):
+    """From the event ``from`` on; without it what is recorded from now on."""
+
+    first: Seq | None = field(default=None, name="from")
+
+
+class ListEvents(Asked, kw_only=True, frozen=True):
+    """``limit`` at most: the first from the event ``from`` on, else the last ones.
+
+    To read on, ask from ``next`` of the answer, until that is beyond the ledger's end. ``run`` and
+    ``about`` (``KIND/NAME``: a run, claim, node, reservation or resolveroutcome) choose among them.
+    """
+
+    first: Seq | None = field(default=None, name="from")
+    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] | None = None
+    run: Name | None = None
+    about: Annotated[str, Meta(min_length=3, max_length=300)] | None = None
+
+
+class VerifyLedger(Asked, kw_only=True, frozen=True):
+    """With ``deep`` every event and invariant; each ``receipt`` (``BLOCK:HASH``) is looked up."""
+
+    deep: bool = False
+    receipts: Annotated[tuple[str, ...], Meta(max_length=CHECKPOINTS_MAX)] = field(
+        default=(), name="receipt"
+    )
+
+
+class KeptCheckpoint(Asked, kw_only=True, frozen=True):
+    """A checkpoint as it was signed, and what the file is called that it was kept in."""
+
+    checkpoint: Tree
+    file: Annotated[str, Meta(min_length=1, max_length=4_096)] = "the checkpoint"
+
+
+class VerifyAgainst(VerifyLedger, kw_only=True, frozen=True):
+    """With ``checkpoints`` that were kept elsewhere, each of which has to agree."""
+
+    checkpoints: Annotated[
+        tuple[KeptCheckpoint, ...], Meta(min_length=1, max_length=CHECKPOINTS_MAX)
+    ]
+
+
+class Calculate(Asked, kw_only=True, frozen=True):
+    """A world as JSON, and what to work out about it."""
+
+    kind: Name
+    world: Any
+
+
+class EventTold(Struct, kw_only=True, frozen=True):
+    """One event; further fields are those of its ``tag``: docs/reference/events.md."""
+
+    seq: int
+    tag: str
+    at_ms: int
+    actor: str
+
+
+class InBlock(Given, kw_only=True, frozen=True):
+    """The block that holds an event."""
+
+    height: int
+    hash: str
+
+
+class EventListed(EventTold, kw_only=True, frozen=True):
+    """One event, and the block that holds it."""
+
+    block: InBlock
+
+
+class Events(Given, kw_only=True, frozen=True):
+    """Events in order; ask from ``next`` to read on. None, or few, need not be the end.
+
+    A page looks at a bounded number of events, of which the caller may not see all.
+    """
+
+    items: tuple[EventListed, ...]
+    next: int
+
+
+class Head(Given, kw_only=True, frozen=True):
+    """Where the ledger ends."""
+
+    height: int
+    sequence: int
+    hash: str
+
+
+class Agreed(Given, kw_only=True, frozen=True):
+    """A checkpoint that agrees with the ledger."""
+
+    file: str
+    sequence: int
+    hash: str
+
+
+class Verification(Given, kw_only=True, frozen=True):
+    """Everything that was looked at holds; anything that does not is an error instead.
+
+    ``end_known`` is false where no record of the end is kept apart from the log: one that was cut
+    short would verify just the same.
+    """
+
+    verifies: bool
+    deep: bool
+    events: int
+    blocks: int
+    head: Head
+    checkpoints: tuple[Agreed, ...]
+    receipts: tuple[str, ...]
+    end_known: bool
+
+
+class Checkpoint(Struct, kw_only=True, frozen=True):
+    """Where the ledger ended, signed. Keep it where whoever holds the ledger cannot change it."""
+
+    kind: str
+    ledger_id: str
+    height: int
+    seq: int
+    hash: str
+    at_ms: int
+    public_key: str
+    signature: str
+
+
+class ExportedBlock(Struct, kw_only=True, frozen=True):
+    """One line of an export: docs/reference/export.md."""
+
+    format: str
+    height: int
+    first_seq: int
+    count: int
+    prev_hash: str
+    hash: str
+    body: str
+    events: tuple[EventTold, ...]
+
+
+class Lottery(Given, kw_only=True, frozen=True):
+    """The committed chain, and how far it is revealed; null where there is none."""
+
+    commitment: str | None
+    length: int
+    next_index: int | None
+    link: str | None
+    revealed: int
+    open_conflicts: tuple[str, ...]
+
+
+class Redrawn(Given, kw_only=True, frozen=True):
+    """Every lottery comes out as it was published; anything else is an error instead."""
+
+    verifies: bool
+    events: int
+    conflicts: int
+    lotteries: int
+    draws: int
+
+
+Calculated = dict[str, Any]
+"""What a calculation answers: docs/reference/calc.md."""
+_LEDGER: Final = (
+    Operation(
+        name="watch-events",
+        area=Area.LEDGER,
+        summary="Follow what is recorded, from a sequence on.",
+        takes=WatchEvents,
+        gives=EventTold,
+        roles=ANYBODY,
+        method="GET",
+        path="/watch",
+        handler="quorate.operations.ledger.following:watch_events",
+        effect=Effect.STREAM,
+        refusals=("unknown-name", "stale-cursor"),
+        cli=("watch",),
+        media=EVENT_STREAM,
+    ),
+    Operation(
+        name="list-events",
+        area=Area.LEDGER,
+        summary="List events: the first from a sequence on, else the last ones.",
+        takes=ListEvents,
+        gives=Events,
+        roles=ANYBODY,
+        method="GET",
+        path="/ledger/events",
+        handler="quorate.operations.ledger.ledger_history:list_events",
+        refusals=("unknown-name",),
+        cli=("ledger log",),
+        is_long=True,
+    ),
+    Operation(
+        name="verify-ledger",
+        area=Area.LEDGER,
+        summary="Check that the ledger is what was written.",
+        takes=VerifyLedger,
+        gives=Verification,
+        roles=ANYBODY,
+        method="GET",
+        path="/ledger/verification",
+        handler="quorate.operations.ledger.verification:verify_ledger",
+        refusals=("unsound",),
+        cli=("ledger verify",),
+        of_blocks=True,
+        is_long=True,
+    ),
+    Operation(
+        name="verify-ledger-against",
+        area=Area.LEDGER,
+        summary="Check that the ledger is what checkpoints say that were kept elsewhere.",
+        takes=VerifyAgainst,
+        gives=Verification,
+        roles=ANYBODY,
+        method="POST",
+        path="/ledger/verification",
+        handler="quorate.operations.ledger.verification:verify_ledger",
+        refusals=("invalid", "unsound"),
+        cli=("ledger verify",),
+        of_blocks=True,
+        is_long=True,
+    ),
+    Operation(
+        name="sign-checkpoint",
+        area=Area.LEDGER,
+        summary="Sign where the ledger ends.",
+        takes=common_requests.Nothing,
+        gives=Checkpoint,
+        roles=ADMINS,
+        method="POST",
+        path="/ledger/checkpoints",
+        handler="quorate.operations.ledger.ledger_history:sign_checkpoint",
+        refusals=("no-key", "unsound"),
+        cli=("ledger checkpoint",),
+        of_blocks=True,
+        is_long=True,
+    ),
+    Operation(
+        name="export-ledger",
+        area=Area.LEDGER,
+        summary="Write the whole ledger as JSON lines, one for each block.",
+        takes=common_requests.Nothing,
+        gives=ExportedBlock,
+        roles=OVERSEERS,
+        method="GET",
+        path="/ledger/export",
+        handler="quorate.operations.ledger.ledger_history:export_ledger",
+        cli=("ledger export",),
+        media=JSON_LINES,
+        of_blocks=True,
+        is_long=True,
+    ),
+)
+_LOTTERY: Final = (
+    Operation(
+        name="show-lottery",
+        area=Area.CONTENTION,
+        summary="Show the lottery's commitment, and how far its chain is revealed.",
+        takes=common_requests.Nothing,
+        gives=Lottery,
+        roles=ANYBODY,
+        method="GET",
+        path="/lottery",
+        handler="quorate.operations.ledger.lottery_handlers:show_lottery",
+        cli=("lottery show",),
+    ),
+    Operation(
+        name="verify-lottery",
+        area=Area.CONTENTION,
+        summary="Draw every lottery of the ledger again.",
+        takes=common_requests.Nothing,
+        gives=Redrawn,
+        roles=ANYBODY,
+        method="GET",
+        path="/lottery/verification",
+        handler="quorate.operations.ledger.lottery_handlers:verify_lottery",
+        refusals=("unsound",),
+        cli=("lottery verify",),
+        of_blocks=True,
+        is_long=True,
+    ),
+    Operation(
+        name="calc",
+        area=Area.SERVICE,
+        summary="Work out one decision on a world given as JSON.",
+        takes=Calculate,
+        gives=Calculated,
+        roles=ANYBODY,
+        method="POST",
+        path="/calc/{kind}",
+        handler="quorate.operations.ledger.calculating:calculate",
+        refusals=("invalid",),
+        cli=("calc",),
+        of_blocks=True,
+        is_long=True,
+        is_apart=True,
+        of_queue=True,
+    ),
+)
+LEDGER: Final = (*_LEDGER, *_LOTTERY)

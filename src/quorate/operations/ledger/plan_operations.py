@@ -1,0 +1,195 @@
+"""What is asked of starts, planned and explained, and what is given."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import UNSET, Meta, UnsetType
+
+from quorate.operations.caller import ANYBODY
+from quorate.operations.common_requests import Asked, Name, Tree
+from quorate.operations.common_responses import Given
+from quorate.operations.operation import Area, Operation
+
+PLANNED_MAX: Final = 50
+"""How many runs one request may have planned: each is decided after all that are before it."""
+
+
+class AboutRun(Asked, kw_only=True, frozen=True):
+    """A run that was submitted.
+
+    With ``exact`` its start is searched beyond the runs that the pool plans: all that wait before
+    it are planned for this answer, up to a bound, which the answer states.
+    """
+
+    run: Name
+    exact: bool = False
+
+
+class PlanRuns(Asked, kw_only=True, frozen=True):
+    """Run documents that are not submitted, in the order in which they would be.
+
+    ``source`` is what their file is called in the commands that are proposed. With ``exact``, which
+    is for one document, its start is searched beyond the runs that the pool plans.
+    """
+
+    documents: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=PLANNED_MAX)]
+    source: Annotated[str, Meta(min_length=1, max_length=4_096)] = "FILE"
+    exact: bool = False
+
+
+class PictureRequest(Asked, kw_only=True, frozen=True):
+    """One run; or what is promised, or everything, in one pool or in all of them."""
+
+    run: Name | None = None
+    pool: Name | None = None
+    reservations: bool = False
+
+
+class Forecast(Given, kw_only=True, frozen=True):
+    """When a run starts, and what that rests on; what is not known is null.
+
+    ``exact`` is there where the start was searched beyond the pool's depth: whether the run was
+    ``reached``, and how many waiting ``runs`` were planned for it, of ``runsMax`` at most.
+    """
+
+    run: str
+    as_of: str
+    phase: str
+    recorded_phase: str | None
+    starts_now: bool
+    queue_position: int | None
+    queue_length: int
+    reservation: str | None
+    status: str | None
+    plan_state: str | None
+    exact: Tree | None
+    cause: Tree | None
+    parked: str | None
+    planned_start: str | None
+    natural_start: str | None
+    starts_in_ms: int | None
+    by_conflict: bool
+    conflict: Tree | None
+    confidence: str | None
+    overdue: tuple[str, ...]
+    expected_end: str | None
+    slice: Tree | None
+    payers: tuple[Tree, ...]
+    loans: tuple[Tree, ...]
+    returning_loans: tuple[Tree, ...]
+    deficit: int
+    scope: Tree | None
+    refusal: Tree | None
+    remedies: tuple[Tree, ...]
+    contest: Tree | None
+    dangers: tuple[Tree, ...]
+
+
+class Explanation(Given, kw_only=True, frozen=True):
+    """Where a run stands, why, and which changes, each tried by dry run, would start it now."""
+
+    run: str
+    phase: str
+    recorded_phase: str
+    since: str
+    queue_position: int | None
+    queue_length: int
+    queue: Tree | None
+    refusal: Tree | None
+    quotas: tuple[Tree, ...]
+    refused_since: str | None
+    reservation: Tree | None
+    plan: Tree | None
+    loans: tuple[Tree, ...]
+    conflicts: tuple[Tree, ...]
+    remedies: tuple[Tree, ...]
+
+
+class Shown(Given, kw_only=True, frozen=True):
+    """The first things of a kind, and how many there are of it."""
+
+    count: int
+    items: tuple[Tree, ...]
+
+
+class Picture(Given, kw_only=True, frozen=True):
+    """How a run stands (``forecast``), or reservations or a pool, as of a sequence."""
+
+    as_of: str
+    sequence: int
+    forecast: Forecast | UnsetType = UNSET
+    reservations: Shown | UnsetType = UNSET
+    open_conflicts: Shown | UnsetType = UNSET
+    running: Shown | UnsetType = UNSET
+    queue: Shown | UnsetType = UNSET
+
+
+PLANS: Final = (
+    Operation(
+        name="plan-run",
+        area=Area.RUNS,
+        summary="Say when a run starts, and what that rests on.",
+        takes=AboutRun,
+        gives=Forecast,
+        roles=ANYBODY,
+        method="GET",
+        path="/runs/{run}/plan",
+        handler="quorate.operations.ledger.plan_handlers:plan_run",
+        refusals=("unknown-name",),
+        cli=("plan",),
+        is_long=True,
+        of_queue=True,
+    ),
+    Operation(
+        name="plan-runs",
+        area=Area.RUNS,
+        summary="Say when runs would start if they were submitted now.",
+        takes=PlanRuns,
+        gives=Forecast | tuple[Forecast, ...],
+        roles=ANYBODY,
+        method="POST",
+        path="/plan",
+        handler="quorate.operations.ledger.plan_handlers:plan_runs",
+        refusals=(
+            "invalid",
+            "unknown-name",
+            "already-exists",
+            "max-nodes",
+            "max-concurrent-runs",
+            "sensitive-pool-size",
+        ),
+        cli=("plan",),
+        is_long=True,
+        of_queue=True,
+    ),
+    Operation(
+        name="explain-run",
+        area=Area.RUNS,
+        summary="Say what holds a run, and what would start it now.",
+        takes=AboutRun,
+        gives=Explanation,
+        roles=ANYBODY,
+        method="GET",
+        path="/runs/{run}/explanation",
+        handler="quorate.operations.ledger.plan_handlers:explain_run",
+        refusals=("unknown-name",),
+        cli=("explain",),
+        is_long=True,
+        of_queue=True,
+    ),
+    Operation(
+        name="picture",
+        area=Area.RUNS,
+        summary="Show how a run, the reservations or a pool stand now.",
+        takes=PictureRequest,
+        gives=Picture,
+        roles=ANYBODY,
+        method="GET",
+        path="/picture",
+        handler="quorate.operations.ledger.watch_handlers:picture",
+        refusals=("unknown-name",),
+        cli=("watch",),
+        of_queue=True,
+    ),
+)

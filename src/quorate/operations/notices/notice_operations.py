@@ -1,0 +1,98 @@
+"""What is asked of notices, and what is given."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta, field
+
+from quorate.operations.caller import ANYBODY
+from quorate.operations.common_requests import PAGE_MAX, Asked, Name
+from quorate.operations.common_responses import Given, Tree
+from quorate.operations.ledger.ledger_operations import Seq
+from quorate.operations.operation import EVENT_STREAM, Area, Effect, Operation
+
+NOTICES_SHOWN: Final = 50
+"""How many notices are shown where nobody says how many."""
+KINDS_MAX: Final = 32
+"""How many kinds may be asked for at once; there are fewer."""
+
+
+class WatchNotices(Asked, kw_only=True, frozen=True):
+    """From the event ``from`` on; without it what is recorded from now on.
+
+    ``kind`` (several may be given) and ``owner`` choose among them.
+    """
+
+    first: Seq | None = field(default=None, name="from")
+    kinds: Annotated[tuple[Name, ...], Meta(max_length=KINDS_MAX)] = field(default=(), name="kind")
+    owner: Name | None = None
+
+
+class ListNotices(WatchNotices, kw_only=True, frozen=True):
+    """The first ``limit`` from the event ``from`` on, else the last ones.
+
+    To read on, ask from ``next``. Notices of one event are never parted, so that there may be a few
+    more. ``kind`` (several may be given) and ``owner`` choose among them.
+    """
+
+    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = NOTICES_SHOWN
+
+
+class Notice(Given, kw_only=True, frozen=True):
+    """One thing that somebody is told: docs/notices.md has the kinds and their ``facts``.
+
+    ``id`` names it in its ledger for ever. ``user`` is empty where it is for those who answer for
+    the owner, ``run`` where it is about none, or about several.
+    """
+
+    id: str
+    seq: int
+    part: int
+    at: str
+    kind: str
+    owner: str
+    user: str
+    run: str
+    text: str
+    facts: Tree
+
+
+class Notices(Given, kw_only=True, frozen=True):
+    """Notices in order; ask from ``next`` to read on."""
+
+    items: tuple[Notice, ...]
+    next: int
+
+
+NOTICES: Final = (
+    Operation(
+        name="list-notices",
+        area=Area.LEDGER,
+        summary="List what concerns you: starts, cuts, lotteries, losses, limits.",
+        takes=ListNotices,
+        gives=Notices,
+        roles=ANYBODY,
+        method="GET",
+        path="/notices",
+        handler="quorate.operations.notices.notice_handlers:list_notices",
+        refusals=("unknown-name",),
+        cli=("notices",),
+        is_long=True,
+    ),
+    Operation(
+        name="watch-notices",
+        area=Area.LEDGER,
+        summary="Be told what concerns you as it is recorded, from a sequence on.",
+        takes=WatchNotices,
+        gives=Notice,
+        roles=ANYBODY,
+        method="GET",
+        path="/notices/watch",
+        handler="quorate.operations.notices.notice_handlers:watch_notices",
+        effect=Effect.STREAM,
+        refusals=("unknown-name", "stale-cursor"),
+        cli=("notices",),
+        media=EVENT_STREAM,
+    ),
+)

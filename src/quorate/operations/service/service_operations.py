@@ -1,0 +1,197 @@
+"""What is asked of access tokens and of the clock, and what is given."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import UNSET, Meta, UnsetType
+
+from quorate.operations import common_requests, common_responses
+from quorate.operations.caller import (
+    ADMINS,
+    ANYBODY,
+    ANYBODY_AND_ACCOUNTING,
+    MANAGERS,
+    OVERSEERS,
+    Role,
+)
+from quorate.operations.common_requests import PAGE_MAX, Asked, Name, Note, Write
+from quorate.operations.common_responses import Given, Outcome
+from quorate.operations.operation import Area, Effect, Operation, Repeat, Scope
+
+LIFETIME_DEFAULT: Final = "90d"
+User = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+class IssueToken(Write, kw_only=True, frozen=True):
+    """For ``user``, in ``role``, and in ``tenant`` where the role is of one.
+
+    ``lifetime`` is a duration such as ``90d``, or ``never``. With areas among ``scopes`` it is for
+    those areas only. The scope ``claim`` is no area: it adds the right to claim nodes.
+    """
+
+    role: Role
+    user: User
+    tenant: Annotated[str, Meta(max_length=253)] = ""
+    scopes: Annotated[tuple[Scope, ...], Meta(max_length=len(Scope))] = ()
+    lifetime: Annotated[str, Meta(min_length=1, max_length=40)] = LIFETIME_DEFAULT
+    note: Note = ""
+
+
+class ListTokens(Asked, kw_only=True, frozen=True):
+    """Those of one tenant or user where one is given; a page of them."""
+
+    tenant: Name | None = None
+    user: Name | None = None
+    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] | None = None
+    cursor: Annotated[str, Meta(max_length=600)] | None = None
+
+
+class RevokeToken(Write, kw_only=True, frozen=True):
+    """The token, by its id, and why."""
+
+    token: Name
+    note: Note = ""
+
+
+class Token(Given, kw_only=True, frozen=True):
+    """An access token. ``secret`` is the whole of it, and is told only when it is issued.
+
+    No areas among ``scopes`` means all that its role may do; no ``expires`` that it does not.
+    """
+
+    id: str
+    role: str
+    tenant: str
+    user: str
+    scopes: tuple[str, ...]
+    expires: str | None
+    revoked: str | None
+    issued: str
+    issued_by: str
+    note: str
+    secret: str | UnsetType = UNSET
+
+
+class TokenOutcome(Outcome, kw_only=True, frozen=True):
+    """What came of issuing a token; a dry run has none to give."""
+
+    token: Token | UnsetType = UNSET
+
+
+class Tokens(Given, kw_only=True, frozen=True):
+    """Access tokens in the order they were issued; ``next`` is there when there are more."""
+
+    items: tuple[Token, ...]
+    next: str | UnsetType = UNSET
+
+
+class Whoami(Given, kw_only=True, frozen=True):
+    """Who asks. ``tenants`` are those whose things they see."""
+
+    user: str
+    role: str
+    tenant: str
+    scopes: tuple[str, ...]
+    tenants: tuple[str, ...]
+
+
+class ClockState(Given, kw_only=True, frozen=True):
+    """The wall clock, and the time that everything goes by; ``step_ms`` is between the two.
+
+    While not ``deciding``, ``why`` says what happened and what to do; reads go on.
+    """
+
+    deciding: bool
+    wall: str
+    trusted: str
+    step_ms: int
+    why: str
+
+
+SERVICE: Final = (
+    Operation(
+        name="issue-token",
+        area=Area.SERVICE,
+        summary="Issue an access token; its secret is told this once.",
+        takes=IssueToken,
+        gives=TokenOutcome,
+        roles=MANAGERS,
+        method="POST",
+        path="/tokens",
+        handler="quorate.operations.service.token_handlers:issue_token",
+        effect=Effect.WRITE,
+        repeat=Repeat.ANEW,
+        refusals=("invalid", "unknown-name"),
+        cli=("token issue",),
+    ),
+    Operation(
+        name="list-tokens",
+        area=Area.SERVICE,
+        summary="List access tokens, without their secrets.",
+        takes=ListTokens,
+        gives=Tokens,
+        roles=ANYBODY,
+        method="GET",
+        path="/tokens",
+        handler="quorate.operations.service.token_handlers:list_tokens",
+        refusals=("stale-cursor",),
+        cli=("token list",),
+    ),
+    Operation(
+        name="revoke-token",
+        area=Area.SERVICE,
+        summary="Do not take an access token any more.",
+        takes=RevokeToken,
+        gives=common_responses.Outcome,
+        roles=ANYBODY,
+        method="DELETE",
+        path="/tokens/{token}",
+        handler="quorate.operations.service.token_handlers:revoke_token",
+        effect=Effect.WRITE,
+        repeat=Repeat.SAME,
+        refusals=("unknown-name",),
+        cli=("token revoke",),
+        is_for_any_scope=True,
+    ),
+    Operation(
+        name="show-clock",
+        area=Area.SERVICE,
+        summary="Show how the service's clock stands, and whether it is believed.",
+        takes=common_requests.Nothing,
+        gives=ClockState,
+        roles=OVERSEERS,
+        method="GET",
+        path="/clock",
+        handler="quorate.operations.service.clock_handlers:show_clock",
+        cli=("admin clock show",),
+        of_service=True,
+    ),
+    Operation(
+        name="accept-clock",
+        area=Area.SERVICE,
+        summary="Go by the service's clock as it is now, and decide again.",
+        takes=common_requests.Nothing,
+        gives=ClockState,
+        roles=ADMINS,
+        method="POST",
+        path="/clock",
+        handler="quorate.operations.service.clock_handlers:accept_clock",
+        cli=("admin clock accept",),
+        of_service=True,
+    ),
+    Operation(
+        name="whoami",
+        area=Area.SERVICE,
+        summary="Say who you are to the service.",
+        takes=common_requests.Nothing,
+        gives=Whoami,
+        roles=ANYBODY_AND_ACCOUNTING,
+        method="GET",
+        path="/whoami",
+        handler="quorate.operations.service.token_handlers:whoami",
+        cli=("whoami",),
+        is_for_any_scope=True,
+        of_caller=True,
+    ),
+)
