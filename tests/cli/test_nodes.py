@@ -91,7 +91,7 @@ def test_a_run_without_spares_or_steps_waits_again_and_returns_with_its_node(she
     submit(shell, "fixed", 16, flavor="A100")
     out = lines_of(shell, "node", "fail", "n1")
     assert any("ended: Fail, 8 GPUs free, 8 GPUs lost, " in line for line in out)
-    assert "run/fixed waits again: Fail, the node or the work failed" in out
+    assert "run/fixed lost node n1 and waits again" in out
     assert any(line.startswith("run/fixed waits: ") for line in out)
     assert status(shell, "run", "fixed")["phase"] == "Pending"
     assert "run/fixed started on 16 A100 GPUs" in shell.ok("node", "recover", "n1")
