@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from quorate.calc import CalcInputError
 from quorate.ledger.errors import RESTORE
 from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.ports.errors import (
+    CalcInputError,
     CheckpointError,
     CorruptLedgerError,
     LedgerExistsError,
