@@ -146,7 +146,7 @@ def test_saying_it_twice_records_nothing(shell: Shell) -> None:
         (("node", "recover", "a2"), 1, "node 'a2' is Cordoned; use: quorate node uncordon a2"),
         (("node", "fail", "a3", "--note", "two\nlines"), 2, "--note: must be one printable line"),
         (("node", "explode", "a1"), 2, "No such command 'explode'"),
-        (("shrink", "nobody", "--to", "8"), 1, "no run 'nobody'"),
+        (("shrink", "nobody", "--to", "8"), 1, "there is no run 'nobody'"),
         (("shrink", "elastic"), 2, "give either --to GPUS or --by GPUS"),
         (("shrink", "elastic", "--to", "8", "--by", "8"), 2, "give either --to GPUS or --by GPUS"),
         (("shrink", "elastic", "--to", "0"), 2, "--to"),
@@ -155,7 +155,7 @@ def test_saying_it_twice_records_nothing(shell: Shell) -> None:
         (("shrink", "fixed", "--by", "8"), 3, "run 'fixed' is not malleable and cannot shrink"),
         (("shrink", "waits", "--to", "8"), 1, "run 'waits' is Pending and cannot shrink"),
         (("fail", "waits"), 1, "run 'waits' is Pending"),
-        (("fail", "nobody"), 1, "no run 'nobody'"),
+        (("fail", "nobody"), 1, "there is no run 'nobody'"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_its_remedy(

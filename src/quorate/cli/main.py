@@ -238,8 +238,12 @@ class LazyGroup(click.Group):
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
+            from quorate.cli.retiring import DELETING, retiring_hint
+
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "list them: quorate --help"
+            if args[0] in DELETING:
+                hint = retiring_hint(args)
             ctx.fail(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 

@@ -89,7 +89,9 @@ def test_a_cause_for_unknown_readers_counts_its_objects() -> None:
     leases = (("lease", "of-you/0"), ("lease", "of-me/0"))
     assert unnamed(MoveCause(MoveCode.LEASE_OVERRAN, leases)) == "2 leases overran"
     node = MoveCause(MoveCode.NODE_LOST, (("node", "a0000"),))
-    assert unnamed(node) == "1 node failed"
+    assert unnamed(node) == "a node failed"
+    clearing = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", "1"),))
+    assert unnamed(clearing) == "a conflict makes room for it"
 
 
 def test_a_cause_of_an_old_ledger_for_unknown_readers_names_no_run() -> None:

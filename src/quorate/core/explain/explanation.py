@@ -91,7 +91,7 @@ def explain(
     if record is None:
         return Refusal(
             code=RefusalCode.UNKNOWN_NAME,
-            subject=f"no run {run_name!r}",
+            subject=f"there is no run {run_name!r}",
             remedy="list them: quorate get runs",
         )
     outlook = outlook or Outlook(view, now_ms)
