@@ -144,6 +144,7 @@ if __name__ == "__main__":
         print("conflict", "outcome", "link", "draws", "victims", sep="\t")
         for where, row in events(lines):  # noqa: B007 - it is what an error names
             check(row, chain, known)
+        sys.stderr.write("no conflicts\n" * all(not name.startswith("conflict ") for name in known))
     except WRONG as error:
         print(where or __doc__, error, sep=": ", file=sys.stderr)
         sys.exit(1 if where else 2)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from quorate.operations.common_requests import MORE
-from tests.cli.shell import Said, Shell, process
+from tests.cli.shell import EXAMPLES, Said, Shell, process
 from tests.client.scripted import Act, gives, page, refuses, serving
 
 pytestmark = pytest.mark.slow
@@ -51,6 +51,43 @@ def test_a_context_is_kept_where_nobody_else_reads_it(home: Shell) -> None:
             }
         },
     }
+
+
+def test_setting_a_further_context_says_which_is_still_current(home: Shell) -> None:
+    home.ok("context", "set", "here", "--server", "http://127.0.0.1:1")
+    made = home.ok("context", "set", "alice", "--server", "http://127.0.0.1:2").splitlines()
+    still = "commands still ask http://127.0.0.1:1, as context 'here'; to ask this one: quorate "
+    assert made[1:] == [f"{still}context use alice"]
+    assert home.ok("context", "set", "here", "--server", "http://127.0.0.1:3").count("\n") == 1
+    home.ok("context", "use", "file")
+    changed = home.ok("context", "set", "alice", "--server", "http://127.0.0.1:4").splitlines()
+    still = "commands still work on the ledger's file; to ask this one: quorate context use alice"
+    assert changed[1:] == [still]
+
+
+def test_a_first_context_that_the_environment_overrides_says_so(home: Shell) -> None:
+    home.environ["QUORATE_CONTEXT"] = "file"
+    said = home("context", "set", "here", "--server", "http://127.0.0.1:1")
+    assert "note: here QUORATE_CONTEXT is set, and chooses instead" in said.err
+
+
+@pytest.mark.parametrize(
+    ("environ", "leave"),
+    [({}, "quorate context use file"), ({"QUORATE_CONTEXT": "here"}, "unset QUORATE_CONTEXT")],
+)
+def test_init_beside_a_service_says_how_to_reach_its_file(
+    home: Shell, environ: dict[str, str], leave: str
+) -> None:
+    home.ok("context", "set", "here", "--server", "http://127.0.0.1:1")
+    home.environ |= environ
+    made = home("init")
+    assert "next: quorate --ledger quorate.db apply -f FILE" in made.out
+    assert (
+        "warning: without --ledger quorate.db commands go to http://127.0.0.1:1, not to this "
+        f"file; to work on it: {leave}\n"
+    ) in made.err
+    applied = home("--ledger", "quorate.db", "apply", "-f", EXAMPLES / "fleet.yaml")
+    assert applied.code == 0, applied
 
 
 def _keep_token(home: Shell) -> None:

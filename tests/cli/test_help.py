@@ -140,7 +140,7 @@ def _arranged(prepared: Path, place: Path, line: str, capsys: pytest.CaptureFixt
         long_ago.ok("apply", "-f", "fleet.yaml", "-f", "budgets.yaml")
         return place
     stages = {" init": "files", "submit -f": "before", "claim ": "before", "release": "claimed"}
-    stages["node wiped"] = "left"
+    stages |= {"node wiped": "left", "submit --name train-1": "before"}
     stage = next((found for words, found in stages.items() if words in line), "after")
     shutil.copytree(prepared / stage, place)
     if line.startswith(("quorate context use lab", "quorate context delete")):
@@ -177,6 +177,17 @@ def test_an_example_works_as_it_stands(
         timeout=120,
     )
     assert done.returncode == 0, done
+
+
+@pytest.mark.parametrize("group", [(), ("node",), ("ledger",), ("admin",), ("context",)])
+def test_a_group_without_a_command_prints_its_help_on_many_lines(
+    bare: Shell, group: tuple[str, ...]
+) -> None:
+    said = bare(*group)
+    asked = bare(*group, "--help")
+    assert (said.code, said.out, said.err) == (2, "", asked.out)
+    assert said.err.startswith("Usage: quorate ")
+    assert said.err.count("\n") > 10
 
 
 def test_every_command_has_examples() -> None:

@@ -276,3 +276,15 @@ def test_every_new_example_does_what_it_says(shell: Shell) -> None:
     assert re.search(r"Borrowed +4 +eu-north/c2/N +\S+ +institute/north +borrowed", lending)
     spares = shell.ok("submit", "-f", EXAMPLES / "spares.yaml")
     assert len(re.findall(r"spare/\d +Spare +8 ", spares)) == 2
+
+
+def test_a_budget_is_retired_by_the_end_of_its_envelopes_as_documents_say(shell: Shell) -> None:
+    west = "spec.envelopes[west]"
+    sets = ("--set", f"{west}.end=2026-01-01T00:00:00Z", "--set", f"{west}.maxGPUHours=null")
+    for name in ("rai", "core"):
+        shell.ok("patch", "budget", name, *sets)
+    line = ("--gpus", "8", "--team", "rai", "--flavor", "H100", "--name", "late")
+    assert "run/late waits: " in shell.ok("submit", *line, "--", "true")
+    page = (EXAMPLES.parent / "docs" / "reference" / "documents.md").read_text("utf-8")
+    _, _, retiring = page.partition("\n## Retiring\n")
+    assert "--set spec.envelopes[ENVELOPE].end=TIME --set spec.envelopes[ENVELOPE]" in retiring

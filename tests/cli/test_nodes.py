@@ -91,7 +91,7 @@ def test_a_run_without_spares_or_steps_waits_again_and_returns_with_its_node(she
     submit(shell, "fixed", 16, flavor="A100")
     out = lines_of(shell, "node", "fail", "n1")
     assert any("ended: Fail, 8 GPUs free, 8 GPUs lost, " in line for line in out)
-    assert "run/fixed waits again: Fail, the node or the work failed" in out
+    assert "run/fixed lost node n1 and waits again" in out
     assert any(line.startswith("run/fixed waits: ") for line in out)
     assert status(shell, "run", "fixed")["phase"] == "Pending"
     assert "run/fixed started on 16 A100 GPUs" in shell.ok("node", "recover", "n1")
@@ -146,7 +146,7 @@ def test_saying_it_twice_records_nothing(shell: Shell) -> None:
         (("node", "recover", "a2"), 1, "node 'a2' is Cordoned; use: quorate node uncordon a2"),
         (("node", "fail", "a3", "--note", "two\nlines"), 2, "--note: must be one printable line"),
         (("node", "explode", "a1"), 2, "No such command 'explode'"),
-        (("shrink", "nobody", "--to", "8"), 1, "no run 'nobody'"),
+        (("shrink", "nobody", "--to", "8"), 1, "there is no run 'nobody'"),
         (("shrink", "elastic"), 2, "give either --to GPUS or --by GPUS"),
         (("shrink", "elastic", "--to", "8", "--by", "8"), 2, "give either --to GPUS or --by GPUS"),
         (("shrink", "elastic", "--to", "0"), 2, "--to"),
@@ -155,7 +155,7 @@ def test_saying_it_twice_records_nothing(shell: Shell) -> None:
         (("shrink", "fixed", "--by", "8"), 3, "run 'fixed' is not malleable and cannot shrink"),
         (("shrink", "waits", "--to", "8"), 1, "run 'waits' is Pending and cannot shrink"),
         (("fail", "waits"), 1, "run 'waits' is Pending"),
-        (("fail", "nobody"), 1, "no run 'nobody'"),
+        (("fail", "nobody"), 1, "there is no run 'nobody'"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_its_remedy(

@@ -173,6 +173,19 @@ def test_a_run_that_no_waiting_helps_is_told_so(patient: Shell) -> None:
     assert patient("get", "reservations").err == "there are no reservations\n"
 
 
+def test_an_owner_without_an_envelope_is_told_what_is_missing(patient: Shell) -> None:
+    patient.ok("admin", "tenant", "create", "poor")
+    patient.ok("submit", "-f", run_file(patient, "hopeful", "poor", 8))
+    needs = (
+        "waiting alone will not help; poor has no envelope for H100 there: ask an admin for one "
+        r"\(quorate apply -f, with a Budget\), or let the run borrow \(spec.funding.allowBorrow\)"
+    )
+    explained, planned = patient.ok("explain", "hopeful"), patient.ok("plan", "hopeful")
+    assert re.search(rf"^no planned start: {needs}$", explained, re.MULTILINE)
+    assert re.search(rf"^  plan: +none: {needs}$", planned, re.MULTILINE)
+    assert "remedies below" not in explained + planned
+
+
 def test_plan_answers_when_why_not_who_pays_and_what_helps(patient: Shell) -> None:
     patient.ok("submit", "-f", "big.yaml")
     patient.clock.at_ms += 2 * HOUR_MS + 48 * MINUTE_MS

@@ -160,6 +160,20 @@ def test_a_proxy_is_asked_by_httpx(environ: dict[str, str], kind: type) -> None:
     assert type(driver) is kind
 
 
+def test_telling_why_a_service_refused_imports_nothing_that_decides() -> None:
+    heavy = ("quorate.calc", "quorate.core", "quorate.loop", "quorate.policy", "sqlite3")
+    found = f"print(*({set(heavy)} & {{*sys.modules}}))"
+    code = (
+        "import sys; from quorate.cli.service_errors import command_error; "
+        "from quorate.client.errors import RefusedError; "
+        f"command_error(RefusedError(status=404, code='unknown-name', lines=('no',))); {found}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "\n"
+
+
 def test_who_asks_a_service_imports_nothing_that_decides() -> None:
     heavy = ("httpx", "ruamel", "quorate.core", "quorate.loop", "quorate.documents", "sqlite3")
     found = f"print(*({set(heavy)} & {{*sys.modules}}))"

@@ -164,3 +164,12 @@ def test_a_watch_goes_on_over_a_restart_without_gap_or_repeat(tmp_path: Path) ->
     assert [event.fields["owner"]["name"] for event in seen] == list("abcdef")
     sequences = [event.seq for event in seen]
     assert sequences == sorted(set(sequences))
+
+
+def test_what_a_program_sent_is_named_as_it_sent_it(client: Client) -> None:
+    with pytest.raises(InvalidError, match=r"^max_nodes: must not be negative, got -1"):
+        client.update_tenant("rai", {"max_nodes": -1})
+    with pytest.raises(InvalidError, match="phase: there is no phase 'Runing'; use one of Pending"):
+        client.list_runs(phase="Runing")
+    with pytest.raises(TypeError, match=r"^gpu: is not known; did you mean gpus\?$"):
+        client.submit(gpu=1, team="rai", command=["true"])  # type: ignore[call-overload]

@@ -145,6 +145,7 @@ def test_an_address_that_is_taken_is_refused_and_nothing_is_issued(tmp_path: Pat
                 "for 5 s); stop what is there, or choose another with --listen HOST:PORT\n"
             ) in second.err
             assert "qt_" not in second.out
+        assert not (folder / "quorate.db").exists()
 
 
 def test_the_log_is_json_where_asked_for_and_holds_no_secret(tmp_path: Path) -> None:

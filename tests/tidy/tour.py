@@ -2,7 +2,8 @@
 
 In a block, ``$ `` starts a command and ``> `` continues it, as a shell would show it; everything
 else is what the screen said. A line of ``...`` stands for any number of lines. Times and hashes
-are masked on both sides. A command may fail only if the next one is ``echo $?``. Blocks marked
+are masked on both sides. A command may fail only if the next one is ``echo $?``. A block whose
+first line names a file, as in ``yaml fleet.yaml``, is saved under that name before. Blocks marked
 ``sh`` are for reading and are not run.
 
 ``quorate serve`` is typed into a terminal of its own, where it stays until the tour is over; the

@@ -51,6 +51,15 @@ def fenced_blocks(markdown: str, language: str) -> list[str]:
     ]
 
 
+def named_blocks(markdown: str) -> dict[str, str]:
+    """Return the bodies of the fenced blocks whose second word names a file, by that name."""
+    return {
+        block["info"].split()[1]: block["body"]
+        for block in _FENCE.finditer(markdown)
+        if len(block["info"].split()) > 1
+    }
+
+
 def without_fences(markdown: str) -> str:
     """Return ``markdown`` with fenced blocks taken out."""
     return _FENCE.sub("", markdown)

@@ -22,7 +22,7 @@ from quorate.calc.scenario_stage import Stage, StandstillError
 from quorate.calc.scenario_trace import Chronicle, state_tree
 from quorate.calc.world_fleet import read_nodes
 from quorate.calc.world_funds import Funds, read_funds
-from quorate.calc.world_reader import CalcInputError, open_world, settle
+from quorate.calc.world_reader import open_world, settle
 from quorate.calc.world_runs import WorldRun, owner_of, read_runs
 from quorate.core.commands import Applied, Cancel, Complete, Fail, Submit
 from quorate.core.preemption.lottery import link_of
@@ -32,6 +32,7 @@ from quorate.documents.times import time_ms, time_text
 from quorate.model.refusal import Refusal, sentence
 from quorate.model.specs import DEFAULT_POOL, Owner, Pool
 from quorate.model.state.records import TERMINAL, Phase
+from quorate.ports.errors import CalcInputError
 from quorate.sim.simulation import LOTTERY_SECRET
 
 

@@ -14,7 +14,6 @@ from typing import Final
 from quorate.calc.expecting import read_expected
 from quorate.calc.tenant_steps import create_step, remove_step, update_step
 from quorate.calc.world_fleet import read_node
-from quorate.calc.world_reader import CalcInputError
 from quorate.calc.world_runs import OwnerOf, run_reader
 from quorate.core.commands import (
     Applied,
@@ -39,6 +38,7 @@ from quorate.documents.times import any_duration, time_ms
 from quorate.model.events import NodeStatus
 from quorate.model.specs import DEFAULT_POOL, Run
 from quorate.model.state.records import Phase
+from quorate.ports.errors import CalcInputError
 
 DEEDS: Final = frozenset(
     {

@@ -14,6 +14,7 @@ from quorate.documents.field_reader import At, Fields, fields_of
 from quorate.documents.located_tree import DEPTH_MAX, TOO_DEEP
 from quorate.documents.values import whole
 from quorate.model.amounts import GPUS_MAX
+from quorate.ports.errors import CalcInputError
 
 WORLD: Final = "world"
 """The path of a fault of a world as a whole."""
@@ -45,15 +46,6 @@ _TOP: Final = frozenset(
         "usage",
     }
 )
-
-
-class CalcInputError(ValueError):
-    """A world that cannot be read: ``path`` says where, ``message`` what and what to do."""
-
-    def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{path}: {message}")
-        self.path = path
-        self.message = message
 
 
 def open_world(world: object, required: Iterable[str]) -> tuple[Fields, At]:

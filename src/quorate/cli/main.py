@@ -198,7 +198,7 @@ Start here:
   quorate demo
   quorate init
   quorate apply -f fleet.yaml -f budgets.yaml
-  quorate submit -f run.yaml
+  quorate submit --name train-1 --gpus 8 --team rai --flavor H100 -- python train.py
   quorate plan train-1
   quorate explain train-1
 
@@ -239,8 +239,12 @@ class LazyGroup(click.Group):
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
+            from quorate.cli.retiring import DELETING, retiring_hint
+
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "list them: quorate --help"
+            if args[0] in DELETING:
+                hint = retiring_hint(args)
             ctx.fail(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
@@ -274,7 +278,7 @@ def main(args: Sequence[str], settings: Settings | None = None) -> int:
         )
         sys.stdout.flush()
     except click.ClickException as error:
-        return _fail(Exit.USAGE, (_usage(error),))
+        return _misused(error)
     except CommandError as error:
         if error.code in (Exit.BROKEN_PIPE, Exit.UNTOLD):
             _drop_output()
@@ -291,6 +295,14 @@ def main(args: Sequence[str], settings: Settings | None = None) -> int:
             raise
         return _fail(code, (text_of(error),))
     return result if isinstance(result, int) else Exit.OK
+
+
+def _misused(error: click.ClickException) -> Exit:
+    """Write what is wrong with the command line, or the help of a group without a command."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return Exit.USAGE
+    return _fail(Exit.USAGE, (_usage(error),))
 
 
 def _usage(error: click.ClickException) -> str:

@@ -73,7 +73,8 @@ class Client(Asker, Methods):
 
         Instead of a document: ``gpus`` and ``team``; and where wanted ``command``, a list of words
         that no shell reads, ``flavor``, one or several by preference, ``name``, ``group_gpus``,
-        ``duration`` such as ``"4h"``, ``env``, ``folder``, ``after`` and ``pool``.
+        ``duration`` such as ``"4h"``, ``env``, ``folder`` where the command starts (else an empty
+        folder of the run's own), ``after``, ``pool`` and ``processes``.
         """
         flow = self._asking.submit(work_of(document, said), idempotency_key)
         name, outcome = self._driver.run(flow)
@@ -118,7 +119,7 @@ class RunHandle:
         return self.status().status.phase
 
     def wait(self, timeout_s: float | None = None) -> RunInfo:
-        """Return the run once it is over, whatever became of it.
+        """Return the run once it is over, also one that failed: ``status.phase`` says which.
 
         Raises ``WaitedTooLongError`` after ``timeout_s``.
         """

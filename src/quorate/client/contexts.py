@@ -230,6 +230,13 @@ class Target:
         what = f"context {self.name!r}" if self.name else self.place.server
         return f"{what} (by {self.why})"
 
+    @property
+    def leave(self) -> str:
+        """The command after which others work on the ledger's file."""
+        if self.why.startswith("QUORATE_"):
+            return f"unset {self.why}"
+        return f"quorate context use {FILE}"
+
 
 def chosen(
     environ: Mapping[str, str], *, server: str | None = None, context: str | None = None

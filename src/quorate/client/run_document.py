@@ -95,11 +95,16 @@ def work_of(
         if said:
             raise TypeError(f"{min(said)}: is given beside a document; change the document instead")
         return document
-    missing = [name for name in ("gpus",) if said.get(name) is None]
-    unknown = sorted(said.keys() - Said.__annotations__.keys())
-    if missing or unknown:
-        name, why = (missing[0], "is missing") if missing else (unknown[0], "is not known")
-        raise TypeError(f"{name}: {why}; give a document, or: {', '.join(Said.__annotations__)}")
+    known = Said.__annotations__
+    unknown = sorted(said.keys() - known.keys())
+    if unknown:
+        from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+
+        near = get_close_matches(unknown[0], known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"give a document, or: {', '.join(known)}"
+        raise TypeError(f"{unknown[0]}: is not known; {hint}")
+    if said.get("gpus") is None:
+        raise TypeError(f"gpus: is missing; give a document, or: {', '.join(known)}")
     fields = dict(said)
     flavor = fields.pop("flavor", None)
     flavors = [flavor] if isinstance(flavor, str) else list(flavor or ())

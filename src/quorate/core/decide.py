@@ -284,7 +284,9 @@ def _change_run(log: DecisionLog, command: Complete | Fail | Cancel | Shrink | R
     record = log.view.runs.get(name)
     if record is None:
         return _refused(
-            RefusalCode.UNKNOWN_NAME, f"no {kind} {name!r}", f"list them: quorate get {kind}s"
+            RefusalCode.UNKNOWN_NAME,
+            f"there is no {kind} {name!r}",
+            f"list them: quorate get {kind}s",
         )
     if record.phase in TERMINAL:
         return _when_over(record, command, kind)

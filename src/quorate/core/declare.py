@@ -12,7 +12,13 @@ from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.sensitive_claims import claim_faults
 from quorate.core.preemption.tightening import tighten
 from quorate.core.rounds.round_checks import rounds_faults
-from quorate.core.tenancy.owner_checks import check_owners, cycle_through, share_warnings, unknown
+from quorate.core.tenancy.owner_checks import (
+    check_owners,
+    cycle_through,
+    share_warnings,
+    unknown,
+    unknown_pool,
+)
 from quorate.model.amounts import hours_text
 from quorate.model.closed_words import counted
 from quorate.model.events import (
@@ -143,7 +149,7 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
         refusals.append(unknown(f"{path}spec.owner", "owner", run.owner))
     pool = view.pools.get(run.pool)
     if pool is None:
-        refusals.append(unknown(f"{path}spec.pool", "pool", run.pool))
+        refusals.append(unknown_pool(f"{path}spec.pool", run.pool, view.pools))
     elif pool.discipline is Discipline.ROUNDS:
         refusals += [
             Refusal(code=code, subject=f"{path}spec{field}: {what}", remedy=remedy)

@@ -111,7 +111,8 @@ def duration(*, low_ms: int) -> Read[int]:
 
     def read(value: object, at: At) -> int | None:
         if not isinstance(value, str):
-            written = f"{value}s" if type(value) is int and 0 <= value < DAY_MS else "90s or 1h30m"
+            is_plain = type(value) is int and 0 <= value < DAY_MS
+            written = _with_units(value) if is_plain else "90s or 1h30m"
             at.fault(f"must be a duration with its unit, got {shown(value)}", f"write {written}")
             return None
         found = _duration_ms(value, at)
@@ -162,9 +163,15 @@ def _short_ms(value: str) -> int | None:
     )
 
 
+def _with_units(number: object) -> str:
+    """Return ``number`` as the durations that it may be meant for."""
+    return f"{number}h, {number}m or {number}s"
+
+
 def _refuse_duration(value: str, at: At) -> None:
     if _BARE.fullmatch(value):
-        at.fault(f"must be a duration with its unit, got {shown(value)}", f"write {value}s")
+        written = _with_units(value)
+        at.fault(f"must be a duration with its unit, got {shown(value)}", f"write {written}")
     elif _NEGATIVE.fullmatch(value):
         at.fault(f"must not be negative, got {shown(value)}", "write a length of time like 90m")
     elif _FRACTION.fullmatch(value):

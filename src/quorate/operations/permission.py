@@ -220,7 +220,7 @@ def _of_known(view: StateView, caller: Caller, name: str) -> str:
         return ""
     # What may not be seen is refused in the words for what is not there: nobody can find out.
     if not sees_owner(view, caller, record.spec.owner):
-        raise _missing(f"no run {name!r}", "list them: quorate get runs")
+        raise _missing(f"there is no run {name!r}", "list them: quorate get runs")
     return f"run {name!r}: it is of {record.spec.owner!r}, and you act for {caller.tenant!r}"
 
 

@@ -25,6 +25,9 @@
         ├── StoreBusyError      locked for too long by another program
         └── OutboxError         the file beside the ledger is no outbox, or damaged
 
+Beside it, ``CalcInputError``: a world that ``quorate calc`` was given cannot be read. It is here
+and not in ``calc``, so that telling it from others does not take the whole calculus.
+
 The ledger's own errors are reused by stores: a damaged row and a damaged block are the same
 thing to whoever reads them. Adapters raise these and nothing else.
 """
@@ -48,6 +51,7 @@ __all__ = [
     "AccountingDownError",
     "AccountingError",
     "ArchiveError",
+    "CalcInputError",
     "CheckpointError",
     "CorruptLedgerError",
     "DecidingStoppedError",
@@ -203,3 +207,12 @@ class StoreBusyError(StoreError):
 
 class OutboxError(StoreError):
     """The file in which deliveries wait cannot be used; the ledger is not touched by that."""
+
+
+class CalcInputError(ValueError):
+    """A world that cannot be read: ``path`` says where, ``message`` what and what to do."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+        self.message = message

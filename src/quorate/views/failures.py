@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from quorate.calc import CalcInputError
 from quorate.ledger.errors import RESTORE
 from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.ports.errors import (
+    CalcInputError,
     CheckpointError,
     CorruptLedgerError,
     LedgerExistsError,
@@ -54,7 +54,8 @@ def refused(refusals: Sequence[Refusal]) -> CommandError:
 
 def _text(refusal: Refusal) -> str:
     """Return ``refusal`` and the numbers behind it, which nobody can ask for afterwards."""
-    return "\n".join([refusal_line(refusal), *(f"  {shortage(s)}" for s in refusal.shortages)])
+    numbers = [f"  {shortage(each, refusal.code)}" for each in refusal.shortages]
+    return "\n".join([refusal_line(refusal), *numbers])
 
 
 def refusal_line(refusal: Refusal) -> str:

@@ -139,7 +139,7 @@ def gpus(count: int) -> str:
 def refusal_lines(refusal: Refusal) -> list[str]:
     """Return a refusal as its sentence, then one line for each number behind it."""
     lines = [f"{sentence(refusal)} ({refusal.code})"]
-    lines += [f"  {shortage(each)}" for each in refusal.shortages]
+    lines += [f"  {shortage(each, refusal.code)}" for each in refusal.shortages]
     if refusal.remedy:
         lines.append(f"  {refusal.remedy}")
     if refusal.also is not None and refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
@@ -149,15 +149,24 @@ def refusal_lines(refusal: Refusal) -> list[str]:
     return lines
 
 
-def shortage(found: Shortage) -> str:
-    """Return one place or payer and what it has of what was asked."""
+_SHORT_OF: Final = {
+    RefusalCode.INSUFFICIENT_FUNDS: " paid for",
+    RefusalCode.BORROW_LIMIT: " paid for",
+    RefusalCode.INSUFFICIENT_CAPACITY: " free",
+    RefusalCode.NO_SINGLE_DOMAIN: " free",
+    RefusalCode.FUNDS_ELSEWHERE: " free",
+}
+"""What GPUs lack of which there are too few, money or room; both may be told of one place."""
+
+
+def shortage(found: Shortage, code: RefusalCode) -> str:
+    """Return one place or payer and what it has of what was asked; ``code`` says of what."""
     limit = f" ({found.limit})" if found.limit else ""
     if found.wanted and not found.short:
         return f"{found.where}: {gpus(found.wanted)} fit ({found.available} free){limit}"
     if found.wanted:
-        return (
-            f"{found.where}: {found.available} of {gpus(found.wanted)}, {found.short} short{limit}"
-        )
+        have = f"{found.available} of {gpus(found.wanted)}{_SHORT_OF.get(code, '')}"
+        return f"{found.where}: {have}, {found.short} short{limit}"
     return f"{found.where}: can pay {gpus(found.available)}{limit}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.core.admission.quota_holders import Holder, QuotaInTheWay
 from quorate.core.commands import Submit, Wiped
@@ -28,6 +29,7 @@ from quorate.model.events import (
     Scope,
 )
 from quorate.model.refusal import Refusal, RefusalCode, sentence
+from quorate.model.specs import Follow
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run, world
@@ -87,7 +89,9 @@ def test_a_cause_for_unknown_readers_counts_its_objects() -> None:
     leases = (("lease", "of-you/0"), ("lease", "of-me/0"))
     assert unnamed(MoveCause(MoveCode.LEASE_OVERRAN, leases)) == "2 leases overran"
     node = MoveCause(MoveCode.NODE_LOST, (("node", "a0000"),))
-    assert unnamed(node) == "1 node failed"
+    assert unnamed(node) == "a node failed"
+    clearing = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", "1"),))
+    assert unnamed(clearing) == "a conflict makes room for it"
 
 
 def test_a_cause_of_an_old_ledger_for_unknown_readers_names_no_run() -> None:
@@ -327,6 +331,30 @@ def test_an_explanation_counts_those_it_does_not_name(redaction: Redaction) -> N
     assert "you" not in lines
     assert "after a claim of others, of-me starts" in lines
     assert told.quotas[0].others == 4
+
+
+@pytest.mark.parametrize("upstream", ["of-me", "of-you"])
+def test_why_a_run_has_no_planned_start_is_told_unless_it_names_others(
+    redaction: Redaction, upstream: str
+) -> None:
+    waits = "waiting alone will not help; see the remedies below"
+    follows = f"it is planned once it need not wait for others: waiting for run {upstream}"
+    state = redaction.view.overlay()
+    follower = replace(run("follower", 4, "me"), follow=Follow(after=(upstream,)))
+    for submitted in (run("alone", 64, "me"), follower):
+        found = decide(state, Submit(submitted), now_ms=NOW_MS, actor="test")
+        apply_all(state, found.events)
+    mine = Redaction(state, frozenset({"me"}))
+
+    def told(name: str, parked: str) -> str:
+        pending = Phase.PENDING
+        found = Explanation(
+            run=name, phase=pending, recorded_phase=pending, since_ms=NOW_MS, parked=parked
+        )
+        return veiled_explanation(found, mine).parked
+
+    assert told("alone", waits) == waits
+    assert told("follower", follows) == (follows if upstream == "of-me" else WITHHELD)
 
 
 def test_the_effect_on_others_is_counted(redaction: Redaction) -> None:

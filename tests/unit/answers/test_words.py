@@ -58,8 +58,19 @@ def test_a_bar_is_full_only_when_full_and_empty_only_when_empty(
 
 def test_a_place_that_is_not_short_says_that_it_fits() -> None:
     fits = Shortage(where="r/c/A", wanted=64, available=72)
-    assert word_forms.shortage(fits) == "r/c/A: 64 GPUs fit (72 free)"
-    assert word_forms.shortage(Shortage(where="d", wanted=1)) == "d: 0 of 1 GPU, 1 short"
+    assert word_forms.shortage(fits, RefusalCode.NO_SINGLE_DOMAIN) == "r/c/A: 64 GPUs fit (72 free)"
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (RefusalCode.INSUFFICIENT_CAPACITY, "d: 0 of 1 GPU free, 1 short"),
+        (RefusalCode.INSUFFICIENT_FUNDS, "d: 0 of 1 GPU paid for, 1 short"),
+        (RefusalCode.RESERVED, "d: 0 of 1 GPU, 1 short"),
+    ],
+)
+def test_a_place_that_is_short_says_of_what(code: RefusalCode, told: str) -> None:
+    assert word_forms.shortage(Shortage(where="d", wanted=1), code) == told
 
 
 def test_a_refusal_has_its_sentence_its_numbers_and_what_else_holds() -> None:
@@ -76,7 +87,7 @@ def test_a_refusal_has_its_sentence_its_numbers_and_what_else_holds() -> None:
     )
     assert word_forms.refusal_lines(refusal) == [
         "budgets can pay 8 of 16 GPUs, 8 short (insufficient-funds)",
-        "  r/c/A: 8 of 16 GPUs, 8 short",
+        "  r/c/A: 8 of 16 GPUs paid for, 8 short",
         "  rai/west: can pay 1 GPU (concurrency 8, 7 in use)",
         "and besides: a wrong field (invalid)",
         "  mend it",

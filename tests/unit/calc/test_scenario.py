@@ -129,7 +129,9 @@ def test_a_field_that_is_absent_may_be_expected_to_be() -> None:
 
 
 def test_a_refused_deed_is_part_of_the_story() -> None:
-    state = last(played({"complete": "r"}, {"cancel": "r", "expect": {"error": "no run 'r'"}}))
+    state = last(
+        played({"complete": "r"}, {"cancel": "r", "expect": {"error": "there is no run 'r'"}})
+    )
     assert state["refusals"][0]["code"] == "unknown-name"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quorate.core.commands import Apply, Cancel, Complete, Draw, Submit, Tick
 from quorate.core.preemption.lottery import chain_link
+from quorate.documents.times import time_text
 from quorate.ledger.fold import fold
 from quorate.ledger.snapshot import fingerprint, restore, take
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
@@ -102,6 +103,17 @@ def test_each_owner_gets_a_notice_of_its_own_runs() -> None:
         assert name not in of_cy.text
 
 
+def test_a_notice_of_a_lottery_that_is_drawn_at_once_asks_for_nothing_before_it() -> None:
+    life, announced = planned()
+    life.do(Tick(), announced.due_ms)
+    told = [each for each in notices(life) if each.kind is NoticeKind.LOTTERY_DECLARED]
+    assert [each.owner for each in told] == ["ada", "ben", "cy"]
+    for each in told:
+        assert each.facts["due"] == time_text(announced.due_ms)
+        assert "before then" not in each.text
+        assert "is told to stop, and has its checkpoint time to save. All of it:" in each.text
+
+
 def test_an_owner_sees_its_own_runs_of_an_announcement_and_no_other_name() -> None:
     life, announced = planned()
     sight = Sight(life.state, Caller(actor="x", role=Role.TENANT_ADMIN, user="x", tenant="ben"))
@@ -194,6 +206,7 @@ def test_a_limit_below_its_use_gives_notice_before_anything_is_cut_by_lot() -> N
     assert declared.due_ms == LATER_MS + NOTICE_MS
     told = [each for each in notices(life) if each.kind is NoticeKind.LOTTERY_DECLARED]
     assert [each.owner for each in told] == ["ada"]
+    assert "Save your work before then. All of it:" in told[0].text
 
 
 def test_every_planned_conflict_is_announced_at_once_however_many_there_are() -> None:

@@ -164,7 +164,7 @@ SMALL = fleet({"A": 16, "B": 8})
 def test_unknown_run_is_refused() -> None:
     found = explain(world(), "ghost", NOW_MS)
     assert isinstance(found, Refusal)
-    assert (found.code, found.subject) == (RefusalCode.UNKNOWN_NAME, "no run 'ghost'")
+    assert (found.code, found.subject) == (RefusalCode.UNKNOWN_NAME, "there is no run 'ghost'")
 
 
 def test_running_run_has_its_phase_and_no_remedies() -> None:

@@ -235,6 +235,15 @@ def test_a_limit_lowered_below_use_stops_nothing() -> None:
             ),
         ),
         (CreateOwner(Owner(name="new", quota=Quota(fair_share_target_ppm=200_000))), ""),
+        (
+            CreateOwner(
+                Owner(name="new", parents=("other",), quota=Quota(fair_share_target_ppm=200_001))
+            ),
+            (
+                "fair-share targets of all families add up to 1.000001, more than 1; each is a "
+                "part of the fleet, not of its parent's: org 0.8, other 0.200001"
+            ),
+        ),
         (CreateOwner(Owner(name="new")), ""),
         (
             Apply((Owner(name="new", quota=Quota(fair_share_target_ppm=333_333)),)),
@@ -249,6 +258,7 @@ def test_targets_of_siblings_that_exceed_1_are_told(command: Command, warning: s
     life = new_life()
     life.do(update("org", fair_share_target_ppm=800_000))
     life.do(update("peer", fair_share_target_ppm=500_000))
+    life.do(CreateOwner(Owner(name="other")))
     assert life.do(command).warnings == ((warning,) if warning else ())
 
 

@@ -134,7 +134,11 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
         "runtime: {expectedDuration: 0s, checkpoint: 90}",
         [
             ("runtime.expectedDuration", 'must be positive, got "0s"', "use 1ms or more"),
-            ("runtime.checkpoint", "must be a duration with its unit, got 90", "write 90s"),
+            (
+                "runtime.checkpoint",
+                "must be a duration with its unit, got 90",
+                "write 90h, 90m or 90s",
+            ),
         ],
     ),
     (
@@ -186,7 +190,7 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
                 'names the run itself: a run cannot follow itself ("train")',
                 "remove it",
             ),
-            ("follow.grace", "must be a duration with its unit, got 5", "write 5s"),
+            ("follow.grace", "must be a duration with its unit, got 5", "write 5h, 5m or 5s"),
         ],
     ),
     (

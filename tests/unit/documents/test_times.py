@@ -111,10 +111,10 @@ def test_a_duration_is_read(written: str, ms: int) -> None:
 @pytest.mark.parametrize(
     ("written", "message", "remedy"),
     [
-        (90, "must be a duration with its unit, got 90", "write 90s"),
+        (90, "must be a duration with its unit, got 90", "write 90h, 90m or 90s"),
         (1.5, "must be a duration with its unit, got 1.5", "write 90s or 1h30m"),
         (True, "must be a duration with its unit, got true", "write 90s or 1h30m"),
-        ("90", 'must be a duration with its unit, got "90"', "write 90s"),
+        ("90", 'must be a duration with its unit, got "90"', "write 90h, 90m or 90s"),
         ("-5m", 'must not be negative, got "-5m"', "write a length of time like 90m"),
         ("-PT5M", 'must not be negative, got "-PT5M"', "write a length of time like 90m"),
         ("1.5h", 'must be in whole units, got "1.5h"', "use a smaller unit: 1h30m, not 1.5h"),

@@ -93,6 +93,16 @@ def test_an_honest_ledger_gives_its_conflicts_and_0(tmp_path: Path) -> None:
     assert [len(row) - 4 for row in rows[1:]] == [2, 0, 0, 2]
 
 
+def test_a_ledger_without_conflicts_says_so(tmp_path: Path) -> None:
+    ledger = honest()
+    del ledger.blocks[1:]
+    export = tmp_path / "export.jsonl"
+    export.write_text(ledger.export(), encoding="utf-8")
+    done = run(str(export))
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1)
+    assert done.stderr == "no conflicts\n"
+
+
 def test_a_wrong_event_is_named_and_gives_1(tmp_path: Path) -> None:
     ledger = honest()
     first = ledger.blocks[2][0]

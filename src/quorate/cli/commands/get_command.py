@@ -17,7 +17,7 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
 @click.command(
     epilog=examples(
         "quorate get runs",
-        "quorate get domains               # free and total GPUs, largest gang",
+        "quorate get domains               # free and total GPUs, largest group",
         "quorate get queue                 # who waits, in order, and why",
         "quorate get reservations          # planned starts, firm and tentative",
         "quorate get resolveroutcomes      # every conflict: who entered, who was cut",

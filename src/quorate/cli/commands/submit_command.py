@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 @click.option(
     "--processes",
     metavar="gpu|node|run",
-    help="What there is one process for.  [default: gpu]",
+    help="Start one process for each GPU, for each node, or for the whole run.  [default: gpu]",
 )
 @click.option("--pool", metavar="POOL", help="The pool.", shell_complete=names_of("pool"))
 @click.option(

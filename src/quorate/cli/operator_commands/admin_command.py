@@ -109,7 +109,7 @@ def create(
     from quorate.views.kinds.tenant_fields import read_owner
 
     given = _given(limits)
-    read_owner(_plain_name(name), given, parents, is_new=True)
+    read_owner(_plain_name(name), given, parents, is_new=True, is_typed=True)
     asked = CreateTenant(
         id=_plain_name(name),
         parents=parents,
@@ -165,7 +165,7 @@ def update(
     gone = unset_fields(unset, given, parents)
     if not (given or gone or parents):
         raise click.UsageError("nothing to change; give a field, --parent or --unset")
-    read_owner(name, given, parents, is_new=False)
+    read_owner(name, given, parents, is_new=False, is_typed=True)
     asked = UpdateTenant(
         id=name,
         parents=parents if parents or PARENTS in gone else UNSET,

@@ -123,8 +123,8 @@ def set_context(
 ) -> None:
     """Make a context, or change what is given of one.
 
-    The first one becomes the current one. A token is never given on the command line itself, where
-    others could see it.
+    The first one becomes the current one; `quorate context use NAME` chooses another. A token is
+    never given on the command line itself, where others could see it.
     """
     from dataclasses import replace
 
@@ -161,8 +161,8 @@ def set_context(
             err=True,
         )
     click.echo(f"context {name!r} {'made' if known is None else 'changed'} in {path}")
-    if changed.current == name and config.current != name:
-        click.echo(f"commands ask {place.server} now")
+    if changed.current != name or config.current != name:
+        _tell_current(settings, changed, name)
 
 
 @context.command(epilog=examples("quorate context current"))
@@ -254,6 +254,19 @@ def _overridden(settings: Settings) -> None:
         if settings.environ.get(name):
             click.echo(f"note: here {name} is set, and chooses instead", err=True)
             return
+
+
+def _tell_current(settings: Settings, config: Config, name: str) -> None:
+    """Say that the context ``name`` has become the current one, or which one still is."""
+    if config.current == name:
+        click.echo(f"commands ask {config.contexts[name].server} now")
+        _overridden(settings)
+        return
+    still = "commands still work on the ledger's file"
+    if config.current is not None:
+        server = config.contexts[config.current].server
+        still = f"commands still ask {server}, as context {config.current!r}"
+    click.echo(f"{still}; to ask this one: quorate context use {name}")
 
 
 def _token_text(context: Context) -> str:

@@ -42,9 +42,18 @@ def init(settings: Settings) -> None:
             tree = {"ledger": str(path), "ledgerId": ledger_id, "publicKey": public_key}
             print_tree(settings, tree)
             return
-        apply = shlex.join(["quorate", *settings.prefix, "apply"])
+        asked = settings.service()
+        # What is typed next has to reach this file, not the service that other commands ask.
+        prefix = settings.prefix if asked is None else ("--ledger", str(path))
+        apply = shlex.join(["quorate", *prefix, "apply"])
         click.echo(created)
         click.echo(f"signing key in {key_path(path)}; keep a copy of it elsewhere")
         click.echo(f"lottery's secret in {lottery_path(path)}; keep a copy of it, and tell nobody")
         click.echo(f"public key {public_key}")
         click.echo(f"next: {apply} -f FILE, with nodes, owners and budgets")
+        if asked is not None:
+            click.echo(
+                f"warning: without --ledger {shlex.quote(str(path))} commands go to "
+                f"{asked.place.server}, not to this file; to work on it: {asked.leave}",
+                err=True,
+            )

@@ -10,6 +10,7 @@ from quorate.cli.completing import names_of
 from quorate.cli.global_options import examples, writer
 from quorate.cli.operator_commands.discover_command import discover
 from quorate.cli.settings import Settings
+from quorate.cli.retiring import DELETING, retiring_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,12 +24,25 @@ def _marking(command: F) -> F:
     return click.argument("name", shell_complete=names_of("node"))(note(writer(command)))
 
 
+class NodeGroup(click.Group):
+    """The group ``node``, which says how a node is retired to those who want to delete one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that ``args`` begin with."""
+        if args[0] in DELETING:
+            ctx.fail(f"there is no command 'node {args[0]}'; {retiring_hint([args[0], 'node'])}")
+        return super().resolve_command(ctx, args)
+
+
 @click.group(
+    cls=NodeGroup,
     epilog=examples(
         'quorate node fail a1 --note "power supply"',
         "quorate node drain a1 --dry-run     # who would have to move?",
         "quorate get nodes                   # their status",
-    )
+    ),
 )
 def node() -> None:
     """Say that a node failed, is back, or is to be emptied; or what this machine is.

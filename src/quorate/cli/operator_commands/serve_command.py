@@ -139,7 +139,7 @@ def serve(
         _show(settings, made)
         return
     check_job_users(made)
-    _make_ledger(settings, made.ledger, make=make)
+    _make_ledger(settings, made, make=make)
     _serve(made, token_file)
 
 
@@ -160,22 +160,28 @@ def _show(settings: Settings, made: Configuration) -> None:
         click.echo(f"{key} = {value}")
 
 
-def _make_ledger(settings: Settings, ledger: str, *, make: bool) -> None:
-    """Make the ledger where it is missing and was asked for, or is the default one."""
+def _make_ledger(settings: Settings, made: Configuration, *, make: bool) -> None:
+    """Make the ledger where it is missing and was asked for, or is the default one.
+
+    Not where the service could not listen: it would end, and leave the ledger behind.
+    """
+    import asyncio
     from pathlib import Path
 
     from quorate.cli.creation import create_ledger
     from quorate.cli.session import clock_of
+    from quorate.service.http.listening import check_free, when_free
     from quorate.service.setting_table import LEDGER_DEFAULT
     from quorate.views.exits import CommandError, Exit
 
-    path = Path(ledger)
+    path = Path(made.ledger)
     if path.exists():
         return
-    if not make and ledger != LEDGER_DEFAULT:
+    if not make and made.ledger != LEDGER_DEFAULT:
         raise CommandError(
             Exit.UNUSABLE, f"there is no ledger at {path}; to have it made, add: --init"
         )
+    asyncio.run(when_free(lambda: check_free(made.listen), made.listen, "listen"))
     ledger_id, _ = create_ledger(path, clock_of(settings), actor=settings.actor())
     click.echo(f"created ledger {ledger_id} in {path}, as there was none")
 

@@ -91,7 +91,7 @@ def explain(
     if record is None:
         return Refusal(
             code=RefusalCode.UNKNOWN_NAME,
-            subject=f"no run {run_name!r}",
+            subject=f"there is no run {run_name!r}",
             remedy="list them: quorate get runs",
         )
     outlook = outlook or Outlook(view, now_ms)
@@ -118,6 +118,7 @@ def explain(
     promised = current.reservation
     in_the_way = _obstacles(settled, current, refusal, now_ms)
     standing = standing_of(settled, run_name, now_ms, lambda: outlook.after_due.queue)
+    remedies = _remedies(view, settled, current, refusal, now_ms, in_the_way=in_the_way)
     return Explanation(
         run=run_name,
         phase=current.phase,
@@ -133,9 +134,9 @@ def explain(
         plan=foreseen,
         parked=""
         if promised is not None
-        else parked_words(settled, current.spec, foreseen, now_ms),
+        else parked_words(settled, current.spec, foreseen, now_ms, has_remedies=bool(remedies)),
         ordeals=ordeals,
-        remedies=_remedies(view, settled, current, refusal, now_ms, in_the_way=in_the_way),
+        remedies=remedies,
         loans=() if foreseen.entry is None else terms_of(settled, foreseen.entry.shares),
     )
 

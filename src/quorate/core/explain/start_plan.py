@@ -258,7 +258,9 @@ def _waiting(
         cause=None if promise is None else promise.cause,
         plan_state=foreseen.state,
         long_walk=foreseen.long_walk,
-        parked=parked_words(state, run, foreseen, now_ms) if promise is None else "",
+        parked=""
+        if promise is not None
+        else parked_words(state, run, foreseen, now_ms, has_remedies=bool(explained.remedies)),
         planned_start_ms=None if promise is None else promise.planned_start_ms,
         natural_start_ms=_natural_ms(promise, natural),
         by_conflict=promise is not None and promise.by_conflict,

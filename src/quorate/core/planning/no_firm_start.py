@@ -5,13 +5,15 @@ from __future__ import annotations
 from quorate.core.lifecycle.cut_cooldown import held_back
 from quorate.core.lifecycle.follow import waits_for_upstream
 from quorate.core.planning.foresight import Foreseen, LongWalk, PlanState
-from quorate.model.refusal import RefusalCode, sentence
+from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 
 
-def parked_words(view: StateView, run: Run, foreseen: Foreseen, now_ms: int) -> str:
-    """Return why ``run``, which waits, has no firm start."""
+def parked_words(
+    view: StateView, run: Run, foreseen: Foreseen, now_ms: int, *, has_remedies: bool
+) -> str:
+    """Return why ``run``, which waits, has no firm start; remedies are told after it if any."""
     waits = waits_for_upstream(view, run)
     if waits is not None:
         return f"it is planned once it need not wait for others: {sentence(waits)}"
@@ -22,12 +24,28 @@ def parked_words(view: StateView, run: Run, foreseen: Foreseen, now_ms: int) -> 
     if foreseen.entry is None and known is not None and known.code is RefusalCode.WAITING_FOR_QUOTA:
         return f"it is tried when the quota of {known.subject} has headroom"
     if foreseen.state is PlanState.NONE:
-        return "waiting alone will not help; see the remedies below"
+        helps = "see the remedies below" if has_remedies else _missing(run, known)
+        return f"waiting alone will not help; {helps}"
     if foreseen.long_walk is None and foreseen.state is not PlanState.NOT_BEFORE:
         return "it follows the queue until its start is near enough to become firm"
     depth = view.pools[run.pool].reservation_depth
     planned = f"the first {depth} waiting runs of pool {run.pool} are planned"
     return f"{planned}; {_walk_words(foreseen.long_walk)}"
+
+
+def _missing(run: Run, refusal: Refusal | None) -> str:
+    """Return what has to change before a run that no single change starts could start."""
+    match None if refusal is None else refusal.code:
+        case RefusalCode.NO_ENVELOPE:
+            flavors = " or ".join(run.flavors)
+            return (
+                f"{run.owner} has no envelope for {flavors} there: ask an admin for one (quorate "
+                "apply -f, with a Budget), or let the run borrow (spec.funding.allowBorrow)"
+            )
+        case RefusalCode.NO_NODES:
+            return "correct its flavor or selector, or name another pool: quorate get nodes"
+        case _:
+            return "no single change that was tried would"
 
 
 def _walk_words(walk: LongWalk | None) -> str:

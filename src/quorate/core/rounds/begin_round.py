@@ -82,7 +82,7 @@ def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None
     if pool is None:
         return Refusal(
             code=RefusalCode.UNKNOWN_NAME,
-            subject=f"no pool {command.pool!r}",
+            subject=f"there is no pool {command.pool!r}",
             remedy="list them: quorate get pools",
         )
     if pool.discipline is not Discipline.ROUNDS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
 from typing import Final
 
 from quorate.model.refusal import Refusal, RefusalCode
@@ -11,6 +12,7 @@ from quorate.model.state.state_view import StateView
 
 _PPM: Final = 1_000_000
 _SHARES_SHOWN_MAX: Final = 8
+_POOLS_SHOWN_MAX: Final = 8
 
 
 def unknown(path: str, kind: str, name: str) -> Refusal:
@@ -19,6 +21,18 @@ def unknown(path: str, kind: str, name: str) -> Refusal:
         code=RefusalCode.UNKNOWN_NAME,
         subject=f"{path}: there is no {kind} {name!r}",
         remedy=f"apply it first, or see: quorate get {kind}s",
+    )
+
+
+def unknown_pool(path: str, name: str, pools: Iterable[str]) -> Refusal:
+    """Return that ``path`` names a pool that is not there; those that are may be named to all."""
+    there = sorted(pools)
+    listing = ", ".join(there[:_POOLS_SHOWN_MAX])
+    more = ", ... (quorate get pools)" if len(there) > _POOLS_SHOWN_MAX else ""
+    return Refusal(
+        code=RefusalCode.UNKNOWN_NAME,
+        subject=f"{path}: there is no pool {name!r}",
+        remedy=f"there are: {listing}{more}",
     )
 
 
@@ -62,13 +76,15 @@ def cycle_through(parents: Mapping[str, Sequence[str]], start: str) -> list[str]
 def share_warnings(view: StateView, names: Iterable[str]) -> Iterator[str]:
     """Yield each group of siblings, one of ``names`` among them, whose targets exceed 1.
 
-    Owners without parents are siblings of each other here: together they share everything.
+    Owners without parents are siblings of each other here: together they share everything. Where
+    no group exceeds 1, all families together may: every target is a part of the whole fleet.
     """
     groups: dict[str, None] = {}
     for name in names:
         owner = view.owners[name]
         if owner.quota.fair_share_target_ppm is not None:
             groups.update(dict.fromkeys(owner.parents or ("",)))
+    has_warned = False
     for parent in groups:
         members = view.children.get(parent, ()) if parent else _roots(view)
         targets = [
@@ -78,11 +94,37 @@ def share_warnings(view: StateView, names: Iterable[str]) -> Iterator[str]:
         ]
         total = sum(target for _, target in targets)
         if total > _PPM:
+            has_warned = True
             whose = f"the children of {parent}" if parent else "owners without parents"
             yield (
                 f"fair-share targets of {whose} add up to {_share_text(total)}, more than 1: "
                 f"{_shares(targets)}"
             )
+    if groups and not has_warned:
+        yield from _family_warnings(view)
+
+
+def _family_warnings(view: StateView) -> Iterator[str]:
+    """Yield that families together should come to more than 1.
+
+    A family should come to the target of its head, or to those of its members where these are
+    more; an owner with several parents counts with the first.
+    """
+    below: dict[str, list[str]] = {name: [] for name in view.owners}
+    for name, owner in view.owners.items():
+        if owner.parents and owner.parents[0] in below:
+            below[owner.parents[0]].append(name)
+    amounts: dict[str, int] = {}
+    for name in TopologicalSorter(below).static_order():
+        own = view.owners[name].quota.fair_share_target_ppm or 0
+        amounts[name] = max(own, sum(amounts[child] for child in below[name]))
+    families = [(name, amounts[name]) for name in _roots(view) if amounts[name]]
+    total = sum(amount for _, amount in families)
+    if total > _PPM:
+        yield (
+            f"fair-share targets of all families add up to {_share_text(total)}, more than 1; each "
+            f"is a part of the fleet, not of its parent's: {_shares(families)}"
+        )
 
 
 def _roots(view: StateView) -> list[str]:

@@ -122,7 +122,7 @@ def explain_run(
     if not Sight(context.recorded, context.caller).sees_run(name):
         raise CommandError(
             Exit.REFUSED,
-            f"no run {name!r}; list them: quorate get runs",
+            f"there is no run {name!r}; list them: quorate get runs",
             fault=UNKNOWN_NAME,
         )
     explained = explain(

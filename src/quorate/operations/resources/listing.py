@@ -51,6 +51,8 @@ def list_things(context: RequestContext, asked: ListThings, operation: Operation
     """Return the things of a kind, a page of them where a limit is given."""
     kind = KIND_OF[operation.about]
     moment = _moment(context, kind, asked.names, asked.at)
+    if isinstance(asked, ListRuns):
+        _check_phase(asked.phase)
     if kind.name == RUN.name and isinstance(asked, ListRuns) and not asked.names:
         names, more = _page_of_runs(context, moment, asked)
     else:
@@ -243,9 +245,7 @@ def _page_of_runs(
             raise _no_owner(asked.owner)
     phase = None
     if asked.phase is not None:
-        phase = next((p for p in Phase if p.value.lower() == asked.phase.lower()), None)
-        if phase is None:
-            return [], ""
+        phase = next(p for p in Phase if p.value.lower() == asked.phase.lower())
     query = RunQuery(owners=owners, phase=phase, is_newest_first=asked.newest)
     if asked.cursor is not None:
         record = runs.get(asked.cursor)
@@ -259,6 +259,15 @@ def _page_of_runs(
     if asked.newest:
         return names[::-1], ""
     return names, names[-1] if is_more else ""
+
+
+def _check_phase(phase: str | None) -> None:
+    """Raise ``CommandError`` unless ``phase`` is one, in letters of any case, or None."""
+    names = [each.value for each in Phase]
+    if phase is not None and phase.lower() not in map(str.lower, names):
+        raise CommandError(
+            Exit.INVALID, f"phase: there is no phase {phase!r}; use one of {', '.join(names)}"
+        )
 
 
 def _no_owner(owner: str) -> CommandError:

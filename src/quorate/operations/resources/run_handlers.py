@@ -53,7 +53,8 @@ def submit_run(
         raise CommandError(Exit.INVALID, "document: must be one Run; for several: submit-runs")
     if asked.assignments:
         documents = [_changed(documents[0], asked.assignments)]
-    return Order(command=Submit(_runs_of(context, documents)[0]))
+    run = _runs_of(context, documents)[0]
+    return Order(command=Submit(run), notes=_flavor_notes(context.recorded, [run]))
 
 
 def submit_runs(
@@ -64,7 +65,26 @@ def submit_runs(
     documents = read_trees(asked.documents, context.caller.tenant, bare=RUNS)
     check_only_runs(documents)
     runs = _runs_of(context, documents)
-    return Order(command=Submit(runs[0]) if len(runs) == 1 else Apply(tuple(runs)))
+    command = Submit(runs[0]) if len(runs) == 1 else Apply(tuple(runs))
+    return Order(command=command, notes=_flavor_notes(context.recorded, runs))
+
+
+def _flavor_notes(view: StateView, runs: list[Run]) -> tuple[str, ...]:
+    """Return a warning for each list of flavors of which no node has any."""
+    there = view.flavors()
+    wanted = dict.fromkeys(run.flavors for run in runs if not set(run.flavors) & set(there))
+    if not there:
+        return ()
+    by_letters = {flavor.lower(): flavor for flavor in there}
+    notes = []
+    for flavors in wanted:
+        meant = [by_letters[each.lower()] for each in flavors if each.lower() in by_letters]
+        hint = f"did you mean {meant[0]}? " if meant else ""
+        notes.append(
+            f"warning: no node has flavor {' or '.join(flavors)}; {hint}nodes have: "
+            f"{', '.join(there)}"
+        )
+    return tuple(notes)
 
 
 def _runs_of(context: RequestContext, documents: list[Document]) -> list[Run]:

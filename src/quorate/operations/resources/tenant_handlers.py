@@ -33,7 +33,7 @@ def create_tenant(
             Exit.INVALID, f"{gone[0]}: must be a number; leave it out to have no limit"
         )
     parents = () if asked.parents is UNSET else asked.parents
-    owner = read_owner(asked.id, given, parents, is_new=True)
+    owner = read_owner(asked.id, given, parents, is_new=True, is_typed=False)
     return Order(command=CreateOwner(owner, asked.reason), aside=_change(context, asked.id))
 
 
@@ -47,7 +47,7 @@ def update_tenant(
         raise CommandError(Exit.USAGE, "nothing to change; give a field")
     select(context, context.moment, KIND_OF[TENANT], (asked.id,))
     parents = None if asked.parents is UNSET else asked.parents
-    read = read_owner(asked.id, given, parents or (), is_new=False)
+    read = read_owner(asked.id, given, parents or (), is_new=False, is_typed=False)
     command = UpdateOwner(
         asked.id,
         quota=tuple(

@@ -112,7 +112,7 @@ def island_keys(moment: Moment) -> dict[str, IslandKey]:
     return dict(sorted(found.items()))
 
 
-def largest_gang(moment: Moment, island: Island) -> int:
+def largest_group(moment: Moment, island: Island) -> int:
     """Return the most GPUs that one group could get in this domain now."""
     if not moment.view.pools[island.key.pool].whole_nodes:
         return island.gpus_free
@@ -149,7 +149,7 @@ def _domain_row(moment: Moment, island: Island) -> Row:
         str(island.gpus_free),
         str(island.gpus_total),
         str(island.whole.bit_count()),
-        str(largest_gang(moment, island)),
+        str(largest_group(moment, island)),
         str(len(island.nodes)),
         str(counts[NodeStatus.CORDONED]),
         str(counts[NodeStatus.FAILED]),
@@ -175,7 +175,7 @@ def _domain_tree(moment: Moment, name: str, island: Island) -> Tree:
         "nodesCordoned": counts[NodeStatus.CORDONED],
         "nodesFailed": counts[NodeStatus.FAILED],
         "wholeNodesFree": island.whole.bit_count(),
-        "largestGangGPUs": largest_gang(moment, island),
+        "largestGangGPUs": largest_group(moment, island),
     }
     return document("Domain", name, status=status)
 
@@ -189,7 +189,7 @@ DOMAIN = Kind(
         right("FREE"),
         right("TOTAL"),
         right("WHOLE-NODES-FREE"),
-        right("LARGEST-GANG"),
+        right("LARGEST-GROUP"),
         right("NODES", wide=True),
         right("CORDONED", wide=True),
         right("FAILED", wide=True),

@@ -1,4 +1,4 @@
-"""A tenant's fields as flags: read by the readers of documents, so both have the same bounds."""
+"""A tenant's fields, typed or sent: read by the readers of documents, with the same bounds."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ def flag_of(field: str) -> str:
 
 
 def read_owner(
-    name: str, given: Mapping[str, str], parents: Sequence[str], *, is_new: bool
+    name: str, given: Mapping[str, str], parents: Sequence[str], *, is_new: bool, is_typed: bool
 ) -> Owner:
-    """Return the owner with the ``given`` fields and no others, or raise with every fault."""
+    """Return the owner with the ``given`` fields and no others, or raise with every fault.
+
+    Faults name flags where the fields were typed, and fields where a program sent them.
+    """
     faults = [
-        f"{flag_of(field)}: {text!r} is not a number; "
-        + ("leave it out" if is_new else f"write --unset {field.replace('_', '-')}")
+        f"{flag_of(field) if is_typed else field}: {text!r} is not a number; "
+        + ("leave it out" if is_new else _unsetting(field, is_typed=is_typed))
         + " to have no limit"
         for field, text in given.items()
         if text.strip().lower() in _NOTHING
@@ -51,7 +54,10 @@ def read_owner(
     if isinstance(parsed, Invalid):
         raise CommandError(
             Exit.INVALID,
-            *(f"{_where(each.path)}: {each.message}; {each.remedy}" for each in parsed.problems),
+            *(
+                f"{_where(each.path, is_typed=is_typed)}: {each.message}; {each.remedy}"
+                for each in parsed.problems
+            ),
         )
     owner = parsed.items[0].spec
     assert isinstance(owner, Owner), owner
@@ -69,12 +75,17 @@ def _plain(text: str) -> int | Decimal | str:
         return text
 
 
-def _where(path: str) -> str:
-    """Return what a person typed for the value at ``path`` of the document made of flags."""
+def _unsetting(field: str, *, is_typed: bool) -> str:
+    return f"write --unset {field.replace('_', '-')}" if is_typed else "send null"
+
+
+def _where(path: str, *, is_typed: bool) -> str:
+    """Return what the value at ``path`` of the document is called where it was typed or sent."""
     last = path.rpartition(".")[2]
-    if last in QUOTA_FIELDS:
-        return flag_of(last)
-    return "--parent" if last.startswith(PARENTS) else "NAME"
+    field = PARENTS if last.startswith(PARENTS) else last
+    if field not in QUOTA_FIELDS and field != PARENTS:
+        return "NAME" if is_typed else "id"
+    return flag_of(field) if is_typed else field
 
 
 def flat_fields(tree: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -135,6 +135,13 @@ def _by_user(runs: Iterable[str], known: Known) -> dict[tuple[str, str], list[st
     return dict(sorted(found.items()))
 
 
+def _saving(declared: ConflictDeclared) -> str:
+    """Return when those who may be drawn can save their work; some lotteries are drawn at once."""
+    if declared.due_ms > declared.at_ms:
+        return "Save your work before then"
+    return "A run that is drawn is told to stop, and has its checkpoint time to save"
+
+
 def _declared(seq: int, declared: ConflictDeclared, known: Known) -> Iterator[Told]:
     odds = run_odds(tokens_by_owner(declared))
     for (owner, user), runs in _theirs(declared, known).items():
@@ -150,7 +157,7 @@ def _declared(seq: int, declared: ConflictDeclared, known: Known) -> Iterator[To
                 f"{gpus(declared.short)} of {scope_text(declared.scope)} will still be missing for "
                 f"{asked_for(declared)} (conflict/{declared.conflict}). Entered of yours, with the "
                 f"odds to be drawn first: {named}; {counted(len(declared.tokens), 'token')} in "
-                "all. Save your work before then. All of it: quorate describe resolveroutcome "
+                f"all. {_saving(declared)}. All of it: quorate describe resolveroutcome "
                 f"{declared.conflict}"
             ),
             facts=_facts(declared)

@@ -16,6 +16,7 @@ from quorate.core.preemption.conflict_preview import Contest
 from quorate.core.preemption.resolver import Drawn
 from quorate.core.tenancy.queue_position import Standing
 from quorate.model.refusal import Refusal
+from quorate.model.specs import Run
 from quorate.views.redaction.legacy_causes import WITHHELD
 from quorate.views.redaction.redaction import OTHERS, Redaction
 
@@ -30,7 +31,7 @@ def veiled_explanation(found: Explanation, redaction: Redaction) -> Explanation:
         standing=None if found.standing is None else _standing(found.standing, redaction),
         quotas=tuple(_quota(each, redaction) for each in found.quotas),
         reservation=None if found.reservation is None else redaction.promise(found.reservation),
-        parked=redaction.text(found.parked),
+        parked=_parked(found.parked, redaction.view.runs[found.run].spec, redaction),
         remedies=tuple(_remedy(each, redaction) for each in found.remedies),
     )
 
@@ -71,7 +72,7 @@ def veiled_forecast(found: Forecast, redaction: Redaction) -> Forecast:
     return replace(
         found,
         cause=None if found.cause is None else redaction.cause(found.cause),
-        parked=_parked(found, redaction),
+        parked=_parked(found.parked, found.run, redaction),
         overdue=tuple(redaction.runs(found.overdue)),
         refusal=None if found.refusal is None else redaction.refusal(found.refusal),
         remedies=tuple(_remedy(each, redaction) for each in found.remedies),
@@ -83,11 +84,10 @@ def veiled_forecast(found: Forecast, redaction: Redaction) -> Forecast:
     )
 
 
-def _parked(found: Forecast, redaction: Redaction) -> str:
-    """Return why a run has no reservation: in it are its pool, its quotas and what it follows."""
-    follow = found.run.follow
-    upstreams = () if follow is None else follow.after
-    return found.parked if all(map(redaction.shows_run, upstreams)) else WITHHELD
+def _parked(text: str, run: Run, redaction: Redaction) -> str:
+    """Return why ``run`` has no reservation: in it are its pool, its quotas and what it follows."""
+    upstreams = () if run.follow is None else run.follow.after
+    return text if all(map(redaction.shows_run, upstreams)) else WITHHELD
 
 
 def _contest(found: Contest, redaction: Redaction) -> Contest:

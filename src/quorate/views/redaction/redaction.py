@@ -50,13 +50,19 @@ def unnamed(cause: MoveCause) -> str:
     kinds: dict[str, int] = {}
     for kind, _ in cause.objects:
         kinds[kind] = kinds.get(kind, 0) + 1
+    # A count of one is an article: "1 conflict" reads like the name of conflict 1.
     counts = tuple(
-        (str(count), kind if count == 1 else f"{kind}s") for kind, count in kinds.items()
+        (_article(kind), kind) if count == 1 else (str(count), f"{kind}s")
+        for kind, count in kinds.items()
     )
     note = cause.note
     if cause.code is MoveCode.AS_RECORDED:
         note = with_references(note, _counted)
     return cause_text(replace(cause, objects=counts, note=note))
+
+
+def _article(kind: str) -> str:
+    return "an" if kind[0] in "aeiou" else "a"
 
 
 def _counted(word: str, names: Sequence[str]) -> str:

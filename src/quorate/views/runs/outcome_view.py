@@ -14,6 +14,7 @@ from quorate.model.closed_words import counted
 from quorate.model.events import (
     BudgetFellBack,
     BudgetReported,
+    EndReason,
     Event,
     HoldExtended,
     LeaseEnded,
@@ -149,7 +150,7 @@ def _event_lines(  # noqa: C901, PLR0912 - one line per event
                 lines.append(f"run/{event.run} {stopping(event)}")
             case RunRequeued():
                 what = "starts over" if event.run in again else "waits again"
-                lines.append(f"run/{event.run} {what}: {ended(event.reason)}")
+                lines.append(_requeued(event, what, _lost_nodes(event.run, events, facts)))
             case RunEnded():
                 note = f": {event.note}" if event.note else ""
                 lines.append(f"run/{event.run} {event.outcome.lower()}{note}")
@@ -159,6 +160,26 @@ def _event_lines(  # noqa: C901, PLR0912 - one line per event
             case _:
                 lines += plan_lines(event, moment)
     return [*lines, *firm]
+
+
+def _lost_nodes(run: str, events: Sequence[Event], facts: Mapping[str, LeaseStarted]) -> list[str]:
+    """Return the nodes that failed under ``run``."""
+    failed = {
+        event.node
+        for event in events
+        if isinstance(event, NodeMarked) and event.status is NodeStatus.FAILED
+    }
+    leases = (facts[event.lease] for event in events if isinstance(event, LeaseEnded))
+    return sorted(
+        {node for lease in leases if lease.run == run for node, _ in lease.slots} & failed
+    )
+
+
+def _requeued(event: RunRequeued, what: str, lost: Sequence[str]) -> str:
+    if event.reason is EndReason.FAIL and lost:
+        nodes = "node" if len(lost) == 1 else "nodes"
+        return f"run/{event.run} lost {nodes} {', '.join(lost)} and {what}"
+    return f"run/{event.run} {what}: {ended(event.reason)}"
 
 
 def _held(events: Sequence[Event], view: StateView) -> dict[str, Lease]:
