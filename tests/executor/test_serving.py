@@ -16,8 +16,7 @@ import pytest
 from quorate.adapters.executors.exec_local import LocalExecutor
 from quorate.adapters.executors.keepers import run_folder, work_folder
 from quorate.adapters.executors.logs_local import LocalLogs
-from quorate.service.config import configured
-from quorate.service.daemon import Daemon, Extras
+from quorate.service.daemon import Extras
 from quorate.views.exits import CommandError
 from tests.bounds import WAIT_S, until
 from tests.cli.shell import process
@@ -157,34 +156,15 @@ def break_down() -> None:
     raise RuntimeError("a bug")
 
 
-class BreakableDaemon(Daemon):
-    """A daemon whose executor can be broken, as a bug would."""
-
-    executor: LocalExecutor
-
-    def _room(self) -> LocalExecutor:
-        self.executor = LocalExecutor(Path(f"{self._configuration.ledger}.work"))
-        return self.executor
-
-
-class BreakableServed(Served):
-    """Such a daemon in a thread."""
-
-    def __init__(self, ledger: Path) -> None:
-        super().__init__(ledger, LOCAL, Extras())
-        flags = {"listen": "127.0.0.1:0", "ledger": str(ledger), **LOCAL}
-        self.daemon = BreakableDaemon(configured(flags, {}, None))
-
-
 def test_a_service_whose_executor_has_ended_by_a_bug_is_not_ready(tmp_path: Path) -> None:
     ledger = new_ledger(tmp_path)
-    served = BreakableServed(ledger)
+    executor = LocalExecutor(work_folder(str(ledger)))
+    served = Served(ledger, LOCAL, Extras(make_executor=lambda *_: executor))
     served.start()
-    assert isinstance(served.daemon, BreakableDaemon)
     try:
         with asking(served, ledger) as asked:
             asked.post("apply", {"documents": documents()})
-            served.daemon.executor.listen(break_down)
+            executor.listen(break_down)
             asked.submit("r", 1, ["sh", "-c", "echo up; sleep 1000"])
             asked.until(lambda: asked.client.get("/readyz").status_code == 503, "it is noticed")
             told = asked.client.get("/readyz").json()["detail"]

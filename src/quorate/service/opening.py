@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -22,7 +21,7 @@ from quorate.operations.service.token_handlers import Secret
 from quorate.policy.parts import install_text, missing_part
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import CorruptLedgerError
-from quorate.ports.executor_port import Executor
+from quorate.ports.executor_port import ServedExecutor
 from quorate.ports.store_port import EventStore
 from quorate.service.secret_checks import secret_troubles
 from quorate.views.exits import CommandError, Exit
@@ -45,15 +44,15 @@ class OpenStore(Protocol):
 
 def _opened(
     path: Path,
-    executor: Executor | None,
+    executor: ServedExecutor | None,
     open_store: OpenStore,
     clock: Clock,
-    belong_to: Callable[[str], None],
 ) -> Engine:
     store = open_store(path, wait_s=TAKEOVER_S)
     try:
         _verify(path, store)
-        belong_to(_ledger_id(store))
+        if executor is not None:
+            executor.belong_to(_ledger_id(store))
         lottery = lottery_path(path)
         secret = load_lottery_secret(lottery) if lottery.exists() else None
         engine = Engine.open(store, clock, executor=executor, lottery_secret=secret)
@@ -98,18 +97,18 @@ def _verify(path: Path, store: EventStore) -> None:
 
 def open_ledger(
     path: Path,
-    executor: Executor | None,
+    executor: ServedExecutor | None,
     open_store: OpenStore = SqliteStore.open,
     clock: Clock | None = None,
-    belong_to: Callable[[str], None] = lambda _: None,
 ) -> Engine:
     """Return the engine of the ledger at ``path``, every block of which was verified first.
 
-    ``belong_to`` is told the ledger's id before anything is done for it, and may raise.
-    Raises ``CommandError`` with what to do when it does not verify, and what opening a store does.
+    ``executor`` works for this ledger from then on.
+    Raises ``CommandError`` with what to do when it does not verify, what opening a store does, and
+    ``WorkFolderError``.
     """
     try:
-        return _opened(path, executor, open_store, clock or SystemClock(), belong_to)
+        return _opened(path, executor, open_store, clock or SystemClock())
     except CorruptLedgerError as error:
         sound = sound_head(path)
         raise CommandError(

@@ -360,9 +360,10 @@ class LocalExecutor:
             is_news = self._status.get(name) != status
             if is_kept:
                 self._told[name], self._status[name] = wanted, status
-                self._exited.pop(name, None)
-                if status.exited is not None:
-                    self._exited[name] = None
+                if status.exited is None:
+                    self._exited.pop(name, None)
+                else:
+                    self._exited.setdefault(name)
                 return is_news
             self._keepers.forget(name)
             self._unreadable.discard(name)

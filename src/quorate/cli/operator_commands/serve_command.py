@@ -113,7 +113,7 @@ def serve(
     """
     from quorate.cli.session import on_file
     from quorate.service.config import configured
-    from quorate.service.job_users import check_job_users
+    from quorate.service.executor_choice import check_job_users
     from quorate.views.exits import CommandError, Exit
 
     on_file(settings, "serve")
