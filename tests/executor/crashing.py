@@ -137,15 +137,15 @@ class DoomedExecutor(LocalExecutor):
 def _live(ledger: Path, port: int, doom: Doom) -> None:
     """Serve until killed or told to stop."""
 
-    def open_store(path: Path, *, wait_s: float) -> SqliteStore:
-        store = DoomedStore.open(path, wait_s=wait_s)
+    def open_store(url: str, *, wait_s: float) -> SqliteStore:
+        store = DoomedStore.open(Path(url), wait_s=wait_s)
         store.doom = doom
         return store
 
     flags = {"listen": f"127.0.0.1:{port}", "ledger": str(ledger), **LOCAL}
     extras = Extras(
         open_store=open_store,
-        make_executor=lambda *_: DoomedExecutor(work_folder(str(ledger)), doom),
+        make_executor=lambda *_: DoomedExecutor(work_folder(ledger), doom),
     )
     daemon = Daemon(configured(flags, {}, None), extras)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -59,13 +59,13 @@ class Asking:
 
     def lines(self, name: str) -> list[str]:
         """Return what a run has written."""
-        logs = LocalLogs(work_folder(str(self.ledger)))
+        logs = LocalLogs(work_folder(self.ledger))
         found = logs.read(name, first=0, limit=1_000)
         return [] if found is None else [line.text for line in found.lines]
 
     def ranks(self, name: str) -> dict[int, dict[str, str]]:
         """Return the processes of a run, but for its keeper."""
-        folder = run_folder(work_folder(str(self.ledger)), name)
+        folder = run_folder(work_folder(self.ledger), name)
         return {pid: env for pid, env in marked(folder).items() if "RANK" in env}
 
     def until(self, look: Callable[[], T], what: str, wait_s: float = WAIT_S) -> T:
@@ -93,7 +93,7 @@ def asked(tmp_path: Path) -> Iterator[Asking]:
             found.post("apply", {"documents": documents()})
             yield found
     finally:
-        sweep(work_folder(str(ledger)))
+        sweep(work_folder(ledger))
 
 
 def test_a_failed_node_is_empty_at_once_though_its_run_only_waits_again(asked: Asking) -> None:
@@ -158,7 +158,7 @@ def break_down() -> None:
 
 def test_a_service_whose_executor_has_ended_by_a_bug_is_not_ready(tmp_path: Path) -> None:
     ledger = new_ledger(tmp_path)
-    executor = LocalExecutor(work_folder(str(ledger)))
+    executor = LocalExecutor(work_folder(ledger))
     served = Served(ledger, LOCAL, Extras(make_executor=lambda *_: executor))
     served.start()
     try:
@@ -172,7 +172,7 @@ def test_a_service_whose_executor_has_ended_by_a_bug_is_not_ready(tmp_path: Path
             assert asked.phase("r") == "Running"
     finally:
         served.stop()
-        sweep(work_folder(str(ledger)))
+        sweep(work_folder(ledger))
 
 
 def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@
     └── StoreError              the store cannot do what was asked; nothing was recorded
         ├── StaleHeadError      somebody else appended first
         ├── LedgerHeldError     another process is writing to it
+        ├── StoreUrlError       no store is named so
         ├── LedgerNotFoundError there is no such file
         ├── LedgerExistsError   there is one already
         ├── LedgerEmptyError    it was created and never begun
@@ -68,6 +69,7 @@ __all__ = [
     "StoreError",
     "StoreFullError",
     "StoreReadOnlyError",
+    "StoreUrlError",
     "UnknownEventError",
     "WorkFolderError",
 ]
@@ -140,6 +142,10 @@ class LedgerHeldError(StoreError):
         )
         self.path = path
         self.holder = holder
+
+
+class StoreUrlError(StoreError):
+    """A URL names no store; says which ones there are."""
 
 
 class LedgerNotFoundError(StoreError):

@@ -23,8 +23,7 @@ import uvicorn
 from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.disk_space import check_writable
-from quorate.adapters.stores.store_pages import PagedReader
-from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_urls import ledger_path, open_store, read_pages
 from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller
 from quorate.operations.request_context import Signer
@@ -70,12 +69,12 @@ class Extras:
     """What others add to the daemon: further ways of asking, and the ledger's key.
 
     ``surfaces`` are entered when the ledger is open, and left before it is closed. ``open_store``
-    opens the ledger's file; ``clock`` is the time that everything goes by; ``make_executor`` makes
+    opens the ledger; ``clock`` is the time that everything goes by; ``make_executor`` makes
     what runs the work.
     """
 
     signer: Signer | None = None
-    open_store: OpenStore = SqliteStore.open
+    open_store: OpenStore = open_store
     clock: Clock = field(default_factory=SystemClock)
     make_executor: Callable[[Configuration, Clock], ServedExecutor | None] = make_executor
     surfaces: Sequence[Callable[[LedgerThread, Authenticator], AsyncIterator[str]]] = field(
@@ -99,7 +98,7 @@ class Daemon:
     def __init__(self, configuration: Configuration, extras: Extras | None = None) -> None:
         self._configuration = configuration
         self._extras = extras or Extras()
-        self._guard = _guard(self._extras.clock, Path(configuration.ledger))
+        self._guard = _guard(self._extras.clock, ledger_path(configuration.ledger))
         self._clock: Clock = self._guard or self._extras.clock
         self._server: _Server | None = None
         self.address: Address | None = None
@@ -119,12 +118,12 @@ class Daemon:
         check_kept(configuration)
         hooks = sealed(configuration.webhooks)
         listening = await bind(configuration.listen)
-        path = Path(configuration.ledger)
+        url, path = configuration.ledger, ledger_path(configuration.ledger)
         guard, clock = self._guard, self._clock
         executor = self._extras.make_executor(configuration, clock)
         ledger_thread = LedgerThread(
             lambda: guarded(
-                open_ledger(path, executor, self._extras.open_store, clock), path, guard
+                open_ledger(url, executor, self._extras.open_store, clock), path, guard
             ),
             name=configuration.ledger,
             executor=executor,
@@ -132,8 +131,8 @@ class Daemon:
             metrics=service_metrics(path),
             clock=clock,
             clock_guard=guard,
-            reading=lambda: PagedReader(path),
-            ledger=path,
+            reading=lambda: read_pages(url),
+            ledger=url,
             logs=make_logs(configuration),
             check_writable=lambda: check_writable(path),
             bodies=BodyReader(
@@ -149,7 +148,7 @@ class Daemon:
             await ledger_thread.start()
             stack.push_async_callback(ledger_thread.stop)
             token = await ledger_thread.run(_first_token)
-            await stack.enter_async_context(webhooks_served(hooks, ledger_thread, path, clock))
+            await stack.enter_async_context(webhooks_served(hooks, ledger_thread, url, clock))
             watchers = WatchRegistry(ledger_thread)
             oidc = None if configuration.oidc is None else OidcTrust(configuration.oidc, clock)
             authenticator = Authenticator(ledger_thread.token, clock, oidc)

@@ -14,6 +14,7 @@ from quorate.adapters.executors.keepers import kept_runs, work_folder
 from quorate.adapters.executors.local_isolation import JobUsers, faults_of
 from quorate.adapters.executors.logs_local import LocalLogs
 from quorate.adapters.run_as import RunAs
+from quorate.adapters.stores.store_urls import ledger_path
 from quorate.ports.clock_port import Clock
 from quorate.ports.executor_port import ServedExecutor
 from quorate.ports.log_port import Logs
@@ -47,7 +48,7 @@ def make_logs(configuration: Configuration) -> Logs | None:
 def _work_folder(configuration: Configuration) -> Path:
     if configuration.work_folder:
         return Path(configuration.work_folder)
-    return work_folder(configuration.ledger)
+    return work_folder(ledger_path(configuration.ledger))
 
 
 def _job_users(configuration: Configuration) -> JobUsers | None:
@@ -79,7 +80,7 @@ def check_job_users(configuration: Configuration) -> None:
     is_root = os.geteuid() == 0
     if isinstance(configuration.run_as, RunAs):
         _check_run_as(configuration.run_as, is_root=is_root)
-        _check_shut(Path(configuration.ledger))
+        _check_shut(ledger_path(configuration.ledger))
     elif is_root and not configuration.allow_root:
         raise CommandError(
             Exit.REFUSED,

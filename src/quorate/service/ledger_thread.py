@@ -12,7 +12,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future as ThreadFuture
 from contextlib import nullcontext
-from pathlib import Path
 from threading import Thread
 from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
@@ -87,7 +86,7 @@ class LedgerThread:
 
     ``opening`` makes the engine, on the thread that owns it from then on. ``reading`` opens the
     ledger to read it on others; without it questions are answered on that thread, too. With
-    ``ledger``, the path of its file, they are answered by processes that read it.
+    ``ledger``, the URL of its store, they are answered by processes that read it.
     """
 
     def __init__(  # noqa: PLR0913 - what a ledger thread is made of
@@ -101,7 +100,7 @@ class LedgerThread:
         clock: Clock | None = None,
         logs: Logs | None = None,
         reading: Callable[[], EventStore] | None = None,
-        ledger: Path | None = None,
+        ledger: str | None = None,
         waiting_max: int = WAITING_MAX,
         check_writable: Callable[[], None] | None = None,
         bodies: BodyReader | None = None,

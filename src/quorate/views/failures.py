@@ -13,6 +13,7 @@ from quorate.ports.errors import (
     CorruptLedgerError,
     LedgerExistsError,
     QuorateError,
+    StoreUrlError,
 )
 from quorate.views.exits import CommandError, Exit
 from quorate.views.word_forms import shortage
@@ -24,6 +25,7 @@ EXIT_OF_REFUSAL: Final[dict[RefusalCode, Exit]] = dict.fromkeys(RefusalCode, Exi
 EXIT_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (CorruptLedgerError, Exit.UNSOUND),
     (LedgerExistsError, Exit.REFUSED),
+    (StoreUrlError, Exit.USAGE),
     (CheckpointError, Exit.INVALID),
     (CalcInputError, Exit.INVALID),
     (QuorateError, Exit.UNUSABLE),

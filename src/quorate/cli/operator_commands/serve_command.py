@@ -161,21 +161,20 @@ def _show(settings: Settings, made: Configuration) -> None:
 
 def _make_ledger(settings: Settings, ledger: str, *, make: bool) -> None:
     """Make the ledger where it is missing and was asked for, or is the default one."""
-    from pathlib import Path
-
+    from quorate.adapters.stores.store_urls import ledger_path
     from quorate.cli.creation import create_ledger
     from quorate.cli.session import clock_of
     from quorate.service.setting_table import LEDGER_DEFAULT
     from quorate.views.exits import CommandError, Exit
 
-    path = Path(ledger)
+    path = ledger_path(ledger)
     if path.exists():
         return
     if not make and ledger != LEDGER_DEFAULT:
         raise CommandError(
             Exit.UNUSABLE, f"there is no ledger at {path}; to have it made, add: --init"
         )
-    ledger_id, _ = create_ledger(path, clock_of(settings), actor=settings.actor())
+    ledger_id, _ = create_ledger(ledger, clock_of(settings), actor=settings.actor())
     click.echo(f"created ledger {ledger_id} in {path}, as there was none")
 
 
@@ -226,12 +225,11 @@ def _keep(token: str, path: str) -> bool:
 
 def _extras(made: Configuration) -> Extras:
     """Return what answers beside REST, and who signs checkpoints."""
-    from pathlib import Path
-
+    from quorate.adapters.stores.store_urls import ledger_path
     from quorate.cli.signing import file_signer
     from quorate.service.daemon import Extras
 
-    signer = file_signer(Path(made.ledger))
+    signer = file_signer(ledger_path(made.ledger))
     extras = Extras(signer=signer)
     if made.grpc_listen:
         # gRPC is large, so it is loaded only where it was asked for.

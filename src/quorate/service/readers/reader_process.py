@@ -13,7 +13,6 @@ import logging
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import Final
@@ -48,7 +47,7 @@ READY: Final = b"ready"
 class ProcessConfig:
     """What a reader process is started with; sent to it once."""
 
-    ledger: Path
+    ledger: str
     name: str
     signer: Signer | None
     is_executed: bool
