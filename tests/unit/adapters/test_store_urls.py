@@ -12,7 +12,7 @@ from quorate.ports.errors import LedgerExistsError, StoreReadOnlyError, StoreUrl
 from quorate.service.config import configured
 from quorate.testing.store_contract import fill
 from quorate.views.exits import CommandError, Exit
-from quorate.views.failures import exit_of
+from quorate.views.statuses import exit_of
 
 
 @pytest.mark.parametrize(

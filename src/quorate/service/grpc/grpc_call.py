@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from quorate.operations.caller import Caller
 from quorate.operations.operation import Effect
-from quorate.operations.statuses import BUG, as_command_error, status_of
 from quorate.service.grpc.grpc_schema import Method
 from quorate.service.grpc.grpc_status import status_and_details
 from quorate.service.metrics.registry import Metrics, Request
 from quorate.service.request_log import Handled, request_id_of
 from quorate.views.exits import CommandError, Exit
+from quorate.views.failures import as_command_error
+from quorate.views.statuses import BUG, status_of
 
 _LOG = logging.getLogger(__name__)
 

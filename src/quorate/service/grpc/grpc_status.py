@@ -6,11 +6,11 @@ from typing import Final
 
 import grpc
 
-from quorate.operations.statuses import status_of
 from quorate.service.grpc.grpc_codec import write_struct
 from quorate.service.grpc.grpc_problem import cut, problem_of
 from quorate.service.grpc.grpc_protocol import message_class
 from quorate.views.exits import CommandError
+from quorate.views.statuses import status_of
 
 DETAILS: Final = "grpc-status-details-bin"
 """Where clients of gRPC in every language look for details."""

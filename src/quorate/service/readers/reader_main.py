@@ -26,7 +26,6 @@ from typing import Any, Final, NoReturn
 
 from quorate.adapters.stores.store_urls import read_pages
 from quorate.operations.operation import Effect
-from quorate.operations.statuses import as_command_error
 from quorate.operations.table import OPERATIONS
 from quorate.ports.errors import QuorateError
 from quorate.service.readers.message_socket import MessageSocket
@@ -34,6 +33,7 @@ from quorate.service.readers.reader_process import READY, ProcessConfig, SentQue
 from quorate.service.readers.reader_server import END, ORDER, START
 from quorate.service.readers.state_reader import Question, Reader, ReaderConfig
 from quorate.service.reply import Reply
+from quorate.views.failures import as_command_error
 
 _LOG = logging.getLogger(__name__)
 
