@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from quorate.calc.recorded_rates import recorded_rates
 from quorate.calc.recording import Recording, read_recording, row_text
-from quorate.calc.world_reader import CalcInputError
+from quorate.documents.document_problem import CalcInputError
 from quorate.policy.rounds.round_book import Shares
 from quorate.sim.published import has_pairs, strict_orders, strict_rules
 from quorate.sim.round_simulation import Moment, Play, Round, RoundsStuckError, Setting, Tally

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from quorate.calc.recording import Recording
-from quorate.calc.world_reader import CalcInputError
-from quorate.documents.document_problem import path_text, quoted, shown
+from quorate.documents.document_problem import CalcInputError, path_text, quoted, shown
 from quorate.policy.rounds.round_book import Row
 from quorate.sim.round_simulation import Rates
 

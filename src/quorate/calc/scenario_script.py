@@ -14,7 +14,6 @@ from typing import Final
 from quorate.calc.expecting import read_expected
 from quorate.calc.tenant_steps import create_step, remove_step, update_step
 from quorate.calc.world_fleet import read_node
-from quorate.calc.world_reader import CalcInputError
 from quorate.calc.world_runs import OwnerOf, run_reader
 from quorate.core.commands import (
     Applied,
@@ -33,7 +32,7 @@ from quorate.core.commands import (
     Wiped,
 )
 from quorate.documents import Invalid, parse_tree, values
-from quorate.documents.document_problem import path_text, shown
+from quorate.documents.document_problem import CalcInputError, path_text, shown
 from quorate.documents.field_reader import At, Fields, complete, fields_of, listed
 from quorate.documents.times import any_duration, time_ms
 from quorate.model.events import NodeStatus

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from quorate.documents.document_problem import path_text
+from quorate.documents.document_problem import CalcInputError, path_text
 from quorate.documents.field_reader import At, Fields, fields_of
 from quorate.documents.located_tree import DEPTH_MAX, TOO_DEEP
 from quorate.documents.values import whole
@@ -45,15 +45,6 @@ _TOP: Final = frozenset(
         "usage",
     }
 )
-
-
-class CalcInputError(ValueError):
-    """A world that cannot be read: ``path`` says where, ``message`` what and what to do."""
-
-    def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{path}: {message}")
-        self.path = path
-        self.message = message
 
 
 def open_world(world: object, required: Iterable[str]) -> tuple[Fields, At]:

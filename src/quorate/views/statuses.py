@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.calc import CalcInputError
+from quorate.documents.document_problem import CalcInputError
 from quorate.model.refusal import RefusalCode
 from quorate.ports.errors import (
     CheckpointError,
