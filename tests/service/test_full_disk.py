@@ -13,7 +13,7 @@ from time import monotonic, sleep
 import httpx
 import pytest
 
-from quorate.adapters.disk_space import NEEDED_BYTES, check_writable
+from quorate.adapters.stores.sqlite_file import NEEDED_BYTES, check_writable
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Block, Head
 from quorate.ports.errors import StoreFullError

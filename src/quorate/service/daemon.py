@@ -22,8 +22,12 @@ import uvicorn
 
 from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.disk_space import check_writable
-from quorate.adapters.stores.store_urls import ledger_path, open_store, read_pages
+from quorate.adapters.stores.store_urls import (
+    check_store_writable,
+    ledger_path,
+    open_store,
+    read_pages,
+)
 from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller
 from quorate.operations.request_context import Signer
@@ -134,7 +138,7 @@ class Daemon:
             reading=lambda: read_pages(url),
             ledger=url,
             logs=make_logs(configuration),
-            check_writable=lambda: check_writable(path),
+            check_writable=lambda: check_store_writable(url),
             bodies=BodyReader(
                 memory_bytes_max=configuration.body_memory_bytes_max,
                 body_bytes_max=configuration.body_bytes_max,

@@ -21,7 +21,7 @@ from typing import Final
 from quorate.adapters.executors.keepers import Keepers, job_folder, run_folder
 from quorate.adapters.executors.local_book import Book, nothing_wanted
 from quorate.adapters.executors.local_isolation import JobUsers
-from quorate.adapters.executors.local_steps import last_step
+from quorate.adapters.executors.logs_local import last_step
 from quorate.adapters.takeover import TAKEOVER_S
 from quorate.keeper.wanted import (
     ROOM_FIFO,

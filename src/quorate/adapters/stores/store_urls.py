@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from quorate.adapters.stores.ledger_salvage import sound_head
-from quorate.adapters.stores.sqlite_file import existing, remove_file
+from quorate.adapters.stores.sqlite_file import (
+    check_writable,
+    existing,
+    remove_file,
+    sound_head,
+)
 from quorate.adapters.stores.store_pages import PagedReader
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Head
@@ -41,6 +45,7 @@ class _Driver:
     read_pages: _Pages
     remove: Callable[[Path], None]
     sound_head: Callable[[Path], Head]
+    check_writable: Callable[[Path], None]
 
 
 _SQLITE: Final = "sqlite"
@@ -53,6 +58,7 @@ _DRIVERS: Final = {
         read_pages=PagedReader,
         remove=remove_file,
         sound_head=lambda path: sound_head(existing(path)),
+        check_writable=check_writable,
     )
 }
 
@@ -94,6 +100,11 @@ def remove_store(url: str) -> None:
 def sound_head_at(url: str) -> Head:
     """Return how far the blocks at ``url`` are a sound chain, also where the rest is damaged."""
     return _driver(url).sound_head(ledger_path(url))
+
+
+def check_store_writable(url: str) -> None:
+    """Raise a ``StoreError`` unless the store at ``url`` takes a little more, durably."""
+    _driver(url).check_writable(ledger_path(url))
 
 
 def ledger_path(url: str) -> Path:
