@@ -116,7 +116,7 @@ def _figures(
 def full_ledger(path: Path, nodes: int, owners: int, waiting: int) -> list[str]:
     """Make a ledger of a full fleet with a queue at ``path``; return the runs that wait."""
     clock = SystemClock()
-    create_ledger(path, clock, actor="bench")
+    create_ledger(str(path), clock, actor="bench")
     machines = fleet(nodes, nodes_per_domain=max(1, nodes // 128))
     with SqliteStore.open(path) as store:
         engine = Engine.open(store, clock)

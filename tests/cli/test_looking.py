@@ -66,7 +66,7 @@ def test_output_that_nobody_keeps_is_refused(shell: Shell) -> None:
 
 def test_output_that_a_service_has_kept_is_read_beside_the_ledgers_file(shell: Shell) -> None:
     shell.ok("submit", "-f", EXAMPLES / "train.yaml")
-    kept = OutputWriter(run_folder(work_folder(str(shell.folder / "quorate.db")), "train") / OUTPUT)
+    kept = OutputWriter(run_folder(work_folder(shell.folder / "quorate.db"), "train") / OUTPUT)
     kept.say("start 1: 2 processes on 2 GPUs", 1)
     kept.take((0, "a1", "out"), b"one\n", 2)
     kept.take((1, "a2", "err"), b"two\n", 3)

@@ -17,7 +17,7 @@ from typing import Final
 import uvloop
 
 from quorate.adapters.executors.exec_local import LocalExecutor
-from quorate.adapters.executors.keepers import Keepers
+from quorate.adapters.executors.keepers import Keepers, work_folder
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Block, Head, open_block
 from quorate.loop.driver import EXECUTOR_ACTOR
@@ -134,26 +134,20 @@ class DoomedExecutor(LocalExecutor):
         return found
 
 
-class DoomedDaemon(Daemon):
-    """A daemon with such an executor."""
-
-    doom: Doom
-
-    def _room(self) -> LocalExecutor:
-        return DoomedExecutor(Path(f"{self._configuration.ledger}.work"), self.doom)
-
-
 def _live(ledger: Path, port: int, doom: Doom) -> None:
     """Serve until killed or told to stop."""
 
-    def open_store(path: Path, *, wait_s: float) -> SqliteStore:
-        store = DoomedStore.open(path, wait_s=wait_s)
+    def open_store(url: str, *, wait_s: float) -> SqliteStore:
+        store = DoomedStore.open(Path(url), wait_s=wait_s)
         store.doom = doom
         return store
 
     flags = {"listen": f"127.0.0.1:{port}", "ledger": str(ledger), **LOCAL}
-    daemon = DoomedDaemon(configured(flags, {}, None), Extras(open_store=open_store))
-    daemon.doom = doom
+    extras = Extras(
+        open_store=open_store,
+        make_executor=lambda *_: DoomedExecutor(work_folder(ledger), doom),
+    )
+    daemon = Daemon(configured(flags, {}, None), extras)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(daemon.run(lambda *_: None))
 

@@ -44,7 +44,7 @@ def is_closed_on_exec(pid: int, number: str) -> bool:
 
 def test_keepers_and_their_work_have_no_descriptor_of_the_service(tmp_path: Path) -> None:
     ledger = tmp_path / "l.db"
-    work = work_folder(str(ledger))
+    work = work_folder(ledger)
     words = ("--init", "--ledger", "l.db", "--executor", "local", "--executor-allow-root")
     try:
         with (

@@ -22,7 +22,7 @@ import pytest
 
 from quorate import runtime
 from quorate.adapters.executors.keepers import job_folder, run_folder
-from quorate.adapters.executors.local_steps import last_step
+from quorate.adapters.executors.logs_local import last_step
 from quorate.adapters.key_file import key_path, lottery_path
 from quorate.keeper import cgroups
 from quorate.runtime import FOLDER

@@ -16,8 +16,7 @@ import pytest
 from quorate.adapters.executors.exec_local import LocalExecutor
 from quorate.adapters.executors.keepers import run_folder, work_folder
 from quorate.adapters.executors.logs_local import LocalLogs
-from quorate.service.config import configured
-from quorate.service.daemon import Daemon, Extras
+from quorate.service.daemon import Extras
 from quorate.views.exits import CommandError
 from tests.bounds import WAIT_S, until
 from tests.cli.shell import process
@@ -60,13 +59,13 @@ class Asking:
 
     def lines(self, name: str) -> list[str]:
         """Return what a run has written."""
-        logs = LocalLogs(work_folder(str(self.ledger)))
+        logs = LocalLogs(work_folder(self.ledger))
         found = logs.read(name, first=0, limit=1_000)
         return [] if found is None else [line.text for line in found.lines]
 
     def ranks(self, name: str) -> dict[int, dict[str, str]]:
         """Return the processes of a run, but for its keeper."""
-        folder = run_folder(work_folder(str(self.ledger)), name)
+        folder = run_folder(work_folder(self.ledger), name)
         return {pid: env for pid, env in marked(folder).items() if "RANK" in env}
 
     def until(self, look: Callable[[], T], what: str, wait_s: float = WAIT_S) -> T:
@@ -94,7 +93,7 @@ def asked(tmp_path: Path) -> Iterator[Asking]:
             found.post("apply", {"documents": documents()})
             yield found
     finally:
-        sweep(work_folder(str(ledger)))
+        sweep(work_folder(ledger))
 
 
 def test_a_failed_node_is_empty_at_once_though_its_run_only_waits_again(asked: Asking) -> None:
@@ -157,34 +156,15 @@ def break_down() -> None:
     raise RuntimeError("a bug")
 
 
-class BreakableDaemon(Daemon):
-    """A daemon whose executor can be broken, as a bug would."""
-
-    executor: LocalExecutor
-
-    def _room(self) -> LocalExecutor:
-        self.executor = LocalExecutor(Path(f"{self._configuration.ledger}.work"))
-        return self.executor
-
-
-class BreakableServed(Served):
-    """Such a daemon in a thread."""
-
-    def __init__(self, ledger: Path) -> None:
-        super().__init__(ledger, LOCAL, Extras())
-        flags = {"listen": "127.0.0.1:0", "ledger": str(ledger), **LOCAL}
-        self.daemon = BreakableDaemon(configured(flags, {}, None))
-
-
 def test_a_service_whose_executor_has_ended_by_a_bug_is_not_ready(tmp_path: Path) -> None:
     ledger = new_ledger(tmp_path)
-    served = BreakableServed(ledger)
+    executor = LocalExecutor(work_folder(ledger))
+    served = Served(ledger, LOCAL, Extras(make_executor=lambda *_: executor))
     served.start()
-    assert isinstance(served.daemon, BreakableDaemon)
     try:
         with asking(served, ledger) as asked:
             asked.post("apply", {"documents": documents()})
-            served.daemon.executor.listen(break_down)
+            executor.listen(break_down)
             asked.submit("r", 1, ["sh", "-c", "echo up; sleep 1000"])
             asked.until(lambda: asked.client.get("/readyz").status_code == 503, "it is noticed")
             told = asked.client.get("/readyz").json()["detail"]
@@ -192,7 +172,7 @@ def test_a_service_whose_executor_has_ended_by_a_bug_is_not_ready(tmp_path: Path
             assert asked.phase("r") == "Running"
     finally:
         served.stop()
-        sweep(work_folder(str(ledger)))
+        sweep(work_folder(ledger))
 
 
 def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:

@@ -166,8 +166,8 @@ async def _many_snapshots(
 def _live(ledger: Path, port: int, doom: Doom | None) -> None:
     """Serve until killed or told to stop."""
 
-    def open_store(path: Path, *, wait_s: float) -> SqliteStore:
-        store = DoomedStore.open(path, wait_s=wait_s)
+    def open_store(url: str, *, wait_s: float) -> SqliteStore:
+        store = DoomedStore.open(Path(url), wait_s=wait_s)
         store.doom = doom
         return store
 

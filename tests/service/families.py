@@ -64,7 +64,7 @@ def families(folder: Path) -> Families:
     path = folder / "ledger.db"
 
     def opening(clock: HandClock) -> Engine:
-        create_ledger(path, clock, actor="test")
+        create_ledger(str(path), clock, actor="test")
         return Engine.open(SqliteStore.open(path), clock)
 
     world = TwoTenants(opening=opening)

@@ -22,11 +22,11 @@ from quorate.operations.caller import Caller, Role
 from quorate.operations.operation import JSON_LINES, Operation
 from quorate.operations.request_context import RequestContext
 from quorate.service.config_values import Address
+from quorate.service.grpc.grpc_call import DETAILS
 from quorate.service.grpc.grpc_protocol import message_class
 from quorate.service.grpc.grpc_schema import Method, name_of, schema
 from quorate.service.grpc.grpc_server import GrpcLimits, GrpcServer, GrpcTls
 from quorate.service.grpc.grpc_shape import message_name
-from quorate.service.grpc.grpc_status import DETAILS
 from quorate.service.metrics.registry import service_metrics
 from quorate.views.exits import CommandError, Exit
 from tests.bounds import WAIT_S

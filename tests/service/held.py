@@ -47,8 +47,8 @@ class Held:
         extras = Extras(open_store=self._open)
         self.served = Served(path, {key.replace("__", "."): flags[key] for key in flags}, extras)
 
-    def _open(self, path: Path, *, wait_s: float) -> HeldLedger:
-        found = HeldLedger.open(path, wait_s=wait_s)
+    def _open(self, url: str, *, wait_s: float) -> HeldLedger:
+        found = HeldLedger.open(Path(url), wait_s=wait_s)
         found.hold, found.entered, found.let_go = self.hold, self.entered, self.let_go
         self.stores.append(found)
         return found

@@ -115,7 +115,7 @@ def end(process: subprocess.Popen[bytes], folder: Path) -> None:
 def prepared(folder: Path) -> tuple[Path, str]:
     """Return a ledger with a fleet and teams, and the token of an admin."""
     ledger = new_ledger(folder)
-    engine = open_ledger(ledger, None)
+    engine = open_ledger(str(ledger), None)
     token = first_token(engine)
     engine.close()
     assert token is not None

@@ -120,7 +120,7 @@ def read_all(connection: socket.socket) -> bytes:
 def new_ledger(folder: Path) -> Path:
     """Return the path of a new ledger in ``folder``."""
     path = folder / "ledger.db"
-    create_ledger(path, SystemClock(), actor="test")
+    create_ledger(str(path), SystemClock(), actor="test")
     return path
 
 

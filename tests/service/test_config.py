@@ -8,7 +8,7 @@ import pytest
 from quorate.adapters.run_as import RunAs
 from quorate.cli.operator_commands.serve_command import serve
 from quorate.service.config import Configuration, configured
-from quorate.service.job_users import check_job_users
+from quorate.service.executor_choice import check_job_users
 from quorate.service.setting_table import SETTINGS
 from quorate.views.exits import CommandError
 from tests.tidy.tree import ROOT, code_words, table_rows

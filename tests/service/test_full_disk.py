@@ -13,7 +13,7 @@ from time import monotonic, sleep
 import httpx
 import pytest
 
-from quorate.adapters.disk_space import NEEDED_BYTES, check_writable
+from quorate.adapters.stores.sqlite_file import NEEDED_BYTES, check_writable
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Block, Head
 from quorate.ports.errors import StoreFullError
@@ -101,8 +101,8 @@ class FullLedger(SqliteStore):
 def test_a_commit_that_fails_makes_the_service_not_ready(tmp_path: Path) -> None:
     is_full = Event()
 
-    def opened(path: Path, *, wait_s: float) -> FullLedger:
-        found = FullLedger.open(path, wait_s=wait_s)
+    def opened(url: str, *, wait_s: float) -> FullLedger:
+        found = FullLedger.open(Path(url), wait_s=wait_s)
         found.is_full = is_full
         return found
 

@@ -162,7 +162,7 @@ class Callers:
 def issued_long_ago(ledger: Path) -> Secret:
     """Return a token of a new ledger that has expired by now."""
     clock, secret = HandClock(), Secret.draw()
-    create_ledger(ledger, clock, actor="test")
+    create_ledger(str(ledger), clock, actor="test")
     engine = Engine.open(SqliteStore.open(ledger), clock)
     command = IssueToken(
         token=secret.token,

@@ -346,7 +346,7 @@ def test_simulated_work_ends_by_itself_after_as_long_as_was_declared() -> None:
         return engine.view.runs["r1"].phase
 
     async def scenario() -> None:
-        async with opened(opening, room=room) as ledger_thread:
+        async with opened(opening, executor=room) as ledger_thread:
             document = run_tree("r1", runtime={"expectedDuration": "10m"})
             await ledger_thread.ask(ALICE, SUBMIT, run_operations.SubmitRun(document=document))
             assert await ledger_thread.run(phase) is Phase.RUNNING
@@ -382,7 +382,7 @@ def test_simulated_work_that_ends_while_a_commit_is_carried_out_is_looked_at_at_
     clock.ms += 60_000
     # As by a commit between the look at the reports and the next.
     room.carry_out([])
+    assert room.next_ms() == clock.ms
     assert room.reports()
-    due_ms = room.next_ms()
-    assert due_ms is not None
-    assert due_ms <= clock.ms
+    # What the ledger leaves as it is, such as an exit under a claim, is not looked at all the time.
+    assert room.next_ms() != clock.ms

@@ -125,7 +125,7 @@ def test_a_process_that_computes_ends_with_its_parent(how: str) -> None:
 @contextmanager
 def _reader(folder: Path, cpu_s_max: float, server: ReaderServer) -> Iterator[RemoteReader]:
     config = ProcessConfig(
-        ledger=new_ledger(folder), name="the ledger", signer=None, is_executed=False, logs=None
+        ledger=str(new_ledger(folder)), name="the ledger", signer=None, is_executed=False, logs=None
     )
     reader = RemoteReader(config, HandClock(), dict.fromkeys(Place, cpu_s_max), server)
     try:

@@ -472,7 +472,7 @@ def test_what_is_asked_decides_whether_it_takes_long(
 
 def test_a_paged_reader_ends_where_the_ledger_ended_when_it_was_made(tmp_path: Path) -> None:
     path = new_ledger(tmp_path)
-    engine = open_ledger(path, None)
+    engine = open_ledger(str(path), None)
     try:
         engine.execute(Apply((Owner(name="a"),)), actor="test")
         reader: EventStore = PagedReader(path)
@@ -497,7 +497,7 @@ def test_a_paged_reader_ends_where_the_ledger_ended_when_it_was_made(tmp_path: P
 def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Return a service over a ledger that takes a while to verify."""
     path = new_ledger(tmp_path_factory.mktemp("long"))
-    engine = open_ledger(path, None)
+    engine = open_ledger(str(path), None)
     size = 1_000
     for start in range(0, EVENTS, size):
         owners = tuple(Owner(name=f"o{number}") for number in range(start, start + size))

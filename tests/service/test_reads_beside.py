@@ -161,7 +161,7 @@ def test_answers_are_those_of_the_same_sequence(tmp_path: Path) -> None:
 
 def _remote(path: Path, clock: HandClock, cpu_s_max: float) -> RemoteReader:
     config = ProcessConfig(
-        ledger=path, name="the ledger", signer=None, is_executed=False, logs=None
+        ledger=str(path), name="the ledger", signer=None, is_executed=False, logs=None
     )
     return RemoteReader(config, clock, dict.fromkeys(Place, cpu_s_max))
 

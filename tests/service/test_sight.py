@@ -61,7 +61,7 @@ def test_rest_names_nothing_of_another_tenant(tmp_path: Path) -> None:
     path, secret = tmp_path / "ledger.db", Secret.draw()
 
     def opening(clock: HandClock) -> Engine:
-        create_ledger(path, clock, actor="test")
+        create_ledger(str(path), clock, actor="test")
         return Engine.open(SqliteStore.open(path), clock)
 
     world = TwoTenants(hours_later=3, opening=opening)

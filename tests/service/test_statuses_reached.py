@@ -70,7 +70,7 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rooms]:
     slow = {"limits.requests_per_s": "100000", "limits.slow_client_s": "0.2"}
     one, two, three = (new_ledger(tmp_path_factory.mktemp(name)) for name in ("w", "n", "s"))
     # As an executor has left it that ran the work before.
-    written = OutputWriter(run_folder(work_folder(str(one)), "steady") / OUTPUT)
+    written = OutputWriter(run_folder(work_folder(one), "steady") / OUTPUT)
     written.say("start 1", at_ms=0)
     written.close()
     with serving(three, slow, Extras()) as served:

@@ -43,7 +43,7 @@ def test_what_a_killed_service_leaves_to_its_child_for_an_instant_is_waited_for(
     tmp_path: Path, what: str
 ) -> None:
     ledger = new_ledger(tmp_path)
-    work = work_folder(str(ledger))
+    work = work_folder(ledger)
     work.mkdir(mode=0o700)
     with reserved_port() as rest, reserved_port() as grpc:
         held, told = {

@@ -20,7 +20,7 @@ from quorate.calc.calc_rounds import rounds
 from quorate.calc.calc_scenario import scenario, unmet
 from quorate.calc.calc_topology import topology
 from quorate.calc.calc_validate import validate
-from quorate.ports.errors import CalcInputError
+from quorate.documents.document_problem import CalcInputError
 
 __all__ = ["KINDS", "CalcInputError", "run", "unmet"]
 

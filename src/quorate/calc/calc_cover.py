@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.calc.refusal_answer import error, invalid_request
 from quorate.calc.world_funds import Funds, read_funds, without_hours, without_places
 from quorate.calc.world_leases import WorldLease, read_leases, record, tier_of
 from quorate.calc.world_reader import any_whole, open_world, settle
@@ -26,6 +25,7 @@ from quorate.model.events import BudgetApplied, OwnerApplied, Tier
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.state.apply_event import apply
 from quorate.model.state.state import State
+from quorate.views.refusal_answer import error, invalid_request
 
 _COVER: Final = frozenset(
     {

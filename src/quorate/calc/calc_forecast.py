@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from quorate.calc.refusal_answer import error, invalid_request, refusal_tree
 from quorate.calc.running_world import ACTOR, Standing, read_standing
 from quorate.calc.world_reader import open_world, settle
 from quorate.core.admission.payers import family_payers
@@ -28,6 +27,7 @@ from quorate.model.state.apply_event import apply, apply_all
 from quorate.model.state.records import Phase
 from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
+from quorate.views.refusal_answer import error, invalid_request, refusal_tree
 
 FORECAST: Final = frozenset({"run", "packReason", "coverReason", "useSnapshot"})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.calc.refusal_answer import error, invalid_request
 from quorate.calc.world_fleet import fleet_state, read_fleet
 from quorate.calc.world_reader import any_whole, open_world, settle
 from quorate.core.admission.layout import Bundle, PackRequest, cut
@@ -17,6 +16,7 @@ from quorate.model.events import Slots
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.selector import Selector
 from quorate.model.specs import DEFAULT_POOL, Placement
+from quorate.views.refusal_answer import error, invalid_request
 
 _PACK: Final = frozenset(
     {

@@ -13,7 +13,6 @@ from hashlib import sha256
 from typing import Final
 
 from quorate.calc.missing_gpus import missing_now
-from quorate.calc.refusal_answer import error, invalid_request
 from quorate.calc.running_world import ACTOR, Standing, read_standing
 from quorate.calc.world_reader import any_whole, open_world, settle
 from quorate.core.preemption.candidates import Candidate
@@ -36,6 +35,7 @@ from quorate.model.events import (
 from quorate.model.selector import Selector, matches
 from quorate.model.specs import DEFAULT_POOL
 from quorate.model.state.apply_event import apply
+from quorate.views.refusal_answer import error, invalid_request
 
 RESOLVE: Final = frozenset({"deficit", "run", "scope", "seed"})
 EXHAUSTED: Final = "lottery exhausted before clearing deficit"

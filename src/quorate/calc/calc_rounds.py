@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from quorate.calc.recorded_rates import recorded_rates
 from quorate.calc.recording import Recording, read_recording, row_text
+from quorate.documents.document_problem import CalcInputError
 from quorate.policy.rounds.round_book import Shares
-from quorate.ports.errors import CalcInputError
 from quorate.sim.published import has_pairs, strict_orders, strict_rules
 from quorate.sim.round_simulation import Moment, Play, Round, RoundsStuckError, Setting, Tally
 

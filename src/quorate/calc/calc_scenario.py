@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from quorate.calc.event_words import told
 from quorate.calc.expecting import mismatches
-from quorate.calc.refusal_answer import refusal_tree
 from quorate.calc.running_world import plain_pool, world_pool
 from quorate.calc.scenario_script import Deed, Script, Step, read_documents
 from quorate.calc.scenario_stage import Stage, StandstillError
@@ -27,13 +25,15 @@ from quorate.calc.world_runs import WorldRun, owner_of, read_runs
 from quorate.core.commands import Applied, Cancel, Complete, Fail, Submit
 from quorate.core.preemption.lottery import link_of
 from quorate.documents import values
+from quorate.documents.document_problem import CalcInputError
 from quorate.documents.field_reader import At, Fields, complete, listed
 from quorate.documents.times import time_ms, time_text
 from quorate.model.refusal import Refusal, sentence
 from quorate.model.specs import DEFAULT_POOL, Owner, Pool
 from quorate.model.state.records import TERMINAL, Phase
-from quorate.ports.errors import CalcInputError
 from quorate.sim.simulation import LOTTERY_SECRET
+from quorate.views.refusal_answer import refusal_tree
+from quorate.views.runs.event_text import format_event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ def _play(stage: Stage, step: Step, so_far: Chronicle) -> dict[str, object]:
         entry["error"] = "; ".join(sentence(refusal) for refusal in refusals)
         entry["refusals"] = [refusal_tree(refusal) for refusal in refusals]
     entry |= state_tree(stage.view, so_far, stage.now_ms, has_executor=stage.has_executor)
-    entry["events"] = [told(event) for event in events]
+    entry["events"] = [format_event(event) for event in events]
     return entry
 
 

@@ -7,9 +7,8 @@ from typing import Final
 from quorate.calc.lease_form import lease_problems
 from quorate.calc.world_reader import settle, without_nulls
 from quorate.documents import KINDS, Invalid, Problem, parse_tree
-from quorate.documents.document_problem import shown
+from quorate.documents.document_problem import CalcInputError, shown
 from quorate.documents.field_reader import At, fields_of
-from quorate.ports.errors import CalcInputError
 
 _FIELDS: Final = frozenset({"kind", "manifest", "now"})
 _RESERVATION: Final = "Reservation"

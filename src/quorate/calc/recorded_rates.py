@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from quorate.calc.recording import Recording
-from quorate.documents.document_problem import path_text, quoted, shown
+from quorate.documents.document_problem import CalcInputError, path_text, quoted, shown
 from quorate.policy.rounds.round_book import Row
-from quorate.ports.errors import CalcInputError
 from quorate.sim.round_simulation import Rates
 
 ALONE: Final = "null"

@@ -32,13 +32,12 @@ from quorate.core.commands import (
     Wiped,
 )
 from quorate.documents import Invalid, parse_tree, values
-from quorate.documents.document_problem import path_text, shown
+from quorate.documents.document_problem import CalcInputError, path_text, shown
 from quorate.documents.field_reader import At, Fields, complete, fields_of, listed
 from quorate.documents.times import any_duration, time_ms
 from quorate.model.events import NodeStatus
 from quorate.model.specs import DEFAULT_POOL, Run
 from quorate.model.state.records import Phase
-from quorate.ports.errors import CalcInputError
 
 DEEDS: Final = frozenset(
     {

@@ -12,7 +12,6 @@ from typing import Final
 
 from quorate.calc.calc_forecast import first_asked, labels_of, reason_of
 from quorate.calc.missing_gpus import missing_now
-from quorate.calc.refusal_answer import refusal_tree
 from quorate.core.planning.foresight import Foresight, PlanState
 from quorate.documents.times import time_text
 from quorate.model.amounts import SECOND_MS
@@ -39,6 +38,7 @@ from quorate.model.events import (
 from quorate.model.refusal import RefusalCode, sentence
 from quorate.model.state.records import ConflictRecord, Lease, Phase, ReservationRecord, RunRecord
 from quorate.model.state.state_view import StateView
+from quorate.views.refusal_answer import refusal_tree
 
 WAITING: Final = "Waiting"
 """The phase, in a trace, of a run that waits for those it follows."""

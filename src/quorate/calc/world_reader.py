@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from quorate.documents.document_problem import path_text
+from quorate.documents.document_problem import CalcInputError, path_text
 from quorate.documents.field_reader import At, Fields, fields_of
 from quorate.documents.located_tree import DEPTH_MAX, TOO_DEEP
 from quorate.documents.values import whole
 from quorate.model.amounts import GPUS_MAX
-from quorate.ports.errors import CalcInputError
 
 WORLD: Final = "world"
 """The path of a fault of a world as a whole."""

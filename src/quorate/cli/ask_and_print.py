@@ -91,7 +91,7 @@ def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator
     caller = Caller.owner_of_file(settings.actor())
     clock, secret = clock_of(settings), None
     if operation.of_blocks:
-        signer = file_signer(Path(settings.ledger))
+        signer = file_signer(settings.ledger_path)
         with open_to_read(settings) as store:
             yield BlockDesk(
                 store=store, clock=clock, caller=caller, name=settings.ledger, signer=signer
@@ -100,18 +100,18 @@ def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator
     if operation.effect is not Effect.WRITE or getattr(asked, DRY_RUN):
         opened = open_to_read(settings)
     else:
-        lottery = lottery_path(Path(settings.ledger))
+        lottery = lottery_path(settings.ledger_path)
         # Where the lottery's secret lies beside it, conflicts that are due are settled too.
         secret = load_lottery_secret(lottery) if lottery.exists() else None
         opened = open_to_write(settings)
     with opened as store:
         engine = Engine.open(store, clock, lottery_secret=secret)
         yield RequestContext(
-            engine, caller, settings.prefix, settings.ledger, logs=_logs(settings.ledger)
+            engine, caller, settings.prefix, settings.ledger, logs=_logs(settings.ledger_path)
         )
 
 
-def _logs(ledger: str) -> Logs | None:
+def _logs(ledger: Path) -> Logs | None:
     """Return what a service has kept of the output of runs, if it has run any on this machine."""
     from quorate.adapters.executors.keepers import work_folder
     from quorate.adapters.executors.logs_local import LocalLogs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Final
 
 from quorate.adapters.key_file import (
@@ -15,29 +14,35 @@ from quorate.adapters.key_file import (
     load_lottery_secret,
     lottery_path,
 )
-from quorate.adapters.stores.sqlite_file import remove_file
-from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_urls import (
+    create_store,
+    ledger_path,
+    open_store,
+    remove_store,
+)
 from quorate.ledger.chain import GENESIS
 from quorate.ledger.checkpoint import public_key_of
 from quorate.loop.engine import Engine
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import LedgerExistsError
+from quorate.ports.store_port import EventStore
 
 _ID_BYTES: Final = 8
 
 
-def create_ledger(path: Path, clock: Clock, *, actor: str) -> tuple[str, str]:
-    """Return the id and the public key of a new ledger at ``path``; a failure leaves no file.
+def create_ledger(url: str, clock: Clock, *, actor: str) -> tuple[str, str]:
+    """Return the id and the public key of a new ledger at ``url``; a failure leaves nothing.
 
     Raises ``StoreError`` and ``KeyFileError``; what exists is left alone.
     """
     ledger_id = secrets.token_hex(_ID_BYTES)
+    path = ledger_path(url)
     with ExitStack() as undo:
         key, lottery = key_path(path), lottery_path(path)
         # A ledger that was begun and never finished may have its files already.
         made = {file for file in (key, lottery) if path.exists() and file.exists()}
-        store = _new_store(path)
-        undo.callback(remove_file, path)
+        store = _new_store(url)
+        undo.callback(remove_store, url)
         undo.callback(store.close)
         if key not in made:
             create_key(key)
@@ -59,12 +64,12 @@ def create_ledger(path: Path, clock: Clock, *, actor: str) -> tuple[str, str]:
     return ledger_id, public_key
 
 
-def _new_store(path: Path) -> SqliteStore:
+def _new_store(url: str) -> EventStore:
     """Return a store with nothing in it: a new one, or one whose making was interrupted."""
     try:
-        return SqliteStore.create(path)
+        return create_store(url)
     except LedgerExistsError:
-        store = SqliteStore.open(path)
+        store = open_store(url)
         if store.head() == GENESIS:
             return store
         store.close()

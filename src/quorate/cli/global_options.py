@@ -47,7 +47,8 @@ def file_option(command: F) -> F:
         "--ledger",
         "ledger_option",
         metavar="PATH",
-        help=f"The ledger file.  [env: QUORATE_LEDGER; default: ./{LEDGER_DEFAULT}]",
+        help="The ledger: a path, or sqlite:PATH.  [env: QUORATE_LEDGER; "
+        f"default: ./{LEDGER_DEFAULT}]",
     )
 
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from quorate.adapters.stores.sqlite_file import remove_file
-from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_urls import create_store, remove_store
 from quorate.cli.sources import STDIN
 from quorate.ledger.chain import GENESIS, Block, Head, open_block
 from quorate.ledger.codec import event_to_json
@@ -123,8 +122,8 @@ def sound_part(head: Head) -> str:
     return f"{blocks} sound, up to sequence {head.seq}"
 
 
-def import_ledger(name: str, out: Path) -> Head:
-    """Return the head of the new ledger file ``out``, made of the export ``name``.
+def import_ledger(name: str, out: str) -> Head:
+    """Return the head of the new ledger at the URL ``out``, made of the export ``name``.
 
     What exists is left alone; a failure leaves no file.
     """
@@ -134,8 +133,8 @@ def import_ledger(name: str, out: Path) -> Head:
     if not isinstance(opened, LedgerOpened):
         raise _unsound(name, 1, "the ledger does not begin with its opening", GENESIS)
     with ExitStack() as undo:
-        store = SqliteStore.create(out)
-        undo.callback(remove_file, out)
+        store = create_store(out)
+        undo.callback(remove_store, out)
         undo.callback(store.close)
         store.append_all(_again(first, blocks))
         head = store.head()

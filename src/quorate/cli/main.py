@@ -288,7 +288,8 @@ def main(args: Sequence[str], settings: Settings | None = None) -> int:
     except (SystemExit, BrokenPipeError) as error:
         return _stopped(error)
     except Exception as error:
-        from quorate.views.failures import exit_of, text_of
+        from quorate.views.failures import text_of
+        from quorate.views.statuses import exit_of
 
         code = exit_of(error)
         if code is None:

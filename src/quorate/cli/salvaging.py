@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from quorate.adapters.stores.ledger_salvage import sound_head
-from quorate.adapters.stores.sqlite_file import existing
+from quorate.adapters.stores.store_urls import sound_head_at
 from quorate.cli.ledger_import import sound_part
 from quorate.cli.settings import Settings
 from quorate.ports.errors import CorruptLedgerError
@@ -23,5 +21,5 @@ def salvaging(settings: Settings) -> Iterator[None]:
         raise CommandError(
             Exit.UNSOUND,
             f"{settings.ledger} does not verify: {error.what}; "
-            f"{sound_part(sound_head(existing(Path(settings.ledger))))}; {error.remedy}",
+            f"{sound_part(sound_head_at(settings.ledger))}; {error.remedy}",
         ) from None

@@ -15,7 +15,7 @@ def command_error(error: QuorateClientError, target: Target | None = None) -> Co
     """Return ``error`` as the error by which a command ends, as it would on a file."""
     match error:
         case RefusedError():
-            from quorate.operations.statuses import status_of
+            from quorate.views.statuses import status_of
 
             lines = (*error.lines, *_advice(error, target))
             return CommandError(status_of(error.code).exit, *lines, fault=error.code)

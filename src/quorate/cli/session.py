@@ -10,13 +10,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import click
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_urls import open_store, read_store
 from quorate.cli.settings import Settings
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.settle import settle_holds
@@ -25,6 +24,7 @@ from quorate.model.events import RunRequeued
 from quorate.model.state.state_view import StateView
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import LedgerNotFoundError
+from quorate.ports.store_port import EventStore
 from quorate.views.exits import CommandError, Exit
 from quorate.views.runs.instant import Moment
 
@@ -63,19 +63,19 @@ def on_file(settings: Settings, command: str) -> None:
     click.echo(f"note: {command} works on a ledger's file; {target.words} is not asked", err=True)
 
 
-def open_to_read(settings: Settings) -> SqliteStore:
+def open_to_read(settings: Settings) -> EventStore:
     """Return the ledger, for reading only."""
     check_file(settings)
     with _advised(settings):
-        return SqliteStore.read(Path(settings.ledger))
+        return read_store(settings.ledger)
 
 
-def open_to_write(settings: Settings) -> SqliteStore:
+def open_to_write(settings: Settings) -> EventStore:
     """Return the ledger, for writing; another writer is waited for as long as the settings say."""
     check_file(settings)
     wait_s = settings.lock_timeout_s()
     with _advised(settings):
-        store = SqliteStore.open(Path(settings.ledger), wait_s=wait_s)
+        store = open_store(settings.ledger, wait_s=wait_s)
     try:
         _check_kept(settings)
     except BaseException:
@@ -91,7 +91,7 @@ def _check_kept(settings: Settings) -> None:
     """
     from quorate.adapters.executors.keepers import kept_runs, work_folder
 
-    kept = kept_runs(work_folder(settings.ledger))
+    kept = kept_runs(work_folder(settings.ledger_path))
     if kept:
         raise CommandError(
             Exit.REFUSED,

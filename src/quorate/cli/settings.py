@@ -11,6 +11,8 @@ from quorate.ports.clock_port import Clock
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from quorate.client.contexts import Target
 
 LEDGER_DEFAULT: Final = "quorate.db"
@@ -38,10 +40,17 @@ class Settings:
 
     @property
     def ledger(self) -> str:
-        """The path of the ledger."""
+        """The ledger: a path, or the URL of its store."""
         if self.ledger_option is not None:
             return self.ledger_option
         return self.environ.get("QUORATE_LEDGER") or LEDGER_DEFAULT
+
+    @property
+    def ledger_path(self) -> Path:
+        """The path that the files beside the ledger are named after; raises ``StoreUrlError``."""
+        from quorate.adapters.stores.store_urls import ledger_path
+
+        return ledger_path(self.ledger)
 
     @property
     def prefix(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from quorate.model.amounts import MINUTE_MS
 from quorate.operations.caller import Caller
 from quorate.operations.ledger.watch_handlers import Watched, picture_lines
 from quorate.ports.store_port import EventStore
-from quorate.views.runs.event_text import Entry, entries, said
+from quorate.views.runs.event_text import Entry, entries, format_event
 from quorate.views.runs.instant import Moment
 
 RETELL_MS: Final = MINUTE_MS
@@ -101,7 +101,7 @@ def follow(settings: Settings, watched: Watched, looking: Looking) -> None:
             for entry in new:
                 if watched.concerns(entry.event, view):
                     event = entry.event
-                    click.echo(f"{entry.seq} {time_text(event.at_ms)} {said(event)}")
+                    click.echo(f"{entry.seq} {time_text(event.at_ms)} {format_event(event)}")
 
 
 def _show(settings: Settings, watched: Watched, eye: _Eye, *, redraw: bool) -> None:

@@ -24,7 +24,7 @@ from quorate.ledger.codec import event_from_json
 from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.ledger.watch_handlers import Watched
 from quorate.ports.errors import QuorateError
-from quorate.views.runs.event_text import said
+from quorate.views.runs.event_text import format_event
 
 TRIES_MAX: Final = 20
 """How often in a row a cut connection is tried again: for some minutes."""
@@ -145,7 +145,7 @@ def _line(event: Event) -> str:
     """Return an event as a line; one that only a newer Quorate knows, by its tag."""
     try:
         _, known = event_from_json(event.tree())
-        words = said(known)
+        words = format_event(known)
     except QuorateError:
         words = event.tag
     return f"{event.seq} {time_text(event.at_ms)} {words}"

@@ -106,3 +106,12 @@ def shown(value: object) -> str:  # noqa: PLR0911 - one line per type, nothing e
     if isinstance(value, list):
         return "a list"
     return f"a value of type {type(value).__name__}"
+
+
+class CalcInputError(ValueError):
+    """A world that ``calc`` cannot read: ``path`` says where, ``message`` what and what to do."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+        self.message = message

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from quorate.model.state.state_view import StateView
 from quorate.operations.caller import Caller
-from quorate.operations.statuses import UNAUTHENTICATED
 from quorate.views.exits import CommandError, Exit
+from quorate.views.statuses import UNAUTHENTICATED
 
 
 def check_standing(view: StateView, caller: Caller, now_ms: int) -> None:

@@ -15,6 +15,7 @@
     └── StoreError              the store cannot do what was asked; nothing was recorded
         ├── StaleHeadError      somebody else appended first
         ├── LedgerHeldError     another process is writing to it
+        ├── StoreUrlError       no store is named so
         ├── LedgerNotFoundError there is no such file
         ├── LedgerExistsError   there is one already
         ├── LedgerEmptyError    it was created and never begun
@@ -25,11 +26,8 @@
         ├── StoreBusyError      locked for too long by another program
         └── OutboxError         the file beside the ledger is no outbox, or damaged
 
-Beside it, ``CalcInputError``: a world that ``quorate calc`` was given cannot be read. It is here
-and not in ``calc``, so that telling it from others does not take the whole calculus.
-
 The ledger's own errors are reused by stores: a damaged row and a damaged block are the same
-thing to whoever reads them. Adapters raise these and nothing else.
+thing to their readers. Adapters raise these and nothing else.
 """
 
 from __future__ import annotations
@@ -51,7 +49,6 @@ __all__ = [
     "AccountingDownError",
     "AccountingError",
     "ArchiveError",
-    "CalcInputError",
     "CheckpointError",
     "CorruptLedgerError",
     "DecidingStoppedError",
@@ -72,6 +69,7 @@ __all__ = [
     "StoreError",
     "StoreFullError",
     "StoreReadOnlyError",
+    "StoreUrlError",
     "UnknownEventError",
     "WorkFolderError",
 ]
@@ -146,6 +144,10 @@ class LedgerHeldError(StoreError):
         self.holder = holder
 
 
+class StoreUrlError(StoreError):
+    """A URL names no store; says which ones there are."""
+
+
 class LedgerNotFoundError(StoreError):
     """There is no ledger at the path."""
 
@@ -207,12 +209,3 @@ class StoreBusyError(StoreError):
 
 class OutboxError(StoreError):
     """The file in which deliveries wait cannot be used; the ledger is not touched by that."""
-
-
-class CalcInputError(ValueError):
-    """A world that cannot be read: ``path`` says where, ``message`` what and what to do."""
-
-    def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{path}: {message}")
-        self.path = path
-        self.message = message

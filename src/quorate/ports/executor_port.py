@@ -1,18 +1,22 @@
-"""The executor port: whoever runs the work of open leases, and sees it go.
+"""The executor port: what runs the work of open leases, and sees it go.
 
 The loop gives orders when their events are durable, all orders of one commit together and in ledger
-order. Orders are facts about leases, so hearing one twice changes nothing: a lease id is started
-at most once, ever. Where an ``EndLease`` and a ``StartLease`` of one run in one batch name the same
-slots (a hand-over, a swap, a step that takes a lost group's place), the work there goes on.
+order. Orders are facts about leases, so hearing one twice changes nothing: a lease that has ended
+is not started again, and the first deadline of a stop holds. Only ``resume`` may name such a lease
+anew: it says what a ledger holds, which may have been restored. Where an ``EndLease`` and a
+``StartLease`` of one run in one batch name the same slots (a hand-over, a swap, a step that takes a
+lost group's place), the work there goes on.
 
 What has come to an end is asked for, not called back: ``reports`` says it again each time until an
 ``EndLease`` shows that the ledger has it, so nothing is lost between a process and a commit. The
 end of a wipe is said until the node is given work again.
+
+``testing/executor_contract.py`` has these promises as tests, which every executor passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -124,9 +128,41 @@ class Executor(Protocol):
         ...
 
     def reports(self) -> Sequence[Report]:
-        """Return what has come to an end and is not in the ledger yet, oldest first."""
+        """Return what has come to an end and is not in the ledger yet.
+
+        Exits come first, oldest first, so that work which was done when it had to stop has exited
+        before its lease has gone; then leases that have gone, then wipes.
+        """
         ...
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
         """Return the last step that each of ``runs`` has reported; none of those that never did."""
+        ...
+
+
+class ServedExecutor(Executor, Protocol):
+    """An executor as a service owns it, from ``belong_to`` to ``close``."""
+
+    @property
+    def trouble(self) -> str:
+        """What keeps work from being started and stopped; empty when nothing does."""
+        ...
+
+    def belong_to(self, ledger_id: str) -> None:
+        """Work for one ledger from now on, before any order of it is taken.
+
+        Raises ``WorkFolderError`` where the work of another ledger, or another service, is there.
+        """
+        ...
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Have ``wake`` called, from any thread, whenever there is something new to report."""
+        ...
+
+    def next_ms(self) -> int | None:
+        """Return when to look at the reports though ``wake`` was not called; None if never."""
+        ...
+
+    def close(self) -> None:
+        """See to it that every order was taken, and do no more; closing twice is no harm."""
         ...

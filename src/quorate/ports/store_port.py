@@ -40,6 +40,13 @@ class EventStore(Protocol):
         """
         ...
 
+    def append_all(self, blocks: Iterable[Block]) -> Head:
+        """Append ``blocks``, a sound chain from the head on, all or nothing; return the head.
+
+        What iterating over ``blocks`` raises leaves the log as it was.
+        """
+        ...
+
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
         """Yield the blocks from ``from_height`` to what is the head now, in order.
 

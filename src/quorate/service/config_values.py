@@ -9,6 +9,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from quorate.adapters import run_as as job_users
+from quorate.adapters.stores.store_urls import ledger_path
+from quorate.ports.errors import StoreUrlError
 
 PORT_MAX: Final = 65_535
 LISTEN_EXAMPLE: Final = "127.0.0.1:8414"
@@ -51,6 +53,16 @@ def path(value: object) -> str:
     found = text(value)
     if "\0" in found or not found:
         raise WrongSettingError("must be a path")
+    return found
+
+
+def ledger(value: object) -> str:
+    """Return the path of a ledger, or the URL of its store."""
+    found = path(value)
+    try:
+        ledger_path(found)
+    except StoreUrlError as error:
+        raise WrongSettingError(f"must be the URL of a store, or a path: {error}") from None
     return found
 
 

@@ -22,24 +22,30 @@ import uvicorn
 
 from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.disk_space import check_writable
-from quorate.adapters.executors.exec_local import LocalExecutor
-from quorate.adapters.executors.keepers import kept_runs, work_folder
-from quorate.adapters.executors.local_isolation import JobUsers
-from quorate.adapters.executors.logs_local import LocalLogs
-from quorate.adapters.run_as import RunAs
-from quorate.adapters.stores.store_pages import PagedReader
-from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_urls import (
+    check_store_writable,
+    ledger_path,
+    open_store,
+    read_pages,
+)
 from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller
 from quorate.operations.request_context import Signer
 from quorate.ports.clock_port import Clock, SteadyClock
+from quorate.ports.executor_port import ServedExecutor
 from quorate.service.accounting.accounting_link import record_news
 from quorate.service.auth.authenticator import Authenticator, holder_of
 from quorate.service.auth.oidc import OidcTrust
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
 from quorate.service.descriptors import connections_within
+from quorate.service.executor_choice import (
+    check_job_users,
+    check_kept,
+    make_executor,
+    make_logs,
+    warn_of_root,
+)
 from quorate.service.http.accepting import Acceptor, Connections
 from quorate.service.http.body_reader import BodyReader
 from quorate.service.http.connection import GuardedProtocol, Shedding
@@ -47,11 +53,9 @@ from quorate.service.http.event_stream import WatchRegistry
 from quorate.service.http.listening import BACKLOG, bind, check_tls
 from quorate.service.http.request_guard import Guard, Limits
 from quorate.service.http.rest import Parts, application
-from quorate.service.job_users import check_job_users, warn_of_root
 from quorate.service.ledger_thread import LedgerThread
 from quorate.service.metrics.registry import service_metrics
 from quorate.service.opening import OpenStore, first_token, open_ledger
-from quorate.service.simulated_room import SimulatedRoom
 from quorate.service.violations import guarded
 from quorate.service.webhooks.webhook_threads import sealed, webhooks_served
 from quorate.views.exits import CommandError, Exit
@@ -69,50 +73,17 @@ class Extras:
     """What others add to the daemon: further ways of asking, and the ledger's key.
 
     ``surfaces`` are entered when the ledger is open, and left before it is closed. ``open_store``
-    opens the ledger's file; ``clock`` is the time that everything goes by.
+    opens the ledger; ``clock`` is the time that everything goes by; ``make_executor`` makes
+    what runs the work.
     """
 
     signer: Signer | None = None
-    open_store: OpenStore = SqliteStore.open
+    open_store: OpenStore = open_store
     clock: Clock = field(default_factory=SystemClock)
+    make_executor: Callable[[Configuration, Clock], ServedExecutor | None] = make_executor
     surfaces: Sequence[Callable[[LedgerThread, Authenticator], AsyncIterator[str]]] = field(
         default_factory=tuple
     )
-
-
-def _work_folder(configuration: Configuration) -> Path:
-    if configuration.work_folder:
-        return Path(configuration.work_folder)
-    return work_folder(configuration.ledger)
-
-
-def _job_users(configuration: Configuration) -> JobUsers | None:
-    """Return who runs what; None where all work is the service's own user's."""
-    if not isinstance(configuration.run_as, RunAs):
-        return None
-    return JobUsers(
-        configuration.run_as,
-        memory_bytes=configuration.run_memory_bytes,
-        processes=configuration.run_processes_max,
-    )
-
-
-def _check_kept(configuration: Configuration) -> None:
-    """Raise ``CommandError`` where work goes on that nobody would look after."""
-    kept = kept_runs(_work_folder(configuration))
-    if kept and configuration.executor != "local":
-        raise CommandError(
-            Exit.REFUSED,
-            f"executor: {', '.join(kept[:3])}: still at work on this machine; serve with `local` "
-            "until they have ended",
-        )
-
-
-def _logs(configuration: Configuration) -> LocalLogs | None:
-    """Return who keeps the output of runs; None where none was ever run here."""
-    folder = _work_folder(configuration)
-    has_any = configuration.executor == "local" or folder.is_dir()
-    return LocalLogs(folder) if has_any else None
 
 
 def _guard(clock: Clock, path: Path) -> ClockGuard | None:
@@ -131,7 +102,7 @@ class Daemon:
     def __init__(self, configuration: Configuration, extras: Extras | None = None) -> None:
         self._configuration = configuration
         self._extras = extras or Extras()
-        self._guard = _guard(self._extras.clock, Path(configuration.ledger))
+        self._guard = _guard(self._extras.clock, ledger_path(configuration.ledger))
         self._clock: Clock = self._guard or self._extras.clock
         self._server: _Server | None = None
         self.address: Address | None = None
@@ -148,27 +119,26 @@ class Daemon:
         check_tls(configuration)
         check_job_users(configuration)
         warn_of_root(configuration)
-        _check_kept(configuration)
+        check_kept(configuration)
         hooks = sealed(configuration.webhooks)
         listening = await bind(configuration.listen)
-        path = Path(configuration.ledger)
+        url, path = configuration.ledger, ledger_path(configuration.ledger)
         guard, clock = self._guard, self._clock
-        room = self._room()
-        belong_to = room.belong_to if isinstance(room, LocalExecutor) else lambda _: None
+        executor = self._extras.make_executor(configuration, clock)
         ledger_thread = LedgerThread(
             lambda: guarded(
-                open_ledger(path, room, self._extras.open_store, clock, belong_to), path, guard
+                open_ledger(url, executor, self._extras.open_store, clock), path, guard
             ),
             name=configuration.ledger,
-            room=room,
+            executor=executor,
             signer=self._extras.signer,
             metrics=service_metrics(path),
             clock=clock,
             clock_guard=guard,
-            reading=lambda: PagedReader(path),
-            ledger=path,
-            logs=_logs(configuration),
-            check_writable=lambda: check_writable(path),
+            reading=lambda: read_pages(url),
+            ledger=url,
+            logs=make_logs(configuration),
+            check_writable=lambda: check_store_writable(url),
             bodies=BodyReader(
                 memory_bytes_max=configuration.body_memory_bytes_max,
                 body_bytes_max=configuration.body_bytes_max,
@@ -176,13 +146,13 @@ class Daemon:
         )
         async with AsyncExitStack() as stack:
             stack.callback(listening.close)
-            if isinstance(room, LocalExecutor):
-                room.listen(ledger_thread.nudge)
-                stack.callback(room.close)
+            if executor is not None:
+                executor.listen(ledger_thread.nudge)
+                stack.callback(executor.close)
             await ledger_thread.start()
             stack.push_async_callback(ledger_thread.stop)
             token = await ledger_thread.run(_first_token)
-            await stack.enter_async_context(webhooks_served(hooks, ledger_thread, path, clock))
+            await stack.enter_async_context(webhooks_served(hooks, ledger_thread, url, clock))
             watchers = WatchRegistry(ledger_thread)
             oidc = None if configuration.oidc is None else OidcTrust(configuration.oidc, clock)
             authenticator = Authenticator(ledger_thread.token, clock, oidc)
@@ -201,15 +171,6 @@ class Daemon:
             tell(self.address, token)
             await self._serve(self._server, listening, ledger_thread)
         _LOG.info("stopped; the ledger is closed")
-
-    def _room(self) -> SimulatedRoom | LocalExecutor | None:
-        """Return who runs the work."""
-        configuration = self._configuration
-        if configuration.executor == "simulated":
-            return SimulatedRoom(self._clock)
-        if configuration.executor == "local":
-            return LocalExecutor(_work_folder(configuration), _job_users(configuration))
-        return None
 
     async def _serve(
         self, server: _Server, listening: socket.socket, ledger_thread: LedgerThread

@@ -12,7 +12,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future as ThreadFuture
 from contextlib import nullcontext
-from pathlib import Path
 from threading import Thread
 from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
@@ -40,6 +39,7 @@ from quorate.operations.visibility import Tenants
 from quorate.ports.accounting_port import LinkStatus
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import QuorateError
+from quorate.ports.executor_port import ServedExecutor
 from quorate.ports.log_port import Logs
 from quorate.ports.store_port import EventStore
 from quorate.service.auth.overload_limit import Admission
@@ -52,7 +52,7 @@ from quorate.service.readers.reader_process import ProcessConfig, RemoteReader
 from quorate.service.readers.state_reader import Question, Reader, ReaderConfig
 from quorate.service.reply import Form, Reply, reply_of
 from quorate.service.request_queue import Line, QueuedRequest, unavailable
-from quorate.service.timers import Room, Timers
+from quorate.service.timers import Timers
 from quorate.service.watchdog import Watchdog
 from quorate.views.exits import CommandError, Exit
 
@@ -86,7 +86,7 @@ class LedgerThread:
 
     ``opening`` makes the engine, on the thread that owns it from then on. ``reading`` opens the
     ledger to read it on others; without it questions are answered on that thread, too. With
-    ``ledger``, the path of its file, they are answered by processes that read it.
+    ``ledger``, the URL of its store, they are answered by processes that read it.
     """
 
     def __init__(  # noqa: PLR0913 - what a ledger thread is made of
@@ -94,13 +94,13 @@ class LedgerThread:
         opening: Callable[[], Engine],
         *,
         name: str = "the ledger",
-        room: Room | None = None,
+        executor: ServedExecutor | None = None,
         signer: Signer | None = None,
         metrics: Metrics | None = None,
         clock: Clock | None = None,
         logs: Logs | None = None,
         reading: Callable[[], EventStore] | None = None,
-        ledger: Path | None = None,
+        ledger: str | None = None,
         waiting_max: int = WAITING_MAX,
         check_writable: Callable[[], None] | None = None,
         bodies: BodyReader | None = None,
@@ -110,7 +110,7 @@ class LedgerThread:
         self._stopped: Callable[[], str] = lambda: ""
         self._opening = opening
         self._name = name
-        self._room = room
+        self._executor = executor
         self._signer = signer
         self._logs = logs
         self.metrics = metrics or service_metrics()
@@ -201,13 +201,13 @@ class LedgerThread:
         """What keeps the ledger or its executor from being used; empty when nothing does."""
         if self._thread is not None and not self._thread.is_alive():
             return "the ledger's thread has ended"
-        room = "" if self._room is None else self._room.trouble
+        executor = "" if self._executor is None else self._executor.trouble
         return (
             self._trouble
             or self._stopped_text()
             or self._commits.trouble
             or self._watchdog.trouble
-            or room
+            or executor
         )
 
     @property
@@ -345,7 +345,7 @@ class LedgerThread:
         self._tell(_set, self.ended)
 
     def _answer_all(self, engine: Engine) -> None:
-        chores = Timers(engine, self._room)
+        chores = Timers(engine, self._executor)
         while self._line.wait(min(chores.wait_s(), self._commits.wait_s())):
             before = engine.head
             self._commits.check()

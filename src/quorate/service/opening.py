@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.key_file import load_lottery_secret, lottery_path
-from quorate.adapters.stores.ledger_salvage import sound_head
-from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.adapters.stores import store_urls
 from quorate.adapters.takeover import TAKEOVER_S
 from quorate.core.commands import IssueToken
 from quorate.ledger.chain import GENESIS, Broken, open_block, verify_blocks
@@ -22,7 +20,7 @@ from quorate.operations.service.token_handlers import Secret
 from quorate.policy.parts import install_text, missing_part
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import CorruptLedgerError
-from quorate.ports.executor_port import Executor
+from quorate.ports.executor_port import ServedExecutor
 from quorate.ports.store_port import EventStore
 from quorate.service.secret_checks import secret_troubles
 from quorate.views.exits import CommandError, Exit
@@ -38,22 +36,23 @@ LOOK: Final = "look at it: quorate ledger verify"
 class OpenStore(Protocol):
     """Opens the store of a ledger, tried for ``wait_s`` while another process writes to it."""
 
-    def __call__(self, path: Path, /, *, wait_s: float) -> EventStore:
+    def __call__(self, url: str, /, *, wait_s: float) -> EventStore:
         """Return the store; raises ``StoreError``."""
         ...
 
 
 def _opened(
-    path: Path,
-    executor: Executor | None,
+    url: str,
+    executor: ServedExecutor | None,
     open_store: OpenStore,
     clock: Clock,
-    belong_to: Callable[[str], None],
 ) -> Engine:
-    store = open_store(path, wait_s=TAKEOVER_S)
+    path = store_urls.ledger_path(url)
+    store = open_store(url, wait_s=TAKEOVER_S)
     try:
         _verify(path, store)
-        belong_to(_ledger_id(store))
+        if executor is not None:
+            executor.belong_to(_ledger_id(store))
         lottery = lottery_path(path)
         secret = load_lottery_secret(lottery) if lottery.exists() else None
         engine = Engine.open(store, clock, executor=executor, lottery_secret=secret)
@@ -97,21 +96,21 @@ def _verify(path: Path, store: EventStore) -> None:
 
 
 def open_ledger(
-    path: Path,
-    executor: Executor | None,
-    open_store: OpenStore = SqliteStore.open,
+    url: str,
+    executor: ServedExecutor | None,
+    open_store: OpenStore = store_urls.open_store,
     clock: Clock | None = None,
-    belong_to: Callable[[str], None] = lambda _: None,
 ) -> Engine:
-    """Return the engine of the ledger at ``path``, every block of which was verified first.
+    """Return the engine of the ledger at ``url``, every block of which was verified first.
 
-    ``belong_to`` is told the ledger's id before anything is done for it, and may raise.
-    Raises ``CommandError`` with what to do when it does not verify, and what opening a store does.
+    ``executor`` works for this ledger from then on.
+    Raises ``CommandError`` with what to do when it does not verify, what opening a store does, and
+    ``WorkFolderError``.
     """
     try:
-        return _opened(path, executor, open_store, clock or SystemClock(), belong_to)
+        return _opened(url, executor, open_store, clock or SystemClock())
     except CorruptLedgerError as error:
-        sound = sound_head(path)
+        path, sound = store_urls.ledger_path(url), store_urls.sound_head_at(url)
         raise CommandError(
             Exit.UNSOUND,
             f"{path} does not verify: {error.what}; events up to sequence {sound.seq} are sound; "

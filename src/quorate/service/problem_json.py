@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import msgspec
 
-from quorate.operations.statuses import (
+from quorate.service.reply import to_json
+from quorate.views.exits import CommandError, Exit
+from quorate.views.failures import as_command_error
+from quorate.views.statuses import (
     BUG,
     TOO_MANY_REQUESTS,
     UNAUTHENTICATED,
     UNAVAILABLE,
-    as_command_error,
     status_of,
 )
-from quorate.service.reply import to_json
-from quorate.views.exits import CommandError, Exit
 
 _LOG = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from quorate.adapters.key_file import key_path, load_key, load_lottery_secret, lottery_path
-from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.adapters.stores.store_urls import ledger_path, read_store
 from quorate.ledger.checkpoint import public_key_of
 from quorate.ledger.fold import replay
 from quorate.loop.preimages import Preimages
@@ -17,14 +17,14 @@ _UNSIGNED = "no checkpoint can be signed, and the record of the ledger's end is 
 _UNDRAWN = "conflicts that need a draw stay open, so runs that wait for one do not start by it"
 
 
-def trouble_with_secrets(path: Path) -> list[str]:
-    """Return what will not work with the secrets beside the ledger ``path``, a line for each.
+def trouble_with_secrets(url: str) -> list[str]:
+    """Return what will not work with the secrets beside the ledger at ``url``, a line for each.
 
     What they must fit is in its first block.
     """
-    with SqliteStore.read(path) as store:
+    with read_store(url) as store:
         state, _ = replay(islice(store.blocks(), 1))
-    return secret_troubles(path, state)
+    return secret_troubles(ledger_path(url), state)
 
 
 def secret_troubles(path: Path, view: StateView) -> list[str]:

@@ -56,10 +56,10 @@ SETTINGS: Final = (
     ),
     Setting(
         key="ledger",
-        read=values.path,
+        read=values.ledger,
         default=LEDGER_DEFAULT,
-        text="the ledger's file; made at the first start where it is left at its default",
-        kind="path",
+        text="the ledger: a path or `sqlite:PATH`; made at the first start where it is the default",
+        kind="URL",
     ),
     Setting(
         key="insecure",

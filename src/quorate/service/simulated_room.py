@@ -6,14 +6,14 @@ begins anew then, under the leases it had.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.specs import Run
 from quorate.ports.clock_port import Clock
 from quorate.ports.executor_port import Order, Report
-from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.sim_executor import SimExecutor, StopDelay, Truth
 from quorate.sim.simulation import Timeline, VirtualClock
 
 WORK_MS_DEFAULT: Final = HOUR_MS
@@ -25,16 +25,37 @@ WIPE_MS: Final = MINUTE_MS
 _NOTICE_MS: Final = MINUTE_MS
 
 
-class SimulatedRoom:
-    """An executor whose time is that of ``clock``. For the ledger's thread only."""
+def as_declared(run: Run) -> Truth:
+    """Return work that takes as long as was declared, and ends well."""
+    work_ms = WORK_MS_DEFAULT if run.expected_duration_ms is None else run.expected_duration_ms
+    return Truth(work_ms=work_ms, checkpoint_every_ms=max(1, min(work_ms, HOUR_MS)))
 
-    def __init__(self, clock: Clock) -> None:
+
+def at_once(left_ms: int) -> int:
+    """Return that work stops as soon as it is told to."""
+    return min(left_ms, STOP_MS)
+
+
+class SimulatedRoom:
+    """An executor whose time is that of ``clock``. For the ledger's thread only.
+
+    ``machines`` is what is simulated, up to the last time that anything was asked of the room.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        truth_of: Callable[[Run], Truth] = as_declared,
+        stop_delay: StopDelay = at_once,
+    ) -> None:
         self._clock = clock
+        self._reported: Sequence[Report] = []
         self._timeline = Timeline(VirtualClock(clock.now_ms()))
-        self._executor = SimExecutor(
+        self.machines = SimExecutor(
             self._timeline,
-            truth_of=_truth_of,
-            stop_delay=lambda left_ms: min(left_ms, STOP_MS),
+            truth_of=truth_of,
+            stop_delay=stop_delay,
             notice_ms=_NOTICE_MS,
             wipe=lambda: (WIPE_MS, True),
         )
@@ -44,34 +65,44 @@ class SimulatedRoom:
         """Nothing: what is simulated cannot break down."""
         return ""
 
+    def belong_to(self, ledger_id: str) -> None:
+        """Work for any ledger: nothing that was simulated outlives the program."""
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Take no notice: ``next_ms`` says when something happens."""
+
+    def close(self) -> None:
+        """Forget everything, as a program does that ends."""
+
     def next_ms(self) -> int | None:
         """Return when something will happen in the room by itself; now, if it has happened.
 
         Work that ends while a commit is carried out is in no report that was looked at before.
         """
-        if self._executor.reports():
+        if self.machines.reports() != self._reported:
             return self._timeline.now_ms
         return self._timeline.next_ms()
 
     def carry_out(self, orders: Sequence[Order]) -> None:
         """Take the orders of one commit."""
         self._catch_up()
-        self._executor.carry_out(orders)
+        self.machines.carry_out(orders)
 
     def resume(self, orders: Sequence[Order]) -> None:
         """Take every open lease anew, after a restart."""
         self._catch_up()
-        self._executor.resume(orders)
+        self.machines.resume(orders)
 
     def reports(self) -> Sequence[Report]:
         """Return what has come to an end and is not in the ledger yet, oldest first."""
         self._catch_up()
-        return self._executor.reports()
+        self._reported = self.machines.reports()
+        return self._reported
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
         """Return the last step that each of ``runs`` has reported."""
         self._catch_up()
-        return self._executor.steps(runs)
+        return self.machines.steps(runs)
 
     def _catch_up(self) -> None:
         """Let everything happen that was to happen by now."""
@@ -82,8 +113,3 @@ class SimulatedRoom:
                 break
             self._timeline.take()()
         self._timeline.clock.true_ms = now_ms
-
-
-def _truth_of(run: Run) -> Truth:
-    work_ms = WORK_MS_DEFAULT if run.expected_duration_ms is None else run.expected_duration_ms
-    return Truth(work_ms=work_ms, checkpoint_every_ms=max(1, min(work_ms, HOUR_MS)))

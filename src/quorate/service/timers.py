@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final
 
 from quorate.loop.driver import Driver
 from quorate.loop.engine import Engine
 from quorate.ports.errors import QuorateError
+from quorate.ports.executor_port import ServedExecutor
 
 _LOG = logging.getLogger(__name__)
 
@@ -26,29 +27,16 @@ _PAUSES: Final = 10
 """How many times as long as it took it waits: a tenth of the time goes into it at most."""
 
 
-class Room(Protocol):
-    """Where work happens by itself: its executor says when to look at it again."""
-
-    @property
-    def trouble(self) -> str:
-        """What keeps it from working; empty when nothing does."""
-        ...
-
-    def next_ms(self) -> int | None:
-        """Return when something will happen; None when nothing will."""
-        ...
-
-
 class Timers:
     """For the ledger's thread only. ``trouble`` is what keeps them from being done.
 
     ``failures`` is how often that happened.
     """
 
-    def __init__(self, engine: Engine, room: Room | None) -> None:
+    def __init__(self, engine: Engine, executor: ServedExecutor | None) -> None:
         self._engine = engine
         self._driver = Driver(engine)
-        self._room = room
+        self._executor = executor
         self._due_ms: int | None = None
         self._is_stale = True
         self._not_before_s = 0.0
@@ -89,6 +77,6 @@ class Timers:
         took_s = monotonic() - began_s
         self.trouble, self._is_stale = "", False
         self._not_before_s = monotonic() + min(PAUSE_S_MAX, _PAUSES * took_s)
-        next_ms = None if self._room is None else self._room.next_ms()
+        next_ms = None if self._executor is None else self._executor.next_ms()
         self._due_ms = min((ms for ms in (due_ms, next_ms) if ms is not None), default=None)
         return True

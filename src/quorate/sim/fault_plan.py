@@ -64,6 +64,10 @@ class CrashingStore:
         if loss is not None:
             raise CrashedError(loss.name)
 
+    def append_all(self, blocks: Iterable[Block]) -> Head:
+        """Append ``blocks`` and return the head."""
+        return self._inner.append_all(blocks)
+
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
         """Yield the blocks from ``from_height`` on."""
         return self._inner.blocks(from_height=from_height)

@@ -65,8 +65,8 @@ StopDelay = Callable[[int], int | None]
 class _Held:
     """A lease as the machine room sees it.
 
-    ``lost`` are the nodes without power at any time since it started: nothing of it runs there,
-    even when the power is back.
+    ``lost`` are the nodes that had no power, or were fenced, at any time since it started: nothing
+    of it runs there, even when the power is back.
     """
 
     fact: LeaseStarted
@@ -76,6 +76,11 @@ class _Held:
     stopping_since_ms: int | None = None
     stops: int = 0
     is_gone: bool = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing of it runs on any of its nodes."""
+        return all(node in self.lost for node, _ in self.fact.slots)
 
 
 @dataclass(slots=True)
@@ -181,7 +186,7 @@ class SimExecutor:
                 case WipeNode():
                     self._wipe(order)
                 case FenceNode():
-                    pass  # What fails here is told by ``lose_node``; the ledger may be mistaken.
+                    self._lose_leases(order.node)
                 case _:
                     assert_never(order)
         touched, self._touched = self._touched, {}
@@ -199,12 +204,17 @@ class SimExecutor:
         """Return the exits, then the leases that have gone."""
         found: list[Report] = []
         for run in self._exited:
-            work = self._work[run]
-            if work.leases:
-                found.append(RunExited(run, next(iter(work.leases)), work.code, "exited"))
+            lease = self._working_lease(run)
+            if lease is not None:
+                found.append(RunExited(run, lease, self._work[run].code, "exited"))
         found += [LeaseGone(lease) for lease in self._gone]
         found += self._wiped.values()
         return found
+
+    def _working_lease(self, run: str) -> str | None:
+        """Return a lease that ``run`` works under; None where it has none but spares."""
+        names = self._work[run].leases
+        return next((n for n in names if self._held[n].fact.role is not Role.SPARE), None)
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
         """Return how many steps each of ``runs`` has done, as far as it says how many there are."""
@@ -225,10 +235,16 @@ class SimExecutor:
     def lose_node(self, node: str) -> None:
         """Take the power from ``node``: nothing runs on it any more."""
         self._lost_nodes.add(node)
+        self._lose_leases(node)
+
+    def _lose_leases(self, node: str) -> None:
+        """End what runs on ``node`` now, and what needs it."""
         for name in tuple(self._on_node.get(node, ())):
             held = self._held[name]
+            if node in held.lost:
+                continue
             held.lost.add(node)
-            if all(place in self._lost_nodes for place, _ in held.fact.slots):
+            if held.is_lost:
                 self._let_go(name)
             if held.fact.role is not Role.SPARE:
                 self._break(held)
@@ -283,6 +299,7 @@ class SimExecutor:
             return  # Told again.
         if fact.lease in self._ended:
             self.wrongs.append(f"{fact.lease} is started a second time")
+            return
         for slot in _slots_of(fact):
             other = self._by_slot.get(slot)
             if other is not None:
@@ -338,7 +355,7 @@ class SimExecutor:
                 self.lost_gpu_ms += work.lose_since_checkpoint(held, now_ms)
             elif held.fact.bundle == 0 and not held.is_broken:
                 work.saved_gpu_ms = work.done_gpu_ms
-        if all(node in self._lost_nodes for node, _ in held.fact.slots):
+        if held.is_lost:
             self._let_go(order.lease)
             return
         delay_ms, stops = self._stop_delay(left_ms), held.stops

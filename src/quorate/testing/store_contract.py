@@ -12,6 +12,7 @@ Run with pytest. Crashes are the adapter's own tests: they need its process.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -38,6 +39,16 @@ def some_events(count: int, *, at_ms: int = 0) -> list[Event]:
     return [
         RunEnded(at_ms + n, "contract", f"run-{at_ms + n}", Outcome.COMPLETED) for n in range(count)
     ]
+
+
+def some_chain(blocks: int) -> list[Block]:
+    """Return that many blocks, joined from the first one on."""
+    found: list[Block] = []
+    head = GENESIS
+    for _ in range(blocks):
+        found.append(seal(head, some_events(2, at_ms=head.seq)))
+        head = found[-1].head
+    return found
 
 
 def fill(store: EventStore, *, blocks: int, events_per_block: int = 3) -> list[Block]:
@@ -84,6 +95,21 @@ def refuses(store: EventStore, block: Block, *, expected: Head) -> StaleHeadErro
     except StaleHeadError as error:
         return error
     return None
+
+
+def broken_off(blocks: list[Block]) -> Iterator[Block]:
+    """Yield ``blocks``, and then no more because their source has failed."""
+    yield from blocks
+    raise StoreError("the source has ended")
+
+
+def fails(store: EventStore, blocks: Iterator[Block]) -> bool:
+    """Return whether ``store`` raises what ``blocks`` does."""
+    try:
+        store.append_all(blocks)
+    except StoreError:
+        return True
+    return False
 
 
 def knows(store: EventStore, seq: int) -> bool:
@@ -145,6 +171,15 @@ class StoreContract(ABC):
             assert not knows(store, 1)
             fill(store, blocks=2, events_per_block=3)
             assert [seq for seq in range(-1, 9) if knows(store, seq)] == [1, 2, 3, 4, 5, 6]
+
+    def test_a_chain_is_appended_as_a_whole_or_not_at_all(self) -> None:
+        added = some_chain(5)
+        with self.make_store() as store:
+            assert fails(store, broken_off(added[:3]))
+            assert store.head() == GENESIS
+            assert store.append_all(added[:3]) == added[2].head
+            assert store.append_all(added[3:]) == added[4].head
+            assert list(store.blocks()) == added
 
     def test_stale_head_is_refused_and_nothing_is_written(self) -> None:
         with self.make_store() as store:

@@ -1,40 +1,24 @@
-"""The one table from refusals and errors to exit codes. docs/reference/exit-codes.md."""
+"""What went wrong, in words: errors of the world and refusals as the errors that end a command."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from quorate.ledger.errors import RESTORE
-from quorate.model.refusal import Refusal, RefusalCode, sentence
-from quorate.ports.errors import (
-    CalcInputError,
-    CheckpointError,
-    CorruptLedgerError,
-    LedgerExistsError,
-    QuorateError,
-)
-from quorate.views.exits import CommandError, Exit
+from quorate.model.refusal import Refusal, sentence
+from quorate.ports.errors import CorruptLedgerError, QuorateError
+from quorate.views.error_length import in_bounds
+from quorate.views.exits import CommandError
+from quorate.views.statuses import STATUSES, exit_of
 from quorate.views.word_forms import shortage
 
-EXIT_OF_REFUSAL: Final[dict[RefusalCode, Exit]] = dict.fromkeys(RefusalCode, Exit.REFUSED) | {
-    RefusalCode.INVALID: Exit.INVALID
-}
 
-EXIT_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
-    (CorruptLedgerError, Exit.UNSOUND),
-    (LedgerExistsError, Exit.REFUSED),
-    (CheckpointError, Exit.INVALID),
-    (CalcInputError, Exit.INVALID),
-    (QuorateError, Exit.UNUSABLE),
-    (OSError, Exit.UNUSABLE),
-)
-"""The first type that fits decides."""
-
-
-def exit_of(error: Exception) -> Exit | None:
-    """Return the exit code of ``error``; None when it is a bug and deserves its traceback."""
-    return next((code for kind, code in EXIT_OF_ERROR if isinstance(error, kind)), None)
+def as_command_error(error: Exception) -> CommandError | None:
+    """Return ``error`` as the caller is told it, within bounds; None when it is a bug."""
+    if isinstance(error, CommandError):
+        return in_bounds(error)
+    code = exit_of(error)
+    return None if code is None else in_bounds(CommandError(code, text_of(error)))
 
 
 def text_of(error: Exception) -> str:
@@ -48,7 +32,7 @@ def text_of(error: Exception) -> str:
 
 def refused(refusals: Sequence[Refusal]) -> CommandError:
     """Return the error that tells every one of ``refusals``."""
-    codes = [EXIT_OF_REFUSAL[refusal.code] for refusal in refusals]
+    codes = [STATUSES[refusal.code.value].exit for refusal in refusals]
     return CommandError(max(codes), *map(_text, refusals), refusals=tuple(refusals))
 
 

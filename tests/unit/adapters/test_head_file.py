@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
 def keyed(folder: Path) -> Path:
     """Return a ledger with its key beside it."""
     path = folder / "keyed.db"
-    create_ledger(path, SystemClock(), actor="test")
+    create_ledger(str(path), SystemClock(), actor="test")
     return path
 
 
@@ -175,7 +175,7 @@ def test_ledger_of_before_opens_and_gets_a_head_file(
 
 def test_head_file_of_another_history_is_refused(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
-    create_ledger(other, SystemClock(), actor="test")
+    create_ledger(str(other), SystemClock(), actor="test")
     shutil.copyfile(head_path(other), head_path(path))
     for how in (SqliteStore.open, SqliteStore.read):
         with pytest.raises(CorruptLedgerError, match="rewritten, or one of the two files"):
@@ -193,7 +193,7 @@ def test_record_signed_by_another_key_is_refused(tmp_path: Path) -> None:
     end = read_head(path)
     assert end is not None
     other = tmp_path / "other.db"
-    create_ledger(other, SystemClock(), actor="test")
+    create_ledger(str(other), SystemClock(), actor="test")
     their_end = read_head(other)
     assert their_end is not None
     forged = HeadFile.open(path)

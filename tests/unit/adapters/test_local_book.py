@@ -216,7 +216,7 @@ class Model:
             if isinstance(order, StartLease):
                 self.open[order.lease.lease] = order
             elif isinstance(order, StopLease) and order.lease in self.open:
-                self.stops[order.lease] = order.deadline_ms
+                self.stops.setdefault(order.lease, order.deadline_ms)
             elif isinstance(order, EndLease):
                 self.open.pop(order.lease, None)
                 self.stops.pop(order.lease, None)

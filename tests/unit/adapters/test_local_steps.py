@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from quorate import runtime
-from quorate.adapters.executors.local_steps import last_step
+from quorate.adapters.executors.logs_local import last_step
 
 
 def test_what_the_runtime_reports_is_what_is_read(

@@ -21,8 +21,7 @@ from pathlib import Path
 import pytest
 
 from quorate.adapters.stores.archive_file import archive_path
-from quorate.adapters.stores.ledger_salvage import sound_head
-from quorate.adapters.stores.sqlite_file import APPLICATION_ID, LAYOUT
+from quorate.adapters.stores.sqlite_file import APPLICATION_ID, LAYOUT, sound_head
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.adapters.stores.writer_lock import WriterLock, lock_path
 from quorate.ledger.chain import (

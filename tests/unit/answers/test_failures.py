@@ -2,23 +2,59 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 
+import grpc
 import pytest
 
+import quorate
 from quorate.calc import KINDS, CalcInputError
 from quorate.cli.operator_commands.calc_command import KINDS as NAMED_KINDS
 from quorate.model.refusal import Refusal, RefusalCode
+from quorate.operations.table import OPERATIONS
 from quorate.ports import errors
-from quorate.views.exits import Exit
-from quorate.views.failures import EXIT_OF_REFUSAL, exit_of, refused, text_of
+from quorate.views.exits import CommandError, Exit
+from quorate.views.failures import refused, text_of
+from quorate.views.statuses import STATUSES, exit_of
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/reference/exit-codes.md"
 
 
-def test_every_refusal_has_an_exit_code() -> None:
-    assert set(EXIT_OF_REFUSAL) == set(RefusalCode)
-    assert set(EXIT_OF_REFUSAL.values()) == {Exit.REFUSED, Exit.INVALID}
+SOURCE = Path(quorate.__file__).parent
+FAULT = re.compile(r"\b(?:fault=|problem\()(?:\"([a-z-]+)\"|([A-Z_]+)\b)")
+NAMED = re.compile(r"^([A-Z_]+): Final = \"([a-z-]+)\"$", re.MULTILINE)
+
+
+def _written_codes() -> set[str]:
+    """Return the codes that are written anywhere in the program, as text or by their names."""
+    texts = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")]
+    named = dict(pair for text in texts for pair in NAMED.findall(text))
+    found = [pair for text in texts for pair in FAULT.findall(text)]
+    return {code or named[name] for code, name in found}
+
+
+def test_every_refusal_has_a_row_of_the_status_table() -> None:
+    exits = {STATUSES[code.value].exit for code in RefusalCode}
+    assert exits == {Exit.REFUSED, Exit.INVALID}
+
+
+def test_every_code_that_the_program_names_has_a_row_of_the_status_table() -> None:
+    named = {code for operation in OPERATIONS.values() for code in operation.refusals}
+    written = _written_codes()
+    assert {"no-logs", "no-key", "too-slow"} <= written
+    assert sorted((named | written) - STATUSES.keys()) == []
+
+
+def test_every_status_is_one_that_http_and_grpc_know() -> None:
+    for code, status in STATUSES.items():
+        assert HTTPStatus(status.http) >= HTTPStatus.BAD_REQUEST, code
+        assert status.grpc in grpc.StatusCode.__members__, code
+
+
+def test_an_error_without_a_name_of_its_own_has_the_row_of_its_exit_code() -> None:
+    for code in (Exit.REFUSED, Exit.USAGE, Exit.INVALID, Exit.UNUSABLE, Exit.UNSOUND):
+        assert STATUSES[CommandError(code, "x").fault].exit is code
 
 
 def _kinds(kind: type[errors.QuorateError]) -> Iterator[type[errors.QuorateError]]:

@@ -10,7 +10,7 @@ from quorate.model.events import (
     RunStopping,
     StartReason,
 )
-from quorate.views.runs.event_text import nodes_of, run_of, said
+from quorate.views.runs.event_text import format_event, nodes_of, run_of
 from quorate.views.runs.reason_words import began, ended, stopping
 
 
@@ -35,10 +35,10 @@ def test_a_stop_says_what_follows(outcome: Outcome | None, then: str) -> None:
     event = RunStopping(at_ms=0, actor="a", run="r", outcome=outcome, reason=EndReason.DRAINED)
     assert stopping(event).endswith(f"; then it {then}")
     assert run_of(event) == "r"
-    assert said(event) == f"run/r {stopping(event)}"
+    assert format_event(event) == f"run/r {stopping(event)}"
 
 
 def test_a_marked_node_is_told_with_its_note() -> None:
     event = NodeMarked(at_ms=0, actor="a", node="n", status=NodeStatus.FAILED, note="smoke")
-    assert said(event) == "node/n Failed: smoke"
+    assert format_event(event) == "node/n Failed: smoke"
     assert (nodes_of(event), run_of(event)) == (("n",), None)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.adapters.executors.local_steps import last_step
+from quorate.adapters.executors.logs_local import last_step
 from quorate.keeper.job_files import read_job_file
 from quorate.runtime import DONE_FILE
 

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import quorate.operations
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply
 from quorate.ledger.chain import Block, Head
@@ -20,7 +17,6 @@ from quorate.operations.group_commit import Asking, answer_together, may_wait_fo
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.resources import run_operations
-from quorate.operations.statuses import STATUSES
 from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import budget, envelope, fleet
 from quorate.testing.memory_engines import HandClock, memory_engine
@@ -159,19 +155,3 @@ def test_a_dry_run_keeps_no_key_and_waits_for_nobody(engine: Engine) -> None:
     assert not may_wait_for_others(SUBMIT, asking.asked)
     assert answer(asking.context, SUBMIT, asking.asked).tree()["dryRun"] is True
     assert not engine.view.requests
-
-
-def test_every_refusal_an_operation_names_has_its_status() -> None:
-    named = {code for operation in OPERATIONS.values() for code in operation.refusals}
-    assert sorted(named - STATUSES.keys()) == []
-
-
-def test_every_fault_that_operations_raise_has_its_status() -> None:
-    folder = Path(quorate.operations.__file__).parent
-    found = {
-        fault
-        for path in folder.glob("*.py")
-        for fault in re.findall(r'fault="([a-z-]+)"', path.read_text(encoding="utf-8"))
-    }
-    assert found
-    assert sorted(found - STATUSES.keys()) == []

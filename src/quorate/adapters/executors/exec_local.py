@@ -21,7 +21,7 @@ from typing import Final
 from quorate.adapters.executors.keepers import Keepers, job_folder, run_folder
 from quorate.adapters.executors.local_book import Book, nothing_wanted
 from quorate.adapters.executors.local_isolation import JobUsers
-from quorate.adapters.executors.local_steps import last_step
+from quorate.adapters.executors.logs_local import last_step
 from quorate.adapters.takeover import TAKEOVER_S
 from quorate.keeper.wanted import (
     ROOM_FIFO,
@@ -360,9 +360,10 @@ class LocalExecutor:
             is_news = self._status.get(name) != status
             if is_kept:
                 self._told[name], self._status[name] = wanted, status
-                self._exited.pop(name, None)
-                if status.exited is not None:
-                    self._exited[name] = None
+                if status.exited is None:
+                    self._exited.pop(name, None)
+                else:
+                    self._exited.setdefault(name)
                 return is_news
             self._keepers.forget(name)
             self._unreadable.discard(name)

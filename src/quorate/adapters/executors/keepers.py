@@ -48,7 +48,7 @@ LEDGER: Final = "ledger"
 """The file that says whose work lies here: runs of another ledger may have the same names."""
 
 
-def work_folder(ledger: str) -> Path:
+def work_folder(ledger: Path) -> Path:
     """Return where the work of a ledger lies unless its service was told otherwise."""
     return Path(f"{ledger}.work")
 

@@ -13,6 +13,8 @@ from quorate.model.events import LeaseStarted, Role, StartReason
 from quorate.model.specs import Run
 from quorate.ports.executor_port import EndLease, FenceNode, Order, StartLease, StopLease
 
+ENDED_MAX: Final = 100_000
+"""How many leases that have ended are remembered, so that none of them is started again."""
 _GOES_ON: Final = frozenset({StartReason.GROW, StartReason.SWAP, StartReason.HANDOVER})
 
 
@@ -43,6 +45,7 @@ class Book:
         self._runs: dict[str, _OpenRun] = {}
         self._runs_of: dict[str, tuple[str, ...]] = {}
         self._stopping: dict[str, None] = {}
+        self._ended: dict[tuple[str, str | None], None] = {}
 
     def take(self, orders: Sequence[Order], before: Mapping[str, Wanted]) -> list[str]:
         """Take the orders of one commit; return the runs that they change.
@@ -90,10 +93,15 @@ class Book:
         return {part.lease for part in wanted.parts}, wanted.life
 
     def forget(self, keep: Iterable[str]) -> list[str]:
-        """Drop all leases but those in ``keep``; return the runs that had others."""
+        """Drop all leases but those in ``keep``; return the runs that had others.
+
+        What had ended may be started again: the ledger may have been restored.
+        """
         keeping = frozenset(keep)
         dropped = [lease for lease in self._runs_of if lease not in keeping]
-        return [run for lease in dropped for run in self._end(lease)]
+        found = [run for lease in dropped for run in self._end(lease)]
+        self._ended.clear()
+        return found
 
     def runs(self) -> list[str]:
         """Return the runs with open leases."""
@@ -166,7 +174,9 @@ class Book:
                 self._start(order)
             case StopLease():
                 for run in self.runs_of(order.lease):
-                    self._runs[run].leases[order.lease].stop_by_ms = order.deadline_ms
+                    lease = self._runs[run].leases[order.lease]
+                    if lease.stop_by_ms is None:
+                        lease.stop_by_ms = order.deadline_ms
                     self._stopping[order.lease] = None
             case EndLease():
                 self._end(order.lease)
@@ -183,6 +193,8 @@ class Book:
 
     def _start(self, order: StartLease) -> None:
         fact = order.lease
+        if (fact.lease, order.run.nonce) in self._ended:
+            return  # Told again.
         for spec in order.runs:
             run = self._runs.get(spec.name)
             if run is None:
@@ -194,9 +206,13 @@ class Book:
 
     def _end(self, lease: str) -> tuple[str, ...]:
         names = self._runs_of.pop(lease, ())
+        if names:
+            self._ended[lease, self._runs[names[0]].spec.nonce] = None
         for name in names:
             del self._runs[name].leases[lease]
         self._stopping.pop(lease, None)
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
         return names
 
     def drop(self, name: str) -> None:

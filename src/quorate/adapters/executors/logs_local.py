@@ -1,13 +1,22 @@
-"""What runs of this machine have written, read from where their keepers keep it."""
+"""What runs of this machine have written: output, from where keepers keep it, and steps."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Final
 
 from quorate.adapters.executors.keepers import run_folder
+from quorate.keeper.job_files import read_job_file
 from quorate.keeper.output import chunks, lines_end
 from quorate.keeper.wanted import OUTPUT
 from quorate.ports.log_port import Line, Output, Stream
+from quorate.runtime import STEPS
+
+STEP_MAX: Final = 2**53
+"""A step beyond this is no step: nobody takes so many."""
+_TAIL_BYTES: Final = 8_192
+"""How much of the end of a record is read; a line is far shorter."""
 
 
 class LocalLogs:
@@ -45,3 +54,35 @@ class LocalLogs:
     def end(self, run: str) -> int:
         """Return the number after the last line of ``run``, by a look at its last file alone."""
         return lines_end(run_folder(self._folder, run) / OUTPUT)
+
+
+def last_step(folder: Path) -> int | None:
+    """Return the last step that the run of ``folder`` has reported; None where it never did.
+
+    A line that is being written, or that somebody else wrote, is passed over.
+    """
+    for name in ("rank-0.jsonl", "rank-0.old.jsonl"):
+        for line in reversed(_tail(folder, name)):
+            step = _step(line)
+            if step is not None:
+                return step
+    return None
+
+
+def _tail(folder: Path, name: str) -> list[bytes]:
+    try:
+        found = read_job_file(folder, STEPS, name, most=_TAIL_BYTES)
+    except OSError:
+        found = None  # The disk does not give it: no step.
+    return [] if found is None else found.splitlines()
+
+
+def _step(line: bytes) -> int | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    step = found.get("step") if isinstance(found, dict) else None
+    if not isinstance(step, int) or isinstance(step, bool):
+        return None
+    return step if 0 <= step <= STEP_MAX else None

@@ -1,17 +1,19 @@
-"""A ledger's SQLite file: finding, creating, connecting to and recognising it."""
+"""A ledger's SQLite file: finding, creating, connecting to, recognising and salvaging it."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 from urllib.parse import quote
 
 from quorate.adapters.file_errors import result_code, translated
-from quorate.ledger.chain import GENESIS
+from quorate.ledger.chain import GENESIS, Block, Broken, Head, verify_blocks
 from quorate.ports.errors import (
     LedgerExistsError,
     LedgerNotFoundError,
@@ -24,6 +26,8 @@ from quorate.ports.errors import (
 APPLICATION_ID: Final = 0x51554F52  # "QUOR"
 LAYOUT: Final = 1
 BUSY_SECONDS_MAX: Final = 5.0
+NEEDED_BYTES: Final = 256 * 1024
+"""How much must fit: more than a commit of a few requests takes."""
 _SCHEMA: Final = (
     """CREATE TABLE block (height INTEGER PRIMARY KEY, first_seq INTEGER NOT NULL,
         count INTEGER NOT NULL, prev_hash BLOB NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL)""",
@@ -188,3 +192,52 @@ def _has_wal(path: Path) -> bool:
         return path.with_name(path.name + "-wal").stat().st_size > 0
     except FileNotFoundError:
         return False
+
+
+def check_writable(ledger: Path) -> None:
+    """Raise a ``StoreError`` unless the disk of ``ledger`` takes a little more, durably."""
+    with translated(ledger), TemporaryFile(dir=ledger.parent) as file:
+        file.write(bytes(NEEDED_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sound_head(path: Path) -> Head:
+    """Return the head of the blocks that are still a sound chain from the first one on."""
+    head = GENESIS
+    for block in _readable(path):
+        if isinstance(verify_blocks([block], after=head), Broken):
+            break
+        head = block.head
+    return head
+
+
+def _readable(path: Path) -> Iterator[Block]:
+    """Yield the blocks from the first one on, up to one that cannot be read."""
+    height = 0
+    try:
+        with closing(connected(path, "mode=ro")) as db:
+            # Otherwise SQLite reads nothing at all of a file that was cut short. Nothing is
+            # written: the connection is for reading.
+            db.execute("PRAGMA writable_schema = ON")
+            while True:
+                height += 1
+                row = db.execute(
+                    "SELECT height, first_seq, count, prev_hash, hash, body FROM block "
+                    "WHERE height = ?",
+                    (height,),
+                ).fetchone()
+                match row:
+                    case (int(), int(first_seq), int(count), bytes(prev), bytes(own), bytes(body)):
+                        yield Block(
+                            height=height,
+                            first_seq=first_seq,
+                            count=count,
+                            prev_hash=prev,
+                            hash=own,
+                            body=body,
+                        )
+                    case _:
+                        return
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        return

@@ -41,6 +41,11 @@ class MemoryStore:
         assert block.prev_hash == expected.hash, "the block was sealed at another head"
         self._blocks.append(block)
 
+    def append_all(self, blocks: Iterable[Block]) -> Head:
+        """Append ``blocks`` and return the head; see ``EventStore``."""
+        self._blocks.extend(list(blocks))
+        return self.head()
+
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
         """Yield the blocks from ``from_height`` on; see ``EventStore``."""
         assert from_height >= 1, from_height

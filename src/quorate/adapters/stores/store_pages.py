@@ -78,6 +78,11 @@ class PagedReader:
         del block, expected
         self._refuse()
 
+    def append_all(self, blocks: Iterable[Block]) -> Head:
+        """Raise: nothing is written here."""
+        del blocks
+        self._refuse()
+
     def save_snapshot(
         self,
         head: Head,

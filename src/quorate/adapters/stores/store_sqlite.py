@@ -176,10 +176,7 @@ class SqliteStore:
         self._note_end(block.head)
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
-        """Append ``blocks``, a sound chain from the head on, in one transaction; return the head.
-
-        What iterating over ``blocks`` raises rolls all of it back.
-        """
+        """Append ``blocks`` in one transaction, and return the head; see ``EventStore``."""
         self._check_writable()
         with translated(self._path), self._transaction():
             head = self._head()

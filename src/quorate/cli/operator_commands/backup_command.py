@@ -52,7 +52,7 @@ def restore(settings: Settings, backup: Path, out: Path) -> None:
                 f"{head_path(backup).name} lies beside it; compare the restored ledger with a "
                 "checkpoint kept elsewhere: quorate ledger verify --against CHECKPOINT"
             )
-        for line in trouble_with_secrets(out):
+        for line in trouble_with_secrets(str(out)):
             click.echo(line)
 
 

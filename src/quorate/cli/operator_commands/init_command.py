@@ -26,7 +26,6 @@ def init(settings: Settings) -> None:
     copies of them elsewhere.
     """
     import shlex
-    from pathlib import Path
 
     from quorate.adapters.key_file import key_path, lottery_path
     from quorate.cli.creation import create_ledger
@@ -34,8 +33,10 @@ def init(settings: Settings) -> None:
     from quorate.cli.session import clock_of, on_file
 
     on_file(settings, "init")
-    path = Path(settings.ledger)
-    ledger_id, public_key = create_ledger(path, clock_of(settings), actor=settings.actor())
+    path = settings.ledger_path
+    ledger_id, public_key = create_ledger(
+        settings.ledger, clock_of(settings), actor=settings.actor()
+    )
     created = f"created ledger {ledger_id} in {path}"
     with telling(created):
         if not settings.is_table:

@@ -189,8 +189,7 @@ def import_(settings: Settings, file: str, out: str | None) -> None:
     exists is overwritten. The signing key and the lottery's secret are in no export: keep copies
     of them, too.
     """
-    from pathlib import Path
-
+    from quorate.adapters.stores.store_urls import ledger_path
     from quorate.cli.ledger_import import import_ledger
     from quorate.cli.printing import telling
     from quorate.cli.session import on_file
@@ -199,14 +198,14 @@ def import_(settings: Settings, file: str, out: str | None) -> None:
     from quorate.views.runs.outcome_view import receipt_line
 
     on_file(settings, "ledger import")
-    path = Path(settings.ledger if out is None else out)
-    head = import_ledger(file, path)
+    url = settings.ledger if out is None else out
+    head = import_ledger(file, url)
     counts = f"{counted(head.seq, 'event')} in {counted(head.height, 'block')}"
-    done = f"imported {counts} to {path}, hash {head.hash.hex()}"
+    done = f"imported {counts} to {ledger_path(url)}, hash {head.hash.hex()}"
     with telling(done):
         click.echo(done)
         click.echo(receipt_line(head))
-        for line in trouble_with_secrets(path):
+        for line in trouble_with_secrets(url):
             click.echo(line)
 
 
@@ -235,7 +234,7 @@ def backup(settings: Settings, out: str, *, with_keys: bool) -> None:
     from quorate.cli.session import on_file
 
     on_file(settings, "ledger backup")
-    back_up(settings, Path(settings.ledger), Path(out), with_keys=with_keys)
+    back_up(settings, settings.ledger_path, Path(out), with_keys=with_keys)
 
 
 @ledger.command(
@@ -260,7 +259,7 @@ def restore(settings: Settings, file: str, out: str | None) -> None:
     from quorate.cli.session import on_file
 
     on_file(settings, "ledger restore")
-    restore_backup(settings, Path(file), Path(settings.ledger if out is None else out))
+    restore_backup(settings, Path(file), settings.ledger_path if out is None else Path(out))
 
 
 @ledger.command(

@@ -9,8 +9,8 @@ import click
 from quorate.cli.completing import names_of
 from quorate.cli.global_options import examples, writer
 from quorate.cli.operator_commands.discover_command import discover
-from quorate.cli.settings import Settings
 from quorate.cli.retiring import DELETING, retiring_hint
+from quorate.cli.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -114,7 +114,7 @@ def serve(
     """
     from quorate.cli.session import on_file
     from quorate.service.config import configured
-    from quorate.service.job_users import check_job_users
+    from quorate.service.executor_choice import check_job_users
     from quorate.views.exits import CommandError, Exit
 
     on_file(settings, "serve")
@@ -166,15 +166,15 @@ def _make_ledger(settings: Settings, made: Configuration, *, make: bool) -> None
     Not where the service could not listen: it would end, and leave the ledger behind.
     """
     import asyncio
-    from pathlib import Path
 
+    from quorate.adapters.stores.store_urls import ledger_path
     from quorate.cli.creation import create_ledger
     from quorate.cli.session import clock_of
     from quorate.service.http.listening import check_free, when_free
     from quorate.service.setting_table import LEDGER_DEFAULT
     from quorate.views.exits import CommandError, Exit
 
-    path = Path(made.ledger)
+    path = ledger_path(made.ledger)
     if path.exists():
         return
     if not make and made.ledger != LEDGER_DEFAULT:
@@ -182,7 +182,7 @@ def _make_ledger(settings: Settings, made: Configuration, *, make: bool) -> None
             Exit.UNUSABLE, f"there is no ledger at {path}; to have it made, add: --init"
         )
     asyncio.run(when_free(lambda: check_free(made.listen), made.listen, "listen"))
-    ledger_id, _ = create_ledger(path, clock_of(settings), actor=settings.actor())
+    ledger_id, _ = create_ledger(made.ledger, clock_of(settings), actor=settings.actor())
     click.echo(f"created ledger {ledger_id} in {path}, as there was none")
 
 
@@ -233,12 +233,11 @@ def _keep(token: str, path: str) -> bool:
 
 def _extras(made: Configuration) -> Extras:
     """Return what answers beside REST, and who signs checkpoints."""
-    from pathlib import Path
-
+    from quorate.adapters.stores.store_urls import ledger_path
     from quorate.cli.signing import file_signer
     from quorate.service.daemon import Extras
 
-    signer = file_signer(Path(made.ledger))
+    signer = file_signer(ledger_path(made.ledger))
     extras = Extras(signer=signer)
     if made.grpc_listen:
         # gRPC is large, so it is loaded only where it was asked for.

@@ -15,7 +15,7 @@ from typing import Final
 
 from quorate.adapters.key_file import read_private
 from quorate.adapters.stores.outbox_sqlite import SqliteOutbox, outbox_path
-from quorate.adapters.stores.store_pages import PagedReader
+from quorate.adapters.stores.store_urls import ledger_path, read_pages
 from quorate.loop.engine import Engine
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import QuorateError
@@ -105,8 +105,8 @@ class Worker:
         # Its client takes a while to load, and only whoever is linked has it.
         from quorate.adapters.accounting.waldur_api import WaldurAccounting  # noqa: PLC0415
 
-        made, ledger = self._made, Path(self._made.ledger)
-        outbox = self._open_outbox(ledger)
+        made, ledger = self._made, self._made.ledger
+        outbox = self._open_outbox(ledger_path(ledger))
         if outbox is None:
             return
         accounting = WaldurAccounting(made.waldur_url, self._token, made.waldur_timeout_s)
@@ -114,7 +114,7 @@ class Worker:
             ledger_id=self._ledger_id,
             accounting=accounting,
             outbox=outbox,
-            reading=lambda: PagedReader(ledger),
+            reading=lambda: read_pages(ledger),
             record=self._record,
         )
         pace = Pace(

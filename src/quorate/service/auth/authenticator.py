@@ -9,10 +9,10 @@ from typing import Final
 from quorate.model.state.records import TokenRecord
 from quorate.operations.caller import Caller, Role, actor_of
 from quorate.operations.service.token_handlers import PREFIX, digest_of
-from quorate.operations.statuses import UNAUTHENTICATED
 from quorate.ports.clock_port import Clock
 from quorate.service.auth.oidc import OidcTrust
 from quorate.views.exits import CommandError, Exit
+from quorate.views.statuses import UNAUTHENTICATED
 
 _TOKEN_PARTS: Final = 3
 _NO_DIGEST: Final = "0" * 64

@@ -23,9 +23,9 @@ import msgspec
 from quorate.model.amounts import SECOND_MS
 from quorate.operations.caller import CLAIM, Caller, Role, actor_of
 from quorate.operations.operation import Area
-from quorate.operations.statuses import UNAUTHENTICATED
 from quorate.ports.clock_port import Clock
 from quorate.views.exits import CommandError, Exit
+from quorate.views.statuses import UNAUTHENTICATED
 
 _LOG = logging.getLogger(__name__)
 

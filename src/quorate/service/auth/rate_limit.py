@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from quorate.operations.statuses import TOO_MANY_REQUESTS
 from quorate.service.problem_json import problem
+from quorate.views.statuses import TOO_MANY_REQUESTS
 
 CALLERS_MAX: Final = 10_000
 """How many callers are kept in mind; the one that was silent longest is forgotten."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.operations.caller import Caller, Role
-from quorate.operations.statuses import TOO_MANY_REQUESTS, UNAVAILABLE
 from quorate.service.problem_json import problem
+from quorate.views.statuses import TOO_MANY_REQUESTS, UNAVAILABLE
 
 OF_TENANT_PART: Final = 2
 """Which part of what is open at once may be one tenant's, however many tokens it has: half."""

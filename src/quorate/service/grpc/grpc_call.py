@@ -10,14 +10,19 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
+import grpc
+
 from quorate.operations.caller import Caller
 from quorate.operations.operation import Effect
-from quorate.operations.statuses import BUG, as_command_error, status_of
+from quorate.service.grpc.grpc_codec import write_struct
+from quorate.service.grpc.grpc_problem import cut, problem_of
+from quorate.service.grpc.grpc_protocol import message_class
 from quorate.service.grpc.grpc_schema import Method
-from quorate.service.grpc.grpc_status import status_and_details
 from quorate.service.metrics.registry import Metrics, Request
 from quorate.service.request_log import Handled, request_id_of
 from quorate.views.exits import CommandError, Exit
+from quorate.views.failures import as_command_error
+from quorate.views.statuses import BUG, status_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,6 +32,10 @@ TIMED_OUT: Final = "timed-out"
 GRPC: Final = "GRPC"
 """What stands in the log where a request of REST has its method."""
 DONE: Final = 200
+DETAILS: Final = "grpc-status-details-bin"
+"""Where clients of gRPC in every language look for details."""
+MESSAGE_CHARS_MAX: Final = 300
+"""How much of the first fault is the message: it is a header, too."""
 _GONE: Final = 499
 """How a call is counted whose caller has gone, as REST does."""
 
@@ -125,3 +134,14 @@ def _bug(call: Call, error: Exception) -> CommandError:
         f"{name}: request {request_id} failed by a bug in Quorate; the log of the service has more",
         fault=BUG,
     )
+
+
+def status_and_details(
+    error: CommandError,
+) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
+    """Return the status code, the message and the trailing metadata that tell ``error``."""
+    status = grpc.StatusCode[status_of(error.fault).grpc]
+    message = cut(error.lines[0] if error.lines else error.fault, MESSAGE_CHARS_MAX)
+    told = message_class("ErrorStatus")(code=status.value[0], message=message)
+    told.details.add().Pack(write_struct(problem_of(error)))  # type: ignore[attr-defined]
+    return status, message, ((DETAILS, told.SerializeToString()),)

@@ -24,7 +24,6 @@ from quorate.operations.answering import check_role
 from quorate.operations.caller import Caller
 from quorate.operations.common_requests import within_a_page
 from quorate.operations.operation import EVENT_STREAM, Operation
-from quorate.operations.statuses import UNAVAILABLE
 from quorate.service.auth.overload_limit import Admission
 from quorate.service.auth.tenant_shares import KEPT_PART, OF_TENANT_PART, Share, Shares
 from quorate.service.config_values import Address
@@ -36,6 +35,7 @@ from quorate.service.http.body_reader import BodyReader, HeldBody
 from quorate.service.http.listening import check_free, when_free
 from quorate.service.metrics.registry import Metrics, service_metrics
 from quorate.views.exits import CommandError, Exit
+from quorate.views.statuses import UNAVAILABLE
 
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 

@@ -11,12 +11,12 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from quorate.operations.answer_place import is_for_writer
 from quorate.operations.caller import Caller, Role
-from quorate.operations.statuses import TOO_MANY_REQUESTS, UNAVAILABLE, USAGE
 from quorate.service.auth.overload_limit import Admission
 from quorate.service.http.accepting import Connections
 from quorate.service.http.request_guard import extension
 from quorate.service.http.table_paths import PREFIX, places
 from quorate.service.problem_json import problem, problem_of
+from quorate.views.statuses import TOO_MANY_REQUESTS, UNAVAILABLE, USAGE
 
 _API: Final = b"/api/"
 _READS: Final = frozenset({b"GET", b"HEAD"})

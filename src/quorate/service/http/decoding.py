@@ -20,11 +20,11 @@ from quorate.documents.json_object import read_object
 from quorate.documents.located_tree import Unreadable
 from quorate.operations.common_requests import within_a_page
 from quorate.operations.operation import ASIDE, DRY_RUN, Effect, Operation
-from quorate.operations.statuses import INVALID, USAGE
 from quorate.service.http.misfits import misfit
 from quorate.service.problem_json import problem
 from quorate.views.hints import nearest_name
 from quorate.views.kinds.tenant_fields import QUOTA_FIELDS, flat_fields
+from quorate.views.statuses import INVALID, USAGE
 
 UNKNOWN_MAX: Final = 20
 """How many unknown names of one request are told."""

@@ -13,12 +13,12 @@ from quorate import __version__
 from quorate.operations.caller import ANYBODY
 from quorate.operations.etags import VERSIONED
 from quorate.operations.operation import ASIDE, JSON, Effect, Operation, Repeat
-from quorate.operations.statuses import STATUSES, status_of
 from quorate.operations.table import OPERATIONS
 from quorate.service.http.decoding import has_body, shape_of
 from quorate.service.http.negotiation import TOLD, media_of
 from quorate.service.http.openapi_links import links_of
 from quorate.service.http.table_paths import PREFIX, names_of, places
+from quorate.views.statuses import STATUSES, status_of
 
 _REF: Final = "#/components/schemas/{name}"
 _PROBLEM_REF: Final = {"$ref": "#/components/schemas/Problem"}

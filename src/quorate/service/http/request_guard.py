@@ -16,10 +16,10 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from quorate.operations.statuses import TOO_LARGE, UNAVAILABLE, USAGE
 from quorate.service.metrics.registry import UNKNOWN, Metrics, Request
 from quorate.service.problem_json import Headers, problem, problem_of
 from quorate.service.request_log import KEY, Handled, request_id_of
+from quorate.views.statuses import TOO_LARGE, UNAVAILABLE, USAGE
 
 _LOG = logging.getLogger(__name__)
 

@@ -26,7 +26,6 @@ from quorate.operations.answer_place import is_for_writer
 from quorate.operations.answering import check_role
 from quorate.operations.caller import OVERSEERS, Caller
 from quorate.operations.operation import JSON, NOTES, Effect, Operation
-from quorate.operations.statuses import FORBIDDEN, UNAVAILABLE, USAGE
 from quorate.ports.errors import QuorateError
 from quorate.service.auth.authenticator import Authenticator
 from quorate.service.auth.rate_limit import Rate
@@ -44,6 +43,7 @@ from quorate.service.problem_json import problem, problem_of
 from quorate.service.reply import Form, Reply, to_json
 from quorate.service.request_log import handled
 from quorate.views.exits import CommandError
+from quorate.views.statuses import FORBIDDEN, UNAVAILABLE, USAGE
 
 FAILURES_PER_S_MAX: Final = 10
 """How many requests a second from one address may fail to say who asks."""

@@ -18,11 +18,11 @@ from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
 
 from quorate.operations.caller import Caller, Role
-from quorate.operations.statuses import UNAVAILABLE
 from quorate.service.auth.tenant_shares import Share, Shares
 from quorate.service.readers.state_reader import Question
 from quorate.service.reply import Reply
 from quorate.views.exits import CommandError, Exit
+from quorate.views.statuses import UNAVAILABLE
 
 _LOG = logging.getLogger(__name__)
 

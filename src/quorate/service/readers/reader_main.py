@@ -24,9 +24,8 @@ from threading import Thread
 from types import FrameType
 from typing import Any, Final, NoReturn
 
-from quorate.adapters.stores.store_pages import PagedReader
+from quorate.adapters.stores.store_urls import read_pages
 from quorate.operations.operation import Effect
-from quorate.operations.statuses import as_command_error
 from quorate.operations.table import OPERATIONS
 from quorate.ports.errors import QuorateError
 from quorate.service.readers.message_socket import MessageSocket
@@ -34,6 +33,7 @@ from quorate.service.readers.reader_process import READY, ProcessConfig, SentQue
 from quorate.service.readers.reader_server import END, ORDER, START
 from quorate.service.readers.state_reader import Question, Reader, ReaderConfig
 from quorate.service.reply import Reply
+from quorate.views.failures import as_command_error
 
 _LOG = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ def answer_questions(service: MessageSocket) -> None:
     reader = Reader(
         ReaderConfig(
             # One connection for all look-ups: opening one takes longer than a look-up.
-            reading=partial(PagedReader, config.ledger, is_archive_kept=True),
+            reading=partial(read_pages, config.ledger, is_archive_kept=True),
             clock=clock,
             name=config.name,
             signer=config.signer,

@@ -13,7 +13,6 @@ import logging
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import Final
@@ -23,7 +22,6 @@ from msgspec import Struct
 from quorate.operations.answer_place import CPU_S_MAX, Place, place_of
 from quorate.operations.caller import Caller
 from quorate.operations.request_context import Signer
-from quorate.operations.statuses import UNAVAILABLE
 from quorate.ports.clock_port import Clock
 from quorate.ports.log_port import Logs
 from quorate.service.readers.message_socket import MessageSocket
@@ -31,6 +29,7 @@ from quorate.service.readers.reader_server import READER_SERVER, ReaderServer
 from quorate.service.readers.state_reader import Question
 from quorate.service.reply import Form, Reply
 from quorate.views.exits import CommandError, Exit
+from quorate.views.statuses import UNAVAILABLE
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ READY: Final = b"ready"
 class ProcessConfig:
     """What a reader process is started with; sent to it once."""
 
-    ledger: Path
+    ledger: str
     name: str
     signer: Signer | None
     is_executed: bool

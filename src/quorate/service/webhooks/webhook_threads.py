@@ -10,12 +10,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
 from quorate.adapters.stores.outbox_sqlite import SqliteOutbox, outbox_path
-from quorate.adapters.stores.store_pages import PagedReader
+from quorate.adapters.stores.store_urls import ledger_path, read_pages
 from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller, Role
 from quorate.operations.visibility import tenants_of
@@ -87,7 +86,7 @@ class _Line:
 
 @asynccontextmanager
 async def webhooks_served(
-    hooks: Sequence[Sealed], ledger_thread: LedgerThread, ledger: Path, clock: Clock
+    hooks: Sequence[Sealed], ledger_thread: LedgerThread, ledger: str, clock: Clock
 ) -> AsyncIterator[None]:
     """Deliver to ``hooks`` for as long as this lasts; the ledger thread must be open meanwhile."""
     if not hooks:
@@ -101,8 +100,8 @@ async def webhooks_served(
         found = ledger_thread.run(lambda engine: _lookup(engine, runs, conflicts, tenant))
         return asyncio.run_coroutine_threadsafe(found, loop).result(LOOK_UP_S_MAX)
 
-    outbox = await asyncio.to_thread(SqliteOutbox.open, outbox_path(ledger))
-    source = Source(ledger_id=ledger_id, reading=lambda: PagedReader(ledger), look_up=look_up)
+    outbox = await asyncio.to_thread(SqliteOutbox.open, outbox_path(ledger_path(ledger)))
+    source = Source(ledger_id=ledger_id, reading=lambda: read_pages(ledger), look_up=look_up)
     lines: list[_Line] = []
     counts = ledger_thread.metrics.webhooks
     for hook, seal in hooks:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quorate.calc.refusal_answer import refusal_tree
 from quorate.core.lifecycle.loan_terms import terms_of_lease
 from quorate.documents import render
 from quorate.documents.times import time_text
@@ -15,6 +14,7 @@ from quorate.model.state.records import Lease, Phase, RunRecord
 from quorate.views import kind_names
 from quorate.views.kinds.kind import Kind, Row, Tree, document, each
 from quorate.views.kinds.kinds_plans import reservation_status, start_text
+from quorate.views.refusal_answer import refusal_tree
 from quorate.views.runs.instant import (
     Moment,
     charges_of,

@@ -204,13 +204,13 @@ def row(entry: Entry) -> tuple[str, ...]:
         time_text(event.at_ms),
         event.actor,
         tag_of(event),
-        said(event),
+        format_event(event),
         str(entry.head.height),
         entry.head.hash.hex(),
     )
 
 
-def said(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
+def format_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
     """Return what ``event`` says, on one line."""
     match event:
         case LedgerOpened():
@@ -280,14 +280,14 @@ def said(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per ev
         case RunEnded():
             return f"run/{event.run} {event.outcome}{_noted(event.note)}"
         case RequestKept() | TokenIssued() | TokenRevoked():
-            return _said_of_requests(event)
+            return _text_of_requests(event)
         case RoundShared() | StepsCounted():
-            return _said_of_rounds(event)
+            return _text_of_rounds(event)
         case _:
-            return _said_of_plans(event)
+            return _text_of_plans(event)
 
 
-def _said_of_requests(event: RequestKept | TokenIssued | TokenRevoked) -> str:
+def _text_of_requests(event: RequestKept | TokenIssued | TokenRevoked) -> str:
     match event:
         case RequestKept():
             return f"request/{event.key} carried out by {counted(event.count, 'event')}"
@@ -302,7 +302,7 @@ def _said_of_requests(event: RequestKept | TokenIssued | TokenRevoked) -> str:
             assert_never(event)
 
 
-def _said_of_rounds(event: RoundShared | StepsCounted) -> str:
+def _text_of_rounds(event: RoundShared | StepsCounted) -> str:
     if isinstance(event, StepsCounted):
         steps = sum(count.steps for count in event.counts)
         runs = counted(len(event.counts), "run")
@@ -315,7 +315,7 @@ def _said_of_rounds(event: RoundShared | StepsCounted) -> str:
     )
 
 
-def _said_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
+def _text_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
     event: LotteryCommitted
     | BackfillNoted
     | LoanRecalled

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from quorate.calc.refusal_answer import refusal_tree
 from quorate.core.admission.quota_holders import Holder, QuotaInTheWay
 from quorate.core.commands import Submit
 from quorate.core.explain.explanation import Explanation, Remedy
@@ -18,6 +17,7 @@ from quorate.model.events import ReservationMoved
 from quorate.model.refusal import RefusalCode, sentence
 from quorate.model.state.records import Phase, ReservationRecord
 from quorate.views.kinds.kinds_plans import place_text, reservation_status, shares_text
+from quorate.views.refusal_answer import refusal_tree
 from quorate.views.runs.conflict_view import ordeal_lines, ordeal_trees
 from quorate.views.runs.instant import Moment
 from quorate.views.runs.loan_words import loan_lines, loan_trees

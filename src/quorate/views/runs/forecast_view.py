@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quorate.calc.refusal_answer import refusal_tree
 from quorate.core.commands import Submit
 from quorate.core.explain.explanation import Remedy
 from quorate.core.explain.remedies import setting
@@ -28,6 +27,7 @@ from quorate.views.kinds.kinds_plans import (
     shares_tree,
     time_or_none,
 )
+from quorate.views.refusal_answer import refusal_tree
 from quorate.views.runs.conflict_view import contest_lines, contest_tree, shares_table
 from quorate.views.runs.explanation_view import commands, remedy_lines, remedy_trees
 from quorate.views.runs.loan_words import loan_lines, loan_trees

@@ -37,7 +37,7 @@ from quorate.model.events import (
 from quorate.model.state.records import TERMINAL, Lease, Phase
 from quorate.model.state.state_view import StateView
 from quorate.views.kinds.kinds_work import LEASE_COLUMNS, lease_cells
-from quorate.views.runs.event_text import said
+from quorate.views.runs.event_text import format_event
 from quorate.views.runs.instant import Moment, run_width
 from quorate.views.runs.loan_words import loan_lines
 from quorate.views.runs.plan_words import plan_of, start_words
@@ -137,7 +137,7 @@ def _event_lines(  # noqa: C901, PLR0912 - one line per event
             case NodesClaimed() | NodeWiped():
                 lines.append(_claim_line(event))
             case ThresholdCrossed() | BudgetReported() | BudgetFellBack():
-                lines.append(said(event))
+                lines.append(format_event(event))
             case RunRefused():
                 lines += _waits(event, ask=event.run not in unreal)
             case HoldExtended():

@@ -1,4 +1,4 @@
-"""Whether the service may run work as the configured system users, told before it listens."""
+"""The executor that a configuration asks for, and what is checked before the service listens."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from quorate.adapters.executors.local_isolation import faults_of
+from quorate.adapters.executors.exec_local import LocalExecutor
+from quorate.adapters.executors.keepers import kept_runs, work_folder
+from quorate.adapters.executors.local_isolation import JobUsers, faults_of
+from quorate.adapters.executors.logs_local import LocalLogs
 from quorate.adapters.run_as import RunAs
+from quorate.adapters.stores.store_urls import ledger_path
+from quorate.ports.clock_port import Clock
+from quorate.ports.executor_port import ServedExecutor
+from quorate.ports.log_port import Logs
 from quorate.service.config import Configuration
+from quorate.service.simulated_room import SimulatedRoom
 from quorate.views.exits import CommandError, Exit
 
 _LOG = logging.getLogger(__name__)
@@ -21,6 +29,50 @@ _SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
+def make_executor(configuration: Configuration, clock: Clock) -> ServedExecutor | None:
+    """Return what runs the work; None where nothing here does."""
+    if configuration.executor == "simulated":
+        return SimulatedRoom(clock)
+    if configuration.executor == "local":
+        return LocalExecutor(_work_folder(configuration), _job_users(configuration))
+    return None
+
+
+def make_logs(configuration: Configuration) -> Logs | None:
+    """Return what keeps the output of runs; None where none was ever run here."""
+    folder = _work_folder(configuration)
+    has_any = configuration.executor == "local" or folder.is_dir()
+    return LocalLogs(folder) if has_any else None
+
+
+def _work_folder(configuration: Configuration) -> Path:
+    if configuration.work_folder:
+        return Path(configuration.work_folder)
+    return work_folder(ledger_path(configuration.ledger))
+
+
+def _job_users(configuration: Configuration) -> JobUsers | None:
+    """Return who runs what; None where all work is the service's own user's."""
+    if not isinstance(configuration.run_as, RunAs):
+        return None
+    return JobUsers(
+        configuration.run_as,
+        memory_bytes=configuration.run_memory_bytes,
+        processes=configuration.run_processes_max,
+    )
+
+
+def check_kept(configuration: Configuration) -> None:
+    """Raise ``CommandError`` where work goes on that this service would not look after."""
+    kept = kept_runs(_work_folder(configuration))
+    if kept and configuration.executor != "local":
+        raise CommandError(
+            Exit.REFUSED,
+            f"executor: {', '.join(kept[:3])}: still at work on this machine; serve with `local` "
+            "until they have ended",
+        )
+
+
 def check_job_users(configuration: Configuration) -> None:
     """Raise ``CommandError`` where work would have no system user, or root unasked."""
     if configuration.executor != "local":
@@ -28,7 +80,7 @@ def check_job_users(configuration: Configuration) -> None:
     is_root = os.geteuid() == 0
     if isinstance(configuration.run_as, RunAs):
         _check_run_as(configuration.run_as, is_root=is_root)
-        _check_shut(Path(configuration.ledger))
+        _check_shut(ledger_path(configuration.ledger))
     elif is_root and not configuration.allow_root:
         raise CommandError(
             Exit.REFUSED,

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from quorate.documents.document_problem import CalcInputError
 from quorate.model.refusal import RefusalCode
-from quorate.views.error_length import in_bounds
-from quorate.views.exits import CommandError, Exit
-from quorate.views.failures import exit_of, text_of
+from quorate.ports.errors import (
+    CheckpointError,
+    CorruptLedgerError,
+    LedgerExistsError,
+    QuorateError,
+    StoreUrlError,
+)
+from quorate.views.exits import Exit
 
 FORBIDDEN: Final = "forbidden"
 UNAUTHENTICATED: Final = "unauthenticated"
@@ -17,6 +23,9 @@ TOO_LARGE: Final = "too-large"
 TOO_MANY_REQUESTS: Final = "too-many-requests"
 USAGE: Final = "usage"
 INVALID: Final = "invalid"
+REFUSED: Final = "refused"
+UNUSABLE: Final = "unusable"
+UNSOUND: Final = "unsound"
 BUG: Final = "bug"
 
 
@@ -42,7 +51,7 @@ _CONFLICT: Final = _refused(409, "FAILED_PRECONDITION", "It cannot be done as th
 
 STATUSES: Final[dict[str, Status]] = {
     **{code.value: _CONFLICT for code in RefusalCode},
-    "refused": _CONFLICT,
+    REFUSED: _CONFLICT,
     INVALID: _invalid("What was sent breaks a rule"),
     USAGE: Status(400, "INVALID_ARGUMENT", Exit.USAGE, "The request is not well formed"),
     "unknown-name": _refused(404, "NOT_FOUND", "There is no such thing"),
@@ -69,11 +78,22 @@ STATUSES: Final[dict[str, Status]] = {
     TOO_LARGE: _invalid("The request is too large", 413),
     TOO_MANY_REQUESTS: Status(429, "RESOURCE_EXHAUSTED", Exit.UNUSABLE, "Too many requests"),
     UNAVAILABLE: Status(503, "UNAVAILABLE", Exit.UNUSABLE, "The service cannot do this now"),
-    "unusable": Status(503, "UNAVAILABLE", Exit.UNUSABLE, "The ledger cannot be used"),
-    "unsound": Status(409, "DATA_LOSS", Exit.UNSOUND, "The ledger does not verify"),
+    UNUSABLE: Status(503, "UNAVAILABLE", Exit.UNUSABLE, "The ledger cannot be used"),
+    UNSOUND: Status(409, "DATA_LOSS", Exit.UNSOUND, "The ledger does not verify"),
     BUG: Status(500, "INTERNAL", Exit.UNUSABLE, "Something is wrong with Quorate itself"),
 }
 """Code -> status. The codes are public for ever: docs/reference/refusals.md."""
+
+ERRORS: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (CorruptLedgerError, UNSOUND),
+    (LedgerExistsError, REFUSED),
+    (StoreUrlError, USAGE),
+    (CheckpointError, INVALID),
+    (CalcInputError, INVALID),
+    (QuorateError, UNUSABLE),
+    (OSError, UNUSABLE),
+)
+"""Errors of the world -> code; the first type that fits decides. What is not here is a bug."""
 
 
 def status_of(code: str) -> Status:
@@ -81,9 +101,7 @@ def status_of(code: str) -> Status:
     return STATUSES.get(code, _CONFLICT)
 
 
-def as_command_error(error: Exception) -> CommandError | None:
-    """Return ``error`` as the caller is told it, within bounds; None when it is a bug."""
-    if isinstance(error, CommandError):
-        return in_bounds(error)
-    code = exit_of(error)
-    return None if code is None else in_bounds(CommandError(code, text_of(error)))
+def exit_of(error: Exception) -> Exit | None:
+    """Return the exit code of ``error``; None when it is a bug and deserves its traceback."""
+    code = next((code for kind, code in ERRORS if isinstance(error, kind)), None)
+    return None if code is None else STATUSES[code].exit
