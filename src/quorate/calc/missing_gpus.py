@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quorate.core.admission.domain_offer import Yards
+from quorate.core.admission.domain_offer import DomainOffers
 from quorate.core.admission.layout import pack_request
 from quorate.core.admission.target_slices import best_slice
 from quorate.model.events import Slice
@@ -17,7 +17,7 @@ def missing_now(view: StateView, run: Run) -> tuple[int, Slice | None, bool]:
     """
     flavor = run.flavors[0]
     request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])
-    domain_offers = list(Yards(view, request).most_free())
+    domain_offers = list(DomainOffers(view, request).most_free())
     parts, fits_empty = best_slice(request, domain_offers) if domain_offers else ([], False)
     if not parts:
         return request.gpus, None, False

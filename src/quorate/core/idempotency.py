@@ -1,7 +1,7 @@
-"""Requests with an idempotency key: each is carried out once, however often it comes.
+"""Requests with an idempotency key: each is carried out once, however often it is sent.
 
-That it was is an event in the block of what it did. So nobody who asks again can have it done
-twice, not even when the program ended before it could answer.
+The record of the request is an event in the same block as its effects. So a repeated request is
+never carried out twice, not even when the service ended before it could respond.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.model.state.state_view import StateView
 
 
 def repeated(view: StateView, command: Keyed, now_ms: int) -> Decision | None:
-    """Return that ``command`` was carried out before, or that its key was another's; else None."""
+    """Return that ``command`` was carried out before, or that its key is taken; else None."""
     known = view.requests.get(command.key)
     if known is None or known.is_forgotten(now_ms):
         return None
@@ -32,7 +32,7 @@ def repeated(view: StateView, command: Keyed, now_ms: int) -> Decision | None:
 
 
 def kept(command: Keyed, decision: Decision, at_ms: int, actor: str) -> Decision:
-    """Return ``decision``, and that it was made for ``command``; nothing is kept of a refusal."""
+    """Return ``decision`` with the event that records its key; a refusal records nothing."""
     if decision.refusals:
         return decision
     fact = RequestKept(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quorate.core.admission.domain_offer import DomainOffer, NodeClass, Yards
+from quorate.core.admission.domain_offer import DomainOffer, DomainOffers, NodeClass
 from quorate.core.admission.layout import PackRequest
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.core.admission.spread import Spread, spreads
@@ -60,7 +60,7 @@ class PackPlan(Struct, frozen=True, gc=False):
 
 def pack_gang(view: StateView, request: PackRequest) -> PackPlan | Refusal:
     """Return the slots for ``request``, or what is missing where."""
-    domain_offers, steps = Yards(view, request), SearchBudget()
+    domain_offers, steps = DomainOffers(view, request), SearchBudget()
     spread = next(spreads(domain_offers, None, steps), None)
     if spread is not None:
         return pick_slots(spread, request)
@@ -202,7 +202,7 @@ class _Draft:
         return sum(1 << p for p, node in enumerate(self.island.nodes) if node.name in names)
 
     def _take(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> None:
-        """Add (position, mask) pairs worth ``gpus`` to ``found``, in picking order."""
+        """Append (position, mask) pairs worth ``gpus`` to ``found``, in picking order."""
         if gpus >= len(self.buckets) - 1:
             gpus = self._take_whole(gpus, nodes, found)
         if gpus:

@@ -52,8 +52,8 @@ def check_shape(
 ) -> Iterator[Violation]:
     """Yield where the open leases of ``run`` are not what it asked for: I2, I5 and I7.
 
-    ``ending`` names those that were told to stop: they go one by one, so what is left of their
-    bundles is never whole, but a bundle that goes goes as one.
+    ``ending`` names the leases that are stopping. Leases end one by one, so what is left of such a
+    bundle is not whole, but a bundle stops as one.
     """
     if not facts:
         return

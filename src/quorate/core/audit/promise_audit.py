@@ -1,7 +1,7 @@
 """The audit of promises: reservations made, moved and closed, with books of its own.
 
-A run has one reservation at most, only while it waits; a start that moves later has a cause; what
-is closed as activated starts at that instant.
+A run has one reservation at most, only while it waits; a start that moves later has a cause; a run
+whose reservation is closed as activated starts at that instant.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from quorate.model.events import (
 
 @dataclass(slots=True)
 class Promises:
-    """The reservations that are open, and the runs that are to start because one was activated."""
+    """The open reservations, and the runs that have to start because theirs was activated."""
 
     open: dict[str, ReservationMade] = field(default_factory=dict)
     of_run: dict[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Promises:
     running: set[str] = field(default_factory=set)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Write ``event`` down, and yield what is wrong with it."""
+        """Record ``event``, and yield what is wrong with it."""
         match event:
             case ReservationMade():
                 yield from self._make(event)

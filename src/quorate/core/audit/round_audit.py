@@ -1,4 +1,4 @@
-"""The invariants of rounds: who is in them, who waits for room, who shares a lease with whom."""
+"""The invariants of rounds: which runs are in them, wait for room, or share a lease."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from quorate.model.state.state_view import StateView
 
 
 def check_rounds(view: StateView) -> Iterator[Violation]:
-    """Yield runs that are not where they belong (I8), and partners that are not one owner's (I1).
+    """Yield runs that are not where they belong (I8), and partners of different owners (I1).
 
-    Every run that declared work in rounds and is not over is in them, and nobody else. A grant
-    waits only for a run that is there.
+    Every run that declared work in rounds and is not over is in them, and no other run. A grant
+    waits only for a run that exists.
     """
     there = {n for n, r in view.runs.items() if r.spec.rounds is not None}
     there = {name for name in there if view.runs[name].phase not in TERMINAL}
@@ -27,7 +27,7 @@ def check_rounds(view: StateView) -> Iterator[Violation]:
 
 
 def _partners(view: StateView) -> Iterator[Violation]:
-    """Yield leases that are shared by others than two runs of one owner, or by a run too many."""
+    """Yield leases that are shared by more than two runs, or by runs of different owners."""
     beside = {
         lease.fact.partner: name
         for name, lease in view.leases.items()
@@ -52,7 +52,7 @@ def _partners(view: StateView) -> Iterator[Violation]:
 
 
 def _grants(view: StateView) -> Iterator[Violation]:
-    """Yield grants of nobody's, and leases that are told to stop and not noted."""
+    """Yield grants without a run, and stopping leases that are not noted."""
     for pool, round_ in view.rounds.items():
         leaving = {
             lease

@@ -100,7 +100,7 @@ class _Search:
         value, _ = alone
         proof = self._proof(lever.make(value))
         if not proof and self.gpus_ahead:
-            # Those ahead take it first: raise it by what they take, as far as that is needed.
+            # Runs ahead take it first: raise it by what they take, as far as that is needed.
             last = min(lever.reach(self.gpus + self.gpus_ahead), GPUS_MAX)
             enough = first_working(
                 range(value, last + 1), lambda more: self._proof(lever.make(more))
@@ -110,7 +110,7 @@ class _Search:
         return self._worded(lever, value, proof) if proof else None
 
     def _admits(self, budget: Budget) -> bool:
-        """Return whether the run would start with ``budget`` if nobody else waited."""
+        """Return whether the run would start with ``budget`` if no other run waited."""
         if not self.trials.spend():
             return False
         over = self.settled.overlay()

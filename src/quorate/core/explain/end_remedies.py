@@ -1,4 +1,4 @@
-"""Ending one running run of the same owner: the last resort an owner has in its own hands."""
+"""Ending one running run of the same owner: the last remedy that the owner controls itself."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> 
 
 
 def _makes_room(settled: StateView, name: str, run: Run, now_ms: int) -> bool:
-    """Return whether ``run`` would start after the end of run ``name`` if nobody else waited."""
+    """Return whether ``run`` would start after the end of run ``name`` if no other run waited."""
     log = DecisionLog(settled, now_ms=now_ms, actor=ACTOR)
     stop_run(log, settled.runs[name], EndReason.CANCELLED, Outcome.CANCELLED)
     return isinstance(admit(log.view, run, now_ms), Admitted)

@@ -130,7 +130,7 @@ def run_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
 
 
 def follow_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
-    """Return the remedy for a run that waits for others: not to."""
+    """Return the remedy for a run that follows others: not to follow them."""
     copies = _Copies(view, run, now_ms)
     return tuple(
         copies.once(RemedyKind.NO_FOLLOW, replace(run, follow=None), ("spec.follow", None))

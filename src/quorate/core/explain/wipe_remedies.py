@@ -1,4 +1,4 @@
-"""Wiping one node after a claim: what a run that waits for room may be waiting for."""
+"""Wiping one node after a claim: the remedy for a run that waits for its room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elasticity: a malleable run gives steps back, and takes them when nobody waits for them.
+"""Elasticity: a malleable run gives steps back, and takes them when no run waits for them.
 
 Steps are whole bundles. The highest go first when a run shrinks, and the lowest missing ones come
 first when it grows, so a run's width is always its minimum and some steps.
@@ -27,22 +27,22 @@ from quorate.model.state.state_view import StateView
 
 
 def steps_held(view: StateView, record: RunRecord) -> set[int]:
-    """Return the numbers of the steps a run works on, those that are stopping left out."""
+    """Return the numbers of the steps that a run works on, without stopping ones."""
     leases = (view.leases[name] for name in record.leases)
     return {lease.fact.bundle for lease in leases if lease.ending is None and lease.fact.bundle}
 
 
 def desired_width(record: RunRecord) -> int:
-    """Return how many GPUs a malleable run grows to: what it was shrunk to, else what it asked."""
+    """Return the width a malleable run grows to: what it was shrunk to, else its maximum."""
     elastic = record.spec.malleable
     assert elastic is not None, record.spec
     return elastic.gpus_desired if record.gpus_desired is None else record.gpus_desired
 
 
 def shrink_run(log: DecisionLog, record: RunRecord, gpus: int) -> Refusal | None:
-    """Stop the highest steps of a run until it works on ``gpus``, or say why it cannot.
+    """Stop the highest steps of a run until it works on ``gpus``, or return why it cannot.
 
-    It does not grow beyond that again by itself.
+    The run does not grow beyond that again by itself.
     """
     name, elastic = record.spec.name, record.spec.malleable
     if elastic is None or record.phase is not Phase.RUNNING:
@@ -73,9 +73,9 @@ def shrink_run(log: DecisionLog, record: RunRecord, gpus: int) -> Refusal | None
 def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
     """Start missing steps of running malleable runs, oldest run first, beside all that is planned.
 
-    What waits and could start has been started before, and ``profile`` has what the others will
+    Waiting runs that could start were started before, and ``profile`` has what the others will
     need: a run that was cut for one of them does not take that back. One that was cut by hand waits
-    for one notice. ``backfill``: a run that has a start waits on.
+    for one notice period. ``backfill``: a run with a planned start waits on.
     """
     view = log.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):

@@ -42,9 +42,9 @@ def give_out(log: DecisionLog) -> None:
     if not stirs(log) and not _is_due(log):
         return
     walk = _standing(log)
-    if log.somebody_waits:
+    if log.any_run_waits:
         walk.run()
-        if walk.has_new_spares and log.somebody_waits:
+        if walk.has_new_spares and log.any_run_waits:
             walk = _standing(log)
             walk.run()  # Runs that had their turn before may fill them.
         # Work whose grace is as long as the notice of its recall is told to stop at once.

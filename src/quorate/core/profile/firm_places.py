@@ -57,7 +57,7 @@ def _pools_waited_in(view: StateView) -> Iterable[str]:
 def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | None:
     """Return the place of a reservation as an entry; None while it has no start.
 
-    One that is due and has not started takes its place from now on.
+    A reservation that is due and has not started takes its place from now on.
     """
     if record.planned_start_ms is None:
         return None
@@ -137,10 +137,10 @@ def firm_profile(
 ) -> Profile:
     """Return the profile with the place of every firm reservation but ``exempt`` put in.
 
-    ``is_shut``: with nothing left to others of the domains that choosy ones are in.
+    ``is_shut``: the domains of choosy reservations have nothing left for others.
     """
     profile = Profile(view, now_ms)
-    # What starts by a conflict takes what the others leave.
+    # A start by a conflict takes what the others leave.
     for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].by_conflict):
         pin = None if name == exempt else pin_of(view, record, now_ms)
         if pin is not None:
@@ -151,7 +151,7 @@ def firm_profile(
 
 
 def stands(profile: Profile, pin: Entry) -> bool:
-    """Return whether a place that is not put in has all it needs for as long as it takes."""
+    """Return whether a place that is not put in has all it needs for its whole duration."""
     if unpaid(profile.view, pin):
         return False
     start_ms, end_ms = pin.start_ms, pin.end_ms

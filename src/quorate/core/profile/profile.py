@@ -1,9 +1,9 @@
 """The profile: what will be free of everything a start needs, as far as is known now.
 
 Rooms by domain and flavor (GPUs; GPUs of whole nodes where a pool gives whole nodes), payers
-(concurrency, lent, caps, GPU-hours) and quotas (nodes, runs), each a step function. Each is made
-when it is first asked for, from the view as it was when the profile was made; what starts or is
-promised after that is put in. The view must not change meanwhile.
+(concurrency, lent, caps, GPU-hours) and quotas (nodes, runs), each a step function. Each is
+computed when it is first read, from the view as it was when the profile was made; later starts and
+reservations are put in. The view must not change meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Need = tuple[Resource, int]
 
 
 class Profile:
-    """What is known at ``now_ms`` about what is to come."""
+    """The expected future as of ``now_ms``."""
 
     __slots__ = (
         "_beside",
@@ -78,7 +78,7 @@ class Profile:
         self._pledged: dict[IslandKey, list[tuple[int, int, int]]] | None = None
         self._needs: dict[str, tuple[Entry, list[Need]]] = {}
         self.era = self._eras = 0
-        """While it stays the same there is only ever less free."""
+        """While it stays the same, what is free only decreases."""
         self._lifted: list[tuple[Entry, int]] = []
         """What was lifted and not put back, and the era before that."""
         # GPU-hours that entries take which are not held in the accounts yet.
@@ -89,7 +89,7 @@ class Profile:
     def over(self, view: StateView) -> Profile:
         """Return the profile of ``view``, where leases have gone, with what is put into this one.
 
-        Only to be read. What starts by a conflict takes no more for that. No spare may be filled.
+        Read-only. A start by a conflict takes no more for that. No spare may be filled.
         """
         found = Profile(view, self.now_ms)
         for key, room in self.planned_rooms():
@@ -164,7 +164,7 @@ class Profile:
         if lease is None:
             return
         for node, mask in lease.fact.slots:
-            # What ends on a node that is given no work becomes free for no run.
+            # What ends on a node that takes no work becomes free for no run.
             is_used = node not in view.node_status and node not in view.unwiped
             if is_used and view.nodes[node].island == key:
                 yield said_end_ms(view, lease), mask.bit_count(), name
@@ -187,7 +187,7 @@ class Profile:
             overdue = [(self.lease_end_ms(name), gpus, name) for _, gpus, name in said[:late]]
             kept.expected = sorted(overdue + said[late:])
             kept.expected_curve = _curve_of_ends(kept.expected)
-            # Until the first of them is overdue in its turn.
+            # Until the first of them becomes overdue itself.
             kept.from_ms, kept.until_ms = now_ms, kept.expected[0][0]
         return kept.expected, kept.expected_curve
 
@@ -205,7 +205,7 @@ class Profile:
         return lease_end_ms(self.view, self.view.leases[name], self.now_ms)
 
     def _pledges_of(self, key: IslandKey) -> Sequence[tuple[int, int, int]]:
-        """Return the filled spares of an island: when their fillers end they come back, not free.
+        """Return the filled spares of an island: their slots return to the spare, not to others.
 
         As (from, until, GPUs).
         """
@@ -480,7 +480,7 @@ class Profile:
                     more = self.taken(entry, "domain", domain, gpus) - gpus
                     found.append((room, start_ms, end_ms, more))
                 elif domain in keeps:
-                    # Only what runs when it starts can be in its way.
+                    # Only leases that run at its start can be in its way.
                     found.append((room, start_ms, start_ms + 1, keeps[domain]))
         if self._is_shut:
             _take_all(self._beside[entry.run], sign)
@@ -490,8 +490,8 @@ class Profile:
     def shut(self) -> None:
         """Keep what firm places take beside what they need from others, now and of those to come.
 
-        Firm places are put in before that: each stands beside the others by what it needs, or a
-        node of another size, which makes all of them choosy, would take their places away.
+        Firm places are put in before that, each by what it needs only; else a node of another size,
+        which makes all of them choosy, would take their places away.
         """
         self._is_shut = True
         for beside in self._beside.values():
@@ -499,9 +499,9 @@ class Profile:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Leave out what firm places take beside what they need, for one of them, for a while.
+        """Leave out what firm places take beside what they need, within a ``with`` block.
 
-        Nothing may be searched for meanwhile.
+        No search may run meanwhile.
         """
         assert self._is_shut, "only what is shut is opened"
         self._is_shut = False
@@ -513,7 +513,7 @@ class Profile:
     def _takes(self, entry: Entry, sign: int) -> list[Need]:
         """Return what ``entry`` takes, or took when it was put in.
 
-        One that starts by a conflict takes what others leave: the rest is made for it.
+        An entry that starts by a conflict takes what others leave: the conflict frees the rest.
         """
         if entry.by_conflict and sign < 0:
             return self._squeezed.pop(entry.run)

@@ -1,4 +1,4 @@
-"""A resource over time: what is free of one thing now, what comes back, and what the plan takes.
+"""A resource over time: what is free of it now, what comes back, and what the plan takes.
 
 Leases only give back, so what they leave free never falls; what the plan takes is a short list of
 steps. Both are kept apart: the first is shared by all plans, the second is thrown away with one.
@@ -23,7 +23,7 @@ def curve_of(gains: Iterable[tuple[int, int]]) -> Curve:
 
 
 class Resource:
-    """What is free of one thing over time. Values may be negative: a limit may have been lowered.
+    """What is free of one resource over time; negative where a limit was lowered.
 
     ``free_now`` less what is taken, and more at each instant of the curve. ``steps_ms`` are the
     instants at which the plan takes more or less, ``taken`` is how much from each on, and ``free``
@@ -40,7 +40,7 @@ class Resource:
         self.free: list[int] = []
 
     def planned_as(self, other: Resource) -> Resource:
-        """Return this, of which the plan has taken nothing, with what it takes of ``other``."""
+        """Return this unplanned resource with what the plan takes of ``other``."""
         self.steps_ms, self.taken = other.steps_ms, other.taken
         self.free = [
             self.unplanned(at_ms) - taken

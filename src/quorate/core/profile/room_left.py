@@ -1,7 +1,7 @@
 """What the plan leaves: a view from which everything that entries need meanwhile is taken out.
 
-Anything may use planned room that is gone one grace before it is needed. A start is tried in what
-is left; where that has nothing, neither has the real state.
+A run may use planned room if it ends one grace before the room is needed. A start is tried in what
+is left; where that fails, the real state has no room either.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def room_left(
 ) -> StateView:
     """Return ``view`` without what firm reservations need while ``run`` would run from ``at_ms``.
 
-    The very view where none needs anything it could use. ``exempt`` is the run's own.
+    The view itself where no reservation needs anything the run could use. ``exempt`` is the run's
+    own.
     """
     if not view.reservations:
         return view
@@ -214,7 +215,7 @@ def withhold(state: State, key: IslandKey, gpus: int, *, whole_last: bool = Fals
 def unplanned(
     view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
 ) -> StateView:
-    """Return ``view`` with nothing free in domains that something is planned for meanwhile."""
+    """Return ``view`` with nothing free in the domains of entries planned in that time."""
     state = view.overlay()
     for key, room in sorted(profile.planned_rooms(), key=lambda each: each[0]):
         if key.pool == run.pool and key.flavor in run.flavors:
@@ -272,7 +273,7 @@ def _give_width(state: State, paid: dict[EnvelopeId, int], lent: dict[EnvelopeId
 def _count_out(
     state: State, known: StateView, leases: Sequence[Lease], has_ended: Callable[[str], bool]
 ) -> None:
-    """Let go of what hard quotas count; a run runs until the last of its leases has ended."""
+    """Release what hard quotas count; a run counts until the last of its leases has ended."""
     if not known.holdings.has_bounds:
         return
     gone: dict[str, None] = {}

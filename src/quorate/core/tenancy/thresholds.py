@@ -1,7 +1,8 @@
 """Thresholds: the ledger says when an owner has used 80, 100 and 120 % of a soft budget.
 
-Said once, and again only after use has fallen five points below. Use grows at a known rate between
-two events, so the instant at which the next threshold is crossed can be told ahead.
+A crossing is recorded once, and again only after use has fallen five points below. Use grows at a
+known rate between two events, so the instant at which the next threshold is crossed can be computed
+ahead.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from quorate.model.state.state_view import StateView
 def settle_thresholds(log: DecisionLog) -> None:
     """Write every threshold that was crossed, and every one that is armed again.
 
-    Looks at owners whose use may have crossed one, however many there are beside them.
+    Examines only owners whose use may have crossed one.
     """
     view = log.view
     if not view.soft.budgeted and not view.thresholds:
@@ -63,7 +64,7 @@ def _tell(log: DecisionLog, owner: str, uses: Sequence[Use], known: int, reached
 def crossed(uses: Sequence[Use], known: int) -> int:
     """Return the highest threshold that counts as crossed; ``known`` was before.
 
-    Of a budget of nothing, all is used and not more.
+    A budget of 0 counts as used up, and not as exceeded.
     """
     found = 0
     for used, _, budget in uses:
@@ -79,9 +80,9 @@ def crossed(uses: Sequence[Use], known: int) -> int:
 
 
 def threshold_due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return when the next threshold is crossed, past ``after_ms``, if all goes on as it does.
+    """Return when the next threshold is crossed, past ``after_ms``, if use continues as now.
 
-    Looks no further than to the first owner that cannot be earlier.
+    Examines owners up to the first that cannot be earlier.
     """
     found: int | None = None
     if not view.soft.budgeted:
@@ -102,7 +103,7 @@ def _crosses_ms(view: StateView, owner: Owner, after_ms: int) -> int | None:
         return None
     found = []
     for used, rate, budget in usage_of(view, owner, after_ms):
-        # Of a budget of nothing all is used already.
+        # A budget of 0 is used up already.
         missing = percent * budget - used * 100
         if rate and missing > 0:
             found.append(after_ms + max(1, -(-missing // (100 * rate))))
