@@ -31,8 +31,8 @@ _WHY: Final = (
     rf"nodes are short by [0-9]+ of {_GPUS}",
     rf"no single domain has {_GPUS} free, the best is [0-9]+ short",
     (
-        rf"room is free only where nobody pays for {_NAME}; where somebody does, nodes are short "
-        rf"by [0-9]+ of {_GPUS}"
+        rf"room is free only where (?:nobody|no envelope) pays for {_NAME}; where (?:somebody|one) "
+        rf"does, nodes are short by [0-9]+ of {_GPUS}"
     ),
     rf"no way to pay for {_GPUS} was found within the search limit",
     (
