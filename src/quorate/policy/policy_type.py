@@ -21,7 +21,7 @@ class Policy:
     metric: str
     """What its objective is, in a few words."""
     is_least: bool = False
-    """Whether the objective is to be small."""
+    """Whether a smaller objective is better."""
     reads_pairs: bool = False
     reads_entities: bool = False
     reads_steps: bool = False
@@ -34,4 +34,4 @@ class Policy:
     """For how many jobs a pool asks it at most, and how many for each GPU that they can run on:
     about a second's worth with three flavors.
 
-    None where it never takes long. Whoever asks it for himself may ask for as many as he likes."""
+    None where it never takes long. A caller outside of a pool is not limited."""

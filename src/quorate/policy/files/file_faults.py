@@ -1,6 +1,6 @@
 """What is wrong with a file of rates, jobs or shares: where, what, and what to do about it.
 
-A reader goes on after a fault, so that all of them are named at once.
+A reader continues after a fault, so that all of them are reported at once.
 """
 
 from __future__ import annotations
@@ -173,9 +173,9 @@ def whole_of(value: object, at: At, *, least: int = 0, most: int = WHOLE_MAX) ->
 
 
 def are_two_rates(value: Any) -> bool:
-    """Return whether ``value`` is two floats, 0 or above, as most pairs are, and many are read.
+    """Return whether ``value`` is two floats, 0 or above: a quick check for most pairs.
 
-    What is not may still be sound, and has to be looked at closely.
+    Other values may still be valid and need a full check.
     """
     return (
         value.__class__ is list

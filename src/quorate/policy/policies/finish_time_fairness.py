@@ -32,7 +32,7 @@ class FinishTimes:
 
     @property
     def at_rest(self) -> float:
-        """A level at which nobody needs anything: there is none, for a delay is never endless."""
+        """A level at which no job needs anything: there is none, for a delay is never endless."""
         return -np.inf
 
     def at(self, level: float) -> tuple[Floats, Floats]:

@@ -1,4 +1,4 @@
-"""The allocation in which nobody gains by overstating or understating its rates.
+"""The allocation in which no job gains by overstating or understating its rates.
 
 The product of all rates is made largest, each over its weight and an equal share of every flavor,
 times its scale; then each job keeps only the part of its shares by which it does not hold the
@@ -76,7 +76,7 @@ def _solved(
 ) -> tuple[Floats, Floats, Floats, float]:
     """Return shares and prices with all jobs, logarithms of all rates, and what is not proved.
 
-    ``asked`` are the jobs of the problems that follow the first.
+    ``asked`` are the jobs of the problems after the first.
     """
     whole, start = largest_product(rates, scales, gpus)
     at_once = max(1, CELLS_MAX // (rates.size * len(gpus)))
@@ -102,7 +102,7 @@ def _failed(missing: float) -> Unsolved:
 STRATEGY_PROOF: Final = (
     Policy(
         name="max_min_fairness_strategy_proof",
-        goal="leave nobody a reason to misstate its rates",
+        goal="leave no job a reason to misstate its rates",
         solve=strategy_proof,
         metric="geometric mean of scale x rate / (weight x rate on an equal share), undiscounted",
         # Every job is left out once: a thousand take twelve seconds.

@@ -14,7 +14,7 @@ from quorate.policy.rounds.row_choice import Candidate
 class Server:
     """GPUs of one flavor in one machine, by their numbers, and the domain the machine is in.
 
-    The numbers are whoever asks's own; no two GPUs have the same.
+    The caller chooses the numbers; no two GPUs have the same.
     """
 
     flavor: str

@@ -93,7 +93,7 @@ class Cheapest:
     def _used(self, edge: Ints, busy: Ints, loads: Floats, on_fast: Floats) -> Floats:
         """Return the GPUs that jobs use of each flavor: ``on_fast`` of the fast ones of edges.
 
-        ``busy`` are those that never stand still, and have the rest of their time on the slow ones.
+        ``busy`` are those that are never idle, and have the rest of their time on the slow ones.
         """
         points = len(self.columns)
         by_edge = np.bincount(edge, on_fast, points * points)
@@ -110,7 +110,7 @@ class Cheapest:
         fast = (self._fast_of * jobs).take(choice.edges)
         fast += np.arange(jobs)
         on_fast, span = need.copy(), rates.take(fast)
-        rows = np.flatnonzero(choice.edges < self._stands)  # Those that never stand still.
+        rows = np.flatnonzero(choice.edges < self._stands)  # Those that are never idle.
         slow = (self._slow_of * jobs).take(choice.edges[rows]) + rows
         rate_slow = rates.take(slow)
         on_fast[rows] -= rate_slow
@@ -125,7 +125,7 @@ class Cheapest:
     def _settle(self, priced: Floats, part: slice, need: Floats) -> Ints:
         """Turn the edges of some jobs until no flavor lies below them.
 
-        Returns which of them then never stand still.
+        Returns which of them are then never idle.
         """
         # An edge begins below its need and ends at it or above; at rest, there is nothing below.
         is_lost = self._rate_fast[part] < need
@@ -156,7 +156,7 @@ class Cheapest:
         return self._busy(part)
 
     def _busy(self, part: slice) -> Ints:
-        """Return which of some jobs never stand still."""
+        """Return which of some jobs are never idle."""
         return np.flatnonzero(self._edge[part] < self._stands)
 
     def _begin(self, priced: Floats, rows: slice | Ints, need: Floats) -> None:
@@ -177,10 +177,10 @@ class Cheapest:
         return bought
 
     def _move(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
-        """Move jobs that stand still part of the time to the cheapest flavor that is fast enough.
+        """Move jobs that are idle part of the time to the cheapest flavor that is fast enough.
 
-        Returns how far other points lie below the new edges: those that are too slow may. It is
-        what turning comes to, mostly, in half the time.
+        Returns how far other points lie below the new edges: those that are too slow may. Turning
+        mostly gives the same, in twice the time.
         """
         rates = self._rates(rows)
         bought = rates[:-1] * self._bought(priced)

@@ -25,7 +25,7 @@ OUTGROWN: Final = 2.0
 
 
 class Gauge:
-    """The program that tells by how much jobs miss a level, each measured by a unit of its own."""
+    """The program that measures by how much jobs miss a level, each in a unit of its own."""
 
     def __init__(self, space: Space, units: Floats) -> None:
         self._space = space

@@ -1,8 +1,8 @@
 """The highest level for all jobs of a problem, found in whichever way is quickest for it.
 
 Few classes of equal jobs: a linear program of the classes. Many different jobs: prices. Few jobs,
-or pairs that tell equal jobs apart: the plain linear program, which is also where prices end when
-their passes run out. All three give the same level; a test holds them to it.
+or pairs that distinguish equal jobs: the plain linear program, which is also the fallback when the
+price method runs out of passes. All three give the same level; a test checks that.
 """
 
 from __future__ import annotations

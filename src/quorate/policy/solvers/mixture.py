@@ -2,7 +2,7 @@
 
 It has one row for each limit and one that the parts add up to 1, so that the simplex method of
 Dantzig in its revised form needs nothing but a matrix of that size. A solver made for large
-programs takes several times longer only to be asked.
+programs takes several times longer just to start.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Mix:
 
 
 class Mixture:
-    """Columns that can be mixed, and those of which the best mixture last was.
+    """Columns that can be mixed, and those of the last best mixture.
 
     Each column has a value and takes something of each limit, of which there is 1; the parts add up
-    to 1. The first column must take nothing: with it there always is a mixture. What is left of a
+    to 1. The first column must take nothing: with it there always is a mixture. The slack of a
     limit is a column, too, and these come before all others.
     """
 
@@ -73,7 +73,7 @@ class Mixture:
         try:
             inverse = np.linalg.inv(taken[basis].T)
         except np.linalg.LinAlgError:
-            return None  # Columns have become too much alike to be told apart.
+            return None  # Columns have become too similar to distinguish.
         for step in range(STEPS_PER_ROW_MAX * rows):
             prices = values[basis] @ inverse
             worth = values - taken @ prices
