@@ -31,11 +31,11 @@ _Kind = tuple[str, int]
 def pairs_of(
     view: StateView, floor: Floor, members: Sequence[Member], pairs_max: int = PAIRS_MAX
 ) -> Pairs | None:
-    """Return who can share GPUs with whom: two of one owner, alike, whose types the pool has so.
+    """Return which runs can share GPUs: two of one owner, alike, whose types the pool pairs.
 
-    Both go on somewhere, and where nobody pays for either of them they do not share. Nor do two of
-    whom one may not run beside the other by a limit of its owner, or has not gone yet from where it
-    was told to stop: nobody has to wait for it.
+    Both make progress on some flavor, and where no envelope pays for either of them they do not
+    share. Nor do two of which one may not run beside the other by a limit of its owner, or is still
+    stopping: no run has to wait for it.
     """
     table = _Table(floor.pool, floor.flavors)
     found: list[tuple[int, int]] = []
@@ -54,7 +54,7 @@ def pairs_of(
 
 
 class _Table:
-    """What a pool knows of types on the flavors that there are; each question is answered once."""
+    """What a pool knows of types on its flavors; each result is cached."""
 
     def __init__(self, pool: Pool, flavors: Sequence[str]) -> None:
         self._pool = pool
@@ -99,10 +99,10 @@ def _is_leaving(view: StateView, member: Member) -> bool:
 def _parts(
     table: _Table, members: Sequence[Member], free: Sequence[int], pairs_max: int
 ) -> list[tuple[int, int]]:
-    """Return who may share with whom, at most ``pairs_max``, owner by owner as they came.
+    """Return which runs may share, at most ``pairs_max`` pairs, owner by owner as they came.
 
     Where there are more, one owner after the other has one more, until there are enough: so each
-    has as many as any other, or all that it has. Those of whoever came first come first.
+    has as many as any other, or all that it has. Pairs of older runs come first.
     """
     of_owner: dict[str, list[int]] = {}
     for row in free:
@@ -126,7 +126,7 @@ def _alike(
 ) -> Iterator[tuple[int, int]]:
     """Yield every two of the rows ``free`` that may have one lease and whose types can share GPUs.
 
-    They are one owner's. Those of whoever came first come first.
+    Both have one owner. Pairs of older runs come first.
     """
     seen: dict[Hashable, dict[str, list[int]]] = {}
     for row in free:
@@ -144,7 +144,7 @@ def _alike(
 def _rates(table: _Table, one: Member, other: Member) -> list[_Both]:
     """Return how fast two runs are beside each other on each flavor, in steps per second.
 
-    A run that was measured to be faster or slower alone than the table has it is so beside another.
+    A run that was measured faster or slower alone than in the table is so beside another, too.
     """
     kinds = _kind(one), _kind(other)
     assert kinds[0] is not None, one
