@@ -1,9 +1,9 @@
 """Checkpoints: a ledger's head, signed, small enough to keep elsewhere.
 
-Whoever holds a ledger can cut it short or rewrite it and give it new hashes; the chain alone would
-fit. A checkpoint kept by somebody else says what the ledger was, and its Ed25519 signature says
-that this ledger's key holder said so. ``cryptography`` costs tens of milliseconds to import, so
-only the functions that need it do.
+The holder of a ledger can cut it short or rewrite it and give it new hashes; the chain alone would
+fit. A checkpoint kept by another party records what the ledger was, and its Ed25519 signature
+proves that the holder of this ledger's key made it. ``cryptography`` costs tens of milliseconds to
+import, so only the functions that need it do.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Agrees(Struct, frozen=True, kw_only=True):
 
 
 class Disagrees(Struct, frozen=True, kw_only=True):
-    """The ledger is not what the checkpoint says; ``detail`` has the numbers."""
+    """The ledger does not match the checkpoint; ``detail`` has the numbers."""
 
     kind: Disagreement
     detail: str
@@ -153,7 +153,7 @@ def compare(
     """Return whether ``blocks``, a whole ledger, are or continue what ``checkpoint`` was made of.
 
     Reads each block once. The chain is verified on the way (``deep`` as in ``verify_blocks``). A
-    fault of the signature is told first, then of the chain, then a wrong ledger or key, then a
+    fault of the signature is reported first, then of the chain, then a wrong ledger or key, then a
     ledger too short, then another history.
     """
     if not verify_signature(checkpoint):
@@ -255,7 +255,7 @@ def write_checkpoint(checkpoint: Checkpoint) -> str:
 
 
 def read_checkpoint(text: str | bytes) -> Checkpoint:
-    """Return the checkpoint that ``write_checkpoint`` wrote; its signature is not looked at.
+    """Return the checkpoint that ``write_checkpoint`` wrote; its signature is not verified.
 
     Raises ``CheckpointError`` naming the field.
     """
