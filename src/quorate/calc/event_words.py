@@ -1,4 +1,4 @@
-"""Events in words: one line each, for whoever reads what a scenario led to."""
+"""Events as text: one line each, for the readers of a scenario's trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quorate.model.refusal import sentence
 
 
 def told(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
-    """Return what happened."""
+    """Return the event as text."""
     match event:
         case e.LedgerOpened():
             return "the ledger was opened"

@@ -57,7 +57,7 @@ class CalcInputError(ValueError):
 
 
 def open_world(world: object, required: Iterable[str]) -> tuple[Fields, At]:
-    """Return the fields of ``world`` and its place; those in ``required`` are there."""
+    """Return the fields of ``world`` and its place; those in ``required`` exist."""
     at = At((), [])
     fields = fields_of(without_nulls(world), at, _TOP)
     settle(at)

@@ -1,7 +1,7 @@
-"""Documents without their head, where the place they come to knows their kind.
+"""Documents without their head, where the kind is known from the context.
 
 ``quorate submit`` takes runs, and ``PUT /budgets/rai`` the budget rai: there apiVersion and kind
-may be left out, and a spec may stand alone, with its name beside its fields.
+may be left out, and a spec may be given alone, with its name beside its fields.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Bare(NamedTuple):
 
 
 def has_head(tree: dict[str, Any]) -> bool:
-    """Return whether ``tree`` has any of the fields that stand around a spec."""
+    """Return whether ``tree`` has any of the fields around a spec."""
     return not HEAD.isdisjoint(tree)
 
 
@@ -55,7 +55,7 @@ def is_document(tree: dict[str, Any]) -> bool:
 
 
 def with_head(tree: dict[str, Any], bare: Bare) -> dict[str, Any]:
-    """Return ``tree`` as a whole document, with what ``bare`` knows where it says nothing."""
+    """Return ``tree`` as a whole document, with the defaults of ``bare`` for missing fields."""
     if has_head(tree):
         found = {"apiVersion": API_VERSION, "kind": bare.kind} | tree
     else:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 FAULTS_MAX: Final = 100
-"""How many faults of one document are kept; whoever made more made one mistake many times."""
+"""How many faults of one document are kept: more are usually one mistake many times."""
 
 ITEMS_MAX: Final = 10_000
 """How many entries one list or mapping inside a document may have."""
@@ -122,7 +122,7 @@ class Fields:
 
 
 def as_it_is(value: object, _at: At) -> object:
-    """Return ``value`` unchecked: whoever asks looks at it later."""
+    """Return ``value`` unchecked: the caller checks it later."""
     return value
 
 

@@ -39,9 +39,9 @@ AT_A_TIME_BYTES: Final = 256 * 1024
 PART_BYTES_MAX: Final = 2 * 1024 * 1024
 """How long a field that is no list, or an entry of a list, may be in a text beyond that."""
 _STRINGS_LOOKED_AT: Final = 50_000
-"""Up to so many strings it is found out what is in them when they seem to hold values."""
+"""How many strings that seem to hold values are parsed to find out."""
 _NAMED_BYTES_MAX: Final = 64 * 1024
-"""Up to this length the reader of files names what is wrong, such as a key that is there twice."""
+"""Up to this length the reader of files names what is wrong, such as a repeated key."""
 _CHUNK_BYTES: Final = 1024 * 1024
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Raw])
@@ -170,7 +170,7 @@ def _check_length(part: bytes, path: Path) -> None:
 
 
 def _parts(part: bytes, decoder: Any, body: bytes) -> Any:
-    """Return the fields or entries of ``part``, each as it was written."""
+    """Return the fields or entries of ``part``, each in its source text."""
     try:
         return decoder.decode(part)
     except msgspec.ValidationError:
@@ -204,7 +204,7 @@ def _measured(value: dict[str, Any] | list[Any]) -> tuple[int, int]:
 
 
 def _counted(body: bytes, byte: bytes) -> int:
-    """Return how often ``byte`` is in ``body``; others get their turn meanwhile."""
+    """Return how often ``byte`` is in ``body``; other threads run in between."""
     starts = range(0, len(body), _CHUNK_BYTES)
     return sum(body.count(byte, start, start + _CHUNK_BYTES) for start in starts)
 
@@ -274,7 +274,7 @@ def _malformed(error: msgspec.DecodeError, part: bytes, body: bytes) -> _Refused
     if "surrogate" in what:
         return _at(body, _start(part, body) + int(at), f"malformed JSON: {HALF}", WHOLE)
     if at is None:
-        # The decoder says no more than this of half a character at the end of a text, too.
+        # The decoder reports no more than this for half a character at the end of a text, too.
         fault = _explained(body)
         if fault is not None and HALF in fault.message:
             return _Refused(fault)
@@ -317,7 +317,7 @@ def _at(body: bytes, offset: int, message: str, remedy: str) -> _Refused:
 
 
 def _repeated(body: bytes) -> _Refused:
-    """Return that a key is there twice, with its name where that can be found at little cost."""
+    """Return that a key is repeated, with its name where that can be found at little cost."""
     fault = _explained(body) or Unreadable(
         message="malformed JSON: an object has the same key twice", remedy="keep one of them"
     )

@@ -33,7 +33,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceDocument:
-    """One document as plain values. ``places`` may be costly and is asked on errors only."""
+    """One document as plain values. ``places`` may be costly and is called on errors only."""
 
     tree: object
     start: Position
