@@ -1,11 +1,11 @@
 """Submitting to Quorate beside a real Slurm, on the same machine, in the same run.
 
 Both have one node of eight GPUs, all of them taken, so that every job is accepted and waits. Client
-for client: a process for each job (``sbatch``; ``quorate submit``; told too, ``curl``, which is
-to REST what ``sbatch`` is to Slurm: a small program in C), and a client that lives long (a C
-program on libslurm; a keep-alive connection of Python's httpx). Slurm has no request for several
-jobs but the array, which is one job until its parts start; Quorate's batches are told apart, and
-are what a program with many runs would send. Turns are taken, so that other work on the machine
+for client: a process for each job (``sbatch``; ``quorate submit``; and for comparison ``curl``,
+which is to REST what ``sbatch`` is to Slurm: a small program in C), and a client that lives long (a
+C program on libslurm; a keep-alive connection of Python's httpx). Slurm has no request for several
+jobs but the array, which is one job until its parts start; Quorate's batches are reported apart,
+and are what a program with many runs would send. Turns are taken, so that other work on the machine
 meets both alike. Slurm keeps what it accepted in memory and writes it down every few seconds;
 Quorate answers when it is on disk.
 """

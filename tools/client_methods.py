@@ -133,7 +133,7 @@ def _is_enum(kind: Any) -> bool:
 
 
 def _gives(kind: Any) -> str:
-    """Return how a user of the client is told the type of an answer."""
+    """Return the type of an answer as a user of the client writes it."""
     if _is_struct(kind):
         return _struct(kind)
     if get_origin(kind) is tuple:
@@ -235,7 +235,7 @@ def _value(each: FieldInfo) -> str:
 
 
 def _annotation(kind: Any) -> str:
-    """Return how a user of the client is told the type of a field."""
+    """Return the type of a field as a user of the client writes it."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _annotation(parts[0])
