@@ -141,7 +141,7 @@ def _told_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothin
             )
         case e.ConflictResolved():
             cut = ", ".join(f"{each.run} ({each.step}, {each.gpus})" for each in event.cuts)
-            return f"conflict {event.conflict} is {event.outcome}: cut {cut or 'nobody'}"
+            return f"conflict {event.conflict} is {event.outcome}: cut {cut or 'no run'}"
         case e.ConflictDeferred():
             return (
                 f"run {event.run} may call no conflict before {time_text(event.covered_ms)}: its "

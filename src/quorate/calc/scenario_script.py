@@ -86,7 +86,7 @@ class Reconcile:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The executor sees stopping leases go: one, those of a run, or all."""
+    """The executor confirms the end of stopping leases: of one, of a run, or of all."""
 
     run: str = ""
     lease: str = ""

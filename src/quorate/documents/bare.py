@@ -14,7 +14,7 @@ from quorate.documents.head import API_VERSION, RUN
 
 HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 GENERATED: Final = "run-"
-"""How the name of a run begins that was given none."""
+"""The prefix of a run's name that was given none."""
 _METADATA: Final = ("name", "generateName", "labels")
 
 
@@ -34,7 +34,7 @@ _TELLING: Final = frozenset(
         "weights",
     }
 )
-"""Fields by which a spec alone is known."""
+"""Fields by which a spec alone is recognised."""
 
 
 class Bare(NamedTuple):

@@ -37,7 +37,7 @@ class Fault:
 class At(Struct, gc=False):
     """A place in a document. Cheap: one is made for every field that is read.
 
-    It is ``root`` where it is not ``key`` under ``above``; which path that is, only faults ask.
+    It is ``root``, or ``key`` under ``above``; its path is computed for faults only.
     """
 
     root: Path

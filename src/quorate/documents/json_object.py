@@ -1,11 +1,11 @@
 """One JSON object from bytes, for requests: the work is bounded by the length of the text.
 
 The decoder of msgspec does the work, one field and one entry of a list at a time, so that no single
-call into it takes long. Values are bounded before any is built. Where a fault is, is looked for
-once there is one.
+call into it takes long. Values are bounded before any is built. The place of a fault is searched
+for once there is one.
 
-A key that is written twice leaves no trace in what a decoder returns, except that strings are
-missing from it: keys and texts are counted in what was written, and in what was read.
+A repeated key leaves no trace in what a decoder returns, except that strings are missing from it:
+keys and texts are counted in the source, and in the result.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def _counted(body: bytes, byte: bytes) -> int:
 
 
 def _unescaped(text: bytes) -> bytes:
-    """Return ``text`` without escaped backslashes and quotes: all that are left begin or end."""
+    """Return ``text`` without escaped backslashes and quotes: the rest delimit strings."""
     if b"\\" not in text:
         return text
     return text.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -243,7 +243,7 @@ def _too_many(body: bytes) -> Unreadable | None:
         return None
     plain = _unescaped(body)
     if _counted(plain, b'"') // 2 <= _STRINGS_LOOKED_AT:
-        # It may all be in texts, which hold commas and brackets as they like.
+        # They may all be inside texts, which may contain commas and brackets.
         values, containers = _held(b"".join(plain.split(b'"')[::2]))
     if values > values_max:
         return Unreadable(
@@ -300,7 +300,7 @@ def _too_deep(part: bytes, body: bytes) -> _Refused:
 
 
 def _start(part: bytes, body: bytes) -> int:
-    """Return where ``part`` of ``body`` begins: one like it before this would have been refused."""
+    """Return the offset of ``part`` in ``body``: an earlier equal part would have been refused."""
     return 0 if part is body else max(0, body.find(part))
 
 

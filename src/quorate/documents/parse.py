@@ -1,8 +1,8 @@
-"""Documents in, specs or problems out: the one place where what users write is judged.
+"""Documents in, specs or problems out: the one place where documents are checked.
 
-Every fault of every document is reported at once, with its path, its line where that is known,
-and what to do about it; nothing a user writes raises. A text is taken as a whole: one faulty
-document refuses them all, so that nothing is half applied.
+Every fault of every document is reported at once, with its path, its line where that is known, and
+what to do about it; nothing a user writes raises. A text is taken as a whole: one faulty document
+refuses them all, so that nothing is half applied.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _judge_whole(tree: object, kind: str | None, *, lenient: bool, needs_owner: 
     top = fields_of(tree, top_at, _TOP, _TOP_HINTS)
     if top is None:
         return _Judged(kind=kind, name=None, spec=None, generate_name=None, faults=faults)
-    # A tree whose kind is known from elsewhere came through an interface with a version of its own.
+    # A tree with a kind from elsewhere came through an interface with a version of its own.
     read_api_version(top, lenient=lenient or kind is not None)
     found_kind = _kind(top, kind, check_only=lenient or kind is not None)
     if found_kind is None:

@@ -245,7 +245,7 @@ def _malleable(value: object, at: At) -> Malleable | None:
 
 
 def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None:
-    """Report ``gpus`` outside the range, with the words ``bounds``, or between two steps."""
+    """Report ``gpus`` outside of the range, with the text ``bounds``, or between two steps."""
     low, high, step = malleable.gpus_min, malleable.gpus_max, malleable.gpus_step
     if not low <= gpus <= high:
         at.fault(f"{bounds}, {low} to {high}, got {gpus}", f"use {low} to {high}")
@@ -253,7 +253,7 @@ def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None
     below = gpus - (gpus - low) % step
     if below == gpus:
         return
-    # The maximum itself bounds nothing while it is what is being checked.
+    # The maximum itself is no bound while it is being checked.
     fits_above = below + step <= high or not bounds
     at.fault(
         f"{gpus} is not on the grid of stepGPUs {step} from minTotalGPUs {low}",

@@ -16,10 +16,10 @@ from quorate.policy.problem import Floats, Ints, Problem
 
 ALONE: Final = -1
 FEASIBLE: Final = 1e-9
-"""By how much a constraint may be missed, relative to its limit: what is left of rounding."""
+"""By how much a constraint may be missed, relative to its limit: rounding."""
 
 NO_BOUND: Final = float("nan")
-"""The bound of a rule, which makes nothing large or small."""
+"""The bound of a rule, which optimises nothing."""
 
 
 class Method(StrEnum):
@@ -40,7 +40,7 @@ class Allocation:
 
     ``first`` and ``second`` name the jobs of a row, ``second`` is ``ALONE`` in the row of one job.
     Jobs alone come first, all of them, in the order of the problem. ``objective`` is what the
-    policy makes large, or small where it says so; ``bound`` is what no allocation can better,
+    policy maximises, or minimises where it says so; ``bound`` is what no allocation can better,
     ``NO_BOUND`` for a rule. ``prices`` are the change of the objective for one more GPU of each
     flavor; a rule has none.
     """
@@ -55,10 +55,10 @@ class Allocation:
     dropped: tuple[int, ...] = ()
     """Jobs whose deadline cannot be kept beside the others, where a policy knows deadlines."""
     discounts: Floats | None = None
-    """By what the shares of each job were multiplied at the end, where a policy does that."""
+    """The final factor on the shares of each job, where a policy has one."""
     unfinished: tuple[int, ...] = ()
-    """Jobs that might have more: there is too much work in it (``Problem.work_max``), or rounding
-    hides how much."""
+    """Jobs that might have more: it takes too much work (``Problem.work_max``) to say, or
+    rounding hides how much."""
 
     @property
     def gap(self) -> float:

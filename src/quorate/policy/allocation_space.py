@@ -26,9 +26,9 @@ def added(places: Ints, amounts: Floats, count: int) -> Floats:
 class Space:
     """Columns, and the entries of the rows that they are in.
 
-    ``rows`` and ``flavors`` say what each column is a share of; ``first`` and ``second`` which jobs
-    each row has, all jobs alone first. Of the entries, ``jobs`` is the job that column
-    ``columns`` moves at ``rates``; a column of a pair has two entries.
+    ``rows`` and ``flavors`` are the row and the flavor of each column; ``first`` and ``second`` the
+    jobs of each row, all jobs alone first. In each entry, a share of the column in ``columns``
+    moves the job in ``jobs`` at ``rates``; a column of a pair has two entries.
     """
 
     problem: Problem
@@ -131,7 +131,7 @@ def space_of(problem: Problem, *, paired: bool, agnostic: bool = False) -> Space
 
 
 def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Program:
-    """Return the program over the columns of ``space`` that makes ``gains`` large.
+    """Return the program over the columns of ``space`` that maximises ``gains``.
 
     Its rows are, in this order: the rate of each job (at least 0; ask for more by ``row_low``), the
     time of each job, the GPUs of each flavor. Each of ``more`` is one further column, after the

@@ -78,7 +78,7 @@ class _Tables:
         return False
 
     def _is_same(self, part: Sequence[Words], rows: Ints | slice, found: Ints) -> Bools:
-        """Return which jobs are what the members of the classes found for them are."""
+        """Return which jobs equal the first members of the classes found for them."""
         same = np.ones(len(found), dtype=bool)
         member = np.empty(len(found), dtype=np.uint64)
         is_equal = np.empty_like(same)

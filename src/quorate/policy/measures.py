@@ -74,7 +74,7 @@ def _finish_time_ratio(problem: Problem, rates: Floats) -> float:
 
 
 def _seconds(steps: Floats, rates: Floats) -> Floats:
-    """Return how long ``steps`` take: none none, and some for ever at no rate."""
+    """Return how long ``steps`` take: 0 for no steps, infinite at rate 0."""
     found = np.where(steps == 0, 0.0, np.where(np.isnan(steps), np.nan, np.inf))
     np.divide(steps, rates, out=found, where=(rates > 0) & ~np.isnan(steps))
     return found

@@ -13,7 +13,7 @@
     ├── AccountingError         another system did not take or tell what it should
     │   └── AccountingDownError it cannot be reached, or does not answer in time
     └── StoreError              the store cannot do what was asked; nothing was recorded
-        ├── StaleHeadError      somebody else appended first
+        ├── StaleHeadError      another writer appended first
         ├── LedgerHeldError     another process is writing to it
         ├── LedgerNotFoundError there is no such file
         ├── LedgerExistsError   there is one already
@@ -26,7 +26,7 @@
         └── OutboxError         the file beside the ledger is no outbox, or damaged
 
 The ledger's own errors are reused by stores: a damaged row and a damaged block are the same
-thing to whoever reads them. Adapters raise these and nothing else.
+thing to their readers. Adapters raise these and nothing else.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class Inspection:
     @property
     def _engine(self) -> Engine:
         engine = self.trial.simulation.engine
-        assert engine is not None, "nobody answers while it is down"
+        assert engine is not None, "no engine answers while it is down"
         return engine
 
     def _read_on(self, view: StateView) -> None:
@@ -253,7 +253,7 @@ def _expect_waiting(view: StateView) -> None:
 def _expect_tenants(view: StateView) -> None:
     """See that no access token outlives its tenant."""
     tenants = {known.issued.tenant for known in view.tokens.values() if known.revoked_ms is None}
-    assert tenants <= {"", *view.owners}, ("tokens of nobody", tenants)
+    assert tenants <= {"", *view.owners}, ("tokens of unknown tenants", tenants)
 
 
 def _expect_none(found: Sequence[Violation]) -> None:

@@ -116,7 +116,7 @@ class Replay:
             if deed.command is None:
                 self._restart()
             elif isinstance(deed.command, Draw):
-                # Not before then: a program may have ended before it came to that.
+                # Not before then: a program may have ended before it reached that instant.
                 self._engine.settle_due()
             else:
                 self._ask(deed.command)

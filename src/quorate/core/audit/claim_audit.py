@@ -138,7 +138,7 @@ class ClaimBooks:
             apart = self._apart.get(node)
             if apart is None:
                 if fact.role is Role.CLAIM:
-                    yield Violation("I12", fact.lease, f"takes {node}, and nobody claimed it")
+                    yield Violation("I12", fact.lease, f"takes {node} without a claim on it")
                 continue
             if fact.role is not Role.CLAIM or fact.run != apart.claim.claim:
                 yield Violation("I12", fact.lease, f"takes {node} of claim {apart.claim.claim}")

@@ -99,11 +99,11 @@ class RecallBooks:
         fact = self.leases.get(event.lease)
         recall = None if fact is None else self._recall_of(fact)
         if fact is None or recall is None:
-            yield Violation("I6", event.lease, "is told to go and was not recalled")
+            yield Violation("I6", event.lease, "is stopped and was not recalled")
             return
         first_ms = recall.due_ms - self.graces_ms[self.runs[fact.run].pool]
         if event.deadline_ms < recall.due_ms or event.at_ms < first_ms:
-            yield Violation("I6", event.lease, f"is told to go before {recall.due_ms}")
+            yield Violation("I6", event.lease, f"is stopped before {recall.due_ms}")
 
     def _end(self, event: LeaseEnded) -> Iterator[Violation]:
         fact = self.leases.pop(event.lease, None)

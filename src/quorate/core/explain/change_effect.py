@@ -1,4 +1,4 @@
-"""The effect of a change: whose place in the queue, start, width or payer is another afterwards.
+"""The effect of a change: which runs change their queue position, start, width or payers.
 
 Two pictures, before and after, are compared: a dry run compares with the state in its overlay, so
 what it shows is what the change does. Pure.

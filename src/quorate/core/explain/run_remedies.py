@@ -54,7 +54,7 @@ Changes = tuple[tuple[str, Value], ...]
 
 
 class _Copies:
-    """Tries changed copies of one run and words what works.
+    """Tries changed copies of one run and describes what works.
 
     Beside the run itself first. One that was promised a start keeps room and money for that, so a
     copy that finds none is tried once more as if the run had been cancelled just before.

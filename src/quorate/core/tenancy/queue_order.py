@@ -196,7 +196,7 @@ def _averaged(recent: int, system: System) -> int:
 
 
 def _share(instant: int, decayed: int, system: System) -> int:
-    """Return the share that an owner has of a flavor, by what it has and by what it had."""
+    """Return the share that an owner has of a flavor, from its present and its past use."""
     weight = system.instant_weight_ppm
     return (instant * weight + decayed * (PPM - weight)) // PPM
 

@@ -32,7 +32,7 @@ _LEASE: Final = frozenset({"max_duration", "max_steps"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTerms:
-    """How far a job may go: so many steps, for so long; ``seconds`` may be infinite."""
+    """The limits of a job's lease: steps and ``seconds``, which may be infinite."""
 
     steps: int
     seconds: float

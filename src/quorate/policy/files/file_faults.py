@@ -18,12 +18,12 @@ NAMES_SHOWN_MAX: Final = 8
 """How many known names a fault lists."""
 NUMBER_MIN: Final = 1e-12
 NUMBER_MAX: Final = 1e15
-"""Up to where numbers are taken, and from where they are divided by: a quotient is finite then."""
+"""The largest and the smallest accepted number: a quotient of two is finite then."""
 WHOLE_MAX: Final = 2**53
 """The largest whole number that floats keep exactly."""
 
 UNREADABLE: Final = object()
-"""What a text that is no JSON holds: its fault is named already."""
+"""The value of a text that is no JSON: its fault is recorded already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -232,7 +232,7 @@ def _gaps(table: ThroughputTable, rates: Rates, suffix: str) -> Iterator[Fault]:
 
 
 def write_throughputs(table: ThroughputTable) -> bytes:
-    """Return ``table`` as a file: what is missing in it is missing there."""
+    """Return ``table`` as a file; gaps stay gaps."""
     written: dict[str, dict[str, dict[str, Any]]] = {}
     for rates, suffix in ((table.together, ""), (table.spread, SPREAD_SUFFIX)):
         for column, flavor in enumerate(table.flavors):

@@ -21,7 +21,7 @@ from quorate.policy.problem import Problem
 from quorate.policy.solvers.chance import Chance
 
 GAIN_MIN: Final = 1.5
-"""What two jobs that share must do together, relative to each alone (Gavel's packing threshold)."""
+"""What two jobs must reach together, relative to each alone (Gavel's packing threshold)."""
 
 Choose = Callable[[int, list[int]], int]
 """Takes a job and the flavors that have room for it, by name, and returns one of them."""
@@ -98,7 +98,7 @@ def _placed(problem: Problem, choose: Choose) -> tuple[dict[int, int], int]:
 
 
 def _partner(problem: Problem, index: PairIndex, placed: dict[int, int], job: int) -> int | None:
-    """Return the job with GPUs that ``job`` gains most with, the first of several; None of none."""
+    """Return the first job with GPUs that ``job`` gains most with; None if there is none."""
     best, found = GAIN_MIN, None
     for other, flavor in placed.items():
         gain = _gain(problem, index, (other, job), flavor)

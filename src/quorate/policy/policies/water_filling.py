@@ -44,15 +44,15 @@ UNSURE_MAX: Final = 1e-2
 """How far a job that counts as stuck might still be raised, relative to the same: commonly; where
 walls are known no better because rates are a million times apart; and at most; it is reported."""
 TOGETHER: Final = 10.0
-"""How much further than the nearest one they may be from a wall that stop with it then."""
+"""How much further from a wall than the nearest job others may be that stop with it then."""
 STALLED_MAX: Final = 5
 """How often a missed level may fail to be lowered before the search gives up."""
 NOTHING: Final = 1e-12
-"""Which part of all that it could ever have is not worth raising a job by: rounding hides less."""
+"""Raising a job by less than this part of its largest possible rate is not worth it: rounding."""
 MANY: Final = 300
-"""From so many jobs on it is quicker to begin near the first level than at nothing."""
+"""From so many jobs on it is quicker to begin near the first level than at 0."""
 EVENED_MAX: Final = 500
-"""How often an even spread is corrected before the solver's own is taken."""
+"""How often an even spread is corrected before the solver's own is used."""
 _ROUNDING: Final = 1e-15
 _TINY: Final = 1e-300
 
@@ -126,7 +126,7 @@ def _alike(problem: Problem) -> Classes | None:
         queued = (problem.entity_of != NO_ENTITY) & queues[problem.entity_of]
         places = len(queues) + np.arange(jobs)
         kin = np.where(queued, places, problem.entity_of).astype(np.float64)
-    # What a class reads are fields of the problem; of these, water filling has no use for ages.
+    # A class reads fields of the problem; of these, water filling does not need ages.
     marked = replace(problem, ages_s=kin)
     return classes_of(marked, ("rates", "scales", "weights", "ages_s"), jobs // 2)
 
@@ -216,7 +216,7 @@ def _rows(are_meant: Bools) -> tuple[int, ...]:
 
 
 def _units(path: Path, pace: Floats, tops: Floats, first: Wall) -> Floats:
-    """Return what each job may come to at the first level, roughly: by that it is measured."""
+    """Return roughly what each job may reach at the first level: its unit of measure."""
     level = path.highest(first.sums[None], np.array([first.limit]))
     return np.where(pace > 0, np.minimum(tops, pace * level), tops)
 

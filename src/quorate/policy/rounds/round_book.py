@@ -21,7 +21,7 @@ Shares = Mapping[Row, Mapping[str, float]]
 ROUND_S: Final = 360.0
 OWED_ROUNDS_MAX: Final = 10.0
 """How many rounds a row can be owed when the next allocation begins. What could not be given for
-that long is not to be made up all at once."""
+that long is not made up all at once."""
 AHEAD_ROUNDS_MAX: Final = 1.0
 """How many rounds a row can be ahead then: more is what no other job wanted, and is no debt."""
 
@@ -30,7 +30,7 @@ _NONE: Final[Mapping[str, float]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How rounds go. What is off by default is what the published mechanism does and should not.
+    """The rules of rounds. Options that are off by default are defects of the published mechanism.
 
     ``reset_gap_s``: how old an allocation must be before a stale one gives way.
     ``has_queue_per_flavor``: flavors choose one after the other, so that a job can be taken to the

@@ -37,7 +37,7 @@ class Candidate(NamedTuple):
 
 
 def ahead_below_s(rules: Rules) -> float:
-    """Return what a row is owed less than that had more than its share, by more than rounding."""
+    """Return the owed time below which a row is ahead: it had more than its share."""
     return -inf if rules.forgets_owed else -AHEAD_MIN * rules.round_s
 
 

@@ -37,7 +37,7 @@ from quorate.policy.solvers.plain_program import level_by_program
 from quorate.policy.solvers.prices import level_by_prices
 
 CLASSES_MAX: Final = 1_000
-"""More classes than this are not looked for."""
+"""More classes than this are not searched for."""
 PAIRED_CLASSES_MAX: Final = 120
 """More classes than this have more pairs than a program should have columns."""
 PROGRAM_MAX: Final = 300
@@ -118,7 +118,7 @@ def _by_classes(
     pairs = None
     if demand.together is not None:
         pairs = pairs_of_members(demand.together, classes, found.shares[rows:])
-    # Taken so, for jobs by the million: indexing does the same ten times more slowly.
+    # ``take`` for jobs by the million: indexing does the same ten times more slowly.
     shares = found.shares.take(classes.of, axis=0, mode="clip")
     return _allocation(found, shares, pairs, Method.CLASSES)
 
@@ -175,5 +175,5 @@ def turned(allocation: Allocation, objective: Callable[[float], float], slope: f
         allocation,
         objective=objective(allocation.objective),
         bound=objective(allocation.bound),
-        prices=None if prices is None else prices * slope + 0.0,  # No price is below zero by sign.
+        prices=None if prices is None else prices * slope + 0.0,  # No price has a negative sign.
     )

@@ -18,7 +18,7 @@ from quorate.policy.problem import Bools, Floats, Ints
 Basis = highspy.HighsBasis
 INFINITE: Final = float("inf")
 EXACT: Final = 1e-10
-"""The least that a constraint or a price of a small program may be missed by."""
+"""The tolerance of constraints and prices of a small program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,10 +83,10 @@ _STATUSES: Final = {
 
 STEPS_EACH_MAX: Final = 100
 """How many steps of a method there may be for each row and column before it is given up. One for
-each is a lot; a method that goes round in circles ends."""
+each is plenty; a method that cycles ends."""
 
 NODES_MAX: Final = 100_000
-"""How far the search for whole numbers goes before it is given up: a count, never a time."""
+"""How many nodes the search for whole numbers visits at most: a count, never a time."""
 _EXACT: Final = (
     ("mip_rel_gap", 0.0),
     ("mip_abs_gap", 0.0),

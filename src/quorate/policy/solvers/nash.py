@@ -96,7 +96,7 @@ def largest_product(rates: Floats, scales: Floats, gpus: Floats) -> tuple[Produc
     """Return the allocation with the largest product of all rates, and a point on the way to it.
 
     ``rates`` has the shape (jobs, flavors), every job advances on some flavor, and every flavor has
-    GPUs. The point is where those begin best that leave a job out: near, and not at the edge.
+    GPUs. The point is a good start for the problems without one job: near, and not at the edge.
     """
     asked = _asked_of(rates, scales, gpus, np.ones((1, len(rates))))
     point = _begin(asked)
