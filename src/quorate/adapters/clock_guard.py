@@ -3,12 +3,13 @@
 A decision takes its time from the wall clock, and the ledger's time never runs back: a clock that
 was set 45 days ahead for five seconds would end leases and windows for good. So the wall clock is
 compared with the time since the machine was started. A departure of more than five minutes stops
-deciding until an operator accepts the new time; meanwhile the time is what the steady clock makes
-of the last one that was believed, so that reads and access tokens go on as before (docs/adr/0029).
+deciding until an operator accepts the new time; meanwhile the time is the last trusted one plus
+what the steady clock has counted since, so that reads and access tokens work as before
+(docs/adr/0029).
 
 ``LEDGER.clock`` keeps both readings from one start to the next. Within one boot of the machine they
-are compared like any others. After another boot only a clock that went back can be told: it must
-not be before that record, nor before the ledger's last event.
+are compared like any others. After another boot only a clock that went back can be detected: it
+must not be before that record, nor before the ledger's last event.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class ClockGuard:
                 elif wall_ms < record.wall_ms - STEP_MS_MAX or record.step_ms:
                     self._wall_ms = max(record.wall_ms, wall_ms - record.step_ms)
                 if record.step_ms:
-                    self._stop(wall_ms, self._wall_ms, "and nobody has accepted that yet")
+                    self._stop(wall_ms, self._wall_ms, "and that is not accepted yet")
             if not self._why and wall_ms < ledger_ms - self._behind_ms - STEP_MS_MAX:
                 self._wall_ms = ledger_ms
                 self._stop(wall_ms, ledger_ms, "by the ledger's last event")
@@ -92,7 +93,7 @@ class ClockGuard:
         return self.status().why
 
     def status(self) -> ClockStatus:
-        """Return how the clocks stand now; stops deciding where they have parted."""
+        """Return the present status of the clocks; stops deciding where they have parted."""
         wall_ms, steady = self._clock.now_ms(), self._clock.steady()
         with self._lock:
             expected_ms = self._wall_ms + steady.ms - self._steady.ms

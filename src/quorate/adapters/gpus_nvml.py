@@ -30,7 +30,7 @@ class Nvml(Protocol):
         ...
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:  # noqa: N802 - its name
-        """Return what stands for one of them."""
+        """Return the handle of one GPU."""
         ...
 
     def nvmlDeviceGetName(self, handle: Any) -> str:  # noqa: N802 - its name

@@ -46,7 +46,7 @@ class RunAs:
         return ", else ".join([*mapped, *filter(None, [self.template])])
 
     def account(self, owner: str, user: str) -> tuple[str, str]:
-        """Return the system user of a run, and whom it stands for; raises ``RunAsError``."""
+        """Return the system user of a run, and whose it is; raises ``RunAsError``."""
         own = f"{owner}/{user}"
         if user and own in self.accounts:
             return self.accounts[own], f"user {user} of owner {owner}"

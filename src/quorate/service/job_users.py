@@ -1,4 +1,4 @@
-"""Whether the service may run work as the configured system users, told before it listens."""
+"""Whether the service may run work as the configured system users, checked before it listens."""
 
 from __future__ import annotations
 

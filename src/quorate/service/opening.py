@@ -1,4 +1,4 @@
-"""Opening a ledger to serve it: verified from its first block, and with somebody who may ask."""
+"""Opening a ledger to serve it: verified from its first block, with at least one valid token."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _opened(
 
 
 def _check_parts(path: Path, engine: Engine) -> None:
-    """Raise ``CommandError`` where a pool shares in rounds, and what that takes is not here."""
+    """Raise ``CommandError`` where a pool shares in rounds, and its packages are missing."""
     shared = [p.name for p in engine.view.pools.values() if p.discipline is Discipline.ROUNDS]
     missing = missing_part() if shared else None
     if missing is not None:
@@ -105,8 +105,8 @@ def open_ledger(
 ) -> Engine:
     """Return the engine of the ledger at ``path``, every block of which was verified first.
 
-    ``belong_to`` is told the ledger's id before anything is done for it, and may raise.
-    Raises ``CommandError`` with what to do when it does not verify, and what opening a store does.
+    ``belong_to`` gets the ledger's id before anything else happens, and may raise. Raises
+    ``CommandError`` with what to do when it does not verify, and what opening a store does.
     """
     try:
         return _opened(path, executor, open_store, clock or SystemClock(), belong_to)
@@ -120,7 +120,7 @@ def open_ledger(
 
 
 def first_token(engine: Engine) -> str | None:
-    """Return a new admin token if the ledger has none that is taken; recorded, but its secret."""
+    """Return a new admin token if the ledger has no valid one; only its digest is recorded."""
     now_ms = engine.now_ms()
     for record in engine.view.tokens.values():
         issued = record.issued

@@ -2,7 +2,7 @@
 
 Reads what a resource of the marketplace is limited to and has used of its limit, and sets the usage
 of its components. Waldur keeps one figure for each resource, component and month, and replaces it:
-whatever is told twice counts once.
+a repeated report counts once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class WaldurAccounting:
-    """One Waldur, asked with one token. For one thread; connections are kept between requests."""
+    """The client of one Waldur, with one token; for one thread. Connections are kept."""
 
     def __init__(self, url: str, token: str, timeout_s: float) -> None:
         self._url = url.rstrip("/")
@@ -120,7 +120,7 @@ def _table(found: Any, name: str, resource: str) -> Mapping[str, Any]:
     """Return the numbers of a resource by component; raises where there are none."""
     table = getattr(found, "additional_properties", None)
     if not isinstance(table, dict):
-        raise AccountingError(f"resource {resource}: its {name} were not told")
+        raise AccountingError(f"resource {resource}: its {name} are missing")
     return table
 
 

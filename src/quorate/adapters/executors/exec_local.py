@@ -1,9 +1,9 @@
 """The local executor: leases become processes of this machine, each run under a keeper of its own.
 
-What is wanted of each run is written to its folder, and its keeper sees to it; what has become of
-it is read from there. A daemon that is killed at any instant forgets nothing: after a restart
-``resume`` writes what is wanted anew, and what keepers have noted meanwhile is read then. Files are
-written and processes started by a thread of its own, so that the ledger waits for neither.
+What is wanted of each run is written to its folder, and its keeper does it; its status is read from
+there. A daemon that is killed at any instant loses nothing: after a restart ``resume`` writes what
+is wanted again, and reads what keepers have recorded meanwhile. Files are written and processes
+started by a thread of its own, so that the ledger waits for neither.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class LocalExecutor:
                 left = sum(1 for wanted in self._told.values() if wanted.parts)
             if left:
                 runs = counted(left, "run")
-                _LOG.info("left at work: %s, found by whoever serves this ledger next", runs)
+                _LOG.info("left at work: %s; the next service of this ledger will find it", runs)
         self._keepers.let_go()
         for file in (self._room, self._nudged, self._nudging):
             if file >= 0:
@@ -139,7 +139,7 @@ class LocalExecutor:
     # --- The port, on the ledger's thread ---
 
     def next_ms(self) -> int | None:
-        """Return None: whatever happens is told by itself."""
+        """Return None: every event wakes the driver by itself."""
         return None
 
     def carry_out(self, orders: Sequence[Order]) -> None:
@@ -151,7 +151,7 @@ class LocalExecutor:
     def resume(self, orders: Sequence[Order]) -> None:
         """Take every open lease anew; what is not among them must go."""
         if self._room < 0:
-            # Only now: whoever is given orders is alone with the ledger, and with this folder.
+            # Only now: an executor with orders has the ledger, and this folder, for itself.
             self._open()
             self._room = os.open(self._folder / ROOM_FIFO, os.O_RDWR | os.O_NONBLOCK)
         with self._lock:
@@ -169,7 +169,7 @@ class LocalExecutor:
             self._thread.start()
 
     def _wanted_before(self, name: str) -> Wanted | None:
-        """Return what was wanted of a run; None where that is lost, and the run is kept anew."""
+        """Return what was wanted of a run; None where that is lost, and a new keeper starts."""
         try:
             return read_wanted(run_folder(self._folder, name))
         except (UnreadableError, OSError) as error:
@@ -231,14 +231,14 @@ class LocalExecutor:
     def _work(self) -> None:
         try:
             self._see_to_all()
-        except Exception:  # noqa: BLE001 - the top frame of this thread; told to whoever looks
+        except Exception:  # noqa: BLE001 - the top frame of this thread
             self._trouble = "the executor has ended by a bug; the log has more: start it again"
             _LOG.exception("the executor has ended by a bug; the work goes on, on its own")
 
     def _see_to_all(self) -> None:
         look_s = 0.0
         while True:
-            # Whatever was ordered before it was told to end is still told to the keepers.
+            # Orders from before the stop are still passed to the keepers.
             is_last = self._is_closing
             names = {} if is_last else self._heard(look_s)
             with self._lock:
@@ -284,7 +284,7 @@ class LocalExecutor:
             told = self._told.get(name)
             wanted = self._book.wanted(name)
             is_idle = bool(self._book.stopping_idle(name))
-        # Kept once, and nobody knows why: whatever is left of it must go.
+        # Kept once, for an unknown reason: what is left of it must end.
         is_stray = wanted is None and told is None and name in self._keepers.known()
         if wanted is None:
             if told is None and not is_stray:
@@ -329,7 +329,7 @@ class LocalExecutor:
         return True
 
     def _have_kept(self, name: str, wanted: Wanted, status: Status | None) -> Status | None:
-        """Start a keeper, or give the run up where none can work; return what has become of it."""
+        """Start a keeper, or give the run up where none can work; return the run's status."""
         why_not = self._keepers.why_not(name)
         wait_s = self._keepers.wait_s(name)
         if why_not and self._keepers.clear(name):
@@ -344,13 +344,13 @@ class LocalExecutor:
         return status
 
     def _read_status(self, name: str) -> Status | None:
-        """Return what has become of a run; None where that is lost, and a keeper has to look."""
+        """Return the status of a run; None where it is lost, and a keeper has to find out."""
         try:
             return read_status(run_folder(self._folder, name)) or Status()
         except UnreadableError as error:
             if name not in self._unreadable:
                 self._unreadable.add(name)
-                _LOG.warning("what has become of run %s is not known: %s", name, error)
+                _LOG.warning("the status of run %s is not known: %s", name, error)
             return None
 
     def _keep(self, name: str, wanted: Wanted, status: Status) -> bool:

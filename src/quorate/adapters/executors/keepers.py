@@ -49,7 +49,7 @@ LEDGER: Final = "ledger"
 
 
 def work_folder(ledger: str) -> Path:
-    """Return where the work of a ledger lies unless its service was told otherwise."""
+    """Return the default folder for the work of a ledger."""
     return Path(f"{ledger}.work")
 
 
@@ -73,7 +73,7 @@ def job_folder(root: Path, name: str) -> Path:
 
 
 def kept_runs(root: Path) -> list[str]:
-    """Return the runs below ``root`` that somebody keeps now, whoever has started them."""
+    """Return the runs below ``root`` that have a keeper now, started by any service."""
     try:
         names = sorted(path.name for path in (root / LIVE).iterdir())
     except FileNotFoundError:
@@ -113,7 +113,7 @@ class Keepers:
             folder.chmod(mode)
 
     def be_alone(self, wait_s: float) -> bool:
-        """Hold the folder against other services until it is let go; return whether that is so.
+        """Lock the folder against other services until it is released; return whether that worked.
 
         It is tried for ``wait_s`` while another service, or what is left of one, holds it.
         """
@@ -149,7 +149,7 @@ class Keepers:
         (self._root / LIVE / name).touch()
 
     def is_alive(self, name: str) -> bool:
-        """Return whether somebody keeps the run, or is about to."""
+        """Return whether the run has a keeper, or is about to have one."""
         started = self._started.get(name)
         code = 0 if started is None else started.poll()
         if code is None:
@@ -177,7 +177,7 @@ class Keepers:
         return max(0.0, self._not_before_s.get(name, 0.0) - monotonic())
 
     def forget(self, name: str) -> None:
-        """Note that nobody keeps the run, and nobody has to."""
+        """Record that the run has no keeper, and needs none."""
         (self._root / LIVE / name).unlink(missing_ok=True)
         self._deaths.pop(name, None)
         self._not_before_s.pop(name, None)
@@ -230,7 +230,7 @@ class Keepers:
     def let_go(self) -> None:
         """Leave the keepers, and the folder, as they are when this process ends."""
         for started in self._started.values():
-            # Nobody waits for them any more, and nobody has to be warned of that.
+            # The service no longer waits for them, and Python must not warn about that.
             started.returncode = started.poll() or 0
         self._started = {}
         if self._lock >= 0:
@@ -255,7 +255,7 @@ class Keepers:
 
 
 def _is_locked(path: Path) -> bool:
-    """Return whether somebody has the lock; the kernel lets go of it when its holder dies."""
+    """Return whether a process holds the lock; the kernel releases it when its holder dies."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

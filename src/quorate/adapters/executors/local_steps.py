@@ -10,7 +10,7 @@ from quorate.keeper.job_files import read_job_file
 from quorate.runtime import STEPS
 
 STEP_MAX: Final = 2**53
-"""A step beyond this is no step: nobody takes so many."""
+"""A larger number is no step: no run does so many."""
 _TAIL_BYTES: Final = 8_192
 """How much of the end of a record is read; a line is far shorter."""
 
@@ -18,7 +18,7 @@ _TAIL_BYTES: Final = 8_192
 def last_step(folder: Path) -> int | None:
     """Return the last step that the run of ``folder`` has reported; None where it never did.
 
-    A line that is being written, or that somebody else wrote, is passed over.
+    A line that is being written, or that another program wrote, is ignored.
     """
     for name in ("rank-0.jsonl", "rank-0.old.jsonl"):
         for line in reversed(_tail(folder, name)):

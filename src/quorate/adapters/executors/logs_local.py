@@ -43,5 +43,5 @@ class LocalLogs:
         return Output(lines=lines, first=begins, is_last=True)
 
     def end(self, run: str) -> int:
-        """Return the number after the last line of ``run``, by a look at its last file alone."""
+        """Return the number after the last line of ``run``; reads its last file only."""
         return lines_end(run_folder(self._folder, run) / OUTPUT)

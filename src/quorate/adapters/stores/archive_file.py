@@ -72,7 +72,7 @@ class ArchiveFile:
         self._db: sqlite3.Connection | None = None
         # Which file the connection is to: a new one may have been put in its place.
         self._made = self._opened = 0
-        # Held by whoever replaces the file or commits to it, and by whoever closes it.
+        # Held while the file is replaced, committed to or closed.
         self._changing = Lock()
         self._is_closed = False
 

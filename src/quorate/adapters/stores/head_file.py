@@ -195,7 +195,7 @@ def _newest(fd: int, ledger: Path) -> _Slot:
             return max(whole, key=lambda slot: slot.number)
     path = head_path(ledger)
     raise CorruptLedgerError(
-        f"{path.name} cannot be read, so whether the end of the ledger is missing cannot be told",
+        f"{path.name} cannot be read, so a missing end of the ledger would not be detected",
         remedy=(
             "compare the ledger with a checkpoint kept elsewhere: quorate ledger verify --against "
             f"CHECKPOINT; then move {path.name} away, and the next opening for writing makes a new "

@@ -1,7 +1,7 @@
 """The outbox in one SQLite file beside the ledger, in WAL mode with every commit synced to disk.
 
-The first parcel of each line has a time at which it is due; those behind it have none. So finding
-what is due looks at the lines that wait and not at everything that does.
+The first parcel of each line has a time at which it is due; those behind it have none. So a search
+for due parcels reads one parcel of each waiting line, not all parcels.
 """
 
 from __future__ import annotations

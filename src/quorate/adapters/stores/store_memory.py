@@ -114,7 +114,7 @@ class MemoryStore:
         return sum(row.owner == owner and seq <= upto_seq for seq, row in rows)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
     def __enter__(self) -> Self:
         """Return the store itself."""

@@ -1,4 +1,4 @@
-"""One call of gRPC from its beginning to its end: counted, told how it ended, and logged."""
+"""One gRPC call from its beginning to its end: counted, answered with its status, and logged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AUTHORIZATION: Final = "authorization"
 REQUEST_ID: Final = "x-request-id"
 TIMED_OUT: Final = "timed-out"
 GRPC: Final = "GRPC"
-"""What stands in the log where a request of REST has its method."""
+"""The log's text for gRPC where a REST request has its method."""
 DONE: Final = 200
 _GONE: Final = 499
 """How a call is counted whose caller has gone, as REST does."""
@@ -45,7 +45,7 @@ class Call:
         self.handled.caller = caller.shown
 
     def authorization(self) -> str | None:
-        """Return what the caller sent to prove who they are; sent twice it proves nothing."""
+        """Return the caller's credentials; sent twice they prove nothing."""
         sent = _sent(self.context, AUTHORIZATION)
         if len(sent) > 1:
             raise CommandError(
@@ -54,7 +54,7 @@ class Call:
         return sent[0] if sent else None
 
     def address(self) -> str:
-        """Return where the caller is, without its port: ``ipv4:127.0.0.1``."""
+        """Return the caller's address, without its port: ``ipv4:127.0.0.1``."""
         address, _, _ = str(self.context.peer()).rpartition(":")
         return address
 
@@ -84,9 +84,9 @@ def called(metrics: Metrics, method: Method, context: Any) -> Iterator[Call]:
 
 
 async def told(call: Call, do: Callable[[], Awaitable[bytes | None]]) -> bytes | None:
-    """Return what ``do`` does, or tell the caller why it was not done.
+    """Return what ``do`` returns, or end the call with the reason why it failed.
 
-    This is the outermost frame of a call: nothing that goes wrong in one ends the service.
+    This is the outermost frame of a call: no failure of one call ends the service.
     """
     counted = call.counted
     try:

@@ -1,4 +1,4 @@
-"""What went wrong, as a gRPC call ends with it: a status, a message, and details behind them."""
+"""An error as the end of a gRPC call: a status, a message, and details behind them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MESSAGE_CHARS_MAX: Final = 300
 def status_and_details(
     error: CommandError,
 ) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
-    """Return the status code, the message and the trailing metadata that tell ``error``."""
+    """Return the status code, the message and the trailing metadata for ``error``."""
     status = grpc.StatusCode[status_of(error.fault).grpc]
     message = cut(error.lines[0] if error.lines else error.fault, MESSAGE_CHARS_MAX)
     told = message_class("ErrorStatus")(code=status.value[0], message=message)

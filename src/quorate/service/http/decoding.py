@@ -27,9 +27,9 @@ from quorate.views.hints import nearest_name
 from quorate.views.kinds.tenant_fields import QUOTA_FIELDS, flat_fields
 
 UNKNOWN_MAX: Final = 20
-"""How many unknown names of one request are told."""
+"""How many unknown names of one request a message lists."""
 NAME_CHARS_MAX: Final = 100
-"""How long a name may be that is told as it is."""
+"""How long a name may be that a message repeats."""
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": True}
 
@@ -197,7 +197,7 @@ def _unknown(name: str, known: frozenset[str], what: str) -> str:
 
 
 def _told(error: msgspec.ValidationError) -> str:
-    """Return what msgspec found, with the field first, as everything else is told."""
+    """Return what msgspec found, with the field first, as in all other messages."""
     name, text = misfit(error)
     text = text.replace("`", "").replace(" | ", " or ")
     text = f"{text[:1].lower()}{text[1:]}"

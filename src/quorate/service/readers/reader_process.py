@@ -57,7 +57,7 @@ class ProcessConfig:
 
 @dataclass(frozen=True, slots=True)
 class SentQuestion:
-    """A question as it is sent: the operation by its name, and the time that it is now."""
+    """A question as it is sent: the operation by its name, and the present time."""
 
     caller: Caller
     operation: str
@@ -127,7 +127,7 @@ class RemoteReader:
                     raise
 
     def forget(self) -> None:
-        """End the process, which is started again when it is asked for; waits for nothing."""
+        """End the process, which is started again by the next question; waits for nothing."""
         with self._in_use:
             self._end()
 

@@ -80,9 +80,9 @@ class ReaderServer:
             self._stop()
 
     def leave_to_parent(self) -> None:
-        """Let go of the server, in a process that was forked from the one that has it.
+        """Release the server, in a process that was forked from the one that has it.
 
-        The lock may be held by a thread that is not there.
+        The lock may be held by a thread that does not exist here.
         """
         self._lock = Lock()
         started, self._started = self._started, None
