@@ -53,7 +53,7 @@ def refused(refusals: Sequence[Refusal]) -> CommandError:
 
 
 def _text(refusal: Refusal) -> str:
-    """Return ``refusal`` and the numbers behind it, which nobody can ask for afterwards."""
+    """Return ``refusal`` with its numbers, which cannot be read afterwards."""
     return "\n".join([refusal_line(refusal), *(f"  {shortage(s)}" for s in refusal.shortages)])
 
 

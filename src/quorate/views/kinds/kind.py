@@ -49,7 +49,7 @@ class Kind:
 def document(
     title: str, name: str, *, spec: Tree | None = None, status: Tree | None = None
 ) -> Tree:
-    """Return a document that Quorate writes and nobody applies."""
+    """Return a document that Quorate writes and that is never applied."""
     found: Tree = {"apiVersion": API_VERSION, "kind": title, "metadata": {"name": name}}
     if spec is not None:
         found["spec"] = spec

@@ -14,16 +14,16 @@ from quorate.views.word_forms import age, names, until
 
 
 def claim_state(node: UnwipedNode) -> str:
-    """Return how a node stands to its last claim: Claimed, Wiping or Quarantined."""
+    """Return the state of a node after its last claim: Claimed, Wiping or Quarantined."""
     if node.leases:
         return "Claimed"
     return "Quarantined" if node.is_quarantined else "Wiping"
 
 
 def apart_text(node: UnwipedNode, name: str, *, is_shown: bool) -> str:
-    """Return for whom a node is set apart, and what has to be done before anybody else gets it.
+    """Return for whom a node is set apart, and what has to be done before another user gets it.
 
-    Where it is not for whoever asks to see, only that it is set apart.
+    Where the caller may not see that, only that it is set apart.
     """
     if not is_shown:
         return f"{claim_state(node)}: it is set apart for others"

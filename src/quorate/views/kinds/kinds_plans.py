@@ -217,7 +217,7 @@ def cause_tree(cause: MoveCause | None) -> Tree | None:
 
 
 def reservation_status(moment: Moment, record: ReservationRecord) -> Tree:
-    """Return how a firm reservation stands, for programs."""
+    """Return the status of a firm reservation, for programs."""
     name = record.made.reservation
     return {
         "name": name,
@@ -252,7 +252,7 @@ def _reservation_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
 
 
 def _reservation_tree(moment: Moment, found: PlannedStart) -> Tree:
-    """Return a reservation as a document: what was planned first, and how it stands."""
+    """Return a reservation as a document: what was planned first, and its status."""
     start_ms, place, payers = found.start_ms, found.place, found.payers
     if found.record is not None:
         made = found.record.made

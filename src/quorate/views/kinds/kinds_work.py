@@ -107,7 +107,7 @@ def _time(at_ms: int | None) -> str | None:
 
 
 def run_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
-    """Return the runs called ``wanted`` with all that became of them."""
+    """Return the runs called ``wanted`` with their whole status."""
     reasons = reasons_now(moment, wanted)
     return [_run_tree(moment, name, reasons.get(name)) for name in wanted]
 
@@ -264,7 +264,7 @@ def _round_cells(moment: Moment, lease: Lease) -> Row:
 
 
 def ending_text(lease: Lease) -> str:
-    """Return why and by when a lease has to be gone; ``-`` when it was not told to stop."""
+    """Return why and by when a lease has to end; ``-`` when it is not stopping."""
     if lease.ending is None:
         return "-"
     return f"{ended(lease.ending.reason)}; until {time_text(lease.ending.deadline_ms)}"

@@ -67,7 +67,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What is told, before it has its place among the notices of its block."""
+    """The content of a notice, before it has its place among the notices of its block."""
 
     seq: int
     kind: NoticeKind

@@ -147,7 +147,7 @@ def _shares(problem: Problem, found: Allocation, *, show_wide: bool) -> str:
 
 
 def solution_tree(policy: Policy, problem: Problem, found: Allocation) -> dict[str, Any]:
-    """Return an allocation for programs; a number that nobody knows is null."""
+    """Return an allocation for programs; an unknown number is null."""
     prices = None if found.prices is None else _by_flavor(problem, found.prices)
     return {
         "policy": policy.name,

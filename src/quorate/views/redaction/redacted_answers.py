@@ -1,4 +1,4 @@
-"""Explanations, forecasts and effects with the names that whoever asks may be told. Pure."""
+"""Explanations, forecasts and effects with only the names that the caller may see. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from quorate.views.redaction.redaction import OTHERS, Redaction
 
 
 def veiled_explanation(found: Explanation, redaction: Redaction) -> Explanation:
-    """Return ``found`` with the names that may be told."""
+    """Return ``found`` with only the names that the caller may see."""
     if redaction.seen is None:
         return found
     return replace(
@@ -57,9 +57,9 @@ def _remedy(found: Remedy, redaction: Redaction) -> Remedy:
 
 
 def veiled_forecast(found: Forecast, redaction: Redaction) -> Forecast:
-    """Return ``found`` with the names that may be told.
+    """Return ``found`` with only the names that the caller may see.
 
-    Who would enter a conflict that is not declared is nobody's to know but theirs.
+    Only their owners may know who would enter a conflict that is not declared.
     """
     if redaction.seen is None:
         return found

@@ -1,7 +1,7 @@
 """Redaction: names of others' things in what a caller may see, by reference.
 
-A run is told why it waits, and what came of a command; both may speak of others. Their use is
-told, and how much of it: not whose it is (docs/adr/0019, docs/adr/0027). Pure.
+Callers see why a run waits, and the result of a command; both may refer to others. They see how
+much is used, but not by whom (docs/adr/0019, docs/adr/0027). Pure.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Redaction:
         return name if not slash or self.shows_owner(tenant) else OTHERS
 
     def text(self, text: str) -> str:
-        """Return why a reservation was moved, with the names that may be told.
+        """Return why a reservation was moved, with only the names that the caller may see.
 
         A text whose references are not known is withheld whole.
         """
@@ -119,7 +119,7 @@ class Redaction:
         return f"{word} {shown}" if word else shown
 
     def refusal(self, refusal: Refusal) -> Refusal:
-        """Return ``refusal`` with the names that may be told."""
+        """Return ``refusal`` with only the names that the caller may see."""
         if self.seen is None:
             return refusal
         subject = refusal.subject
@@ -135,7 +135,7 @@ class Redaction:
         return replace(refusal, subject=subject, also=also)
 
     def promise(self, record: ReservationRecord) -> ReservationRecord:
-        """Return a reservation with the names that may be told."""
+        """Return a reservation with only the names that the caller may see."""
         if self.seen is None or record.cause is None:
             return record
         told = record.copy()
@@ -143,7 +143,7 @@ class Redaction:
         return told
 
     def cause(self, cause: MoveCause) -> MoveCause:
-        """Return why a start was moved with the names that may be told."""
+        """Return why a start was moved, with only the names that the caller may see."""
         if self.seen is None:
             return cause
         objects = tuple(dict.fromkeys((kind, self._object(kind, n)) for kind, n in cause.objects))
@@ -168,9 +168,9 @@ class Redaction:
                 return name
 
     def event(self, event: Event) -> Event:
-        """Return ``event``, which may be seen, with the names that may be told.
+        """Return ``event``, which the caller may see, with only the names that the caller may see.
 
-        The very same where that is all of them.
+        The same object where that is all of them.
         """
         if self.seen is None:
             return event

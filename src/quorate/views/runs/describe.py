@@ -353,7 +353,7 @@ def outcome_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> li
         ("Deficit", f"{gpus(declared.deficit)}, {declared.short} of them drawn for"),
         ("Declared", since(declared.at_ms, moment.now_ms)),
         ("Due", f"{since(declared.due_ms, moment.now_ms)}, attempt {declared.attempt}"),
-        ("Lottery", link if declared.tokens else "nobody is drawn"),
+        ("Lottery", link if declared.tokens else "no run is drawn"),
     ]
     if resolved is not None:
         facts += [
@@ -373,7 +373,7 @@ def outcome_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> li
         ]
         sections.append(_section("Draws", "\n".join(lines)))
     if resolved is not None:
-        sections.append(_section("Cut", cuts_table(resolved.cuts) if resolved.cuts else "nobody"))
+        sections.append(_section("Cut", cuts_table(resolved.cuts) if resolved.cuts else "none"))
     rows = [timeline_row(entry) for entry in timeline]
     sections.append(_section("Timeline", table(TIMELINE_COLUMNS, rows)))
     return sections

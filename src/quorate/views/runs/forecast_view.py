@@ -243,9 +243,9 @@ def _is_changed(found: Forecast, remedy: Remedy) -> bool:
 def _cost_lines(found: Forecast) -> list[str]:
     contest = found.contest
     if contest is None:
-        return ["whom it could cost: nobody"] if found.start_ms is not None else []
+        return ["whom it could cost: none"] if found.start_ms is not None else []
     if isinstance(contest, Refusal):
-        return [f"whom it could cost: nobody as things are: {sentence(contest)}"]
+        return [f"whom it could cost: none as things are: {sentence(contest)}"]
     return [
         "whom it could cost",
         *(indented(line) for line in contest_lines(contest, found.now_ms)),
