@@ -82,7 +82,7 @@ def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
 @contextmanager
 def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyDesk]:
     """Open the ledger's file as the operation needs it; a dry run cannot write."""
-    # Only here is a ledger decided on; whoever asks a service imports none of it.
+    # Only here is a ledger decided on; a command for a service imports none of it.
     from quorate.adapters.key_file import load_lottery_secret, lottery_path
     from quorate.cli.session import clock_of, open_to_read, open_to_write
     from quorate.cli.signing import file_signer

@@ -59,7 +59,7 @@ def context_names(
     settings = _settings(ctx)
     try:
         config = load_config(config_path(settings.environ))
-    except Exception:  # noqa: BLE001 - a shell that completes is told nothing else
+    except Exception:  # noqa: BLE001 - a completing shell gets nothing else
         return []
     return _items([*config.contexts, FILE], incomplete)
 
@@ -80,7 +80,7 @@ def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
 def _names(ctx: click.Context, kind: str) -> list[str]:
     try:
         return _asked(_settings(ctx), kind)
-    except Exception:  # noqa: BLE001 - a shell that completes is told nothing else
+    except Exception:  # noqa: BLE001 - a completing shell gets nothing else
         return []
 
 

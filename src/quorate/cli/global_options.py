@@ -1,4 +1,4 @@
-"""What every command is told: which ledger or service, how to print, who asks, what time it is.
+"""The options of every command: which ledger or service, how to print, the actor, the time.
 
 Options given after the subcommand win over those before it, which win over the environment.
 """
@@ -217,7 +217,7 @@ def output_option(command: F) -> F:
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help: lines that work as they stand, wrapped by nobody."""
+    """Return the end of a command's help: examples that can be pasted, never wrapped."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 

@@ -80,7 +80,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "notices": (
         "quorate.cli.commands.notices_command",
         "notices",
-        "Show what concerns you, and be told of it.",
+        "Show the notices that concern you, and follow them.",
     ),
     "logs": (
         "quorate.cli.commands.logs_command",
@@ -125,7 +125,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "resolve": (
         "quorate.cli.commands.resolve_command",
         "resolve",
-        "Make room in a scope, one notice from now.",
+        "Free GPUs in a scope by hand, after the notice period.",
     ),
     "admin": (
         "quorate.cli.operator_commands.admin_command",
@@ -145,7 +145,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "waldur": (
         "quorate.cli.operator_commands.waldur_command",
         "waldur",
-        "See how the link to Waldur stands.",
+        "Show the status of the link to Waldur.",
     ),
     "tick": ("quorate.cli.commands.finish_command", "tick", "Do what time has made due."),
     "lottery": (
@@ -234,7 +234,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that ``args`` begin with; a wrong name is told what is near it."""
+        """Return the command that ``args`` begin with; an error suggests the nearest name."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
@@ -304,8 +304,8 @@ def _usage(error: click.ClickException) -> str:
 def _stopped(error: SystemExit | BrokenPipeError) -> Exit:
     """Return the exit code when click has ended the program, or flushing its output failed."""
     if isinstance(error, SystemExit) and not error.code:
-        return Exit.OK  # a shell asked how a line may go on, and was told
-    # Whoever read the output has seen enough.
+        return Exit.OK  # a shell asked for completions, and got them
+    # The reader of the output has closed it.
     _drop_output()
     return Exit.BROKEN_PIPE
 

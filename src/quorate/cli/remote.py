@@ -46,7 +46,7 @@ def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> It
     check_typed(settings)
     with telling_why(target):
         driver = driver_for(target.place, timeout_s=settings.answer_timeout_s())
-        # A person who has waited so long is told, and does not wait as long again.
+        # A person who has waited so long gets a message, and does not wait as long again.
         with Asker(driver, Retrying(tries=tries, waits_again=False)) as client:
             yield client
 

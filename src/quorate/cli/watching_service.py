@@ -67,10 +67,10 @@ class _View:
     )
 
     async def show(self) -> None:
-        """Print how everything stands."""
+        """Print the present state."""
         watched = self.watched
         asked = Picture(run=watched.run, pool=watched.pool, reservations=watched.reservations)
-        # Where it stands is asked first: what happens in between is told twice, not left out.
+        # The cursor is read first: an event in between is printed twice, not left out.
         tree: dict[str, Any] = await self.client.tree("picture", asked)
         told = await self.client.told("picture", asked)
         self.seq, self._shown_s = tree["sequence"], monotonic()
@@ -105,7 +105,7 @@ class _View:
                 reservations=watched.reservations,
             ):
                 await self._events.put(event)
-        except Exception as error:  # noqa: BLE001 - raised again by whoever looks
+        except Exception as error:  # noqa: BLE001 - raised again by the reader
             await self._events.put(error)
 
     async def look(self) -> None:

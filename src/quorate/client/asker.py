@@ -44,7 +44,7 @@ class Asker:
         return self._driver.run(self._asking.tree(name, asked))
 
     def told(self, name: str, asked: Struct, *, wide: bool = False) -> Told:
-        """Return what a person is told of the operation ``name``: lines, as the CLI prints them."""
+        """Return the text of the operation ``name`` for a person: lines, as the CLI prints them."""
         return self._driver.run(self._asking.told(name, asked, wide=wide))
 
     def noted(
@@ -61,7 +61,7 @@ class Asker:
         return self._driver.stream(self._asking.lines(name, asked))
 
     def notices(self, asked: WatchNotices) -> Iterator[Notice]:
-        """Yield notices as they are recorded, for as long as somebody asks for the next one."""
+        """Yield notices as they are recorded, for as long as the caller takes them."""
         return self._driver.stream(self._asking.stream("watch-notices", asked))
 
     def log_lines(

@@ -90,7 +90,7 @@ class AsyncClient(AsyncMethods):
         return await self._driver.run(self._asking.tree(name, asked))
 
     async def told(self, name: str, asked: Struct, *, wide: bool = False) -> Told:
-        """Return what a person is told of the operation ``name``: lines, as the CLI prints them."""
+        """Return the text of the operation ``name`` for a person: lines, as the CLI prints them."""
         return await self._driver.run(self._asking.told(name, asked, wide=wide))
 
     async def noted(
@@ -151,7 +151,7 @@ class AsyncClient(AsyncMethods):
 
 
 class AsyncRunHandle:
-    """A run that was submitted. ``outcome`` is what came of that, None for one found later."""
+    """A run that was submitted. ``outcome`` is the result of that, None for one found later."""
 
     def __init__(
         self, client: AsyncClient, name: str, outcome: common_responses.Outcome | None
@@ -172,7 +172,7 @@ class AsyncRunHandle:
         return phase_of(await self.status())
 
     async def wait(self, timeout_s: float | None = None) -> common_responses.Found:
-        """Return the run once it is over, whatever became of it.
+        """Return the run once it is over, however it ended.
 
         Raises ``WaitedTooLongError`` after ``timeout_s``.
         """

@@ -48,7 +48,7 @@ class AsyncMethods(ABC):
     async def accounting_status(
         self,
     ) -> service_responses.AccountingStatus:
-        """Show how links to an accounting system stand, and what waits to be told.
+        """Show the status of links to an accounting system, and what waits to be sent.
 
         ``GET /api/v1/accounting``, for: admin, auditor.
         """
@@ -84,7 +84,7 @@ class AsyncMethods(ABC):
     ) -> dict[str, Any]:
         """Work out one decision on a world given as JSON.
 
-        A world as JSON, and what to work out about it.
+        A world as JSON, and what to compute about it.
 
         ``POST /api/v1/calc/{kind}``, for: admin, auditor, tenant-admin, user.
 
@@ -921,7 +921,7 @@ class AsyncMethods(ABC):
         note: str = "",
         dry_run: bool = False,
     ) -> service_responses.TokenOutcome:
-        """Issue an access token; its secret is told this once.
+        """Issue an access token; its secret is shown this once.
 
         For ``user``, in ``role``, and in ``tenant`` where the role is of one. ``lifetime`` is a
         duration such as ``90d``, or ``never``. With areas among ``scopes`` it is for those areas
@@ -954,7 +954,7 @@ class AsyncMethods(ABC):
         """List budgets.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/budgets``, for: admin, auditor, tenant-admin, user.
 
@@ -977,7 +977,7 @@ class AsyncMethods(ABC):
         """List caps.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/caps``, for: admin, auditor, tenant-admin, user.
 
@@ -1000,7 +1000,7 @@ class AsyncMethods(ABC):
         """List charges.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/charges``, for: admin, auditor, tenant-admin, user.
 
@@ -1023,7 +1023,7 @@ class AsyncMethods(ABC):
         """List claims.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/claims``, for: admin, auditor, tenant-admin, user.
 
@@ -1046,7 +1046,7 @@ class AsyncMethods(ABC):
         """List domains.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/domains``, for: admin, auditor, tenant-admin, user.
 
@@ -1069,7 +1069,7 @@ class AsyncMethods(ABC):
         """List envelopes.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/envelopes``, for: admin, auditor, tenant-admin, user.
 
@@ -1114,7 +1114,7 @@ class AsyncMethods(ABC):
         """List leases.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/leases``, for: admin, auditor, tenant-admin, user.
 
@@ -1137,7 +1137,7 @@ class AsyncMethods(ABC):
         """List nodes.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/nodes``, for: admin, auditor, tenant-admin, user.
 
@@ -1184,7 +1184,7 @@ class AsyncMethods(ABC):
         """List owners.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/owners``, for: admin, auditor, tenant-admin, user.
 
@@ -1207,7 +1207,7 @@ class AsyncMethods(ABC):
         """List pools.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/pools``, for: admin, auditor, tenant-admin, user.
 
@@ -1261,7 +1261,7 @@ class AsyncMethods(ABC):
         """List reservations.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/reservations``, for: admin, auditor, tenant-admin, user.
 
@@ -1284,7 +1284,7 @@ class AsyncMethods(ABC):
         """List resolveroutcomes.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/resolver/outcomes``, for: admin, auditor, tenant-admin, user.
 
@@ -1338,7 +1338,7 @@ class AsyncMethods(ABC):
         """List tenants.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/tenants``, for: admin, auditor, tenant-admin, user.
 
@@ -1382,7 +1382,7 @@ class AsyncMethods(ABC):
         """Record that a node is clean after a claim, or could not be wiped.
 
         A node that is clean, or with ``failed`` could not be wiped. With ``after`` only if that
-        claim was the last one on it: a late word frees nothing then.
+        claim was the last one on it: a late report frees nothing then.
 
         ``POST /api/v1/nodes/{node}/wiped``, for: admin.
 
@@ -1522,9 +1522,9 @@ class AsyncMethods(ABC):
         pool: str | None = None,
         reservations: bool = False,
     ) -> ledger_responses.Picture:
-        """Show how a run, the reservations or a pool stand now.
+        """Show the present state of a run, the reservations or a pool.
 
-        One run; or what is promised, or everything, in one pool or in all of them.
+        One run; or the firm starts, or everything, in one pool or in all of them.
 
         ``GET /api/v1/picture``, for: admin, auditor, tenant-admin, user.
 
@@ -1740,12 +1740,12 @@ class AsyncMethods(ABC):
         cap: str | None = None,
         dry_run: bool = False,
     ) -> fleet_responses.Resolution:
-        """Make room in a scope, one notice from now.
+        """Free GPUs in a scope by hand, after the notice period.
 
-        How many GPUs are to be made free, beside those that are, and where; no domains means all. A
-        domain is given by its key, region/cluster/domain, or its last part where that is clear.
-        ``regions`` and ``clusters`` leave only domains that are in one of them. A ``cap``, given as
-        BUDGET/CAP, stands instead of flavor, domains and pool: then GPUs are freed that it bounds.
+        How many GPUs to free, beside the free ones, and where; no domains means all. A domain is
+        given by its key, region/cluster/domain, or its last part where that is clear. ``regions``
+        and ``clusters`` leave only domains that are in one of them. A ``cap``, given as BUDGET/CAP,
+        replaces flavor, domains and pool: then GPUs are freed that it bounds.
 
         ``POST /api/v1/resolver/conflicts``, for: admin.
 
@@ -1795,7 +1795,7 @@ class AsyncMethods(ABC):
         """Show what the work of a run has written.
 
         The output of a run: ``limit`` lines at most, from line ``from`` on, counted from 0. With
-        ``tail`` only the last so many of those that there are.
+        ``tail`` only the last ``tail`` lines that exist.
 
         ``GET /api/v1/runs/{run}/logs``, for: admin, auditor, tenant-admin, user.
 
@@ -1808,7 +1808,7 @@ class AsyncMethods(ABC):
     async def show_clock(
         self,
     ) -> service_responses.ClockState:
-        """Show how the service's clock stands, and whether it is believed.
+        """Show the status of the service's clock, and whether it is trusted.
 
         ``GET /api/v1/clock``, for: admin, auditor.
         """
@@ -1837,7 +1837,7 @@ class AsyncMethods(ABC):
     ) -> common_responses.Outcome:
         """Let a malleable run go on with fewer GPUs.
 
-        The run, and on how many GPUs it is to go on, or by how many fewer.
+        The run, and its new width, or by how many GPUs to shrink it.
 
         ``POST /api/v1/runs/{run}/shrink``, for: admin, tenant-admin, user.
 
@@ -1959,7 +1959,7 @@ class AsyncMethods(ABC):
     ) -> common_responses.Outcome:
         """Do what time has made due.
 
-        What time has made due.
+        Do what time has made due.
 
         ``POST /api/v1/tick``, for: admin.
         """
@@ -2040,7 +2040,7 @@ class AsyncMethods(ABC):
     ) -> money_responses.UserUsages:
         """Tell what a user's runs used, for each tenant.
 
-        The user, or whoever asks, and how many days back from now.
+        The user, or the caller, and how many days back from now.
 
         ``GET /api/v1/usage``, for: admin, auditor, tenant-admin, user.
 
@@ -2077,7 +2077,7 @@ class AsyncMethods(ABC):
     ) -> ledger_responses.Verification:
         """Check that the ledger is what checkpoints say that were kept elsewhere.
 
-        With ``checkpoints`` that were kept elsewhere, each of which has to agree.
+        With ``checkpoints`` that were kept elsewhere, each of which must agree.
 
         ``POST /api/v1/ledger/verification``, for: admin, auditor, tenant-admin, user.
 
@@ -2133,7 +2133,7 @@ class AsyncMethods(ABC):
         kinds: Sequence[str] = (),
         owner: str | None = None,
     ) -> AsyncIterator[notice_responses.Notice]:
-        """Be told what concerns you as it is recorded, from a sequence on.
+        """Receive notices that concern you as they are recorded, from a sequence on.
 
         From the event ``from`` on; without it what is recorded from now on. ``kind`` (several may
         be given) and ``owner`` choose among them.

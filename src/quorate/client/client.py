@@ -99,7 +99,7 @@ class Client(Asker, Methods):
 
 
 class RunHandle:
-    """A run that was submitted. ``outcome`` is what came of that, None for one found later."""
+    """A run that was submitted. ``outcome`` is the result of that, None for one found later."""
 
     def __init__(self, client: Client, name: str, outcome: common_responses.Outcome | None) -> None:
         self._client = client
@@ -118,7 +118,7 @@ class RunHandle:
         return phase_of(self.status())
 
     def wait(self, timeout_s: float | None = None) -> common_responses.Found:
-        """Return the run once it is over, whatever became of it.
+        """Return the run once it is over, however it ended.
 
         Raises ``WaitedTooLongError`` after ``timeout_s``.
         """

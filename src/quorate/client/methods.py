@@ -48,7 +48,7 @@ class Methods(ABC):
     def accounting_status(
         self,
     ) -> service_responses.AccountingStatus:
-        """Show how links to an accounting system stand, and what waits to be told.
+        """Show the status of links to an accounting system, and what waits to be sent.
 
         ``GET /api/v1/accounting``, for: admin, auditor.
         """
@@ -84,7 +84,7 @@ class Methods(ABC):
     ) -> dict[str, Any]:
         """Work out one decision on a world given as JSON.
 
-        A world as JSON, and what to work out about it.
+        A world as JSON, and what to compute about it.
 
         ``POST /api/v1/calc/{kind}``, for: admin, auditor, tenant-admin, user.
 
@@ -919,7 +919,7 @@ class Methods(ABC):
         note: str = "",
         dry_run: bool = False,
     ) -> service_responses.TokenOutcome:
-        """Issue an access token; its secret is told this once.
+        """Issue an access token; its secret is shown this once.
 
         For ``user``, in ``role``, and in ``tenant`` where the role is of one. ``lifetime`` is a
         duration such as ``90d``, or ``never``. With areas among ``scopes`` it is for those areas
@@ -952,7 +952,7 @@ class Methods(ABC):
         """List budgets.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/budgets``, for: admin, auditor, tenant-admin, user.
 
@@ -975,7 +975,7 @@ class Methods(ABC):
         """List caps.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/caps``, for: admin, auditor, tenant-admin, user.
 
@@ -998,7 +998,7 @@ class Methods(ABC):
         """List charges.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/charges``, for: admin, auditor, tenant-admin, user.
 
@@ -1021,7 +1021,7 @@ class Methods(ABC):
         """List claims.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/claims``, for: admin, auditor, tenant-admin, user.
 
@@ -1044,7 +1044,7 @@ class Methods(ABC):
         """List domains.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/domains``, for: admin, auditor, tenant-admin, user.
 
@@ -1067,7 +1067,7 @@ class Methods(ABC):
         """List envelopes.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/envelopes``, for: admin, auditor, tenant-admin, user.
 
@@ -1112,7 +1112,7 @@ class Methods(ABC):
         """List leases.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/leases``, for: admin, auditor, tenant-admin, user.
 
@@ -1135,7 +1135,7 @@ class Methods(ABC):
         """List nodes.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/nodes``, for: admin, auditor, tenant-admin, user.
 
@@ -1182,7 +1182,7 @@ class Methods(ABC):
         """List owners.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/owners``, for: admin, auditor, tenant-admin, user.
 
@@ -1205,7 +1205,7 @@ class Methods(ABC):
         """List pools.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/pools``, for: admin, auditor, tenant-admin, user.
 
@@ -1259,7 +1259,7 @@ class Methods(ABC):
         """List reservations.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/reservations``, for: admin, auditor, tenant-admin, user.
 
@@ -1282,7 +1282,7 @@ class Methods(ABC):
         """List resolveroutcomes.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/resolver/outcomes``, for: admin, auditor, tenant-admin, user.
 
@@ -1336,7 +1336,7 @@ class Methods(ABC):
         """List tenants.
 
         ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``. With
-        ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+        ``names`` only those; ``at`` reads the state at a past instant.
 
         ``GET /api/v1/tenants``, for: admin, auditor, tenant-admin, user.
 
@@ -1380,7 +1380,7 @@ class Methods(ABC):
         """Record that a node is clean after a claim, or could not be wiped.
 
         A node that is clean, or with ``failed`` could not be wiped. With ``after`` only if that
-        claim was the last one on it: a late word frees nothing then.
+        claim was the last one on it: a late report frees nothing then.
 
         ``POST /api/v1/nodes/{node}/wiped``, for: admin.
 
@@ -1520,9 +1520,9 @@ class Methods(ABC):
         pool: str | None = None,
         reservations: bool = False,
     ) -> ledger_responses.Picture:
-        """Show how a run, the reservations or a pool stand now.
+        """Show the present state of a run, the reservations or a pool.
 
-        One run; or what is promised, or everything, in one pool or in all of them.
+        One run; or the firm starts, or everything, in one pool or in all of them.
 
         ``GET /api/v1/picture``, for: admin, auditor, tenant-admin, user.
 
@@ -1738,12 +1738,12 @@ class Methods(ABC):
         cap: str | None = None,
         dry_run: bool = False,
     ) -> fleet_responses.Resolution:
-        """Make room in a scope, one notice from now.
+        """Free GPUs in a scope by hand, after the notice period.
 
-        How many GPUs are to be made free, beside those that are, and where; no domains means all. A
-        domain is given by its key, region/cluster/domain, or its last part where that is clear.
-        ``regions`` and ``clusters`` leave only domains that are in one of them. A ``cap``, given as
-        BUDGET/CAP, stands instead of flavor, domains and pool: then GPUs are freed that it bounds.
+        How many GPUs to free, beside the free ones, and where; no domains means all. A domain is
+        given by its key, region/cluster/domain, or its last part where that is clear. ``regions``
+        and ``clusters`` leave only domains that are in one of them. A ``cap``, given as BUDGET/CAP,
+        replaces flavor, domains and pool: then GPUs are freed that it bounds.
 
         ``POST /api/v1/resolver/conflicts``, for: admin.
 
@@ -1793,7 +1793,7 @@ class Methods(ABC):
         """Show what the work of a run has written.
 
         The output of a run: ``limit`` lines at most, from line ``from`` on, counted from 0. With
-        ``tail`` only the last so many of those that there are.
+        ``tail`` only the last ``tail`` lines that exist.
 
         ``GET /api/v1/runs/{run}/logs``, for: admin, auditor, tenant-admin, user.
 
@@ -1806,7 +1806,7 @@ class Methods(ABC):
     def show_clock(
         self,
     ) -> service_responses.ClockState:
-        """Show how the service's clock stands, and whether it is believed.
+        """Show the status of the service's clock, and whether it is trusted.
 
         ``GET /api/v1/clock``, for: admin, auditor.
         """
@@ -1835,7 +1835,7 @@ class Methods(ABC):
     ) -> common_responses.Outcome:
         """Let a malleable run go on with fewer GPUs.
 
-        The run, and on how many GPUs it is to go on, or by how many fewer.
+        The run, and its new width, or by how many GPUs to shrink it.
 
         ``POST /api/v1/runs/{run}/shrink``, for: admin, tenant-admin, user.
 
@@ -1957,7 +1957,7 @@ class Methods(ABC):
     ) -> common_responses.Outcome:
         """Do what time has made due.
 
-        What time has made due.
+        Do what time has made due.
 
         ``POST /api/v1/tick``, for: admin.
         """
@@ -2038,7 +2038,7 @@ class Methods(ABC):
     ) -> money_responses.UserUsages:
         """Tell what a user's runs used, for each tenant.
 
-        The user, or whoever asks, and how many days back from now.
+        The user, or the caller, and how many days back from now.
 
         ``GET /api/v1/usage``, for: admin, auditor, tenant-admin, user.
 
@@ -2075,7 +2075,7 @@ class Methods(ABC):
     ) -> ledger_responses.Verification:
         """Check that the ledger is what checkpoints say that were kept elsewhere.
 
-        With ``checkpoints`` that were kept elsewhere, each of which has to agree.
+        With ``checkpoints`` that were kept elsewhere, each of which must agree.
 
         ``POST /api/v1/ledger/verification``, for: admin, auditor, tenant-admin, user.
 
@@ -2131,7 +2131,7 @@ class Methods(ABC):
         kinds: Sequence[str] = (),
         owner: str | None = None,
     ) -> Iterator[notice_responses.Notice]:
-        """Be told what concerns you as it is recorded, from a sequence on.
+        """Receive notices that concern you as they are recorded, from a sequence on.
 
         From the event ``from`` on; without it what is recorded from now on. ``kind`` (several may
         be given) and ``owner`` choose among them.

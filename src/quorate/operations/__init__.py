@@ -1,5 +1,6 @@
-"""Operations: everything that can be asked of Quorate, once, for every way of asking.
+"""Operations: everything that callers can request, defined once for CLI, REST, gRPC and clients.
 
-``table.py`` names each with what it takes and gives, who may ask, and where. The command line, the
-service and the client are registered from it, so that they cannot drift (docs/adr/0019).
+``table.py`` names each with its request and response types, its permitted roles, and its address.
+The command line, the service and the client are registered from it, so that they cannot drift
+(docs/adr/0019).
 """

@@ -1,4 +1,4 @@
-"""What operations take. Names on the wire are those here in camel case, unless said otherwise."""
+"""The requests of operations. Names on the wire are those here in camel case, unless stated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Number = int | float | str | None | UnsetType
 
 
 class Asked(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Anything that is asked. Unknown fields are refused, so that none is silently ignored."""
+    """Any request. Unknown fields are refused, so that none is silently ignored."""
 
 
 def within_a_page(asked: Asked_) -> Asked_:
@@ -49,7 +49,7 @@ class Nothing(Asked, kw_only=True, frozen=True):
 class ListThings(Asked, kw_only=True, frozen=True):
     """``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``.
 
-    With ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+    With ``names`` only those; ``at`` reads the state at a past instant.
     """
 
     names: Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)] = ()
@@ -80,7 +80,7 @@ class GetSystem(Asked, kw_only=True, frozen=True):
 
 
 class Write(Asked, kw_only=True, frozen=True):
-    """Anything that changes something; a ``dry_run`` says what it would do, and does not."""
+    """Any request that changes something; a ``dry_run`` shows what it would do."""
 
     dry_run: bool = False
 
@@ -150,7 +150,7 @@ class EndRun(Write, kw_only=True, frozen=True):
 
 
 class ShrinkRun(Write, kw_only=True, frozen=True):
-    """The run, and on how many GPUs it is to go on, or by how many fewer."""
+    """The run, and its new width, or by how many GPUs to shrink it."""
 
     run: Name
     gpus: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
@@ -158,7 +158,7 @@ class ShrinkRun(Write, kw_only=True, frozen=True):
 
 
 class _TenantFields(Write, kw_only=True, frozen=True, rename=None):
-    """Fields of a tenant, called as administrators know them. What is not given is left alone."""
+    """Fields of a tenant, by their administrative names. Others do not change."""
 
     id: Name
     max_nodes: Number = UNSET

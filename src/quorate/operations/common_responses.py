@@ -1,4 +1,4 @@
-"""What operations give, as programs see it. Shapes that grow are open: read what you know."""
+"""The responses of operations, for programs. Shapes that grow are open: read what you know."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Tree = dict[str, Any]
 
 
 class Given(Struct, kw_only=True, frozen=True, rename="camel"):
-    """Anything that is given."""
+    """Any response."""
 
 
 class Thing(Given, kw_only=True, frozen=True):
-    """One thing as a document: what was declared as ``spec``, what became of it as ``status``."""
+    """One resource as a document: what was declared as ``spec``, its state as ``status``."""
 
     api_version: str
     kind: str
@@ -24,7 +24,7 @@ class Thing(Given, kw_only=True, frozen=True):
 
 
 class Found(Given, kw_only=True, frozen=True):
-    """One thing as a document; a List of ``items`` where several begin with the name asked for."""
+    """One resource as a document; a List of ``items`` where several names match."""
 
     api_version: str
     kind: str
@@ -35,7 +35,7 @@ class Found(Given, kw_only=True, frozen=True):
 
 
 class Listing(Given, kw_only=True, frozen=True):
-    """Things in order; ``next`` is there when there are more: ask again with it as ``cursor``."""
+    """Resources in order; ``next`` is set when there are more: ask again with it as ``cursor``."""
 
     api_version: str
     kind: str
@@ -44,7 +44,7 @@ class Listing(Given, kw_only=True, frozen=True):
 
 
 class Description(Given, kw_only=True, frozen=True):
-    """Everything about one thing, in the words of the command line."""
+    """Everything about one resource, in the words of the command line."""
 
     kind: str
     name: str
@@ -52,7 +52,7 @@ class Description(Given, kw_only=True, frozen=True):
 
 
 class Change(Given, kw_only=True, frozen=True):
-    """What became of one thing that was named."""
+    """The result for one resource that was named."""
 
     kind: str
     name: str
@@ -69,11 +69,11 @@ class Place(Given, kw_only=True, frozen=True):
 
 
 class Outcome(Given, kw_only=True, frozen=True):
-    """What came of something that changes things; ``head`` is null where nothing was recorded.
+    """The result of a command; ``head`` is null where nothing was recorded.
 
     ``effect`` says what it changes for runs, ``tenant`` which of its fields have changed. A request
-    with an idempotency key is not told its ``effect``, so that a repetition is told the same; a dry
-    run tells it before. ``other_events`` is how many events came of it that are others' to see.
+    with an idempotency key gets no ``effect``, so that a repetition gets the same; a dry run shows
+    it before. ``other_events`` is how many of its events the caller may not see.
     """
 
     dry_run: bool

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    # What stands after the script is the script's own.
+    # What follows the script belongs to the script.
     context_settings={"allow_interspersed_args": False},
     epilog=examples(
         "quorate sbatch --team rai job.sh",
@@ -65,10 +65,10 @@ def sbatch(
     """Submit a script that was written for Slurm.
 
     Its #SBATCH lines are understood: job-name, gpus, gpus-per-node, gpus-per-task, gres=gpu, nodes,
-    ntasks, time, account, partition, chdir, export and dependency=afterok. What is left out of them
-    is said on standard error, line by line; what would mean something else without it, such as an
-    array, is refused. Options given here win; they stand before the script, and what stands after
-    it is the script's own.
+    ntasks, time, account, partition, chdir, export and dependency=afterok. Ignored options are
+    listed on standard error, line by line; an option that changes the meaning, such as an array, is
+    refused. Options given here win; they come before the script, and what follows it belongs to the
+    script.
 
     The script is not copied: it must be there, under the same path, when the run starts.
     """
@@ -84,7 +84,7 @@ def sbatch(
         click.echo(line, err=True)
     for word in _meant_for_us(arguments):
         click.echo(
-            f"{word}: stands after {script}, so it is handed to the script; to give it to quorate, "
+            f"{word}: comes after {script}, so it is handed to the script; to give it to quorate, "
             "write it before",
             err=True,
         )
@@ -93,7 +93,7 @@ def sbatch(
 
 
 _INSTEAD = (("pool", "partition", "--pool"), ("duration", "time", "--for"))
-"""Parameter, the option of a script that it stands in for, and what is typed."""
+"""Parameter, the script's option that it replaces, and what is typed."""
 
 
 def _meant_for_us(arguments: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""``quorate statement``: what became of every envelope's money in a month."""
+"""``quorate statement``: granted, spent, held and free money of every envelope in a month."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def submit(
     Prints where a run started and who pays, or why it waits. A run that waits is accepted and
     starts by itself when it can; the exit code is 0.
 
-    What stands after -- is the command of the run, word by word; no shell reads it.
+    What follows -- is the command of the run, word by word; no shell reads it.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.common_requests import SubmitRun

@@ -61,11 +61,11 @@ def watch(
 
     On a terminal the picture is drawn anew, with countdowns. Anywhere else it is printed once, and
     then a line for each new event. Nothing is written, and the ledger is read again only when
-    something was recorded. A service says by itself when something was; a connection that is cut
-    is taken up where it was.
+    something was recorded. A service says by itself when something was; a connection that is cut is
+    taken up where it was.
 
-    Ends with exit code 0 when the run it watches is over, whatever became of it, or after --count;
-    with 130 on Ctrl-C.
+    Ends with exit code 0 when the run it watches is over, however it ended, or after --count; with
+    130 on Ctrl-C.
     """
     from quorate.cli.watch_file import Looking, follow
 

@@ -13,13 +13,13 @@ from quorate.ledger.chain import GENESIS
 
 EVENT: Final = b"conflict-resolved/1"
 HASHED: Final = b"quorate-block/1\0"
-"""What stands before everything that is hashed: docs/reference/export.md says so to anybody."""
+"""The prefix of everything that is hashed, as docs/reference/export.md specifies."""
 
 
 def rename_in_event(ledger: Path, names: Sequence[tuple[str, str]]) -> int:
-    """Replace names in the one event that tells the outcome of a lottery; return its block.
+    """Replace names in the one event with the outcome of a lottery; return its block.
 
-    Each is as long as the other, so that everything else stays where it is.
+    Each is as long as the other, so that everything else keeps its offset.
     """
     with closing(sqlite3.connect(ledger)) as db, db:
         blocks = db.execute("SELECT height, body FROM block ORDER BY height").fetchall()
@@ -31,7 +31,7 @@ def rename_in_event(ledger: Path, names: Sequence[tuple[str, str]]) -> int:
         for old, new in names:
             assert len(old) == len(new), "other lengths would have to be written elsewhere too"
             event = event.replace(old.encode(), new.encode())
-        assert event != body[begin:end], "the event names somebody else"
+        assert event != body[begin:end], "the event names another run"
         changed = body[:begin] + event + body[end:]
         db.execute("UPDATE block SET body = ? WHERE height = ?", (changed, height))
     return int(height)

@@ -126,7 +126,7 @@ def _end_keepers(runs: Path) -> None:
         try:
             words = entry.read_bytes().decode(errors="replace").split("\0")
         except OSError:
-            continue  # It has gone, or is not ours to look at.
+            continue  # It has ended, or is not ours to inspect.
         if "quorate.keeper" in words and any(Path(word).parent == runs for word in words):
             with suppress(ProcessLookupError):
                 os.kill(int(entry.parent.name), signal.SIGKILL)

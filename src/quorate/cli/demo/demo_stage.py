@@ -120,7 +120,7 @@ class Stage:
             self.screen.clear()
 
     def check(self, is_so: bool, otherwise: str) -> None:
-        """Raise ``CommandError`` unless things are as they are told."""
+        """Raise ``CommandError`` unless ``is_so``."""
         if not is_so:
             raise CommandError(Exit.UNSOUND, f"the demo did not go as it is told: {otherwise}")
 

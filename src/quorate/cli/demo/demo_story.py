@@ -27,7 +27,7 @@ _STEP_SAVED: Final = 6
 
 
 def tell(stage: Stage) -> None:
-    """Play all scenes; raises ``CommandError`` where something is not as it is told."""
+    """Play all scenes; raises ``CommandError`` where something does not match the text."""
     _open(stage)
     _pay_first(stage)
     why = _refuse(stage)

@@ -56,7 +56,7 @@ def _versioned(command: F) -> F:
         "--expected-version",
         metavar="N",
         type=click.IntRange(min=1),
-        help="Refuse if somebody has changed it since it was at version N.",
+        help="Refuse if it has changed since version N.",
     )(command)
 
 
@@ -287,7 +287,7 @@ def show_clock(settings: Settings) -> None:
 @reader
 @click.pass_obj
 def accept_clock(settings: Settings) -> None:
-    """Go by the clock of the service as it is now.
+    """Accept the present time of the service's clock.
 
     A wall clock that departs by more than five minutes from the time since the machine was started
     stops deciding. Set it right first: the ledger's time never runs back.

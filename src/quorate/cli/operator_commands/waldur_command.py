@@ -1,4 +1,4 @@
-"""``quorate waldur``: how the link to Waldur stands."""
+"""``quorate waldur``: the status of the link to Waldur."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from quorate.cli.global_options import Settings, examples, reader
 
 @click.group(epilog=examples("quorate waldur status"))
 def waldur() -> None:
-    """See how the link to Waldur stands."""
+    """Show the status of the link to Waldur."""
 
 
 @waldur.command(epilog=examples("quorate waldur status", "quorate waldur status -o wide"))

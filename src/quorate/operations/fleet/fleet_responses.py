@@ -1,4 +1,4 @@
-"""What operations on conflicts give beside what all orders do."""
+"""The responses of operations on conflicts, beside those of all orders."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from quorate.operations.common_responses import Change, Given, Place, Tree
 
 
 class Resolution(Given, kw_only=True, frozen=True):
-    """What came of asking for room.
+    """The result of freeing GPUs by hand.
 
     A dry run has only the ``contest``: what would be cut, who would enter with which odds, and a
-    dummy draw. Otherwise there is all that an outcome has.
+    dummy draw. Otherwise it has all fields of an outcome.
     """
 
     dry_run: bool

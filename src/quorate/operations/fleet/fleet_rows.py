@@ -110,7 +110,7 @@ _TIME: Final = (
     Operation(
         name="resolve",
         area=Area.CONTENTION,
-        summary="Make room in a scope, one notice from now.",
+        summary="Free GPUs in a scope by hand, after the notice period.",
         takes=fleet_requests.Resolve,
         gives=fleet_responses.Resolution,
         roles=ADMINS,

@@ -1,4 +1,4 @@
-"""The fleet at a glance. How much is in use is everybody's to see; by whom, only by their own."""
+"""The fleet at a glance. All callers see how much is in use; by whom, only for their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations take that look at the fleet as a whole, or into the output of a run."""
+"""What operations take that show the fleet as a whole, or the output of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FleetTop(Asked, kw_only=True, frozen=True):
 class RunLogs(Asked, kw_only=True, frozen=True):
     """The output of a run: ``limit`` lines at most, from line ``from`` on, counted from 0.
 
-    With ``tail`` only the last so many of those that there are.
+    With ``tail`` only the last ``tail`` lines that exist.
     """
 
     run: Name

@@ -1,4 +1,4 @@
-"""What operations give that look at the fleet as a whole, or into the output of a run."""
+"""What operations give that show the fleet as a whole, or the output of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from quorate.operations.common_responses import Given
 
 
 class Use(Given, kw_only=True, frozen=True):
-    """GPUs of one domain, flavor and pool: what works, what is free, what nobody is given."""
+    """GPUs of one domain, flavor and pool: what works, what is free, what is not offered."""
 
     domain: str
     flavor: str

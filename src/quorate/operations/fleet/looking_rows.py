@@ -1,4 +1,4 @@
-"""The operations that look at the fleet as a whole, or into the output of a run."""
+"""The operations that show the fleet as a whole, or the output of a run."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class PlanRuns(Asked, kw_only=True, frozen=True):
 
 
 class Picture(Asked, kw_only=True, frozen=True):
-    """One run; or what is promised, or everything, in one pool or in all of them."""
+    """One run; or the firm starts, or everything, in one pool or in all of them."""
 
     run: Name | None = None
     pool: Name | None = None
@@ -77,14 +77,14 @@ class VerifyLedger(Asked, kw_only=True, frozen=True):
 
 
 class KeptCheckpoint(Asked, kw_only=True, frozen=True):
-    """A checkpoint as it was signed, and what the file is called that it was kept in."""
+    """A checkpoint as it was signed, and the name of its file."""
 
     checkpoint: Tree
     file: Annotated[str, Meta(min_length=1, max_length=4_096)] = "the checkpoint"
 
 
 class VerifyAgainst(VerifyLedger, kw_only=True, frozen=True):
-    """With ``checkpoints`` that were kept elsewhere, each of which has to agree."""
+    """With ``checkpoints`` that were kept elsewhere, each of which must agree."""
 
     checkpoints: Annotated[
         tuple[KeptCheckpoint, ...], Meta(min_length=1, max_length=CHECKPOINTS_MAX)
@@ -92,7 +92,7 @@ class VerifyAgainst(VerifyLedger, kw_only=True, frozen=True):
 
 
 class Calculate(Asked, kw_only=True, frozen=True):
-    """A world as JSON, and what to work out about it."""
+    """A world as JSON, and what to compute about it."""
 
     kind: Name
     world: Any

@@ -50,7 +50,7 @@ class Forecast(Given, kw_only=True, frozen=True):
 
 
 class Explanation(Given, kw_only=True, frozen=True):
-    """Where a run stands, why, and which changes, each tried by dry run, would start it now."""
+    """The state of a run, why, and which changes, each tried by dry run, would start it now."""
 
     run: str
     phase: str
@@ -70,14 +70,14 @@ class Explanation(Given, kw_only=True, frozen=True):
 
 
 class Shown(Given, kw_only=True, frozen=True):
-    """The first things of a kind, and how many there are of it."""
+    """The first resources of a kind, and how many there are."""
 
     count: int
     items: tuple[Tree, ...]
 
 
 class Picture(Given, kw_only=True, frozen=True):
-    """How a run stands (``forecast``), or reservations or a pool, as of a sequence."""
+    """The state of a run (``forecast``), or of reservations or a pool, as of a sequence."""
 
     as_of: str
     sequence: int
@@ -113,7 +113,7 @@ class EventListed(EventTold, kw_only=True, frozen=True):
 class Events(Given, kw_only=True, frozen=True):
     """Events in order; ask from ``next`` to read on. None, or few, need not be the end.
 
-    A page looks at a bounded number of events, of which the caller may not see all.
+    A page reads a bounded number of events, of which the caller may not see all.
     """
 
     items: tuple[EventListed, ...]
@@ -121,7 +121,7 @@ class Events(Given, kw_only=True, frozen=True):
 
 
 class Head(Given, kw_only=True, frozen=True):
-    """Where the ledger ends."""
+    """The end of the ledger."""
 
     height: int
     sequence: int
@@ -137,7 +137,7 @@ class Agreed(Given, kw_only=True, frozen=True):
 
 
 class Verification(Given, kw_only=True, frozen=True):
-    """Everything that was looked at holds; anything that does not is an error instead.
+    """Everything that was checked holds; anything that does not is an error instead.
 
     ``end_known`` is false where no record of the end is kept apart from the log: one that was cut
     short would verify just the same.
@@ -154,7 +154,7 @@ class Verification(Given, kw_only=True, frozen=True):
 
 
 class Checkpoint(Struct, kw_only=True, frozen=True):
-    """Where the ledger ended, signed. Keep it where whoever holds the ledger cannot change it."""
+    """The end of the ledger, signed. Keep it where the holder of the ledger cannot change it."""
 
     kind: str
     ledger_id: str
@@ -191,7 +191,7 @@ class Lottery(Given, kw_only=True, frozen=True):
 
 
 class Redrawn(Given, kw_only=True, frozen=True):
-    """Every lottery comes out as it was published; anything else is an error instead."""
+    """Every lottery gives the published result; anything else is an error instead."""
 
     verifies: bool
     events: int

@@ -65,7 +65,7 @@ _PLANS: Final = (
     Operation(
         name="picture",
         area=Area.RUNS,
-        summary="Show how a run, the reservations or a pool stand now.",
+        summary="Show the present state of a run, the reservations or a pool.",
         takes=ledger_requests.Picture,
         gives=ledger_responses.Picture,
         roles=ANYBODY,

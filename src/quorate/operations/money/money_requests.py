@@ -9,7 +9,7 @@ from msgspec import Meta
 from quorate.operations.common_requests import Asked, Name
 
 DAYS_MAX: Final = 3_660
-"""How many days back usage is told for."""
+"""How many days back usage is shown."""
 PRICES_MAX: Final = 200
 """How many prices a statement is made with."""
 USER_CHARS_MAX: Final = 256
@@ -25,7 +25,7 @@ class TenantUsage(Asked, kw_only=True, frozen=True):
 
 
 class UserUsage(Asked, kw_only=True, frozen=True):
-    """The user, or whoever asks, and how many days back from now."""
+    """The user, or the caller, and how many days back from now."""
 
     user: Annotated[str, Meta(min_length=1, max_length=USER_CHARS_MAX)] | None = None
     days: Days | None = None

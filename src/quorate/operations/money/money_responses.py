@@ -12,7 +12,7 @@ Cost = int | float | UnsetType
 
 
 class Named(Given, kw_only=True, frozen=True):
-    """Who, or when, a document is about."""
+    """Whom, or which period, a document is about."""
 
     name: str
 
@@ -75,7 +75,7 @@ class TenantUsageStatus(Amounts, kw_only=True, frozen=True):
     """What a tenant's own runs used in a period, against its soft budgets, null without one.
 
     ``fraction`` is the worse of both; null is also what any use of a budget of 0 is. What remains
-    is told by ``budget_source``: an accounting system that the tenant is linked to, or the ledger.
+    comes from ``budget_source``: an accounting system that the tenant is linked to, or the ledger.
     """
 
     period_start: str
@@ -166,7 +166,7 @@ class StatedSum(Money, kw_only=True, frozen=True):
 
 
 class StatementStatus(Given, kw_only=True, frozen=True):
-    """What became of every envelope's money ``from`` an instant ``until`` another."""
+    """The money of every envelope ``from`` an instant ``until`` another."""
 
     from_: str = field(name="from")
     until: str

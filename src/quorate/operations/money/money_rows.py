@@ -1,4 +1,4 @@
-"""The operations that tell what was used, and what became of the money."""
+"""The operations that show what was used, and statements of the money."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from quorate.operations.common_requests import PAGE_MAX, Asked, Name
 from quorate.operations.ledger.ledger_requests import Seq
 
 NOTICES_SHOWN: Final = 50
-"""How many notices are shown where nobody says how many."""
+"""How many notices are shown by default."""
 KINDS_MAX: Final = 32
 """How many kinds may be asked for at once; there are fewer."""
 

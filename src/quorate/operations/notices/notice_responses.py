@@ -6,7 +6,7 @@ from quorate.operations.common_responses import Given, Tree
 
 
 class Notice(Given, kw_only=True, frozen=True):
-    """One thing that somebody is told: docs/notices.md has the kinds and their ``facts``.
+    """One notice: docs/notices.md has the kinds and their ``facts``.
 
     ``id`` names it in its ledger for ever. ``user`` is empty where it is for those who answer for
     the owner, ``run`` where it is about none, or about several.

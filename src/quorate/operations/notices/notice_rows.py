@@ -1,4 +1,4 @@
-"""The operations on notices: what is told to those whom it concerns."""
+"""The operations on notices: for owners and users, about what concerns them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOTICES: Final = (
     Operation(
         name="watch-notices",
         area=Area.LEDGER,
-        summary="Be told what concerns you as it is recorded, from a sequence on.",
+        summary="Receive notices that concern you as they are recorded, from a sequence on.",
         takes=asked.WatchNotices,
         gives=given.Notice,
         roles=ANYBODY,

@@ -21,14 +21,14 @@ _KINDS: Final = {kind.lower(): kind for kind in KINDS}
 
 
 def apply_documents(context: RequestContext, asked: ask.Apply, operation: Operation) -> Order:
-    """Return the order to hold all documents of a request, or none of them."""
+    """Return the order to apply all documents of a request, or none of them."""
     del operation
     documents = read_trees(asked.documents, context.caller.tenant)
     return _order(context, tuple(specs_of(context.recorded, context.caller, documents)))
 
 
 def put_document(context: RequestContext, asked: ask.PutDocument, operation: Operation) -> Order:
-    """Return the order to hold one document under its name."""
+    """Return the order to apply one document under its name."""
     _check_match(context, operation.about, asked.name, asked.if_match)
     bare = Bare(_KINDS[operation.about], asked.name)
     (document, *more) = read_trees([asked.document], bare=bare)
@@ -60,13 +60,13 @@ def patch_document(
 
 
 def _order(context: RequestContext, specs: tuple[Applied, ...]) -> Order:
-    """Return the order to hold ``specs``; a policy that nobody knows is told before."""
+    """Return the order to apply ``specs``; an unknown policy is reported before."""
     check_policies(context.recorded, specs)
     return Order(command=Apply(specs))
 
 
 def put_system(context: RequestContext, asked: ask.PutSystem, operation: Operation) -> Order:
-    """Return the order to hold the System document."""
+    """Return the order to apply the System document."""
     named = ask.PutDocument(name=operation.about, document=asked.document, if_match=asked.if_match)
     return put_document(context, named, operation)
 
@@ -80,7 +80,7 @@ def patch_system(context: RequestContext, asked: ask.PatchSystem, operation: Ope
 
 
 def _seen(context: RequestContext, kind: str, name: str) -> Applied | None:
-    """Return what was applied under ``name``, unless it is not there or not to be seen."""
+    """Return what was applied under ``name``, unless it does not exist or is hidden."""
     spec = spec_of(context.recorded, kind, name)
     if spec is None or not visible(context.recorded, context.caller, KIND_OF[kind], [name]):
         return None

@@ -13,10 +13,10 @@ from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """``kind`` is its name in documents, ``path`` and ``plural`` its names where it is asked.
+    """``kind`` is its name in documents, ``path`` and ``plural`` its names in requests.
 
-    The last three are the commands that ask for it. A tenant is an owner as administrators know it,
-    and those have commands of their own.
+    The last three are its commands. A tenant is an owner under its administrative name, and has
+    commands of its own.
     """
 
     kind: str

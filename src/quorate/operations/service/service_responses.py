@@ -9,9 +9,9 @@ from quorate.operations.money.money_responses import Number
 
 
 class Token(Given, kw_only=True, frozen=True):
-    """An access token. ``secret`` is the whole of it, and is told only when it is issued.
+    """An access token. ``secret`` is the whole token, and is shown only when it is issued.
 
-    No areas among ``scopes`` means all that its role may do; no ``expires`` that it does not.
+    No areas among ``scopes`` means everything that its role may do; no ``expires`` means never.
     """
 
     id: str
@@ -28,7 +28,7 @@ class Token(Given, kw_only=True, frozen=True):
 
 
 class TokenOutcome(Outcome, kw_only=True, frozen=True):
-    """What came of issuing a token; a dry run has none to give."""
+    """The result of issuing a token; a dry run has none to give."""
 
     token: Token | UnsetType = UNSET
 
@@ -41,7 +41,7 @@ class Tokens(Given, kw_only=True, frozen=True):
 
 
 class Whoami(Given, kw_only=True, frozen=True):
-    """Who asks. ``tenants`` are those whose things they see."""
+    """The caller. ``tenants`` are those whose resources it sees."""
 
     user: str
     role: str
@@ -51,9 +51,9 @@ class Whoami(Given, kw_only=True, frozen=True):
 
 
 class ClockState(Given, kw_only=True, frozen=True):
-    """The wall clock, and the time that everything goes by; ``step_ms`` is between the two.
+    """The wall clock, and the trusted time; ``step_ms`` is the difference.
 
-    While not ``deciding``, ``why`` says what happened and what to do; reads go on.
+    While not ``deciding``, ``why`` says what happened and what to do; reads continue.
     """
 
     deciding: bool
@@ -66,7 +66,7 @@ class ClockState(Given, kw_only=True, frozen=True):
 class LinkedTenant(Given, kw_only=True, frozen=True):
     """A tenant that is linked to an accounting system, and whose figure of its budget counts.
 
-    ``last_answer`` is null where it has not been answered for since the service started.
+    ``last_answer`` is null where there was no answer since the service started.
     """
 
     owner: str
@@ -80,7 +80,7 @@ class LinkedTenant(Given, kw_only=True, frozen=True):
 
 
 class AccountingStatus(Given, kw_only=True, frozen=True):
-    """How links stand; ``waiting`` amounts are still to be told, null where nobody asks."""
+    """The status of links; ``waiting`` amounts are still to be sent, null where none is linked."""
 
     items: tuple[LinkedTenant, ...]
     waiting: int | None

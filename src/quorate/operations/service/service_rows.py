@@ -1,4 +1,4 @@
-"""The operations on access tokens, and who it is that asks."""
+"""The operations on access tokens, and on the caller's identity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SERVICE: Final = (
     Operation(
         name="issue-token",
         area=Area.SERVICE,
-        summary="Issue an access token; its secret is told this once.",
+        summary="Issue an access token; its secret is shown this once.",
         takes=asked.IssueToken,
         gives=service_responses.TokenOutcome,
         roles=MANAGERS,
@@ -58,7 +58,7 @@ SERVICE: Final = (
     Operation(
         name="accounting-status",
         area=Area.SERVICE,
-        summary="Show how links to an accounting system stand, and what waits to be told.",
+        summary="Show the status of links to an accounting system, and what waits to be sent.",
         takes=asked.Nothing,
         gives=service_responses.AccountingStatus,
         roles=OVERSEERS,
@@ -71,7 +71,7 @@ SERVICE: Final = (
     Operation(
         name="show-clock",
         area=Area.SERVICE,
-        summary="Show how the service's clock stands, and whether it is believed.",
+        summary="Show the status of the service's clock, and whether it is trusted.",
         takes=asked.Nothing,
         gives=service_responses.ClockState,
         roles=OVERSEERS,
