@@ -1,4 +1,4 @@
-"""The clock guard: a wall clock that departs from the steady one is not believed.
+"""The clock guard: a wall clock that departs from the steady one is not trusted.
 
 A decision takes its time from the wall clock, and the ledger's time never runs back: a clock that
 was set 45 days ahead for five seconds would end leases and windows for good. So the wall clock is
@@ -50,7 +50,7 @@ class _Record:
 
 
 class ClockGuard:
-    """A ``Clock`` and its ``ClockControl``. ``ledger`` is where its record lies beside."""
+    """A ``Clock`` and its ``ClockControl``. Its record lies beside ``ledger``."""
 
     def __init__(self, clock: SteadyClock, ledger: Path) -> None:
         self._clock = clock
@@ -85,11 +85,11 @@ class ClockGuard:
         self.keep()
 
     def now_ms(self) -> int:
-        """Return the wall clock's time while it is believed, else what the steady one makes it."""
+        """Return the wall clock's time while it is trusted, else the trusted time."""
         return self.status().trusted_ms
 
     def trouble(self) -> str:
-        """Return why nothing is decided; empty while the wall clock is believed."""
+        """Return why deciding has stopped; empty while the wall clock is trusted."""
         return self.status().why
 
     def status(self) -> ClockStatus:
@@ -108,7 +108,7 @@ class ClockGuard:
         )
 
     def accept(self, actor: str) -> ClockStatus:
-        """Believe the wall clock as it is now."""
+        """Trust the wall clock as it is now."""
         wall_ms, steady = self._clock.now_ms(), self._clock.steady()
         with self._lock:
             was = self._why
@@ -128,7 +128,7 @@ class ClockGuard:
             self._write(self.status().trusted_ms, steady)
 
     def _stop(self, wall_ms: int, expected_ms: int, by: str) -> None:
-        """Note that the wall clock is not believed from now on; the lock is held."""
+        """Stop trusting the wall clock from now on; the lock is held."""
         way = "ahead of" if wall_ms > expected_ms else "behind"
         minutes = abs(wall_ms - expected_ms) / 60_000
         self._why = (
@@ -140,7 +140,7 @@ class ClockGuard:
         _LOG.error("deciding is stopped: %s", self._why)
 
     def _write(self, wall_ms: int, steady: Steady) -> None:
-        """Keep the readings; where that fails only the next start knows less."""
+        """Store the readings; if that fails only the next start knows less."""
         with self._lock:
             step_ms = self._clock.now_ms() - wall_ms if self._why else 0
             record = _Record(

@@ -1,4 +1,4 @@
-"""Whether a disk takes anything: tried with a file beside the ledger that has no name."""
+"""Whether a disk takes writes: tried with an unnamed file beside the ledger."""
 
 from __future__ import annotations
 

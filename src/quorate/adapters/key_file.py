@@ -1,4 +1,4 @@
-"""What a ledger keeps secret, in files beside it: its signing key, and its lottery's secret.
+"""The secrets of a ledger, in files beside it: its signing key, and its lottery's secret.
 
 The key is an Ed25519 private key in a PEM file; ``openssl pkey -in FILE -noout -text`` shows it.
 The lottery's secret is 32 bytes in hex. A holder of the key can sign checkpoints of a rewritten

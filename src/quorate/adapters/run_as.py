@@ -2,7 +2,7 @@
 
 A template makes a name of the owner's, and perhaps of the user's; a map names them one by one, and
 comes first. Owners and users choose their own names, so a template must not let one of them become
-a system user that is there for something else, or that of another owner.
+a system user with another purpose, or that of another owner.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ask for an operation and print the answer: of the ledger's file, or of a service."""
+"""Request an operation, of the ledger's file or of a service, and print the response."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def ask(settings: Settings, name: str, asked: Struct) -> None:
-    """Ask for the operation called ``name`` and print its answer."""
+    """Request the operation called ``name`` and print its response."""
     ask_each(settings, name, [asked])
 
 
 def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None:
-    """Ask for one operation several times, and print the answers with lines between them."""
+    """Request one operation several times, and print the responses with lines between them."""
     operation = OPERATIONS[name]
     target = settings.service()
     if target is not None:
@@ -48,7 +48,7 @@ def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None
 
 
 def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
-    """Return what an operation gives to programs, and print nothing."""
+    """Return the response of an operation for programs, and print nothing."""
     target = settings.service()
     if target is not None:
         from quorate.cli.remote import service
@@ -64,7 +64,7 @@ def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
 
 @contextmanager
 def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
-    """Ask for the operation called ``name``; its answer can be read until this is left."""
+    """Request the operation called ``name``; its response can be read until this is left."""
     operation = OPERATIONS[name]
     target = settings.service()
     if target is not None:
@@ -113,7 +113,7 @@ def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator
 
 
 def _logs(ledger: str) -> Logs | None:
-    """Return what a service has kept of the output of runs, if it has run any on this machine."""
+    """Return the kept output of runs, if a service has run any on this machine."""
     from quorate.adapters.executors.keepers import work_folder
     from quorate.adapters.executors.logs_local import LocalLogs
 
@@ -122,7 +122,7 @@ def _logs(ledger: str) -> Logs | None:
 
 
 def print_answer(settings: Settings, found: Answer) -> None:
-    """Print an answer in the form that was asked for; what is said aside goes to stderr."""
+    """Print a response in the requested form; its notes go to stderr."""
     with telling(found.done) if found.done else nullcontext():
         for note in found.notes:
             click.echo(note, err=True)

@@ -1,6 +1,6 @@
 """Names that a shell completes: of what is in the ledger or the service. Fast, or not at all.
 
-A shell that asks waits for the answer with every Tab, so whatever goes wrong says nothing.
+A shell waits for the answer with every Tab, so errors print nothing.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _names(ctx: click.Context, kind: str) -> list[str]:
 
 
 def _asked(settings: Settings, word: str) -> list[str]:
-    """Return the names of a kind that there are; raises whatever asking raises."""
+    """Return the names of a kind; raises whatever the request raises."""
     from quorate.operations.common_requests import ListRuns, ListThings
     from quorate.views.kind_names import TENANT, kind_named
 

@@ -34,7 +34,7 @@ def create_ledger(path: Path, clock: Clock, *, actor: str) -> tuple[str, str]:
     ledger_id = secrets.token_hex(_ID_BYTES)
     with ExitStack() as undo:
         key, lottery = key_path(path), lottery_path(path)
-        # A ledger that was begun and never finished may have its files already.
+        # A ledger whose creation was interrupted may have its files already.
         made = {file for file in (key, lottery) if path.exists() and file.exists()}
         store = _new_store(path)
         undo.callback(remove_file, path)

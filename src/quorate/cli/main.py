@@ -1,6 +1,6 @@
-"""The ``quorate`` command: which subcommands there are, and how every one of them ends.
+"""The ``quorate`` command: its subcommands, and how every one of them ends.
 
-Only click is imported here; a subcommand's module is imported when it is asked for.
+Only click is imported here; a subcommand's module is imported when it runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "apply": (
         "quorate.cli.commands.apply_command",
         "apply",
-        "Make the ledger hold the documents of files.",
+        "Create or update resources from files.",
     ),
     "submit": (
         "quorate.cli.commands.submit_command",
@@ -51,7 +51,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "patch": ("quorate.cli.commands.patch_command", "patch", "Change fields of what was applied."),
     "get": ("quorate.cli.commands.get_command", "get", "List what there is."),
-    "queue": ("quorate.cli.commands.queue_command", "queue", "Show who waits, in order, and why."),
+    "queue": (
+        "quorate.cli.commands.queue_command",
+        "queue",
+        "Show which runs wait, in order, and why.",
+    ),
     "top": (
         "quorate.cli.commands.top_command",
         "top",
@@ -105,12 +109,12 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "shrink": (
         "quorate.cli.commands.shrink_command",
         "shrink",
-        "Let a malleable run go on with fewer GPUs.",
+        "Shrink a malleable run to fewer GPUs.",
     ),
     "node": (
         "quorate.cli.operator_commands.node_command",
         "node",
-        "Say that a node failed, is back, or is to be emptied; or what this machine is.",
+        "Mark a node as failed, ready, cordoned or drained; or describe this machine.",
     ),
     "claim": (
         "quorate.cli.commands.claim_command",
@@ -263,7 +267,7 @@ def quorate(ctx: click.Context) -> None:
 
 
 def main(args: Sequence[str], settings: Settings | None = None) -> int:
-    """Return the exit code of ``quorate`` with ``args``; everything a person can cause has one."""
+    """Return the exit code of ``quorate`` with ``args``; every error of a user has one."""
     try:
         result: Any = quorate.main(
             list(args),
@@ -311,7 +315,7 @@ def _stopped(error: SystemExit | BrokenPipeError) -> Exit:
 
 
 def _drop_output() -> None:
-    """Let go of standard output: Python must not try to write the rest of it at exit."""
+    """Release standard output: Python must not try to write the rest of it at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

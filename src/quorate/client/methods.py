@@ -37,7 +37,7 @@ class Methods(ABC):
     def accept_clock(
         self,
     ) -> service_responses.ClockState:
-        """Go by the service's clock as it is now, and decide again.
+        """Accept the present time of the service's clock, and decide again.
 
         ``POST /api/v1/clock``, for: admin.
         """
@@ -63,7 +63,7 @@ class Methods(ABC):
         idempotency_key: str | None = None,
         dry_run: bool = False,
     ) -> common_responses.Outcome:
-        """Make the ledger hold documents: all of them, or none.
+        """Create or update resources from documents: all of them, or none.
 
         Documents as users write them, each a tree of apiVersion, kind, metadata and spec.
 
@@ -82,7 +82,7 @@ class Methods(ABC):
         kind: str,
         world: Any,
     ) -> dict[str, Any]:
-        """Work out one decision on a world given as JSON.
+        """Compute one decision on a world given as JSON.
 
         A world as JSON, and what to compute about it.
 
@@ -270,7 +270,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one budget.
+        """Describe one budget in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -288,7 +288,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one cap.
+        """Describe one cap in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -306,7 +306,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one charge.
+        """Describe one charge in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -324,7 +324,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one claim.
+        """Describe one claim in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -342,7 +342,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one domain.
+        """Describe one domain in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -360,7 +360,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one envelope.
+        """Describe one envelope in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -378,7 +378,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one lease.
+        """Describe one lease in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -396,7 +396,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one node.
+        """Describe one node in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -414,7 +414,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one owner.
+        """Describe one owner in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -432,7 +432,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one pool.
+        """Describe one pool in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -450,7 +450,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one reservation.
+        """Describe one reservation in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -468,7 +468,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one resolveroutcome.
+        """Describe one resolveroutcome in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -487,7 +487,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one run.
+        """Describe one run in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -504,7 +504,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about the settings of the installation.
+        """Describe the settings of the installation in full.
 
         The one System there is.
 
@@ -522,7 +522,7 @@ class Methods(ABC):
         *,
         at: str | None = None,
     ) -> common_responses.Description:
-        """Tell everything about one tenant.
+        """Describe one tenant in full.
 
         The thing called ``name``; what is before a ``/`` or ``@`` will do.
 
@@ -1155,7 +1155,7 @@ class Methods(ABC):
         owner: str | None = None,
         limit: int = 50,
     ) -> notice_responses.Notices:
-        """List what concerns you: starts, cuts, lotteries, losses, limits.
+        """List notices that concern you: starts, cuts, lotteries, losses, limits.
 
         The first ``limit`` from the event ``from`` on, else the last ones. To read on, ask from
         ``next``. Notices of one event are never parted, so that there may be a few more. ``kind``
@@ -1228,7 +1228,7 @@ class Methods(ABC):
         phase: str | None = None,
         newest: bool = False,
     ) -> common_responses.Listing:
-        """List who waits, in order.
+        """List the waiting runs, in order.
 
         Of one owner, in one phase; with ``newest`` the last ones, where there are more.
 
@@ -1770,7 +1770,7 @@ class Methods(ABC):
         note: str = "",
         dry_run: bool = False,
     ) -> common_responses.Outcome:
-        """Do not take an access token any more.
+        """Revoke an access token.
 
         The token, by its id, and why.
 
@@ -1833,7 +1833,7 @@ class Methods(ABC):
         by: int | None = None,
         dry_run: bool = False,
     ) -> common_responses.Outcome:
-        """Let a malleable run go on with fewer GPUs.
+        """Shrink a malleable run to fewer GPUs.
 
         The run, and its new width, or by how many GPUs to shrink it.
 
@@ -1848,7 +1848,7 @@ class Methods(ABC):
     def sign_checkpoint(
         self,
     ) -> ledger_responses.Checkpoint:
-        """Sign where the ledger ends.
+        """Sign the end of the ledger.
 
         ``POST /api/v1/ledger/checkpoints``, for: admin.
 
@@ -1938,7 +1938,7 @@ class Methods(ABC):
         id: str,
         days: int | None = None,
     ) -> money_responses.TenantUsage:
-        """Tell what a tenant's runs used, against its soft budgets.
+        """Show what a tenant's runs used, against its soft budgets.
 
         The tenant, and how many days back from now; else the System's budgetPeriodDays.
 
@@ -2036,7 +2036,7 @@ class Methods(ABC):
         user: str | None = None,
         days: int | None = None,
     ) -> money_responses.UserUsages:
-        """Tell what a user's runs used, for each tenant.
+        """Show what a user's runs used, for each tenant.
 
         The user, or the caller, and how many days back from now.
 
@@ -2054,7 +2054,7 @@ class Methods(ABC):
         deep: bool = False,
         receipts: Sequence[str] = (),
     ) -> ledger_responses.Verification:
-        """Check that the ledger is what was written.
+        """Check that the ledger was not changed.
 
         With ``deep`` every event and invariant; each ``receipt`` (``BLOCK:HASH``) is looked up.
 
@@ -2073,7 +2073,7 @@ class Methods(ABC):
         deep: bool = False,
         receipts: Sequence[str] = (),
     ) -> ledger_responses.Verification:
-        """Check that the ledger is what checkpoints say that were kept elsewhere.
+        """Check the ledger against checkpoints that were kept elsewhere.
 
         With ``checkpoints`` that were kept elsewhere, each of which must agree.
 

@@ -91,7 +91,7 @@ RUNS: Final = (
     Operation(
         name="shrink-run",
         area=Area.RUNS,
-        summary="Let a malleable run go on with fewer GPUs.",
+        summary="Shrink a malleable run to fewer GPUs.",
         takes=common_requests.ShrinkRun,
         gives=common_responses.Outcome,
         roles=SUBMITTERS,
@@ -106,7 +106,7 @@ RUNS: Final = (
     Operation(
         name="apply",
         area=Area.SERVICE,
-        summary="Make the ledger hold documents: all of them, or none.",
+        summary="Create or update resources from documents: all of them, or none.",
         takes=common_requests.Apply,
         gives=common_responses.Outcome,
         roles=SUBMITTERS,

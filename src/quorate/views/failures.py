@@ -47,7 +47,7 @@ def text_of(error: Exception) -> str:
 
 
 def refused(refusals: Sequence[Refusal]) -> CommandError:
-    """Return the error that tells every one of ``refusals``."""
+    """Return the error with every one of ``refusals``."""
     codes = [EXIT_OF_REFUSAL[refusal.code] for refusal in refusals]
     return CommandError(max(codes), *map(_text, refusals), refusals=tuple(refusals))
 

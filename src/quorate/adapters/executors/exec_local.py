@@ -77,7 +77,7 @@ class LocalExecutor:
         self._nudged, self._nudging = os.pipe()
         os.set_blocking(self._nudging, False)
         self._thread = Thread(target=self._work, name="executor", daemon=True)
-        # For its own thread: when to look again at runs that could not be seen to.
+        # For its own thread: when to try again the runs that failed.
         self._late: dict[str, float] = {}
         self._unreadable: set[str] = set()
 
@@ -86,7 +86,7 @@ class LocalExecutor:
         self._wake = wake
 
     def belong_to(self, ledger_id: str) -> None:
-        """Be alone with the work of one ledger; raises ``WorkFolderError`` where that cannot be."""
+        """Lock the work of one ledger; raises ``WorkFolderError`` where that fails."""
         try:
             self._open()
             found = self._keepers.belong_to(ledger_id)
@@ -103,7 +103,7 @@ class LocalExecutor:
             )
 
     def _open(self) -> None:
-        """Have the folder for oneself, until ``close``."""
+        """Lock the folder, until ``close``."""
         self._keepers.open()
         if not self._keepers.be_alone(self._takeover_s):
             raise WorkFolderError(
@@ -120,7 +120,7 @@ class LocalExecutor:
         return self._trouble
 
     def close(self) -> None:
-        """Tell keepers what was ordered last, and do no more. The work goes on."""
+        """Pass the last orders to the keepers, and do no more. The work continues."""
         self._is_closing = True
         if self._thread.is_alive():
             self._nudge()
@@ -149,7 +149,7 @@ class LocalExecutor:
         self._nudge()
 
     def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease anew; what is not among them must go."""
+        """Take every open lease again; work of other leases must end."""
         if self._room < 0:
             # Only now: an executor with orders has the ledger, and this folder, for itself.
             self._open()
@@ -177,7 +177,7 @@ class LocalExecutor:
             return None
 
     def reports(self) -> Sequence[Report]:
-        """Return the exits, then the leases that have gone: of all who share them."""
+        """Return the exits, then the leases that have ended: for all runs that share them."""
         exits: list[Report] = []
         gone: dict[str, set[str]] = {}
         with self._lock:
@@ -195,7 +195,7 @@ class LocalExecutor:
         return {run: step for run, step in found.items() if step is not None}
 
     def _news(self, run: str) -> tuple[list[RunExited], list[str]]:
-        """Return whether a run has exited, and which of its leases have gone."""
+        """Return whether a run has exited, and which of its leases have ended."""
         idle = self._book.stopping_idle(run)
         wanted, status = self._book.wanted(run), self._status.get(run, Status())
         lease = self._book.any_lease(run)
@@ -257,7 +257,7 @@ class LocalExecutor:
                 self._wake()
 
     def _heard(self, look_s: float) -> dict[str, None]:
-        """Wait until there is something to be seen to; return the runs whose keepers have news."""
+        """Wait until there is something to do; return the runs whose keepers have news."""
         until_s = min([look_s, *self._late.values()])
         wait_s = max(0.0, until_s - monotonic())
         ready, _, _ = select.select([self._room, self._nudged], [], [], wait_s)
@@ -269,7 +269,7 @@ class LocalExecutor:
         return dict.fromkeys(text.split("\n")[:-1])
 
     def _try(self, name: str) -> bool:
-        """See to a run, now or a little later; return whether there is news of it."""
+        """Handle a run, now or a little later; return whether there is news of it."""
         self._late.pop(name, None)
         try:
             return self._see_to(name)
@@ -279,7 +279,7 @@ class LocalExecutor:
             return False
 
     def _see_to(self, name: str) -> bool:
-        """Write what is wanted of a run, see that it is kept, and return whether there is news."""
+        """Write what is wanted of a run, ensure a keeper, and return whether there is news."""
         with self._lock:
             told = self._told.get(name)
             wanted = self._book.wanted(name)
@@ -354,7 +354,7 @@ class LocalExecutor:
             return None
 
     def _keep(self, name: str, wanted: Wanted, status: Status) -> bool:
-        """Remember how a run is, or forget it when it is over; return whether that is news."""
+        """Store the status of a run, or forget it when it is over; return whether that is news."""
         is_kept = bool(wanted.parts or status.slots) or self._keepers.is_alive(name)
         with self._lock:
             is_news = self._status.get(name) != status
@@ -373,7 +373,7 @@ class LocalExecutor:
 
 
 def _needs_keeper(wanted: Wanted, status: Status | None) -> bool:
-    """Return whether something is to be run, ended or looked for."""
+    """Return whether a keeper has to run, end or find something."""
     if status is None or status.slots:
         return True
     is_over = status.exited is not None and status.exited.life == wanted.life

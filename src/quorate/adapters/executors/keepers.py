@@ -1,4 +1,4 @@
-"""The keepers of this machine's runs: started, poked, and looked for."""
+"""The keepers of this machine's runs: started, poked, and found."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Keepers:
     def open_to_jobs(self) -> None:
         """Let other system users pass to the folders of their own runs, and to nothing else.
 
-        What keepers note is in other folders, which stay shut, whatever the modes of its files.
+        The keepers' own files are in other folders, which stay closed.
         """
         (self._root / JOBS).mkdir(exist_ok=True)
         for folder, mode in (
@@ -129,7 +129,7 @@ class Keepers:
         return True
 
     def belong_to(self, ledger_id: str) -> str:
-        """Have all this belong to a ledger, unless it does to one; return to which it does."""
+        """Assign the folder to a ledger, unless it has one; return its ledger."""
         path = self._root / LEDGER
         try:
             return path.read_text(encoding="utf-8").strip()
@@ -142,7 +142,7 @@ class Keepers:
         return sorted(path.name for path in (self._root / LIVE).iterdir())
 
     def prepare(self, name: str) -> None:
-        """Have a folder for the run, and remember that it is kept."""
+        """Make a folder for the run, and remember that it is kept."""
         folder = run_folder(self._root, name)
         (folder / HOME).mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_fifo(folder / POKE_FIFO)
@@ -166,7 +166,7 @@ class Keepers:
         return False
 
     def _note_death(self, name: str) -> None:
-        """Count a keeper that has died, and have the next one wait."""
+        """Count a keeper that has died, and delay the next one."""
         is_in_vain = monotonic() - self._started_s.pop(name, 0.0) < IN_VAIN_S
         deaths = self._deaths.get(name, 0) + 1 if is_in_vain else 1
         self._deaths[name] = deaths
@@ -238,7 +238,7 @@ class Keepers:
         self._lock = -1
 
     def poke(self, name: str) -> bool:
-        """Have the keeper look; return False if it does not listen yet, or does no more."""
+        """Wake the keeper; return False if it does not listen yet, or any more."""
         try:
             poke = os.open(run_folder(self._root, name) / POKE_FIFO, os.O_WRONLY | os.O_NONBLOCK)
         except OSError:

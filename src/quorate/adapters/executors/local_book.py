@@ -34,7 +34,7 @@ class _OpenRun:
 class Book:
     """The open leases by run; ``root`` is where the runs have their folders.
 
-    ``isolate`` says whose processes those of a run are to be; without it, the service's user's.
+    ``isolate`` gives the system user of a run's processes; without it, that is the service's user.
     """
 
     def __init__(self, root: Path, isolate: Callable[[Run], Isolation] | None = None) -> None:
@@ -207,7 +207,7 @@ class Book:
 
 
 def nothing_wanted(name: str) -> Wanted:
-    """Return that nothing of a run may be left, where it is not known what it was."""
+    """Return that nothing of a run may be left, for a run whose orders are unknown."""
     work = Work(run=name, command=(), env={}, working_dir="", processes="gpu", grace_ms=0)
     return Wanted(life="", work=work)
 

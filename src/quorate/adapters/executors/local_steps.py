@@ -32,7 +32,7 @@ def _tail(folder: Path, name: str) -> list[bytes]:
     try:
         found = read_job_file(folder, STEPS, name, most=_TAIL_BYTES)
     except OSError:
-        found = None  # The disk does not give it: no step.
+        found = None  # The disk does not return it: no step.
     return [] if found is None else found.splitlines()
 
 

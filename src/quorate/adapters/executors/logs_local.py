@@ -1,4 +1,4 @@
-"""What runs of this machine have written, read from where their keepers keep it."""
+"""The output of this machine's runs, read from their keepers' files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the head file records of a ledger's end: a checkpoint, signed where the key is at hand."""
+"""The head file's records of a ledger's end: a checkpoint, signed where the key is present."""
 
 from __future__ import annotations
 

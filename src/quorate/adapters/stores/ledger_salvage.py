@@ -26,8 +26,8 @@ def _readable(path: Path) -> Iterator[Block]:
     height = 0
     try:
         with closing(connected(path, "mode=ro")) as db:
-            # Otherwise SQLite reads nothing at all of a file that was cut short. Nothing is
-            # written: the connection is for reading.
+            # Otherwise SQLite refuses a file that was cut short. Nothing is written: the connection
+            # is for reading.
             db.execute("PRAGMA writable_schema = ON")
             while True:
                 height += 1

@@ -99,8 +99,8 @@ def claim(
         checkpoint=checkpoint,
         dry_run=dry_run,
     )
-    # Judged here first, so that what is wrong is called by its flag; how many GPUs a node has is
-    # not known here, and one will do.
+    # Checked here first, so that errors name the flag; the GPUs of a node are not known here, and
+    # one will do.
     claim_document(asked, gpus or 1, words=_OPTIONS)
     ask(settings, "claim-nodes", asked)
 

@@ -82,7 +82,7 @@ def _lines(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogL
 
 
 def _kept(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLine]:
-    """Yield what is kept beside a ledger's file, page by page; with ``follow`` until the end."""
+    """Yield the lines kept beside a ledger's file, page by page; with ``follow`` until the end."""
     from msgspec import convert
     from msgspec.structs import replace
 

@@ -96,7 +96,7 @@ def _follow(settings: Settings, asked: WatchNotices, count: int | None) -> None:
             for notice in islice(client.notices(asked), count):
                 _print(settings, to_builtins(notice))
     except KeyboardInterrupt:
-        # This is how one stops following: nothing went wrong, and nothing is left half done.
+        # The usual way to stop following: not an error, and nothing is left half done.
         raise CommandError(Exit.INTERRUPTED) from None
 
 

@@ -1,4 +1,4 @@
-"""``quorate resolve``: room made by hand, one notice ahead, by the rules that hold for all."""
+"""``quorate resolve``: GPUs freed by hand, after the notice period, by the rules for all."""
 
 from __future__ import annotations
 

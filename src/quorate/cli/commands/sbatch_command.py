@@ -97,7 +97,7 @@ _INSTEAD = (("pool", "partition", "--pool"), ("duration", "time", "--for"))
 
 
 def _meant_for_us(arguments: Sequence[str]) -> list[str]:
-    """Return the words after a script that are options of this command, as it takes them too."""
+    """Return the words after a script that are also options of this command."""
     ours = {name for each in click.get_current_context().command.params for name in each.opts}
     words = (each.partition("=")[0] for each in arguments)
     return [word for word in dict.fromkeys(words) if word.startswith("--") and word in ours]

@@ -49,7 +49,7 @@ def statement(
     from quorate.operations.money.statement_handlers import prices_named
     from quorate.views.month import month_named
 
-    # Judged here first, so that what is wrong is called by its flag.
+    # Checked here first, so that errors name the flag.
     prices_named(prices, "--price")
     if month is not None:
         month_named(month, "--month")

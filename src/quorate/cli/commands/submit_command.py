@@ -155,7 +155,7 @@ def _submit_files(
             for tree in trees
         ]
         trees = tuple(map(tree_of, changed))
-    # What was set is not what the files say.
+    # The set fields are not in the files.
     with nullcontext() if assignments else sources.located():
         ask(settings, "submit-runs", SubmitRuns(documents=trees, dry_run=dry_run))
 

@@ -110,7 +110,7 @@ _LEDGER: Final = (
     Operation(
         name="verify-ledger",
         area=Area.LEDGER,
-        summary="Check that the ledger is what was written.",
+        summary="Check that the ledger was not changed.",
         takes=ledger_requests.VerifyLedger,
         gives=ledger_responses.Verification,
         roles=ANYBODY,
@@ -125,7 +125,7 @@ _LEDGER: Final = (
     Operation(
         name="verify-ledger-against",
         area=Area.LEDGER,
-        summary="Check that the ledger is what checkpoints say that were kept elsewhere.",
+        summary="Check the ledger against checkpoints that were kept elsewhere.",
         takes=ledger_requests.VerifyAgainst,
         gives=ledger_responses.Verification,
         roles=ANYBODY,
@@ -140,7 +140,7 @@ _LEDGER: Final = (
     Operation(
         name="sign-checkpoint",
         area=Area.LEDGER,
-        summary="Sign where the ledger ends.",
+        summary="Sign the end of the ledger.",
         takes=common_requests.Nothing,
         gives=ledger_responses.Checkpoint,
         roles=ADMINS,
@@ -199,7 +199,7 @@ _LOTTERY: Final = (
     Operation(
         name="calc",
         area=Area.SERVICE,
-        summary="Work out one decision on a world given as JSON.",
+        summary="Compute one decision on a world given as JSON.",
         takes=ledger_requests.Calculate,
         gives=ledger_responses.Calculated,
         roles=ANYBODY,

@@ -13,7 +13,7 @@ NOTICES: Final = (
     Operation(
         name="list-notices",
         area=Area.LEDGER,
-        summary="List what concerns you: starts, cuts, lotteries, losses, limits.",
+        summary="List notices that concern you: starts, cuts, lotteries, losses, limits.",
         takes=asked.ListNotices,
         gives=given.Notices,
         roles=ANYBODY,

@@ -71,7 +71,9 @@ def _of(kind: _Kind) -> Iterator[Operation]:
     yield Operation(
         name=f"list-{kind.title}",
         area=kind.area,
-        summary=f"List {kind.title}." if kind.kind != "queue" else "List who waits, in order.",
+        summary=f"List {kind.title}."
+        if kind.kind != "queue"
+        else "List the waiting runs, in order.",
         takes=takes,
         gives=common_responses.Listing,
         roles=ANYBODY,
@@ -101,7 +103,7 @@ def _of(kind: _Kind) -> Iterator[Operation]:
         yield Operation(
             name=f"describe-{kind.kind}",
             area=kind.area,
-            summary=f"Tell everything about one {kind.kind}.",
+            summary=f"Describe one {kind.kind} in full.",
             takes=common_requests.GetThing,
             gives=common_responses.Description,
             roles=ANYBODY,
@@ -175,7 +177,7 @@ _SYSTEM: Final = (
     Operation(
         name="describe-system",
         area=Area.SERVICE,
-        summary="Tell everything about the settings of the installation.",
+        summary="Describe the settings of the installation in full.",
         takes=common_requests.GetSystem,
         gives=common_responses.Description,
         roles=ANYBODY,

@@ -42,7 +42,7 @@ SERVICE: Final = (
     Operation(
         name="revoke-token",
         area=Area.SERVICE,
-        summary="Do not take an access token any more.",
+        summary="Revoke an access token.",
         takes=asked.RevokeToken,
         gives=common_responses.Outcome,
         roles=ANYBODY,
@@ -84,7 +84,7 @@ SERVICE: Final = (
     Operation(
         name="accept-clock",
         area=Area.SERVICE,
-        summary="Go by the service's clock as it is now, and decide again.",
+        summary="Accept the present time of the service's clock, and decide again.",
         takes=asked.Nothing,
         gives=service_responses.ClockState,
         roles=ADMINS,

@@ -1,4 +1,4 @@
-"""Sensitive claims, and what nodes are to them, as rows and documents. Pure."""
+"""Sensitive claims, and their nodes, as rows and documents. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def apart_text(node: UnwipedNode, name: str, *, is_shown: bool) -> str:
 
 
 def status_text(moment: Moment, name: str) -> str:
-    """Return the status of a node for people: what the machine is, and what a claim makes of it."""
+    """Return the status of a node for people: the machine's, and that of its claim."""
     status = moment.view.node_status.get(name, NodeStatus.READY)
     unwiped = moment.view.unwiped.get(name)
     if unwiped is None:
@@ -59,7 +59,7 @@ def _nodes(moment: Moment, name: str) -> list[str]:
 
 
 def _state(moment: Moment, record: RunRecord) -> str:
-    """Return where a claim is in its life: held, stopping, being wiped after, or over."""
+    """Return the state of a claim: held, stopping, being wiped after, or over."""
     if record.stopping is not None:
         return "Stopping"
     if record.phase not in TERMINAL:

@@ -70,7 +70,7 @@ def _plain(text: str) -> int | Decimal | str:
 
 
 def _where(path: str) -> str:
-    """Return what a person typed for the value at ``path`` of the document made of flags."""
+    """Return the flag for the value at ``path`` of the document made of flags."""
     last = path.rpartition(".")[2]
     if last in QUOTA_FIELDS:
         return flag_of(last)

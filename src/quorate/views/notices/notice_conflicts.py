@@ -58,7 +58,7 @@ def told_of_conflicts(numbered: Iterable[tuple[int, Event]], known: Known) -> It
 
 
 def asked_for(declared: ConflictDeclared) -> str:
-    """Return what room is made for."""
+    """Return what the room is for."""
     if declared.reservation:
         return f"reservation/{declared.reservation}"
     limit = declared.scope.limit
@@ -208,7 +208,7 @@ def _odds(chance: Fraction | None, declared: ConflictDeclared) -> str:
 
 
 def _then(run: str, deadline_ms: int | None, is_whole: bool, step: CutStep) -> str:  # noqa: FBT001
-    """Return what comes next for a run that was cut."""
+    """Return what a run that was cut has to do next."""
     until = "" if deadline_ms is None else f"It has until {time_text(deadline_ms)} to save its work"
     if step is CutStep.SPARE:
         return "Its work goes on without them."

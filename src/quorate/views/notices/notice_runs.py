@@ -86,7 +86,7 @@ def told_of_runs(numbered: Sequence[Numbered], known: Known) -> Iterator[Told]:
 def _told_of(
     run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known
 ) -> Iterator[Told]:
-    # A spare that comes back begins as everything does, and its run has been there all the time.
+    # A returning spare begins like any lease, but its run has been there all the time.
     if any(lease.role is not Role.SPARE for _, lease in tale.started):
         yield _started(run, tale, known)
     for reason in tale.told:

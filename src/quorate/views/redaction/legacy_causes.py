@@ -81,7 +81,7 @@ Called = Callable[[str, Sequence[str]], str]
 
 
 def with_references(cause: str, called: Called) -> str:
-    """Return ``cause`` with each of its references as ``called`` says; withheld if not understood.
+    """Return ``cause`` with its references replaced by ``called``; withheld if not understood.
 
     The names are of runs and reservations.
     """

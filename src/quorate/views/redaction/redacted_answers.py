@@ -47,7 +47,7 @@ def _quota(found: QuotaInTheWay, redaction: Redaction) -> QuotaInTheWay:
 
 
 def _remedy(found: Remedy, redaction: Redaction) -> Remedy:
-    """Return a remedy; the claim that a node is to be wiped after may be another's."""
+    """Return a remedy; the claim in it may be another tenant's."""
     trial = found.trial
     if not isinstance(trial, Wiped) or trial.claim is None or redaction.shows_run(trial.claim):
         return found
@@ -84,7 +84,7 @@ def veiled_forecast(found: Forecast, redaction: Redaction) -> Forecast:
 
 
 def _parked(found: Forecast, redaction: Redaction) -> str:
-    """Return why a run has no reservation: in it are its pool, its quotas and what it follows."""
+    """Return why a run has no reservation, which names its pool, its quotas and what it follows."""
     follow = found.run.follow
     upstreams = () if follow is None else follow.after
     return found.parked if all(map(redaction.shows_run, upstreams)) else WITHHELD
