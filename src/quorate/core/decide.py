@@ -220,8 +220,8 @@ def _submit(  # noqa: C901, PLR0911 - how a run comes in
     log: DecisionLog, command: Submit
 ) -> Decision:
     run = command.run
-    known = log.view.runs.get(run.name)
-    if known is not None and known.spec == run:
+    existing = log.view.runs.get(run.name)
+    if existing is not None and existing.spec == run:
         # The same run exists already, as when a command is typed twice. Its key may be new and is
         # then recorded; runs that can start since then are still tried.
         if log.events or stirs(log):

@@ -64,8 +64,8 @@ def declare(log: DecisionLog, command: Apply) -> Decision:
     changes: list[tuple[str, str, Change]] = []
     for spec in specs:
         if isinstance(spec, Run):
-            found = _declare_run(log, spec, changes)
-            refusals += found
+            refused = _declare_run(log, spec, changes)
+            refusals += refused
             continue
         event, old = _event_of(log, view, spec)
         name = "system" if isinstance(spec, System) else spec.name
@@ -115,8 +115,8 @@ def _declare_run(
     log: DecisionLog, run: Run, changes: list[tuple[str, str, Change]]
 ) -> list[Refusal]:
     """Accept ``run`` unless the same run exists already; it is tried with the waiting runs."""
-    known = log.view.runs.get(run.name)
-    if known is not None and known.spec == run:
+    existing = log.view.runs.get(run.name)
+    if existing is not None and existing.spec == run:
         changes.append(("Run", run.name, Change.UNCHANGED))
         return []
     refusals = check_run(log.view, run)
@@ -230,7 +230,7 @@ def _check_discipline(view: StateView, pool: Pool) -> Iterator[Refusal]:
     if was is pool.discipline:
         return
     there = [name for name in view.pending if view.runs[name].spec.pool == pool.name]
-    there += [n for n, known in view.in_rounds.items() if known.pool == pool.name]
+    there += [n for n, member in view.in_rounds.items() if member.pool == pool.name]
     leased = {lease.fact.run for lease in view.leases.values()}
     there += [name for name in leased if view.runs[name].spec.pool == pool.name]
     if there:
@@ -268,13 +268,13 @@ def _check_node(view: StateView, pools: Mapping[str, Pool], node: Node) -> Itera
         node.rack,
         chosen[0] if chosen else DEFAULT_POOL,
     )
-    known = view.unwiped.get(node.name)
-    if known is not None and known.leases and node.gpus != old.spec.gpus:
+    unwiped = view.unwiped.get(node.name)
+    if unwiped is not None and unwiped.leases and node.gpus != old.spec.gpus:
         yield Refusal(
             code=RefusalCode.CONFLICT,
-            subject=f"Node/{node.name}: claim {known.claim!r} has all of it, so it cannot change "
+            subject=f"Node/{node.name}: claim {unwiped.claim!r} has all of it, so it cannot change "
             "its GPUs",
-            remedy=f"wait for its end, or have it released: quorate release {known.claim}",
+            remedy=f"wait for its end, or have it released: quorate release {unwiped.claim}",
         )
     elif moved or node.gpus < old.spec.gpus:
         yield Refusal(

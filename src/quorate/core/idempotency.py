@@ -16,11 +16,11 @@ from quorate.model.state.state_view import StateView
 
 def repeated(view: StateView, command: Keyed, now_ms: int) -> Decision | None:
     """Return that ``command`` was carried out before, or that its key is taken; else None."""
-    known = view.requests.get(command.key)
-    if known is None or known.is_forgotten(now_ms):
+    request = view.requests.get(command.key)
+    if request is None or request.is_forgotten(now_ms):
         return None
-    if known.digest == command.digest:
-        return Decision(repeats=known)
+    if request.digest == command.digest:
+        return Decision(repeats=request)
     sent = command.sent or command.key
     refusal = Refusal(
         code=RefusalCode.KEY_REUSED,

@@ -41,28 +41,28 @@ def next_due_ms(
     start that waits for something expected at that very instant is examined again right after it.
     The round of a pool in ``round_waits`` is not due before that instant.
     """
-    found = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
+    first_ms = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
     least_ms = 0 if after_ms is None else after_ms + 1
     for ends_ms, pool in rounds_due(view) if view.in_rounds else ():
         due_ms = max(ends_ms, least_ms, round_waits.get(pool, 0))
-        found = due_ms if found is None else min(found, due_ms)
+        first_ms = due_ms if first_ms is None else min(first_ms, due_ms)
     heap = view.holds_due() if has_executor else view.holds_ending()
     places = [(*heap[0], 0)] if heap else []
     looked = 0
     while places:
         due_ms, name, place = heappop(places)
-        if found is not None and due_ms >= found:
+        if first_ms is not None and due_ms >= first_ms:
             break
         if _makes_due(view, name, due_ms, has_executor=has_executor):
             return due_ms
         looked += 1
         if looked > _LOOKED_MIN and looked * _LOOKED_PART > len(heap):
             # So many leases stop at once, as at the end of a round, that a scan of all is quicker.
-            return _least_due(view, heap, found, has_executor=has_executor)
+            return _least_due(view, heap, first_ms, has_executor=has_executor)
         for below in (2 * place + 1, 2 * place + 2):
             if below < len(heap):
                 heappush(places, (*heap[below], below))
-    return found
+    return first_ms
 
 
 def _makes_due(view: StateView, name: str, due_ms: int, *, has_executor: bool) -> bool:

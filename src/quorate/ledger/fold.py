@@ -17,7 +17,7 @@ from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state import State
 
 LONG_EVENTS: Final = 10_000
-"""From so many events on, a state that was read is kept out of the cycle collector's sight."""
+"""From so many events on, a state that was read is excluded from cyclic garbage collection."""
 
 
 @contextmanager

@@ -306,8 +306,8 @@ def fingerprint(state: State) -> bytes:
     packed.disruption.sort()
     for counted in packed.node_meters:
         counted.uses = dict(sorted(counted.uses.items()))
-    packed.announced = {name: _sorted_odds(known) for name, known in packed.announced.items()}
-    packed.in_rounds = {name: _by_flavor(known) for name, known in packed.in_rounds.items()}
+    packed.announced = {name: _sorted_odds(record) for name, record in packed.announced.items()}
+    packed.in_rounds = {name: _by_flavor(record) for name, record in packed.in_rounds.items()}
     for name in packed.__struct_fields__:
         field = getattr(packed, name)
         if isinstance(field, dict):
@@ -377,10 +377,10 @@ def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
         try:
             if _FORMAT.decode(payload).format != SNAPSHOT_FORMAT:
                 return None
-            found = _SNAPSHOT.decode(payload)
-            if found.archived and rows is None:
+            snapshot = _SNAPSHOT.decode(payload)
+            if snapshot.archived and rows is None:
                 return None
-            return _restore(found, rows)
+            return _restore(snapshot, rows)
         except (
             msgspec.DecodeError,
             ArchiveError,
@@ -442,15 +442,15 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
     state.deferred.update(found.deferred)
     state.announced.update(found.announced)
     state.barred.update(found.barred)
-    state.recalls.update(((known.run, known.bundle), known) for known in found.recalls)
+    state.recalls.update(((record.run, record.bundle), record) for record in found.recalls)
     for owner, recent in found.durations.items():
         state.durations[owner] = DurationHistory(recent)
     state.thresholds.update(found.thresholds)
     state.reports.update(found.reports)
     state.requests.update(found.requests)
     state.tokens.update(found.tokens)
-    for name, known in found.in_rounds.items():
-        state.join_rounds(state.runs[name], known)
+    for name, record in found.in_rounds.items():
+        state.join_rounds(state.runs[name], record)
     state.rounds.update(found.rounds)
     for meter in found.meters:
         state.meters[meter.owner, meter.flavor] = Meter.of(meter.told)

@@ -352,7 +352,7 @@ class Engine:
         from quorate.loop.rounds.round_loop import share_out  # noqa: PLC0415 - slow import
 
         for pool in due:
-            runs = [name for name, known in self.view.in_rounds.items() if known.pool == pool]
+            runs = [name for name, member in self.view.in_rounds.items() if member.pool == pool]
             steps = {} if self.executor is None else self.executor.steps(runs)
             try:
                 with collector_paused():

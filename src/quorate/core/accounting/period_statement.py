@@ -289,11 +289,11 @@ def _line(
 
 def _borrowings(lines: Sequence[Line]) -> list[Borrowing]:
     """Return who borrowed from which envelope, by borrower."""
-    found: dict[tuple[str, str, EnvelopeId], list[Used]] = {}
+    uses: dict[tuple[str, str, EnvelopeId], list[Used]] = {}
     for line in lines:
         for used in line.used:
             if used.tier is Tier.BORROWED:
-                found.setdefault((used.owner, line.owner, line.envelope), []).append(used)
+                uses.setdefault((used.owner, line.owner, line.envelope), []).append(used)
     return [
         Borrowing(
             borrower=borrower,
@@ -302,7 +302,7 @@ def _borrowings(lines: Sequence[Line]) -> list[Borrowing]:
             gpu_ms=sum(used.gpu_ms for used in parts),
             cost_micros=_cost(parts),
         )
-        for (borrower, lender, envelope), parts in sorted(found.items())
+        for (borrower, lender, envelope), parts in sorted(uses.items())
     ]
 
 

@@ -280,14 +280,14 @@ class UsageBooks:
         for child, parents in self._parents.items():
             for parent in parents:
                 children.setdefault(parent, []).append(child)
-        found = {name: None}
+        family = {name: None}
         waiting = [name]
         while waiting:
             for child in children.get(waiting.pop(), ()):
-                if child not in found:
-                    found[child] = None
+                if child not in family:
+                    family[child] = None
                     waiting.append(child)
-        return list(found)
+        return list(family)
 
     def _sweep(self, window_ms: int) -> None:
         self._sweep_ms = self.at_ms + max(1, window_ms // SWEEPS_PER_WINDOW)

@@ -90,9 +90,9 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
     shared = steps
     steps = SearchBudget() if shared is None else shared
     for width in wider:
-        found = _at_width(view, [_attempt(view, run, c, width, steps) for c in covers], steps)
-        if found is not None:
-            return found
+        admitted = _at_width(view, [_attempt(view, run, c, width, steps) for c in covers], steps)
+        if admitted is not None:
+            return admitted
         if steps.exhausted:
             break
     # However long the search for more was, the least width is searched in full.
@@ -171,11 +171,11 @@ def admit_bundles(
         request = replace(request, selector=selector_of(dict(run.selector) | home))
     attempt = _attempt_at(view, request, cover, steps)
     for payers in attempt.phases:
-        found = _place_and_pay(view, attempt, payers, steps)
-        if found is not None:
+        admitted = _place_and_pay(view, attempt, payers, steps)
+        if admitted is not None:
             first = 1 + max(int(lease.fact.comp_path.partition("/")[2]) for lease in leases)
-            groups = tuple(replace(g, index=first + g.index) for g in found.plan.groups)
-            return replace(found, plan=PackPlan(groups))
+            groups = tuple(replace(g, index=first + g.index) for g in admitted.plan.groups)
+            return replace(admitted, plan=PackPlan(groups))
     return None
 
 
@@ -245,9 +245,9 @@ def _place_and_pay(
     demands = demands_of(attempt.first)
     legs = pay(payer_list, demands, steps)
     if legs is not None:
-        found = _admitted(attempt, attempt.first, demands, legs)
-        if found is not None:
-            return found
+        admitted = _admitted(attempt, attempt.first, demands, legs)
+        if admitted is not None:
+            return admitted
         payer_list.reset()
     gpus = sum(gpus for _, gpus in demands)
     if not _money_anywhere(payer_list, gpus) or _too_many_nodes(attempt):
@@ -298,9 +298,9 @@ def _search(attempt: _Attempt, payer_list: PayerList, steps: SearchBudget) -> Ad
         if legs is None:
             refused.add(bill)
             continue
-        found = _admitted(attempt, spread, demands, legs)
-        if found is not None:
-            return found
+        admitted = _admitted(attempt, spread, demands, legs)
+        if admitted is not None:
+            return admitted
         payer_list.reset()
     return None
 
@@ -317,8 +317,8 @@ def _admitted(
         plan = pick_slots(spread, attempt.request, headroom.kept)
         refusal = headroom.refuses(plan.nodes)
         if refusal is not None:
-            known = attempt.over_quota
-            if known is None or refusal.short < known.short:
+            last_refusal = attempt.over_quota
+            if last_refusal is None or refusal.short < last_refusal.short:
                 attempt.over_quota = refusal
             return None
     return Admitted(plan.gpus, attempt.request.flavor, plan, demands, legs)

@@ -74,7 +74,7 @@ class Headroom:
 
     def kept(self, island: Island) -> int:
         """Return the nodes of ``island``, as bits of positions, that cost no bound anything."""
-        has, found = self.view.holdings.has, 0
+        has, held = self.view.holdings.has, 0
         open_nodes = 0
         for nodes in island.buckets[1:]:
             open_nodes |= nodes
@@ -83,8 +83,8 @@ class Headroom:
             open_nodes ^= low
             name = island.nodes[low.bit_length() - 1].name
             if all(has(owner, name) for owner, _ in self.bounds):
-                found |= low
-        return found
+                held |= low
+        return held
 
     def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
         """Return which limit ``gpus`` of ``islands`` exceed however they are placed, if any.
@@ -182,18 +182,18 @@ def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
     owner: it is tried after every change.
     """
     held = held_by_quota(view, run)
-    found = refusal if held is None else held
-    left = max(0, found.limit - found.current)
-    elsewhere = Shortage(where="nodes", wanted=found.wanted, available=left, limit="max_nodes")
+    cause = refusal if held is None else held
+    left = max(0, cause.limit - cause.current)
+    elsewhere = Shortage(where="nodes", wanted=cause.wanted, available=left, limit="max_nodes")
     return Refusal(
         code=RefusalCode.WAITING_FOR_QUOTA,
-        subject=found.subject,
-        wanted=found.wanted,
-        short=found.short,
+        subject=cause.subject,
+        wanted=cause.wanted,
+        short=cause.short,
         shortages=(elsewhere,) if held is None else (),
-        current=found.current,
-        limit=found.limit,
-        also=found,
+        current=cause.current,
+        limit=cause.limit,
+        also=cause,
     )
 
 
@@ -226,15 +226,15 @@ def still_over_quota(view: StateView, record: RunRecord, full: set[tuple[str, st
     False says nothing. Many runs may wait behind one limit, and most of them wait on: ``full`` are
     the (tenant at its limit, owner below it) found so far.
     """
-    known = record.refusal
-    if known is None or known.also is None or known.code is not _WAITING:
+    refusal = record.refusal
+    if refusal is None or refusal.also is None or refusal.code is not _WAITING:
         return False
-    if known.also.code is not _RUNS:
+    if refusal.also.code is not _RUNS:
         return False
-    key = (known.subject, record.spec.owner)
+    key = (refusal.subject, record.spec.owner)
     if key in full:
         return True
-    if known.subject in view.holdings.bounds_of(key[1]) and _is_full(view, known.subject):
+    if refusal.subject in view.holdings.bounds_of(key[1]) and _is_full(view, refusal.subject):
         full.add(key)
         return True
     return False
@@ -261,7 +261,7 @@ def _is_full(view: StateView, owner: str) -> bool:
 
 def _relieved(view: StateView, events: Iterable[Event]) -> set[str] | None:
     """Return the owners that may hold less after ``events``; None for all of them."""
-    found: set[str] = set()
+    owners: set[str] = set()
     seen: set[str] = set()
     for event in events:
         match event:
@@ -280,5 +280,5 @@ def _relieved(view: StateView, events: Iterable[Event]) -> set[str] | None:
         owner = view.runs[run].spec.owner
         if owner not in seen:
             seen.add(owner)
-            found.update(lineage(view.owners, owner))
-    return found
+            owners.update(lineage(view.owners, owner))
+    return owners

@@ -184,17 +184,17 @@ class _Draft:
 
     def take_avoiding(self, gpus: int, nodes: int, avoid: int) -> list[tuple[str, int]]:
         """Take ``gpus`` slots of ``nodes``, those in ``avoid`` last; each node once, as picked."""
-        found: list[tuple[int, int]] = []
+        picked: list[tuple[int, int]] = []
         avoid |= self.others
         if avoid:
             outside = ~avoid & nodes
             room = sum(c * (bits & outside).bit_count() for c, bits in enumerate(self.buckets))
-            self._take(min(gpus, room), outside, found)
+            self._take(min(gpus, room), outside, picked)
             gpus -= min(gpus, room)
         if gpus:
-            self._take(gpus, nodes, found)  # Nothing is left outside: these are other nodes.
-        known = self.island.nodes
-        return [(known[position].name, mask) for position, mask in found]
+            self._take(gpus, nodes, picked)  # Nothing is left outside: these are other nodes.
+        all_nodes = self.island.nodes
+        return [(all_nodes[position].name, mask) for position, mask in picked]
 
     def bits_of(self, slots: Slots) -> int:
         """Return the nodes of ``slots`` as bits of positions."""

@@ -73,19 +73,21 @@ class Obstacles:
 def obstacles(view: StateView, run: Run, now_ms: int) -> Obstacles:
     """Return the hard quotas that keep ``run`` from starting if no other run waited."""
     trial = view.overlay()
-    found: dict[tuple[str, str], Refusal] = {}
+    refusals: dict[tuple[str, str], Refusal] = {}
     for _ in range(RAISES_MAX):
         answer = admit(trial, run, now_ms)
         if isinstance(answer, Admitted) or answer.code not in HARD:
-            return Obstacles(tuple(found.values()), isinstance(answer, Admitted))
+            return Obstacles(tuple(refusals.values()), isinstance(answer, Admitted))
         tenant, field = _field(answer)
         # A limit that is too low again keeps the number in its first refusal.
-        known = found.get((tenant, field))
-        found[tenant, field] = answer if known is None else replace(answer, limit=known.limit)
+        earlier = refusals.get((tenant, field))
+        refusals[tenant, field] = (
+            answer if earlier is None else replace(answer, limit=earlier.limit)
+        )
         owner = trial.owners[tenant]
         quota = replace(owner.quota, **{field: answer.current + answer.wanted})
         apply(trial, OwnerApplied(at_ms=now_ms, actor="explain", owner=replace(owner, quota=quota)))
-    return Obstacles(tuple(found.values()))
+    return Obstacles(tuple(refusals.values()))
 
 
 def _field(refusal: Refusal) -> tuple[str, str]:
@@ -128,9 +130,9 @@ def _holders(view: StateView, tenant: str) -> Iterator[Holder]:
     for pledge in view.pledges.values():
         if view.runs[pledge.run].spec.owner in owners:
             nodes.setdefault(pledge.run, set()).update(node for node, _ in pledge.slots)
-    for node, known in view.unwiped.items():
-        if view.runs[known.claim].spec.owner in owners:
-            nodes.setdefault(known.claim, set()).add(node)
+    for node, unwiped in view.unwiped.items():
+        if view.runs[unwiped.claim].spec.owner in owners:
+            nodes.setdefault(unwiped.claim, set()).add(node)
     for run, held in nodes.items():
         owner = view.runs[run].spec.owner
         yield Holder(run=run, owner=owner, nodes=len(held), gpus=gpus.get(run, 0))

@@ -146,7 +146,7 @@ def _places(run: Run, shape: _Shape) -> Iterator[Violation]:
 
 
 def _bundles(run: Run, shape: _Shape) -> Iterator[Violation]:
-    """Yield bundles that are there in part, and widths off the grid."""
+    """Yield incomplete bundles, and widths off the grid."""
     least, step, most = run.gpus, 0, run.gpus
     if run.malleable is not None:
         least, step, most = run.malleable.gpus_min, run.malleable.gpus_step, run.malleable.gpus_max

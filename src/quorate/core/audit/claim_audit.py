@@ -50,14 +50,14 @@ def check_claims(view: StateView) -> Iterator[Violation]:
             continue
         for node, _ in fact.slots:
             leases[node] = leases.get(node, 0) + 1
-            known = view.unwiped.get(node)
-            if known is None or known.claim != fact.run:
+            unwiped = view.unwiped.get(node)
+            if unwiped is None or unwiped.claim != fact.run:
                 yield Violation("I12", fact.lease, f"is on {node}, which it did not claim")
-    for node, known in view.unwiped.items():
-        if known.leases != leases.get(node, 0):
-            yield Violation("I8", node, f"counts {known.leases} leases of a claim")
-        if known.leases and known.user != view.runs[known.claim].spec.user:
-            yield Violation("I12", node, f"is set apart for {known.user}")
+    for node, unwiped in view.unwiped.items():
+        if unwiped.leases != leases.get(node, 0):
+            yield Violation("I8", node, f"counts {unwiped.leases} leases of a claim")
+        if unwiped.leases and unwiped.user != view.runs[unwiped.claim].spec.user:
+            yield Violation("I12", node, f"is set apart for {unwiped.user}")
 
 
 @dataclass(slots=True)

@@ -49,24 +49,24 @@ def check_touched(view: StateView, events: Iterable[Event]) -> list[Violation]:
     touched = _Touched()
     for event in events:
         touched.note(view, event)
-    found: list[Violation] = []
+    violations: list[Violation] = []
     if touched.payers:
         excused = tightened(view)
         for key in touched.payers:
             if not _is_within(view, view.envelopes[key]):
-                found += _payer(view, key, excused)
+                violations += _payer(view, key, excused)
     if touched.nodes:
-        found += _nodes(view, touched.nodes)
+        violations += _nodes(view, touched.nodes)
     runs, leases = view.runs, view.leases
     for name in touched.runs:
         record = runs[name]
         # Most runs have one lease and nothing special: one check; only the others in detail.
         if _is_plain_and_sound(view, record):
             continue
-        found += check_run_record(view, record)
+        violations += check_run_record(view, record)
         for lease in record.leases:
-            found += check_lease(view, leases[lease])
-    return found
+            violations += check_lease(view, leases[lease])
+    return violations
 
 
 def _is_plain_and_sound(view: StateView, record: RunRecord) -> bool:
@@ -87,10 +87,10 @@ def _is_plain_and_sound(view: StateView, record: RunRecord) -> bool:
         return False
     leases, place = view.leases, None
     for name in record.leases:
-        placed, found = _plain_gpus(view, leases[name])
-        if not placed or (place is not None and found != place):
+        placed, island = _plain_gpus(view, leases[name])
+        if not placed or (place is not None and island != place):
             return False
-        place = found
+        place = island
         gpus -= placed
     return gpus == 0
 

@@ -106,22 +106,22 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
         durations,
         RecallBooks(),
     )
-    found: list[Violation] = []
+    violations: list[Violation] = []
     for event in events:
-        found.extend(books.enter(event))
+        violations.extend(books.enter(event))
         for other in others:
-            found.extend(other.enter(event))
-        if len(found) >= VIOLATIONS_MAX:
-            return found[:VIOLATIONS_MAX]
-    found.extend(books.settle(None))
-    found.extend(books.kept())
-    found.extend(continuity.settle())
-    found.extend(promises.settle())
-    found.extend(claims.settle())
+            violations.extend(other.enter(event))
+        if len(violations) >= VIOLATIONS_MAX:
+            return violations[:VIOLATIONS_MAX]
+    violations.extend(books.settle(None))
+    violations.extend(books.kept())
+    violations.extend(continuity.settle())
+    violations.extend(promises.settle())
+    violations.extend(claims.settle())
     if view is not None:
-        found.extend(_compare(books, view))
-        found.extend(durations.compare(view))
-    return found[:VIOLATIONS_MAX]
+        violations.extend(_compare(books, view))
+        violations.extend(durations.compare(view))
+    return violations[:VIOLATIONS_MAX]
 
 
 @dataclass(slots=True)
@@ -475,8 +475,10 @@ def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
         spent[lease.fact.payer] = spent.get(lease.fact.payer, 0) + running
     for key, account in view.envelopes.items():
         if account.spent_gpu_ms(view.at_ms) != spent.get(key, 0):
-            found = account.spent_gpu_ms(view.at_ms)
-            yield Violation("I10", key, f"{found} GPU-ms on its account, {spent.get(key, 0)} used")
+            account_ms = account.spent_gpu_ms(view.at_ms)
+            yield Violation(
+                "I10", key, f"{account_ms} GPU-ms on its account, {spent.get(key, 0)} used"
+            )
     charged = {
         (name, payer, tier): gpu_ms
         for name, record in view.runs.items()

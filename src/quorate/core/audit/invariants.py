@@ -94,13 +94,13 @@ def sweep(view: StateView) -> list[Violation]:
     Checks I1, I2, I3, I5, I6 and I12 as far as a state shows them, I7, I10, I11, and of I8 that
     counters and indexes are what the tables add up to. Takes time in proportion to the state.
     """
-    found = [*_slots(view), *_money(view), *_indexes(view)]
-    found += [*check_pledges(view), *check_claims(view)]
+    violations = [*_slots(view), *_money(view), *_indexes(view)]
+    violations += [*check_pledges(view), *check_claims(view)]
     for lease in view.leases.values():
-        found += check_lease(view, lease)
+        violations += check_lease(view, lease)
     for record in view.runs.values():
-        found += check_run_record(view, record)
-    return found
+        violations += check_run_record(view, record)
+    return violations
 
 
 # --- One lease, one run, one envelope: the audit checks these too ---------------------------------
@@ -253,8 +253,8 @@ def _money(view: StateView) -> Iterator[Violation]:
             yield Violation("I10", key, f"{spent_is} GPU-ms on its account, {spent} used")
         kept = (account.gpus_active, account.committed_gpu_ms, account.gpus_reserved)
         lent = (account.lent_gpus_active, account.lent_committed_gpu_ms)
-        told = (tally.gpus, tally.gpu_ms, tally.reserved)
-        if kept != told or lent != (tally.lent_gpus, tally.lent_gpu_ms):
+        counted = (tally.gpus, tally.gpu_ms, tally.reserved)
+        if kept != counted or lent != (tally.lent_gpus, tally.lent_gpu_ms):
             yield Violation("I8", key, f"counts {kept} and lent {lent}, leases say {tally}")
     for key in accounts:
         yield Violation("I3", key, "pays and does not exist")
@@ -274,8 +274,8 @@ def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Viol
             account = view.caps[key]
             kept = (account.gpus_active, account.committed_gpu_ms, account.gpus_reserved)
             if kept != (gpus, gpu_ms, reserved):
-                told = (gpus, gpu_ms, reserved)
-                yield Violation("I8", key, f"counts {kept}, its envelopes {told}")
+                summed = (gpus, gpu_ms, reserved)
+                yield Violation("I8", key, f"counts {kept}, its envelopes {summed}")
 
 
 def _indexes(view: StateView) -> Iterator[Violation]:

@@ -151,11 +151,11 @@ class PledgeBooks:
 
     def _returned(self, fact: LeaseStarted) -> Iterator[Violation]:
         for slot in _slots(fact.slots):
-            known = self._closed.pop(slot, None)
-            if known is None:
+            closed = self._closed.pop(slot, None)
+            if closed is None:
                 yield Violation("I6", fact.lease, f"a spare comes back to {slot}, not its own")
                 continue
-            pledge, was = known
+            pledge, was = closed
             here = (fact.run, fact.comp_path, fact.bundle, fact.payer, fact.tier)
             if here != (was.run, was.comp_path, was.bundle, was.payer, was.tier):
                 yield Violation("I3", fact.lease, f"does not come back as {was.lease} was")

@@ -114,7 +114,7 @@ class Quotas:
 
     def _above(self, owner: str) -> list[str]:
         """Return ``owner`` and its ancestors that have a hard quota."""
-        found, rest = [], [owner]
+        limited, rest = [], [owner]
         seen: set[str] = set()
         while rest:
             name = rest.pop()
@@ -123,8 +123,8 @@ class Quotas:
             seen.add(name)
             rest += self.owners[name].parents
             if self.owners[name].quota.is_hard:
-                found.append(name)
-        return found
+                limited.append(name)
+        return limited
 
     def _family(self, owner: str) -> set[str]:
         """Return ``owner`` and its descendants."""

@@ -20,7 +20,7 @@ def check_rounds(view: StateView) -> Iterator[Violation]:
     there = {name for name in there if view.runs[name].phase not in TERMINAL}
     if set(view.in_rounds) != there:
         yield Violation("I8", "rounds", "are not of the runs that are in them")
-    if Counter(known.pool for known in view.in_rounds.values()) != dict(view.round_sizes):
+    if Counter(member.pool for member in view.in_rounds.values()) != dict(view.round_sizes):
         yield Violation("I8", "rounds", "are not counted as they are")
     yield from _grants(view)
     yield from _partners(view)
@@ -44,11 +44,11 @@ def _partners(view: StateView) -> Iterator[Violation]:
         first = view.runs[view.leases[name].fact.run].spec
         if view.runs[partner].spec.owner != first.owner:
             yield Violation("I1", name, f"is shared with {partner}, which is another's")
-    for name, known in view.in_rounds.items():
-        if known.lease and view.runs[name].leases:
+    for name, member in view.in_rounds.items():
+        if member.lease and view.runs[name].leases:
             yield Violation("I1", name, "has a lease of its own and shares another")
-        if known.lease and (known.lease not in view.leases or name not in beside):
-            yield Violation("I8", name, f"shares {known.lease}, which is not open")
+        if member.lease and (member.lease not in view.leases or name not in beside):
+            yield Violation("I8", name, f"shares {member.lease}, which is not open")
 
 
 def _grants(view: StateView) -> Iterator[Violation]:
@@ -56,14 +56,14 @@ def _grants(view: StateView) -> Iterator[Violation]:
     for pool, round_ in view.rounds.items():
         leaving = {
             lease
-            for name, known in view.in_rounds.items()
-            if known.pool == pool
+            for name, member in view.in_rounds.items()
+            if member.pool == pool
             for lease in view.runs[name].leases
             if view.leases[lease].ending is not None
         }
         if set(round_.leaving) != leaving:
             yield Violation("I8", pool, "has not noted which of its leases were told to stop")
         for name in round_.waiting:
-            known = view.in_rounds.get(name)
-            if known is None or known.pool != pool:
+            member = view.in_rounds.get(name)
+            if member is None or member.pool != pool:
                 yield Violation("I11", name, f"is granted a round of {pool}, and is not there")

@@ -46,14 +46,14 @@ def budget_remedies(view: StateView, settled: State, run: Run, now_ms: int) -> t
     ``settled`` is ``view`` with everything done that is due.
     """
     search = _Search(view, settled, run, now_ms)
-    found: list[Remedy] = []
+    remedies: list[Remedy] = []
     for lever in _levers(settled, run, now_ms):
         remedy = search.remedy(lever)
         if remedy is not None:
-            found.append(remedy)
-        if len(found) == LISTED_MAX:
+            remedies.append(remedy)
+        if len(remedies) == LISTED_MAX:
             break
-    return tuple(found)
+    return tuple(remedies)
 
 
 def _levers(settled: StateView, run: Run, now_ms: int) -> list[Lever]:

@@ -28,7 +28,7 @@ def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> 
     everything done that is due.
     """
     trials = Trials(view, now_ms, DRY_RUNS_MAX)
-    found: list[Remedy] = []
+    remedies: list[Remedy] = []
     for name, gpus in _running(settled, run.owner):
         command = Cancel(name)
         proof: Proof = ()
@@ -36,7 +36,7 @@ def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> 
             # The whole command, because runs that wait longer are tried first.
             proof = trials.start_of(run.name, command, attempts=1 + len(settled.pending))
         if proof:
-            found.append(
+            remedies.append(
                 Remedy(
                     kind=RemedyKind.END_RUN,
                     target_kind="run",
@@ -48,9 +48,9 @@ def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> 
                     trial=command,
                 )
             )
-        if len(found) == LISTED_MAX or trials.dry_runs_left == 0:
+        if len(remedies) == LISTED_MAX or trials.dry_runs_left == 0:
             break
-    return tuple(found)
+    return tuple(remedies)
 
 
 def _makes_room(settled: StateView, name: str, run: Run, now_ms: int) -> bool:

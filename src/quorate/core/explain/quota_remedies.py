@@ -56,10 +56,10 @@ def quota_remedies(
     # Runs ahead take it first: raise it by what they take, as far as that is needed.
     at_once = proof(0)
     most = len(view.nodes) + len(view.pending)
-    found = (0, at_once) if at_once else first_working(range(1, most + 1), proof)
-    if found is None:
+    working = (0, at_once) if at_once else first_working(range(1, most + 1), proof)
+    if working is None:
         return ()
-    more, leases = found
+    more, leases = working
     changes: tuple[tuple[str, Value], ...] = tuple(
         (f"spec.quota.{_DOCUMENT[field]}", _limit(value, more)) for field, value in least.items()
     )

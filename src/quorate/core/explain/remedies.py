@@ -128,9 +128,9 @@ def first_working(
     low, high = -1, len(values) - 1
     while high - low > 1:
         middle = (low + high) // 2
-        found = attempt(values[middle])
-        if found:
-            high, best = middle, found
+        outcome = attempt(values[middle])
+        if outcome:
+            high, best = middle, outcome
         else:
             low = middle
     return values[high], best

@@ -246,7 +246,7 @@ def recourse_of(
     _, place = least_short(state, record.spec)
     if place is None:
         return None
-    found = foresee_conflict(
+    foreseen = foresee_conflict(
         state,
         record.spec,
         place,
@@ -255,22 +255,22 @@ def recourse_of(
         has_executor=seen.has_executor,
         reservation="" if promise is None else promise.made.reservation,
     )
-    if found is None:
+    if foreseen is None:
         return Recourse(why_not="ending everything that may be ended there is not enough")
-    lost_gpu_ms, flavor = found.lost_gpu_ms, found.slice.flavor
+    lost_gpu_ms, flavor = foreseen.lost_gpu_ms, foreseen.slice.flavor
     refused = may_call(state, record, now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
     why_not = "" if refused is None else refused.text
     covered_ms = None if refused is None else refused.covered_ms
-    if found.short and state.lottery.next_index > state.lottery.length:
+    if foreseen.short and state.lottery.next_index > state.lottery.length:
         why_not = "a lottery would be needed, and this ledger's lottery chain is used up"
         covered_ms = None
-    elif found.start_ms >= natural.start_ms:
+    elif foreseen.start_ms >= natural.start_ms:
         why_not = "the runs there may not be drawn before it can start by itself"
         covered_ms = None
     return Recourse(
-        start_ms=found.start_ms,
+        start_ms=foreseen.start_ms,
         why_not=why_not,
-        lost_gpu_ms=found.lost_gpu_ms,
+        lost_gpu_ms=foreseen.lost_gpu_ms,
         covered_ms=covered_ms,
     )
 
@@ -294,21 +294,21 @@ def contest_for(seen: Seen, promise: ReservationRecord | None) -> Contest | Refu
 def dangers_of(seen: Seen, record: RunRecord) -> Iterator[Danger]:
     """Yield the conflicts that could end a running run, the next one first."""
     state, run = seen.state, record.spec
-    found: list[tuple[int, str, Contest | Refusal | None]] = []
+    contests: list[tuple[int, str, Contest | Refusal | None]] = []
     for key in list(state.open_conflicts)[:DANGERS_MAX]:
         declared = state.conflicts[key].declared
         if declared.scope.pool == run.pool:
             contest = foresee_declared(state, declared, seen.now_ms, has_executor=seen.has_executor)
-            found.append((declared.due_ms, declared.reservation, contest))
+            contests.append((declared.due_ms, declared.reservation, contest))
     declared_for = {state.conflicts[key].declared.reservation for key in state.open_conflicts}
     for name, promise in state.reservations.items():
-        if len(found) >= DANGERS_MAX:
+        if len(contests) >= DANGERS_MAX:
             break
         is_here = state.runs[promise.made.run].spec.pool == run.pool
         if promise.by_conflict and is_here and name not in declared_for:
             at_ms = max(promise.planned_start_ms or 0, seen.now_ms)
-            found.append((at_ms, name, contest_for(seen, promise)))
-    for at_ms, reservation, contest in sorted(found, key=lambda each: each[:2]):
+            contests.append((at_ms, name, contest_for(seen, promise)))
+    for at_ms, reservation, contest in sorted(contests, key=lambda each: each[:2]):
         if isinstance(contest, Contest):
             yield from _danger(run.name, at_ms, reservation, contest)
 

@@ -125,10 +125,10 @@ def foretell(  # noqa: PLR0913 - what is known already, and how far to look
     everything before it is planned, too.
     """
     now_ms = max(now_ms, view.at_ms)
-    known = view.runs.get(run.name)
-    if known is not None and known.spec == run:
+    record = view.runs.get(run.name)
+    if record is not None and record.spec == run:
         before = outlook or Outlook(view, now_ms, has_executor=has_executor)
-        return _told(before.after_due, before, run.name, known.phase, is_exact=is_exact)
+        return _told(before.after_due, before, run.name, record.phase, is_exact=is_exact)
     state = _submitted(view, run, now_ms, has_executor=has_executor)
     if not isinstance(state, State):
         return state
@@ -150,16 +150,16 @@ def foretell_new(
     run.
     """
     now_ms = max(now_ms, view.at_ms)
-    found: list[Forecast] = []
+    forecasts: list[Forecast] = []
     state: StateView = view
     for run in runs:
         after = _submitted(state, run, now_ms, has_executor=has_executor)
         if not isinstance(after, State):
             return after
         outlook = Outlook(after, now_ms, has_executor=has_executor)
-        found.append(_told(outlook, outlook, run.name, None, is_exact=is_exact))
+        forecasts.append(_told(outlook, outlook, run.name, None, is_exact=is_exact))
         state = after
-    return found
+    return forecasts
 
 
 def _submitted(

@@ -99,14 +99,16 @@ def _grow(log: DecisionLog, profile: Profile, record: RunRecord, *, backfill: bo
             return
         # The step ends with its run, whenever that began.
         end_ms = run_end_ms(view, now, log.now_ms)
-        found = _step_beside(log, profile, now, missing[0], end_ms)
-        if found is None:
+        admitted = _step_beside(log, profile, now, missing[0], end_ms)
+        if admitted is None:
             return
-        taken = place_of(profile.view, run, log.now_ms, slice_of(found), shares_of(found.legs))
+        taken = place_of(
+            profile.view, run, log.now_ms, slice_of(admitted), shares_of(admitted.legs)
+        )
         profile.put(replace(taken, end_ms=end_ms))
-        profile.hold_nodes(run.owner, found.plan.nodes, log.now_ms, end_ms)
+        profile.hold_nodes(run.owner, admitted.plan.nodes, log.now_ms, end_ms)
         grow, ever = StartReason.GROW, now.leases_ever
-        write_start(log, run, found, leases_ever=ever, reason=grow, backfill=backfill)
+        write_start(log, run, admitted, leases_ever=ever, reason=grow, backfill=backfill)
 
 
 def _step_beside(
@@ -115,11 +117,11 @@ def _step_beside(
     """Return how a run gets one more step until ``end_ms`` beside what is planned, or None."""
     view, run = log.view, record.spec
     bundles = step_bundles(run, step)
-    found = admit_bundles(view, record, bundles, log.now_ms, has_executor=log.has_executor)
-    if found is None:
+    admitted = admit_bundles(view, record, bundles, log.now_ms, has_executor=log.has_executor)
+    if admitted is None:
         return None
     until_ms = end_ms + grace_ms(run, view.pools[run.pool])
     room = room_beside(view, profile, run, log.now_ms, until_ms)
     if room is view:
-        return found
+        return admitted
     return admit_bundles(room, record, bundles, log.now_ms, has_executor=log.has_executor)

@@ -125,7 +125,7 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
             pledged[node] = pledged.get(node, 0) | mask
     gone_ms = _gone_ms(view, run, now_ms)
     able: dict[str, bool] = {}
-    found: list[tuple[tuple[int, str, int, str], _Offer]] = []
+    ranked: list[tuple[tuple[int, str, int, str], _Offer]] = []
     for name in view.spares:
         lease = view.leases[name]
         record = view.runs[lease.fact.run]
@@ -140,9 +140,9 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
             key = (-free[place.flavor, place.domain], place.domain, -record.seq, name)
             # A filler's own spare on a filled one goes back with it, and not to a third run.
             left = ordinals(mask & ~pledged.get(node, 0))
-            found += ((key, _Offer(name, place, node, ordinal)) for ordinal in left)
-    found.sort(key=lambda entry: (entry[0], entry[1].node, entry[1].ordinal))
-    return [offer for _, offer in found]
+            ranked += ((key, _Offer(name, place, node, ordinal)) for ordinal in left)
+    ranked.sort(key=lambda entry: (entry[0], entry[1].node, entry[1].ordinal))
+    return [offer for _, offer in ranked]
 
 
 def _gone_ms(view: StateView, run: Run, now_ms: int) -> int | None:

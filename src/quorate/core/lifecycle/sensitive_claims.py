@@ -142,27 +142,27 @@ def wiped(
 
     A late report about an earlier claim does not count for the last one.
     """
-    known = log.view.unwiped.get(node)
-    if known is None or (claim is not None and known.claim != claim):
+    unwiped = log.view.unwiped.get(node)
+    if unwiped is None or (claim is not None and unwiped.claim != claim):
         last = "" if claim is None else f" after claim {claim!r}"
         return Refusal(
             code=RefusalCode.CONFLICT,
             subject=f"node {node!r} has nothing to be wiped{last}",
             remedy="list the nodes: quorate get nodes",
         )
-    if known.leases:
+    if unwiped.leases:
         return Refusal(
             code=RefusalCode.CONFLICT,
-            subject=f"claim {known.claim!r} of {known.user} still has node {node!r}",
-            remedy=f"wait for its end, or have it released: quorate release {known.claim}",
+            subject=f"claim {unwiped.claim!r} of {unwiped.user} still has node {node!r}",
+            remedy=f"wait for its end, or have it released: quorate release {unwiped.claim}",
         )
-    if is_clean or not known.is_quarantined or known.note != note:
+    if is_clean or not unwiped.is_quarantined or unwiped.note != note:
         log.write(
             NodeWiped(
                 at_ms=log.now_ms,
                 actor=log.actor,
                 node=node,
-                claim=known.claim,
+                claim=unwiped.claim,
                 is_clean=is_clean,
                 note=note,
             )

@@ -62,15 +62,15 @@ def announce_conflicts(log: DecisionLog) -> None:
     view = log.view
     planned = _planned(view)
     for name in [name for name in view.announced if name not in planned]:
-        known = view.announced[name]
-        runs = tuple(run for run in known.runs if view.runs[run].leases)
+        announced = view.announced[name]
+        runs = tuple(run for run in announced.runs if view.runs[run].leases)
         log.write(
             ConflictWithdrawn(
                 at_ms=log.now_ms,
                 actor=log.actor,
                 reservation=name,
-                due_ms=known.due_ms,
-                scope=known.scope,
+                due_ms=announced.due_ms,
+                scope=announced.scope,
                 runs=runs,
             )
         )
@@ -116,8 +116,8 @@ def _announce(log: DecisionLog, record: ReservationRecord) -> None:
         return  # It cannot be called in this state; it may be later, until it is called off.
     entrants = () if contest is None else contest.entrants
     odds = {entrant.run: entrant.cut * PPM // DRAWS for entrant in entrants}
-    told = _told(view, view.announced.get(name), odds, due_ms, question.scope)
-    if told:
+    runs = _told(view, view.announced.get(name), odds, due_ms, question.scope)
+    if runs:
         log.write(
             ConflictAnnounced(
                 at_ms=log.now_ms,
@@ -125,7 +125,7 @@ def _announce(log: DecisionLog, record: ReservationRecord) -> None:
                 reservation=name,
                 due_ms=due_ms,
                 scope=question.scope,
-                runs=told,
+                runs=runs,
             )
         )
 

@@ -114,7 +114,7 @@ class Cutter:
 
         A run has a token if its minimum is in scope; everything it still has ends with it.
         """
-        found: list[Candidate] = []
+        candidates: list[Candidate] = []
         records = self._view.runs
         for run, held in self._survey.runs.items():
             record = records[run]
@@ -123,10 +123,10 @@ class Cutter:
             if len(record.leases) == 1:
                 # Most runs: nothing has to be put together.
                 if not gone or gone.isdisjoint(held):
-                    found += self._new(CutStep.LOTTERY, run, 0, tuple(held))
+                    candidates += self._new(CutStep.LOTTERY, run, 0, tuple(held))
             elif self._has_minimum(run, gone):
-                found += self._bundle(CutStep.LOTTERY, run, 0, gone)
-        return found
+                candidates += self._bundle(CutStep.LOTTERY, run, 0, gone)
+        return candidates
 
     def _has_minimum(self, run: str, gone: Collection[str]) -> bool:
         leases = self._view.leases

@@ -204,7 +204,7 @@ def _entrants(
         return (victim.run for victim in drawn.victims)
 
     counts = cut_frequency(victims, odds, draws)
-    found = tuple(
+    entrants = tuple(
         Entrant(
             owner=owner,
             run=run,
@@ -216,7 +216,7 @@ def _entrants(
         for owner, runs in sorted(entry.held.items())
         for run in sorted(runs)
     )
-    return found, frozenset(always)
+    return entrants, frozenset(always)
 
 
 # --- The results of a conflict --------------------------------------------------------------------

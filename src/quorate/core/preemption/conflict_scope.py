@@ -87,13 +87,13 @@ class Question:
         Also those that started after the reservation was made, or after this was first asked: they
         knew.
         """
-        told = []
+        warned = []
         if self.reservation:
-            told.append(view.reservations[self.reservation].made.at_ms)
+            warned.append(view.reservations[self.reservation].made.at_ms)
         if self.since_ms is not None:
             # A run that started within the same millisecond may have started because of it.
-            told.append(self.since_ms - 1)
-        return matured(view, at_ms, min(told, default=None))
+            warned.append(self.since_ms - 1)
+        return matured(view, at_ms, min(warned, default=None))
 
 
 def _resolver(

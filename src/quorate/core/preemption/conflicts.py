@@ -267,10 +267,10 @@ def settle_conflict(
     if refusal is not None:
         return refusal
     declared = log.view.conflicts[command.conflict].declared
-    found = _outcome(log, declared, command, burst)
-    _write(log, declared, found)
-    if found.outcome is ConflictOutcome.INSUFFICIENT and (
-        found.is_open or declared.cause is not ConflictCause.RESERVATION
+    outcome = _outcome(log, declared, command, burst)
+    _write(log, declared, outcome)
+    if outcome.outcome is ConflictOutcome.INSUFFICIENT and (
+        outcome.is_open or declared.cause is not ConflictCause.RESERVATION
     ):
         _declare_anew(log, declared, burst)
     return None

@@ -110,8 +110,8 @@ def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: in
     covered_ms = account.covered_at_ms(costs_gpu_ms)
     if covered_ms is None or covered_ms <= log.now_ms:
         return
-    known = log.view.deferred.get(run)
-    if known is None or known.covered_ms <= log.now_ms or known.covered_ms > covered_ms:
+    deferral = log.view.deferred.get(run)
+    if deferral is None or deferral.covered_ms <= log.now_ms or deferral.covered_ms > covered_ms:
         log.write(
             ConflictDeferred(
                 at_ms=log.now_ms,

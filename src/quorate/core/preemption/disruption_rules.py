@@ -241,7 +241,7 @@ def conflict_start_ms(  # noqa: PLR0913 - as foresee_conflict
     reservation: str = "",
 ) -> int | None:
     """Return when the first conflict that would work is, from ``now_ms`` on."""
-    found = foresee_conflict(
+    foreseen = foresee_conflict(
         view,
         run,
         place,
@@ -250,7 +250,7 @@ def conflict_start_ms(  # noqa: PLR0913 - as foresee_conflict
         has_executor=has_executor,
         reservation=reservation,
     )
-    return None if found is None else found.start_ms
+    return None if foreseen is None else foreseen.start_ms
 
 
 def _first_enough(
@@ -305,7 +305,7 @@ def _worst_loss(
     held: dict[str, list[str]] = {}
     for token in tokens:
         held.setdefault(view.runs[token.run].spec.owner, []).append(token.run)
-    found = 0
+    worst = 0
     losses = {token.run: lost_gpu_ms(view, token, at_ms) for token in tokens}
     enough = {token.run for token in tokens if sum(token.room.values()) >= resolver.short}
     orders = [list(draw(dummy_seed(number), held)) for number in range(_DUMMY_DRAWS)]
@@ -314,8 +314,8 @@ def _worst_loss(
         drawn = resolver.draw(tokens, order)
         if drawn is None:
             return None
-        found = max(found, _loss(view, (*drawn.cuts, *drawn.victims), at_ms))
-    return found
+        worst = max(worst, _loss(view, (*drawn.cuts, *drawn.victims), at_ms))
+    return worst
 
 
 def _costly_orders(

@@ -194,17 +194,17 @@ class Start:
 
     def room_of(self, ends: Ends) -> Room:
         """Return what firm places leave of what comes free: they may count on it already."""
-        found: dict[str, int] = {}
+        room: dict[str, int] = {}
         for domain, gpus in ends.items():
-            found[domain] = sum(gpus.values())
+            room[domain] = sum(gpus.values())
             if domain in self.promised:
                 free, points = self.promised[domain]
                 least = min(
                     left + sum(more for end_ms, more in gpus.items() if end_ms > at_ms)
                     for at_ms, left in points
                 )
-                found[domain] = min(free + found[domain], max(0, least)) - self.free[domain]
-        return found
+                room[domain] = min(free + room[domain], max(0, least)) - self.free[domain]
+        return room
 
     def lacking(self, room: Room) -> int:
         """Return what is missing of all GPUs and of all full groups, whichever is more."""

@@ -112,13 +112,13 @@ def _room_in(view: StateView, counted: frozenset[IslandKey], lease: Lease) -> di
         if key not in counted or record.position in view.island(key).withheld:
             return {}
         return {key.domain: lease.gpus}
-    found: dict[str, int] = {}
+    room: dict[str, int] = {}
     for node, mask in slots:
         record = view.nodes[node]
         key = record.island
         if key in counted and record.position not in view.island(key).withheld:
-            found[key.domain] = found.get(key.domain, 0) + mask.bit_count()
-    return found
+            room[key.domain] = room.get(key.domain, 0) + mask.bit_count()
+    return room
 
 
 def _filled(view: StateView) -> dict[str, tuple[str, ...]]:

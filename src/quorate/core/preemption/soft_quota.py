@@ -60,11 +60,11 @@ def why_no_conflict(view: StateView, record: RunRecord, now_ms: int, flavor: str
     if target_ppm is None:
         return ""
     there = [each for each in run.flavors if view.flavor_gpus(each)[0]]
-    asked = (flavor,) if flavor else there
-    over = [e for e in asked if _gpus_then(view, record, e) > _target(view, target_ppm, e)]
-    if len(over) < len(asked) or not asked:
+    flavors = (flavor,) if flavor else there
+    over = [e for e in flavors if _gpus_then(view, record, e) > _target(view, target_ppm, e)]
+    if len(over) < len(flavors) or not flavors:
         return ""
-    return f"it would take {run.owner} beyond its target share of {' or '.join(asked)}"
+    return f"it would take {run.owner} beyond its target share of {' or '.join(flavors)}"
 
 
 def _target(view: StateView, target_ppm: int, flavor: str) -> int:

@@ -66,11 +66,11 @@ def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | N
     if view.holdings.has_bounds:
         return _find_pin(view, record, run, start_ms)  # How many nodes it needs depends on leases.
     key = ("pin", record.made.reservation)
-    known = view.ask_cache.get(key)
-    if not isinstance(known, _Pin) or not known.is_of(record, run, start_ms):
+    cached = view.ask_cache.get(key)
+    if not isinstance(cached, _Pin) or not cached.is_of(record, run, start_ms):
         pin = _find_pin(view, record, run, start_ms)
-        known = view.ask_cache[key] = _Pin(run, record.slice, record.payers, pin)
-    return known.pin
+        cached = view.ask_cache[key] = _Pin(run, record.slice, record.payers, pin)
+    return cached.pin
 
 
 class _Pin(Struct, frozen=True, gc=False):
@@ -171,7 +171,7 @@ def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:
     They left its owner's family, lend to it no more, were retired, or are closed at its start.
     """
     payers = _payers_of(view, view.runs[pin.run].spec, pin.slice.flavor)
-    found = []
+    lapsed = []
     for share in pin.shares:
         account = view.envelopes[share.payer]
         spec = account.spec
@@ -181,8 +181,8 @@ def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:
             or share.payer not in payers
             or not opens_ms <= pin.start_ms < spec.end_ms
         ):
-            found.append(share.payer)
-    return found
+            lapsed.append(share.payer)
+    return lapsed
 
 
 def _payers_of(view: StateView, run: Run, flavor: str) -> frozenset[EnvelopeId]:

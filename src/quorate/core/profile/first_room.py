@@ -89,7 +89,7 @@ class FirstRoom:
         """
         least_gpus = parts.gpus + parts.extra
         heap = self._bounds(site, least_gpus, duration_ms).copy()
-        from_ms, known = self._found_before(site, parts, duration_ms, from_ms)
+        from_ms, results = self._found_before(site, parts, duration_ms, from_ms)
         if from_ms >= before_ms:
             return None
         domains, room_of = site.domains, self._profile.room
@@ -100,8 +100,8 @@ class FirstRoom:
                 total = self._counted_again(site, parts, duration_ms, at_ms, held, heap)
                 if total < parts.count:
                     continue
-                if known is not None:
-                    known[parts.count] = (at_ms, duration_ms)
+                if results is not None:
+                    results[parts.count] = (at_ms, duration_ms)
                 return at_ms, [domains[number] for number in sorted(held) if held[number]]
             if next_ms >= before_ms:
                 return None
@@ -143,11 +143,11 @@ class FirstRoom:
         if from_ms > self._profile.now_ms:
             return from_ms, None
         key = (self._profile.era, site.number, parts.gpus, parts.extra)
-        known = self._found.setdefault(key, {})
-        for count, (at_ms, lasted_ms) in known.items():
+        results = self._found.setdefault(key, {})
+        for count, (at_ms, lasted_ms) in results.items():
             if count <= parts.count and lasted_ms <= duration_ms and at_ms > from_ms:
                 from_ms = at_ms
-        return from_ms, known
+        return from_ms, results
 
     def _bounds(self, site: Site, gpus: int, duration_ms: int) -> list[Bound]:
         """Return the bounds of a site's domains for runs of one octave of durations, as a heap."""

@@ -65,18 +65,18 @@ def promised(profile: Profile, entry: Entry) -> Entry | None:
     what it keeps when it starts, beside what other firm places need.
     """
     view, start_ms = profile.view, entry.start_ms
-    found = counted(view, entry)
+    entry_counted = counted(view, entry)
     for name, _ in _limits(view, entry.owner):
-        if profile.nodes(name).least(start_ms, entry.end_ms) < found.nodes:
+        if profile.nodes(name).least(start_ms, entry.end_ms) < entry_counted.nodes:
             return None
-    if found.keeps:
-        needed = dict(found.slice.domains)
+    if entry_counted.keeps:
+        needed = dict(entry_counted.slice.domains)
         with profile.opened():
-            for domain, more in found.keeps:
+            for domain, more in entry_counted.keeps:
                 room = profile.room(IslandKey(entry.pool, entry.slice.flavor, domain))
                 if room.value(start_ms) < needed[domain] + more:
                     return None
-    return found
+    return entry_counted
 
 
 def _limits(view: StateView, owner: str) -> Iterator[tuple[str, int]]:

@@ -62,16 +62,16 @@ class Resource:
         """Return the least that is free from ``from_ms`` until just before ``until_ms``."""
         steps_ms = self.steps_ms
         ended = bisect_right(self.ends_ms, from_ms)
-        found = self.free_now + (self.gained[ended - 1] if ended else 0)
+        free = self.free_now + (self.gained[ended - 1] if ended else 0)
         if not steps_ms:
-            return found
+            return free
         step = bisect_right(steps_ms, from_ms)
         if step:
-            found -= self.taken[step - 1]
+            free -= self.taken[step - 1]
         # It only falls where the plan takes something.
         if step < len(steps_ms) and steps_ms[step] < until_ms:
-            found = min(found, *self.free[step : bisect_left(steps_ms, until_ms, step)])
-        return found
+            free = min(free, *self.free[step : bisect_left(steps_ms, until_ms, step)])
+        return free
 
     def most_taken(self, from_ms: int, until_ms: int) -> int:
         """Return the most that the plan takes from ``from_ms`` until just before ``until_ms``."""

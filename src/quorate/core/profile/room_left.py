@@ -91,14 +91,14 @@ def _widths_short(view: StateView, profile: Profile, from_ms: int, until_ms: int
     def kept(
         planned: Iterator[tuple[K, Resource]], left: Callable[[K], int | None]
     ) -> dict[K, int]:
-        found: dict[K, int] = {}
+        short: dict[K, int] = {}
         for key, resource in planned:
             free = left(key)
             if free is not None and free > 0:
                 gone = _short(free, resource.least(from_ms, until_ms))
                 if gone:
-                    found[key] = gone
-        return found
+                    short[key] = gone
+        return short
 
     def lendable(key: EnvelopeId) -> int | None:
         limit = envelopes[key].spec.lending.concurrency_max
@@ -127,17 +127,17 @@ def _widths_short(view: StateView, profile: Profile, from_ms: int, until_ms: int
 
 def _hold_hours(state: State, profile: Profile) -> None:
     """Hold the GPU-hours that entries of the plan take, as far as they are not held yet."""
-    known = profile.view
+    planned_view = profile.view
     for payer, gpu_ms in profile.payer_gpu_ms.items():
-        planned = known.envelopes[payer].committed_gpu_ms + gpu_ms
+        planned = planned_view.envelopes[payer].committed_gpu_ms + gpu_ms
         if planned > state.envelopes[payer].committed_gpu_ms:
             state.envelopes.own(payer).committed_gpu_ms = planned
     for payer, gpu_ms in profile.lent_gpu_ms.items():
-        planned = known.envelopes[payer].lent_committed_gpu_ms + gpu_ms
+        planned = planned_view.envelopes[payer].lent_committed_gpu_ms + gpu_ms
         if planned > state.envelopes[payer].lent_committed_gpu_ms:
             state.envelopes.own(payer).lent_committed_gpu_ms = planned
     for cap, gpu_ms in profile.cap_gpu_ms.items():
-        planned = known.caps[cap].committed_gpu_ms + gpu_ms
+        planned = planned_view.caps[cap].committed_gpu_ms + gpu_ms
         if planned > state.caps[cap].committed_gpu_ms:
             state.caps.own(cap).committed_gpu_ms = planned
 
@@ -150,7 +150,7 @@ def _short(room: int, least: int) -> int:
 def _islands_short(
     view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
 ) -> list[tuple[IslandKey, int]]:
-    found, whole = [], view.pools[run.pool].whole_nodes
+    short, whole = [], view.pools[run.pool].whole_nodes
     for key, room in profile.planned_rooms():
         if key.pool != run.pool or key.flavor not in run.flavors:
             continue
@@ -160,8 +160,8 @@ def _islands_short(
         free = whole_gpus(island) if whole else island.gpus_free
         gpus = _short(free, room.least(from_ms, until_ms)) if free else 0
         if gpus:
-            found.append((key, gpus))
-    return sorted(found)
+            short.append((key, gpus))
+    return sorted(short)
 
 
 def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:

@@ -91,9 +91,9 @@ def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None
             subject=f"pool {command.pool!r} does not share in rounds",
             remedy="set discipline: rounds on the pool",
         )
-    known = view.rounds.get(command.pool)
-    number = 1 if known is None else known.shared.number + 1
-    if number != command.number or (known is not None and now_ms < known.shared.until_ms):
+    record = view.rounds.get(command.pool)
+    number = 1 if record is None else record.shared.number + 1
+    if number != command.number or (record is not None and now_ms < record.shared.until_ms):
         return Refusal(
             code=RefusalCode.CONFLICT,
             subject=f"round {command.number} of pool {command.pool!r} does not begin now: "
@@ -108,9 +108,9 @@ def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
     seen: set[str] = set()
     for grant in command.grants:
         for name in (grant.run,) if grant.partner is None else (grant.run, grant.partner):
-            known = view.in_rounds.get(name)
+            member = view.in_rounds.get(name)
             what = None
-            if known is None or known.pool != command.pool:
+            if member is None or member.pool != command.pool:
                 what = "is not there, or over"
             elif name in seen:
                 what = "is granted GPUs twice"
@@ -161,16 +161,16 @@ def step_counts(
     """
     sharing = _sharing(view, pool)
     for run, reported in steps:
-        known = view.in_rounds.get(run)
-        if known is None or known.pool != pool:
+        member = view.in_rounds.get(run)
+        if member is None or member.pool != pool:
             continue
         # A larger report is false, and a rate made of it could not be recorded.
-        more = min(max(0, reported - known.steps), STEPS_MAX)
+        more = min(max(0, reported - member.steps), STEPS_MAX)
         shares = run in sharing
         if not (more or shares):
             continue
         had = received_ms(view, run, now_ms)
-        ran = {f: ms - known.counted_ms.get(f, 0) for f, ms in had.items()}
+        ran = {f: ms - member.counted_ms.get(f, 0) for f, ms in had.items()}
         ran = {flavor: ms for flavor, ms in ran.items() if ms > 0}
         if shares:
             if more or ran:
@@ -213,7 +213,7 @@ def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None
     """
     view = log.view
     staying = {grant.run for grant in grants if grant.stays}
-    here = [name for name, known in view.in_rounds.items() if known.pool == pool]
+    here = [name for name, member in view.in_rounds.items() if member.pool == pool]
     for name in here:
         record = view.runs[name]
         if record.leases and name not in staying:

@@ -68,17 +68,17 @@ def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
     """Yield what the pool's table, if it has one, lacks of a run's type."""
     if not pool.throughputs:
         return
-    found = {f: type_rates(pool, f, job_type, run.gpus) for f in run.flavors}
+    by_flavor = {f: type_rates(pool, f, job_type, run.gpus) for f in run.flavors}
     invalid, table = RefusalCode.INVALID, f"the throughputs of pool {pool.name!r}"
-    if not any(found.values()):
+    if not any(by_flavor.values()):
         wanted = JobType(job_type, run.gpus).key
         yield invalid, ".jobType", f"{wanted} is not in {table}", _other_types(pool, run, job_type)
         return
-    for flavor, known in found.items():
-        if known is None:
+    for flavor, rates in by_flavor.items():
+        if rates is None:
             what = f"{job_type!r} has no rate of {flavor} in {table}"
             yield invalid, ".jobType", what, f"leave {flavor} out of gpuTypes, or have it added"
-    if not any(known is not None and known.alone > 0 for known in found.values()):
+    if not any(rates is not None and rates.alone > 0 for rates in by_flavor.values()):
         what = f"{job_type!r} runs on none of what it asks for, by {table}"
         yield invalid, ".jobType", what, "ask for a flavor that it runs on"
 
@@ -148,14 +148,14 @@ def slo_short_ppm(view: StateView, run: Run) -> int:
     """
     left = _share_gpus_ppm(view, run.pool, run.owner)
     now_ms, pool = view.at_ms, view.pools[run.pool]
-    for name, known in view.in_rounds.items():
+    for name, member in view.in_rounds.items():
         record = view.runs[name]
         other = record.spec
         if other.owner != run.owner or other.pool != run.pool or other.rounds is None:
             continue
         if other.rounds.slo_ms is not None:
             end_ms = record.submitted_ms + other.rounds.slo_ms
-            _take(left, pool, other, known, max(1, end_ms - now_ms))
+            _take(left, pool, other, member, max(1, end_ms - now_ms))
     work = run.rounds
     assert work is not None, run
     assert work.slo_ms is not None, run

@@ -58,14 +58,14 @@ def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
         return "; ".join(filter(None, (f"its share is nothing: {why}", _spare(view, record))))
     measured = [f for place, f in enumerate(flavors) if share.measured >> place & 1]
     by = f"measured on {', '.join(measured)}" if measured else "as declared"
-    told = f"of its time it is to have {', '.join(parts)} by {shared.policy}; its rates are {by}"
+    words = f"of its time it is to have {', '.join(parts)} by {shared.policy}; its rates are {by}"
     more = (
         shared.note,
         _spare(view, record),
         _beside(view, record),
         *_too_big_on(view, record),
     )
-    return "; ".join(filter(None, (told, *more)))
+    return "; ".join(filter(None, (words, *more)))
 
 
 def _too_big_on(view: StateView, record: RunRecord) -> Iterator[str]:
@@ -117,11 +117,11 @@ def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
         full = too_many_runs(view, run.owner)
         if full is not None:
             return waiting(view, run, full)
-    found = [too_big(view, run, flavor) for flavor in run.flavors]
-    if None in found:
+    refusals = [too_big(view, run, flavor) for flavor in run.flavors]
+    if None in refusals:
         room = Room.empty(view, run.pool)
-        found = [room.why_not(run, flavor) for flavor in run.flavors]
-    return None if None in found else next(iter(found), None)
+        refusals = [room.why_not(run, flavor) for flavor in run.flavors]
+    return None if None in refusals else next(iter(refusals), None)
 
 
 def between_rounds(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None:

@@ -65,8 +65,8 @@ def _tried(
     for waiting_grant in grants:
         view = log.view
         grant = _startable(view, waiting_grant)
-        flavor, known = grant.flavor, view.runs[grant.run]
-        run = known.spec
+        flavor, record = grant.flavor, view.runs[grant.run]
+        run = record.spec
         if flavor not in free:
             free[flavor] = free_gpus(view, pool, flavor)
         is_open = not is_leaving or (
@@ -87,13 +87,13 @@ def _tried(
             run.cross_group_spread,
             grant.nodes,
         )
-        alike = (run.owner, flavor, run.gpus, (*takes, known.leases_ever > 0))
+        alike = (run.owner, flavor, run.gpus, (*takes, record.leases_ever > 0))
         if alike in hopeless:
             refused.append((grant, hopeless[alike]))
             continue
-        answer = _admitted(log, known, grant)
+        answer = _admitted(log, record, grant)
         if isinstance(answer, Admitted):
-            _write(log, run, answer, grant, known.leases_ever)
+            _write(log, run, answer, grant, record.leases_ever)
             free[flavor] -= run.gpus
         else:
             hopeless[alike] = answer

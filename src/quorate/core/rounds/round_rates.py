@@ -60,11 +60,11 @@ def declared_rate(run: Run, pool: Pool, flavor: str, *, is_spread: bool = False)
     work = run.rounds
     assert work is not None, run
     if work.job_type is not None:
-        known = None
+        rates = None
         if is_spread:
-            known = type_rates(pool, f"{flavor}{SPREAD_SUFFIX}", work.job_type, run.gpus)
-        known = known or type_rates(pool, flavor, work.job_type, run.gpus)
-        return None if known is None else known.alone
+            rates = type_rates(pool, f"{flavor}{SPREAD_SUFFIX}", work.job_type, run.gpus)
+        rates = rates or type_rates(pool, flavor, work.job_type, run.gpus)
+        return None if rates is None else rates.alone
     for name, rate in work.throughputs:
         if name == flavor:
             return round(rate * PPM)
@@ -78,18 +78,18 @@ def rates_of(
 
     A flavor that it does not ask for has none.
     """
-    found: list[int] = []
+    rates: list[int] = []
     measured = 0
     is_spread = len(set(known.nodes)) > 1
     for place, flavor in enumerate(flavors):
         if flavor not in run.flavors:
-            found.append(0)
+            rates.append(0)
             continue
         rate = known.rates.get(flavor)
         if rate is not None:
             measured |= 1 << place
         else:
-            said = declared_rate(run, pool, flavor, is_spread=is_spread)
-            rate = UNKNOWN_RATE if said is None else said
-        found.append(rate)
-    return tuple(found), measured
+            declared = declared_rate(run, pool, flavor, is_spread=is_spread)
+            rate = UNKNOWN_RATE if declared is None else declared
+        rates.append(rate)
+    return tuple(rates), measured

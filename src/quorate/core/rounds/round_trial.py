@@ -26,7 +26,7 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 STEPS_MAX: Final = 200
-"""How many ways are looked at to keep within a limit on nodes, before a run is left for the next
+"""How many ways to keep within a limit on nodes are tried, before a run is left for the next
 round."""
 
 

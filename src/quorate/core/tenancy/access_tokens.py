@@ -81,15 +81,15 @@ def _invalid(subject: str, remedy: str) -> Refusal:
 def revoke_token(log: DecisionLog, command: RevokeToken) -> Decision:
     """Write that a token is revoked; nothing if it is already."""
     name = command.token
-    known = log.view.tokens.get(name)
-    if known is None:
+    token = log.view.tokens.get(name)
+    if token is None:
         refusal = Refusal(
             code=RefusalCode.UNKNOWN_NAME,
             subject=f"there is no token {name!r}",
             remedy="give the id of the token, which is not its secret",
         )
         return Decision(refusals=(refusal,))
-    if known.revoked_ms is not None:
+    if token.revoked_ms is not None:
         return Decision(changes=((KIND, name, Change.UNCHANGED),))
     _revoke(log, name, command.note)
     return Decision(changes=((KIND, name, Change.REMOVED),))

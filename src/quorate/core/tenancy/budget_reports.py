@@ -24,9 +24,9 @@ def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
         )
     if refusal is not None:
         return Decision(refusals=(refusal,))
-    known = log.view.reports.get(command.owner)
-    told = (command.source, command.gpu, command.node, command.resource)
-    if known is None or (known.source, known.gpu, known.node, known.resource) != told:
+    record = log.view.reports.get(command.owner)
+    reported = (command.source, command.gpu, command.node, command.resource)
+    if record is None or (record.source, record.gpu, record.node, record.resource) != reported:
         log.write(
             BudgetReported(
                 at_ms=log.now_ms,
@@ -46,11 +46,13 @@ def fall_back(log: DecisionLog, command: FallBack) -> Decision:
     refusal = _unknown(log.view, command.owner)
     if refusal is not None:
         return Decision(refusals=(refusal,))
-    known = log.view.reports.get(command.owner)
-    is_so = known is None
+    record = log.view.reports.get(command.owner)
+    is_so = record is None
     if command.is_linked:
-        told = (command.source, command.resource)
-        is_so = known is not None and not known.answers and (known.source, known.resource) == told
+        source = (command.source, command.resource)
+        is_so = (
+            record is not None and not record.answers and (record.source, record.resource) == source
+        )
     if not is_so:
         log.write(
             BudgetFellBack(

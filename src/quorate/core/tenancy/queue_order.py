@@ -70,17 +70,17 @@ class Scores:
 
     def of(self, owner: str, flavor: str) -> Terms:
         """Return what makes up the score of ``owner`` in ``flavor``."""
-        known = self._known.get((owner, flavor))
-        if known is None:
-            known, used = self._unplanned(owner, flavor)
+        terms = self._known.get((owner, flavor))
+        if terms is None:
+            terms, used = self._unplanned(owner, flavor)
             planned = self._planned.get((owner, flavor), 0)
             if planned:
                 instant = _part(used + planned, self._flavor_gpus(flavor)[0])
-                share = _share(instant, known.decayed, self._view.system)
-                score = known.penalty * deficit(share, known.effective) // ONE
-                known = replace(known, instant=instant, share=share, score=score)
-            self._known[owner, flavor] = known
-        return known
+                share = _share(instant, terms.decayed, self._view.system)
+                score = terms.penalty * deficit(share, terms.effective) // ONE
+                terms = replace(terms, instant=instant, share=share, score=score)
+            self._known[owner, flavor] = terms
+        return terms
 
     def _unplanned(self, owner: str, flavor: str) -> tuple[Terms, int]:
         """Return the terms without what is planned, and how many GPUs are in use."""

@@ -100,7 +100,7 @@ def _ahead_by_line(view: StateView, scores: Scores, record: RunRecord) -> dict[_
     line, place = line_of(record), place_of(record)
     _, terms = scores.worst(line)
     mine, since = scores.rank(line), (record.submitted_ms,)
-    found = list[tuple[Rank, Place, _Why, int]]()
+    ranked = list[tuple[Rank, Place, _Why, int]]()
     for (_, owner, flavors), waiting in view.waiting.lines.items():
         rank, places = scores.rank((owner, flavors)), waiting.places
         if rank > mine:
@@ -108,16 +108,16 @@ def _ahead_by_line(view: StateView, scores: Scores, record: RunRecord) -> dict[_
         what, theirs = scores.worst((owner, flavors))
         why = _because(theirs, terms)
         if why is not None:
-            found.append((rank, places[0], (owner, what, why), len(places)))
+            ranked.append((rank, places[0], (owner, what, why), len(places)))
             continue
         longer, before = bisect_left(places, since), bisect_left(places, place)
         if longer:
-            found.append((rank, places[0], (owner, what, Because.WAITS_LONGER), longer))
+            ranked.append((rank, places[0], (owner, what, Because.WAITS_LONGER), longer))
         if before > longer:
             why = Because.SUBMITTED_BEFORE
-            found.append((rank, places[longer], (owner, what, why), before - longer))
+            ranked.append((rank, places[longer], (owner, what, why), before - longer))
     ahead: dict[_Why, int] = {}
-    for _, _, key, runs in sorted(found, key=lambda each: each[:2]):
+    for _, _, key, runs in sorted(ranked, key=lambda each: each[:2]):
         ahead[key] = ahead.get(key, 0) + runs
     return ahead
 
@@ -133,12 +133,12 @@ def _ahead_one_by_one(
     for name in queue[: queue.index(record.spec.name)]:
         other = view.runs[name]
         line = line_of(other)
-        known = lines.get(line)
-        if known is None:
+        reason = lines.get(line)
+        if reason is None:
             what, theirs = scores.worst(line)
-            known = lines[line] = (what, _because(theirs, terms))
-        why = known[1] or _because_of_time(view, other, since_ms)
-        key = (line[0], known[0], why)
+            reason = lines[line] = (what, _because(theirs, terms))
+        why = reason[1] or _because_of_time(view, other, since_ms)
+        key = (line[0], reason[0], why)
         ahead[key] = ahead.get(key, 0) + 1
     return ahead
 

@@ -153,7 +153,9 @@ def _holds(view: StateView, name: str, now_ms: int) -> Iterator[Refusal]:
             f"owner {name!r} has {counted(len(waiting), 'waiting run')}: {_listed(waiting)}",
             f"withdraw what waits: quorate cancel {waiting[0]}",
         )
-    unwiped = [n for n, known in view.unwiped.items() if view.runs[known.claim].spec.owner == name]
+    unwiped = [
+        n for n, claimed in view.unwiped.items() if view.runs[claimed.claim].spec.owner == name
+    ]
     if unwiped and not running:
         yield _held(
             f"nodes that owner {name!r} had claimed were not wiped yet: {_listed(unwiped)}",

@@ -29,13 +29,13 @@ NO_USE: Final = Use()
 
 def uses(view: StateView) -> Mapping[str, Use]:
     """Return what each owner uses, descendants included; those that use nothing are left out."""
-    found: dict[str, Use] = {}
+    by_owner: dict[str, Use] = {}
     bounds: dict[str, list[Use]] = {}
 
     def above(run: str) -> list[Use]:
         owner = view.runs[run].spec.owner
         if owner not in bounds:
-            bounds[owner] = [found.setdefault(n, Use()) for n in lineage(view.owners, owner)]
+            bounds[owner] = [by_owner.setdefault(n, Use()) for n in lineage(view.owners, owner)]
         return bounds[owner]
 
     for run, nodes in _held(view):
@@ -49,7 +49,7 @@ def uses(view: StateView) -> Mapping[str, Use]:
         for use in above(run):
             use.running.update((run,) if is_running else ())
             use.waiting += not is_running
-    return found
+    return by_owner
 
 
 def _held(view: StateView) -> Iterator[tuple[str, Collection[str]]]:

@@ -29,10 +29,10 @@ def settle_thresholds(log: DecisionLog) -> None:
     for name in _in_turn(view, view.crossings.until(view, log.now_ms)):
         owner = view.owners.get(name)
         uses = [] if owner is None else list(usage_of(view, owner, log.now_ms))
-        known = view.thresholds.get(name, 0)
-        reached = crossed(uses, known)
-        if reached != known:
-            _tell(log, name, uses, known, reached)
+        crossed_before = view.thresholds.get(name, 0)
+        reached = crossed(uses, crossed_before)
+        if reached != crossed_before:
+            _tell(log, name, uses, crossed_before, reached)
 
 
 def _in_turn(view: StateView, names: set[str]) -> list[str]:
@@ -66,7 +66,7 @@ def crossed(uses: Sequence[Use], known: int) -> int:
 
     A budget of 0 counts as used up, and not as exceeded.
     """
-    found = 0
+    highest = 0
     for used, _, budget in uses:
         spent, whole = (used, budget) if budget else (1, 1)
         for percent in PERCENTS:
@@ -75,8 +75,8 @@ def crossed(uses: Sequence[Use], known: int) -> int:
                 spent * 100 > least * whole if percent <= known else spent * 100 >= least * whole
             )
             if above:
-                found = max(found, percent)
-    return found
+                highest = max(highest, percent)
+    return highest
 
 
 def threshold_due_ms(view: StateView, after_ms: int) -> int | None:
@@ -84,16 +84,16 @@ def threshold_due_ms(view: StateView, after_ms: int) -> int | None:
 
     Examines owners up to the first that cannot be earlier.
     """
-    found: int | None = None
+    first_ms: int | None = None
     if not view.soft.budgeted:
         return None
     for least_ms, name in view.crossings.rising(view):
-        if found is not None and least_ms >= found:
+        if first_ms is not None and least_ms >= first_ms:
             break
         at_ms = _crosses_ms(view, view.owners[name], after_ms)
-        if at_ms is not None and (found is None or at_ms < found):
-            found = at_ms
-    return found
+        if at_ms is not None and (first_ms is None or at_ms < first_ms):
+            first_ms = at_ms
+    return first_ms
 
 
 def _crosses_ms(view: StateView, owner: Owner, after_ms: int) -> int | None:

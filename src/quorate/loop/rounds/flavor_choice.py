@@ -35,16 +35,16 @@ def choose_rows(
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
-    found = list(round_candidates(floor, members, answer, rules))
+    candidates = list(round_candidates(floor, members, answer, rules))
     if floor.late:
-        found = [each for each in found if floor.late.isdisjoint(each.row)]
+        candidates = [each for each in candidates if floor.late.isdisjoint(each.row)]
     free = {f: floor.gpus[at] - floor.gpus_late[at] for at, f in enumerate(floor.flavors)}
 
-    meant = {each.flavor: free[each.flavor] for each in found}
+    meant = {each.flavor: free[each.flavor] for each in candidates}
 
     def chosen(seats: Seats | None) -> _ChoicePass:
-        choices = _ChoicePass(Limits(floor.view, by_name, funds, found), seats)
-        rows = choose(found, free, floor.flavors, rules, choices.admits)
+        choices = _ChoicePass(Limits(floor.view, by_name, funds, candidates), seats)
+        rows = choose(candidates, free, floor.flavors, rules, choices.admits)
         choices.rows = sorted(
             chain.from_iterable(rows.values()), key=lambda c: c.rank, reverse=True
         )
@@ -107,13 +107,13 @@ def _spare(
     if not any(left.values()):
         return []
     taken = {name for each in choices.rows for name in each.row} | floor.late
-    found = []
+    spare = []
     for candidate in spare_candidates(floor, members, taken, left):
         if choices.admits(candidate):
             left[candidate.flavor] -= candidate.gpus
             taken.add(candidate.row[0])
-            found.append(candidate)
-    return found
+            spare.append(candidate)
+    return spare
 
 
 def _grant(chosen: Candidate, nodes: Nodes = ()) -> RoundGrant:

@@ -56,7 +56,7 @@ def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> 
     """
     borrowed_max = run.funding.borrow_gpus_max
     lent_left = run.gpus if borrowed_max is None else borrowed_max
-    left, found = run.gpus, []
+    left, parts = run.gpus, []
     taken: dict[Bound, int] = {}
     for payer in payers:
         gpus = left
@@ -68,7 +68,7 @@ def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> 
             gpus = min(gpus, lent_left)
         if gpus <= 0:
             continue
-        found.append(Part(payer, gpus))
+        parts.append(Part(payer, gpus))
         left -= gpus
         if left == 0:
             break
@@ -76,7 +76,7 @@ def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> 
             lent_left -= gpus
         for bound, _ in payer.bounds:
             taken[bound] = taken.get(bound, 0) + gpus
-    return found
+    return parts
 
 
 def fit(parts: Iterable[Part], used: Mapping[Bound, int]) -> bool:
@@ -101,8 +101,8 @@ class Funds:
         self._gpus: dict[tuple[_Alike, int], dict[str, int]] = {}
         self._flavors = tuple(pool_flavors(view, pool))
         self._here: dict[Bound, int] = {}
-        for name, known in view.in_rounds.items():
-            for lease in view.runs[name].leases if known.pool == pool else ():
+        for name, member in view.in_rounds.items():
+            for lease in view.runs[name].leases if member.pool == pool else ():
                 held = view.leases[lease]
                 if held.ending is None:
                     is_lent = held.fact.tier is Tier.BORROWED
@@ -153,8 +153,8 @@ class Funds:
             is_open = spec.start_ms <= now_ms or spec.allow_admission
             if account.retired or not is_open or spec.end_ms <= request.outlast_ms:
                 continue
-            asked = {k: v for k, v in spec.selector if any(k in labels for labels in places)}
-            if not any(matches(tuple(asked.items()), labels) for labels in places):
+            selected = {k: v for k, v in spec.selector if any(k in labels for labels in places)}
+            if not any(matches(tuple(selected.items()), labels) for labels in places):
                 continue
             is_lent = tier is Tier.BORROWED
             hold_ms = min(request.duration_ms, spec.end_ms - now_ms)

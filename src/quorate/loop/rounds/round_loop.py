@@ -70,7 +70,7 @@ def _chosen(
     policy, funds = by
     members = [m for m in floor.members if any(m.rates)]
     if not members or not floor.flavors:
-        return _as_before(view, floor, steps, "no run can run, or no envelope pays for it")
+        return _as_before(view, floor, steps, "no run can start, or no envelope pays for one")
     by_what = answered(view, floor, members, policy, now_ms)
     answer = by_what.allocation
     grants = choose_rows(floor, by_what.members, answer, funds)
@@ -106,10 +106,10 @@ def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tupl
         if answer.second[row] != ALONE:
             total[int(answer.second[row])] += answer.shares[row]
     names = (member.record.spec.name for member in members)
-    found = dict(zip(names, map(tuple, _micro(total)), strict=True))
+    by_name = dict(zip(names, map(tuple, _micro(total)), strict=True))
     nothing = (0,) * len(floor.flavors)
     return tuple(
-        RoundShare(name, found.get(name, nothing), member.rates, member.measured)
+        RoundShare(name, by_name.get(name, nothing), member.rates, member.measured)
         for member in floor.members
         if (name := member.record.spec.name)
     )

@@ -38,18 +38,18 @@ def pairs_of(
     stopping: no run has to wait for it.
     """
     table = _Table(floor.pool, floor.flavors)
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     rates: list[list[_Both]] = []
     free = [row for row, member in enumerate(members) if not _is_leaving(view, member)]
     for one, other in _parts(table, members, free, pairs_max):
         two = members[one], members[other]
         both = _rates(table, *two)
         if any(min(pair) > 0 for pair in both) and _may_both_run(view, *two):
-            found.append((one, other))
+            pairs.append((one, other))
             rates.append(both)
-    if not found:
+    if not pairs:
         return None
-    ends = np.array(found, dtype=np.int64)
+    ends = np.array(pairs, dtype=np.int64)
     return Pairs(first=ends[:, 0], second=ends[:, 1], rates=np.array(rates, dtype=np.float64))
 
 
@@ -107,18 +107,18 @@ def _parts(
     of_owner: dict[str, list[int]] = {}
     for row in free:
         of_owner.setdefault(members[row].record.spec.owner, []).append(row)
-    found: dict[str, list[tuple[int, int]]] = {owner: [] for owner in of_owner}
+    by_owner: dict[str, list[tuple[int, int]]] = {owner: [] for owner in of_owner}
     open_ = {owner: _alike(table, members, rows) for owner, rows in of_owner.items()}
     left = pairs_max
     while open_ and left:
         each = max(1, left // len(open_))
         for owner in list(open_)[:left]:
             more = list(islice(open_[owner], each))
-            found[owner] += more
+            by_owner[owner] += more
             left -= len(more)
             if len(more) < each:
                 del open_[owner]
-    return [pair for pairs in found.values() for pair in pairs]
+    return [pair for pairs in by_owner.values() for pair in pairs]
 
 
 def _alike(
@@ -149,13 +149,13 @@ def _rates(table: _Table, one: Member, other: Member) -> list[_Both]:
     kinds = _kind(one), _kind(other)
     assert kinds[0] is not None, one
     assert kinds[1] is not None, other
-    found = []
+    rates = []
     for place, both in enumerate(table.paired(kinds[0], kinds[1][0])):
         alone = table.alone(kinds[0])[place], table.alone(kinds[1])[place]
         first = _scaled(both[0], one.rates[place], alone[0])
         second = _scaled(both[1], other.rates[place], alone[1])
-        found.append((first, second) if min(first, second) > 0 else (0.0, 0.0))
-    return found
+        rates.append((first, second) if min(first, second) > 0 else (0.0, 0.0))
+    return rates
 
 
 def _scaled(rate: int, own: int, alone: int) -> float:

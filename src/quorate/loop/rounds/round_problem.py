@@ -121,13 +121,13 @@ def _seconds_left(members: Sequence[Member], fastest: Floats, pool: Pool) -> Flo
     Where the steps left are unknown, a typical time.
     """
     usual_s = pool.expected_duration_ms / SECOND_MS
-    found = np.full(len(members), usual_s)
+    seconds = np.full(len(members), usual_s)
     for row, member in enumerate(members):
         work = member.record.spec.rounds
         assert work is not None, member
         if work.total_steps is not None:
-            found[row] = max(1, work.total_steps - member.known.steps) / fastest[row]
-    bounded: Floats = np.clip(found, SECONDS_MIN, SECONDS_MAX)
+            seconds[row] = max(1, work.total_steps - member.known.steps) / fastest[row]
+    bounded: Floats = np.clip(seconds, SECONDS_MIN, SECONDS_MAX)
     return bounded
 
 

@@ -58,9 +58,9 @@ class Floor:
 def floor_of(view: StateView, pool: str, funds: Funds, now_ms: int) -> Floor:
     """Return what there is to share in ``pool`` at ``now_ms``, and the runs that share it."""
     there = dict(sorted(pool_flavors(view, pool).items()))
-    known = list(_taking_part(view, pool))
-    room = Room.empty(view, pool) if _needs_room(view, pool, known) else None
-    members = tuple(_members(known, _Doors(view, there, funds, room), pool, now_ms))
+    taking_part = list(_taking_part(view, pool))
+    room = Room.empty(view, pool) if _needs_room(view, pool, taking_part) else None
+    members = tuple(_members(taking_part, _Doors(view, there, funds, room), pool, now_ms))
     late = _late(view, pool, now_ms)
     held: dict[str, int] = {}
     for lease in late:

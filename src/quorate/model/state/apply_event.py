@@ -132,8 +132,8 @@ def _owner_applied(state: State, event: e.OwnerApplied) -> None:
     if owner.quota.node_ms_budget is not None and owner.name not in state.node_meters:
         state.begin_node_meter(owner.name, event.at_ms)
     for parent in owner.parents:
-        known = state.children.get(parent, ())
-        state.children[parent] = tuple(sorted((*known, owner.name)))
+        children = state.children.get(parent, ())
+        state.children[parent] = tuple(sorted((*children, owner.name)))
     state.budgets_changed()
     state.use_changed(owner.name)
     state.recount()
@@ -201,8 +201,8 @@ def _budget_applied(state: State, event: e.BudgetApplied) -> None:
     if old is not None:
         _retire_budget(state, old)
     state.budgets[budget.name] = budget
-    known = state.owner_budgets.get(budget.owner, ())
-    state.owner_budgets[budget.owner] = tuple(sorted({*known, budget.name}))
+    budgets = state.owner_budgets.get(budget.owner, ())
+    state.owner_budgets[budget.owner] = tuple(sorted({*budgets, budget.name}))
     for cap in budget.caps:
         key = cap_id(budget.name, cap.name)
         if key in state.caps:
@@ -320,8 +320,8 @@ def _lease_started(  # noqa: C901 - a replay comes here for every second event: 
     lease = Lease(event, gpus, event.hold_gpu_ms, grace_of(state, spec))
     account = _use(state, event, spec.owner, gpus, event.hold_gpu_ms, start_ms)
     account.started_gpu_ms += gpus * start_ms
-    known = state.leases.setdefault(name, lease)
-    assert known is lease, name
+    existing = state.leases.setdefault(name, lease)
+    assert existing is lease, name
     run.leases[name] = None
     run.leases_ever += 1
     if run.backfills and event.reason is _GROW:

@@ -180,8 +180,8 @@ def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
     record.resolved = event
     del state.open_conflicts[event.conflict]
     if event.preimage:
-        known = state.lottery
-        state.lottery = replace(known, link=event.preimage, next_index=known.next_index + 1)
+        lottery = state.lottery
+        state.lottery = replace(lottery, link=event.preimage, next_index=lottery.next_index + 1)
     declared = record.declared
     if event.outcome is not e.ConflictOutcome.CLEARED:
         return

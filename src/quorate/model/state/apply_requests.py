@@ -21,8 +21,8 @@ def _request_kept(state: State, event: RequestKept) -> None:
     for key, _ in tuple(old):
         del requests[key]
     # In an overlay an old key that came again keeps its old position, before older ones.
-    known = requests.pop(event.key, None)
-    assert known is None or known.is_forgotten(event.at_ms), event
+    earlier = requests.pop(event.key, None)
+    assert earlier is None or earlier.is_forgotten(event.at_ms), event
     requests[event.key] = RequestRecord(
         event.digest, state.seq + 1, event.count, event.changes, event.warnings, event.at_ms
     )

@@ -68,14 +68,14 @@ def round_ended(state: State, lease: Lease, end_ms: int) -> None:
     for name in (fact.run,) if fact.partner is None else (fact.run, fact.partner):
         if name not in state.in_rounds:
             continue  # A partner that was over before.
-        known = state.in_rounds.own(name)
+        member = state.in_rounds.own(name)
         # Several leases of one run are its parts: they begin and end together, and count once.
         more = _more(state, fact)
         if not more:
-            received = known.received_ms.get(flavor, 0)
-            known.received_ms = {**known.received_ms, flavor: received + held_ms}
-        if known.lease == fact.lease:
-            known.lease = more
+            received = member.received_ms.get(flavor, 0)
+            member.received_ms = {**member.received_ms, flavor: received + held_ms}
+        if member.lease == fact.lease:
+            member.lease = more
 
 
 def _held_ms(lease: Lease, until_ms: int) -> int:
@@ -136,48 +136,48 @@ def entitlements_ms(
     flavors, in_rounds = round_.flavors, state.in_rounds
     for share in round_.shares:
         run, parts = share.run, share.shares_ppm
-        known = in_rounds.get(run)
-        if known is None or not (any(parts) or known.entitled_ms):
+        member = in_rounds.get(run)
+        if member is None or not (any(parts) or member.entitled_ms):
             continue  # It is over, or was due nothing, now and before.
-        working, open_ms = _open_ms(state, run, known, until_ms)
-        had, found = known.received_ms.copy(), known.entitled_ms.copy()
+        working, open_ms = _open_ms(state, run, member, until_ms)
+        had, due = member.received_ms.copy(), member.entitled_ms.copy()
         if working:
             had[working] = had.get(working, 0) + open_ms
         is_granted = run in granted
         for flavor, ppm in zip(flavors, parts, strict=True):
-            if not ppm and not is_granted and flavor in found:
+            if not ppm and not is_granted and flavor in due:
                 continue  # None was due, and nothing is forgiven.
             had_ms = had.get(flavor, 0)
-            due_ms = found.get(flavor, 0) + ppm * lasted_ms // PPM
+            due_ms = due.get(flavor, 0) + ppm * lasted_ms // PPM
             most_ms = had_ms + owed_max_ms
             if flavor == working:
                 most_ms -= min(open_ms, lasted_ms, round_ms)
             due_ms = min(due_ms, most_ms)
             if is_granted and due_ms < had_ms - ahead_max_ms:
                 due_ms = had_ms - ahead_max_ms
-            found[flavor] = due_ms
-        yield run, found, had
+            due[flavor] = due_ms
+        yield run, due, had
 
 
 def _steps_counted(state: State, event: StepsCounted) -> None:
     for count in event.counts:
-        known = state.in_rounds.own(count.run)
-        known.steps += count.steps
+        member = state.in_rounds.own(count.run)
+        member.steps += count.steps
         if not count.flavor:
-            known.counted_ms = received_ms(state, count.run, event.at_ms)
+            member.counted_ms = received_ms(state, count.run, event.at_ms)
             continue
-        counted = known.counted_ms.get(count.flavor, 0)
-        known.counted_ms = {**known.counted_ms, count.flavor: counted + count.ran_ms}
+        counted = member.counted_ms.get(count.flavor, 0)
+        member.counted_ms = {**member.counted_ms, count.flavor: counted + count.ran_ms}
         if count.ran_ms >= MEASURED_MIN_MS:
             # Over all the time that it held GPUs, the grace included: steps that are done in the
             # grace are reported with the others, and without that time they would make a run faster
             # than it is. A run that takes long to stop is slower by that, as it would be by idling
             # at any other time.
             rate = count.steps * PPM * SECOND_MS // count.ran_ms
-            before = known.rates.get(count.flavor)
+            before = member.rates.get(count.flavor)
             # Half of it is what was measured before, as in Gavel, section 5.
             rate = rate if before is None else (before + rate) // 2
-            known.rates = {**known.rates, count.flavor: rate}
+            member.rates = {**member.rates, count.flavor: rate}
 
 
 def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:

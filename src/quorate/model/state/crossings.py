@@ -54,14 +54,17 @@ def counted(view: StateView, owner: Owner) -> list[Counted]:
     record = view.reports.get(owner.name)
     if record is None or not record.answers:
         return [(meters, 0, budget) for meters, budget in metered(view, owner)]
-    own, quota, found = metered(view, owner), owner.quota, list[Counted]()
-    for told, budget in ((record.gpu, quota.gpu_ms_budget), (record.node, quota.node_ms_budget)):
+    own, quota, counts = metered(view, owner), owner.quota, list[Counted]()
+    for allowance, budget in (
+        (record.gpu, quota.gpu_ms_budget),
+        (record.node, quota.node_ms_budget),
+    ):
         mine = own.pop(0) if budget is not None else None
-        if told is not None:
-            found.append(([], told.used_ms, told.granted_ms))
+        if allowance is not None:
+            counts.append(([], allowance.used_ms, allowance.granted_ms))
         elif mine is not None:
-            found.append((mine[0], 0, mine[1]))
-    return found
+            counts.append((mine[0], 0, mine[1]))
+    return counts
 
 
 def is_budgeted(view: StateView, name: str) -> bool:
@@ -112,13 +115,13 @@ class Agenda:
 
     def walk(self, above: tuple[dict[str, int | None], ...]) -> Iterator[tuple[int, str]]:
         """Yield the entries here that are not hidden ``above``, in order."""
-        heap, known = self.heap, self.instants_ms
-        while heap and known[heap[0][1]] != heap[0][0]:
+        heap, instants_ms = self.heap, self.instants_ms
+        while heap and instants_ms[heap[0][1]] != heap[0][0]:
             heappop(heap)  # It is outdated, and would be skipped each time.
         places = [(*heap[0], 0)] if heap else []
         while places:
             at_ms, name, place = heappop(places)
-            if known[name] == at_ms and not any(name in layer for layer in above):
+            if instants_ms[name] == at_ms and not any(name in layer for layer in above):
                 yield at_ms, name
             for below in (2 * place + 1, 2 * place + 2):
                 if below < len(heap):
@@ -158,16 +161,16 @@ class Crossings:
 
     def until(self, view: StateView, at_ms: int) -> set[str]:
         """Return the owners whose use may have crossed a threshold by ``at_ms``."""
-        found: set[str] = set()
+        owners: set[str] = set()
         for agenda in (self._rises, self._falls):
             if not agenda.has_any(at_ms):
                 continue
             for instant_ms, name in agenda.in_order():
                 if instant_ms > at_ms:
                     break
-                found.add(name)
+                owners.add(name)
         # Most of these were computed long ago, and are later as of now.
-        again = ((name, self._find(view, name)) for name in found)
+        again = ((name, self._find(view, name)) for name in owners)
         return {name for name, both in again if any(ms is not None and ms <= at_ms for ms in both)}
 
     def rising(self, view: StateView) -> Iterator[tuple[int, str]]:
@@ -193,19 +196,19 @@ def next_crossings_ms(view: StateView, name: str) -> tuple[int | None, int | Non
 
     None: never, without an event about it.
     """
-    owner, known = view.owners.get(name), view.thresholds.get(name, 0)
+    owner, crossed = view.owners.get(name), view.thresholds.get(name, 0)
     budgets = [] if owner is None else counted(view, owner)
-    percent = next((p for p in PERCENTS if p > known), None)
+    percent = next((p for p in PERCENTS if p > crossed), None)
     now_ms, period_ms = view.at_ms, view.system.budget_period_days * DAY_MS
     from_ms = now_ms - period_ms
     rise_ms: int | None = None
-    fall_ms: int | None = _AT_ONCE if known else None
+    fall_ms: int | None = _AT_ONCE if crossed else None
     for meters, beside, budget in budgets:
         used, rate = beside, 0
         for meter in meters:
             if meter.was_corrected(from_ms):
                 # As an hour with a negative correction leaves the window, use jumps.
-                return None if percent is None else _AT_ONCE, _AT_ONCE if known else None
+                return None if percent is None else _AT_ONCE, _AT_ONCE if crossed else None
             used += meter.used(from_ms, now_ms)
             rate += meter.amount
         if percent is not None:
@@ -213,7 +216,7 @@ def next_crossings_ms(view: StateView, name: str) -> tuple[int | None, int | Non
             if wait_ms is not None and (rise_ms is None or now_ms + wait_ms < rise_ms):
                 rise_ms = now_ms + wait_ms
         if fall_ms is not None:
-            gone_ms = _gone_ms(meters, used, budget, known - REARM_POINTS, from_ms)
+            gone_ms = _gone_ms(meters, used, budget, crossed - REARM_POINTS, from_ms)
             fall_ms = None if gone_ms is None else max(fall_ms, gone_ms + period_ms)
     return rise_ms, fall_ms
 
@@ -242,5 +245,5 @@ def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms:
     if not meters:
         return None  # A reported figure does not change by itself.
     part = -(-excess // (_WHOLE * len(meters)))
-    found = (meter.past_ms(from_ms, part) for meter in meters)
-    return min((ms for ms in found if ms is not None), default=None)
+    starts = (meter.past_ms(from_ms, part) for meter in meters)
+    return min((ms for ms in starts if ms is not None), default=None)

@@ -21,12 +21,12 @@ def target_share_ppm(view: StateView, owner: str) -> int:
 
     Owners that have budgets and were never declared have an equal part too.
     """
-    known = view.owners.get(owner)
-    stated = None if known is None else known.quota.fair_share_target_ppm
+    declared = view.owners.get(owner)
+    stated = None if declared is None else declared.quota.fair_share_target_ppm
     if stated is not None:
         return stated
     soft = view.soft
-    if known is not None or owner in soft.undeclared:
+    if declared is not None or owner in soft.undeclared:
         return soft.shared_target_ppm
     targets = [each.quota.fair_share_target_ppm for each in view.owners.values()]
     left_ppm = max(0, PPM - sum(target or 0 for target in targets))

@@ -82,12 +82,12 @@ class LineRanks:
         base.bring_up_to(waiting, now_ms, lasting, changed)
         if not changed:
             return base.order.copy()
-        found = [each for each in base.order if each[2] not in changed]
+        order = [each for each in base.order if each[2] not in changed]
         for line in changed:
             places = waiting.lines.get(line)
             if places is not None:
-                insort(found, (rank(line), places.places[0], line))
-        return found
+                insort(order, (rank(line), places.places[0], line))
+        return order
 
     def bring_up_to(
         self,
@@ -124,15 +124,15 @@ class LineRanks:
                 yield line
 
     def _rank(self, line: Line, waiting: Waiting, lasting: Callable[[Line], Lasting]) -> None:
-        known = self.known.pop(line, None)
-        if known is not None:
-            del self.order[bisect_left(self.order, known)]
+        former = self.known.pop(line, None)
+        if former is not None:
+            del self.order[bisect_left(self.order, former)]
             del self.until[line]
         places = waiting.lines.get(line)
         if places is None:
             return
-        found, until_ms = lasting(line)
-        self.known[line] = ranked = (found, places.places[0], line)
+        rank, until_ms = lasting(line)
+        self.known[line] = ranked = (rank, places.places[0], line)
         insort(self.order, ranked)
         self.until[line] = until_ms
         heappush(self.ends, (until_ms, line))

@@ -126,18 +126,18 @@ class RoomIndex:
             # A lease that was late then may be expected sooner now.
             base.bounds, base.changes = {}, []
         base.asked_ms = now_ms
-        known = base.bounds.get((site.number, gpus))
-        if known is None:
-            known = base.bounds[site.number, gpus] = _Bounds(site, len(base.changes), set(changed))
+        cached = base.bounds.get((site.number, gpus))
+        if cached is None:
+            cached = base.bounds[site.number, gpus] = _Bounds(site, len(base.changes), set(changed))
             stale = set(site.numbers)
         else:
-            stale = known.stale.union(base.changes[known.changes :])
-            known.changes, known.stale = len(base.changes), stale & changed
-        _find(known.found, site, gpus, stale - changed, bound_of)
-        found = [(max(now_ms, at_ms), number) for at_ms, number in known.found]
-        _find(found, site, gpus, changed, bound_of)
-        heapify(found)
-        return found
+            stale = cached.stale.union(base.changes[cached.changes :])
+            cached.changes, cached.stale = len(base.changes), stale & changed
+        _find(cached.found, site, gpus, stale - changed, bound_of)
+        bounds = [(max(now_ms, at_ms), number) for at_ms, number in cached.found]
+        _find(bounds, site, gpus, changed, bound_of)
+        heapify(bounds)
+        return bounds
 
     def _drop_some(self) -> None:
         """Forget everything where there is too much."""

@@ -356,18 +356,18 @@ class State:
         """What owners with a hard quota hold; counted on first use, so a replay pays nothing."""
         if self._holdings is None:
             self._index_leases()
-            found = self._holdings = Holdings(self.owners)
-            if not found.has_bounds:
-                return found
+            holdings = self._holdings = Holdings(self.owners)
+            if not holdings.has_bounds:
+                return holdings
             for lease in self.leases.values():
-                self._hold(found, lease.fact.run, lease.fact.slots)
+                self._hold(holdings, lease.fact.run, lease.fact.slots)
             for pledge in self.pledges.values():
-                self._hold(found, pledge.run, pledge.places)
+                self._hold(holdings, pledge.run, pledge.places)
             for name, node in self.unwiped.items():
-                self._hold(found, node.claim, ((name, 0),))
+                self._hold(holdings, node.claim, ((name, 0),))
             for _, record in self.runs.kept():
                 if record.phase is Phase.RUNNING and not record.spec.sensitive:
-                    found.add_run(record.spec.owner, 1)
+                    holdings.add_run(record.spec.owner, 1)
         return self._holdings
 
     @property
