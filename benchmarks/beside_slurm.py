@@ -50,7 +50,7 @@ Tree = dict[str, Any]
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return how many times Slurm's submit rate ours is; why not, where there is no Slurm."""
+    """Return our submit rate as a multiple of Slurm's, or why there is none."""
     OUT.mkdir(exist_ok=True)
     # As pip leaves an installed package: no process has to compile what it imports.
     compile_dir(Path(package.__file__).parent, quiet=2)

@@ -427,7 +427,7 @@ class Life(Observer):
     # --- As an observer ---
 
     def asked(self, commands: Sequence[Command], now_ms: int) -> None:
-        """Note that something is decided."""
+        """Record that something is decided."""
         del commands
         if self._books is not None:
             self._books.looked(now_ms)

@@ -69,7 +69,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where the run may go on from: after ``step``."""
+    """Where the run may continue from: after ``step``."""
 
     path: Path
     step: int

@@ -318,7 +318,7 @@ def test_work_goes_on_without_its_output_where_that_cannot_be_kept(place: Room) 
     (place.home("r") / OUTPUT).write_text("in the way of the folder of this name")
     place.launch("r", "sh", "-c", "echo lost; exit 0")
     assert place.exited("r").code == 0
-    assert "is not gone on with" in (place.home("r") / KEEPER_LOG).read_text()
+    assert "is not continued" in (place.home("r") / KEEPER_LOG).read_text()
 
 
 def test_two_keepers_at_once_are_one(place: Room) -> None:

@@ -80,7 +80,7 @@ class RunAs:
 
 
 def run_as(value: object) -> RunAs:
-    """Return what a setting says: a template, or a table with one, a map, or both.
+    """Return the value of a setting: a template, or a table with a template, a map, or both.
 
     Raises ``RunAsError``.
     """

@@ -299,7 +299,7 @@ def _wiped(value: object, at: At) -> Wiped | None:
 
 
 def _confirm(value: object, at: At) -> Confirmed | None:
-    """Return whose stopping leases go: a run's, one lease, or (``true``) all there are."""
+    """Return which stopping leases end: a run's, one lease, or (``true``) all."""
     if value is True:
         return Confirmed()
     if isinstance(value, str):

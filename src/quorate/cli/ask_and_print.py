@@ -127,7 +127,7 @@ def print_answer(settings: Settings, found: Answer) -> None:
         for note in found.notes:
             click.echo(note, err=True)
         if settings.output == CSV:
-            assert found.csv is not None, "only who has this form offers it"
+            assert found.csv is not None, "only a command with this form offers it"
             click.echo(found.csv(), nl=False)
             return
         if not settings.is_table:

@@ -86,7 +86,7 @@ class _View:
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """Have the service say what is recorded, for as long as this lasts."""
+        """Have the service report what is recorded, within a ``with`` block."""
         task = asyncio.create_task(self._listen())
         try:
             yield

@@ -36,7 +36,7 @@ class Asker:
         self.close()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._driver.close()
 
     def tree(self, name: str, asked: Struct) -> Tree:

@@ -76,7 +76,7 @@ class AsyncClient(AsyncMethods):
         await self.close()
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._driver.close()
 
     async def _ask(self, name: str, asked: Struct) -> Any:

@@ -185,7 +185,7 @@ class AsyncMethods(ABC):
         note: str = "",
         dry_run: bool = False,
     ) -> common_responses.Outcome:
-        """Place nothing new on a node; what is on it goes on.
+        """Cordon a node: its work continues, and nothing new is placed on it.
 
         The node, and why.
 
@@ -923,7 +923,7 @@ class AsyncMethods(ABC):
     ) -> service_responses.TokenOutcome:
         """Issue an access token; its secret is shown this once.
 
-        For ``user``, in ``role``, and in ``tenant`` where the role is of one. ``lifetime`` is a
+        For ``user``, in ``role``, and in ``tenant`` where the role needs one. ``lifetime`` is a
         duration such as ``90d``, or ``never``. With areas among ``scopes`` it is for those areas
         only. The scope ``claim`` is no area: it adds the right to claim nodes.
 

@@ -36,7 +36,7 @@ class Driver(SyncRunner):
         self._http = httpx.Client(**_options(place, timeout_s))
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._http.close()
 
     def send(self, request: Request) -> Reply:
@@ -72,7 +72,7 @@ class AsyncDriver:
         self._http = httpx.AsyncClient(**_options(place, timeout_s))
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._http.aclose()
 
     async def run(self, flow: Flow[T]) -> T:

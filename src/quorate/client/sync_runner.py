@@ -103,7 +103,7 @@ class SyncRunner(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
 
     def run(self, flow: Flow[T]) -> T:
         """Return what ``flow`` returns."""

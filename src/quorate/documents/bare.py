@@ -50,7 +50,7 @@ def has_head(tree: dict[str, Any]) -> bool:
 
 
 def is_document(tree: dict[str, Any]) -> bool:
-    """Return whether ``tree`` is a document, or a spec alone, and not something that has one."""
+    """Return whether ``tree`` is a document or a spec alone, and not a wrapper of one."""
     return has_head(tree) or not _TELLING.isdisjoint(tree)
 
 

@@ -37,7 +37,7 @@ IN_ONE_GO_BYTES: Final = 1024 * 1024
 AT_A_TIME_BYTES: Final = 256 * 1024
 """How much of a long list is decoded at a time."""
 PART_BYTES_MAX: Final = 2 * 1024 * 1024
-"""How long a field that is no list, or an entry of a list, may be in a text beyond that."""
+"""The longest field that is no list, or entry of a list, in a text beyond that length."""
 _STRINGS_LOOKED_AT: Final = 50_000
 """How many strings that seem to hold values are parsed to find out."""
 _NAMED_BYTES_MAX: Final = 64 * 1024

@@ -47,7 +47,7 @@ _BURST: Final = values.decimal_of(factor=PPM, unit="millionth", low=PPM, high=BU
 
 
 def read_owner(spec: object, at: At, head: Head) -> Owner | None:
-    """Return the owner, or None with its faults reported. Cycles need the other owners to see."""
+    """Return the owner, or None with its faults reported. Cycles are checked by ``declare``."""
     fields = fields_of(spec, at, _SPEC, dict.fromkeys(_QUOTA, "write it under spec.quota"))
     if fields is None:
         return None

@@ -242,7 +242,7 @@ def hide_others() -> None:
 
 
 def _leave_keyring() -> None:
-    """Have this process find no key in the session of the service; raises OSError."""
+    """Hide the keys of the service's session from this process; raises OSError."""
     number = _KEYCTL.get(os.uname().machine)
     if number is None:
         return  # Reported when the run starts.

@@ -437,7 +437,7 @@ class Keeper:
 
 
 def was_undisturbed(status: Status, now_ms: int) -> bool:
-    """Return whether work that is lost now went on for so long that earlier losses do not count."""
+    """Return whether the lost work had run so long that earlier losses do not count."""
     return status.since_ms > 0 and now_ms - status.since_ms >= UNDISTURBED_MS
 
 

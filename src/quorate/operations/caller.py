@@ -27,7 +27,7 @@ MANAGERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN})
 OVERSEERS: Final = frozenset({Role.ADMIN, Role.AUDITOR})
 ADMINS: Final = frozenset({Role.ADMIN})
 QUOTA_SETTERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN, Role.ACCOUNTING})
-"""Who changes tenants' quotas: an accounting system those of the owners linked to it."""
+"""Roles that change tenants' quotas; an accounting system only those of linked owners."""
 
 
 def actor_of(tenant: str, user: str) -> str:

@@ -49,7 +49,7 @@ class Match:
 
 
 class UnmatchedCode(StrEnum):
-    """Why a type is near to none."""
+    """Why a type matches none."""
 
     NOTHING_MEASURED = "nothing-measured"
     STANDS_STILL = "stands-still"

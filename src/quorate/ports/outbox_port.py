@@ -1,4 +1,4 @@
-"""The outbox port: what is to be delivered outside, kept until it was (ADR-0021).
+"""The outbox port: deliveries to other systems, kept until they succeed (ADR-0021).
 
 A *sink* is one receiver of deliveries. It takes *parcels* in while it reads the ledger, and stores
 in the same transaction how far it has read: its cursor. So after any crash it reads on from there,

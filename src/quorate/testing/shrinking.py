@@ -77,7 +77,7 @@ class _Patient:
         """Take the orders."""
 
     def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease anew."""
+        """Take every open lease again."""
 
     def reports(self) -> Sequence[Report]:
         """Return nothing."""

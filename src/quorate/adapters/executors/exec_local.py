@@ -42,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 2.0
 """How often keepers are looked after that may have been killed."""
 AGAIN_S: Final = 0.1
-"""How long until a keeper is looked for again that did not listen."""
+"""How long until a keeper that did not listen is tried again."""
 READ_BYTES: Final = 64 * 1024
 CODE_NOT_KEPT: Final = 126
 """How a run has exited that no keeper can work for."""
@@ -232,8 +232,10 @@ class LocalExecutor:
         try:
             self._see_to_all()
         except Exception:  # noqa: BLE001 - the top frame of this thread
-            self._trouble = "the executor has ended by a bug; the log has more: start it again"
-            _LOG.exception("the executor has ended by a bug; the work goes on, on its own")
+            self._trouble = (
+                "the executor has ended by a bug; see the log, and start the service again"
+            )
+            _LOG.exception("the executor has ended by a bug; the work continues by itself")
 
     def _see_to_all(self) -> None:
         look_s = 0.0

@@ -35,7 +35,7 @@ KEEPER_LOG: Final = "keeper.log"
 KEEPER_LOG_BYTES_MAX: Final = 1024 * 1024
 """How long the log of a keeper may be when the next one starts; a longer one begins anew."""
 DEATHS_MAX: Final = 5
-"""How often a keeper is started in vain, one time after another."""
+"""How often in a row a keeper may fail to start."""
 IN_VAIN_S: Final = 60.0
 """A keeper that has lived longer was not started in vain."""
 AFTER_DEATH_S: Final = 0.1

@@ -54,7 +54,7 @@ def existing(path: Path) -> Path:
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Return what tells the file at ``path`` from every other on this machine."""
+    """Return the identity of the file at ``path`` on this machine."""
     found = path.stat()
     return found.st_dev, found.st_ino
 

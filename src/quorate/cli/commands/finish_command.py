@@ -102,5 +102,5 @@ def run_name(run: str) -> str:
 
 
 def checked_note(note: str) -> str:
-    """Return ``note``, which may be empty and is else one line; raises ``CommandError``."""
+    """Return ``note``, which is empty or one line; raises ``CommandError`` otherwise."""
     return one_line(note, "--note", NOTE_CHARS_MAX) if note else ""

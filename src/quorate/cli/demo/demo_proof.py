@@ -38,7 +38,7 @@ def edit_history(stage: Stage, lottery: Lottery, receipt: str) -> None:
     """Play the fifth scene."""
     stage.title("5. History edited in a copy, and found")
     stage.say(
-        f"""What is left is one file. In a copy of it somebody edits one event, the outcome of the
+        f"""What is left is one file. In a copy of it a forger edits one event, the outcome of the
         lottery: {lottery.victim} of {lottery.owner} becomes {lottery.spared} of
         {lottery.spared_owner}. Nothing else is touched."""
     )
@@ -52,8 +52,8 @@ def edit_history(stage: Stage, lottery: Lottery, receipt: str) -> None:
     stage.check(f"block {height}" in screen, f"verify does not name block {height}")
     stage.say(
         """A cleverer forger computes all hashes again, so that the blocks fit. But every command
-        prints a receipt, the hash of what it wrote; whoever kept one has proof. And the seed is
-        still what it is:"""
+        prints a receipt, the hash of what it wrote; the holder of one has proof. And the seed
+        is still what it is:"""
     )
     hash_anew(copy)
     stage.type("--ledger", FORGED, *verify, "--receipt", receipt, expect=Exit.UNSOUND)

@@ -103,7 +103,7 @@ def _refuse(stage: Stage) -> str:
         shlex.split(line) for line in screen.splitlines() if line.startswith("  quorate patch ")
     ]
     stage.check(bool(proposed), "explain did not offer to change the budget")
-    stage.say("Whoever looks after the money types the last one, as it is printed:")
+    stage.say("The owner of the budget types the last one, as it is printed:")
     stage.type(*proposed[-1][1:])
     phase = stage.keyboard.ask("get", "run", "detect")["status"]["phase"]
     stage.check(phase == "Running", f"after what explain had printed detect is {phase}")

@@ -75,7 +75,7 @@ def recover(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 @_marking
 @click.pass_obj
 def cordon(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
-    """Place nothing new on a node; what is on it goes on."""
+    """Cordon a node: its work continues, and nothing new is placed on it."""
     _mark(settings, "cordon-node", name, note, dry_run=dry_run)
 
 

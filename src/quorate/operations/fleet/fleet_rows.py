@@ -34,7 +34,11 @@ _NODES: Final = (
                 "Record that a failed node works again.",
                 ("unknown-name", "conflict"),
             ),
-            ("cordon", "Place nothing new on a node; what is on it goes on.", ("unknown-name",)),
+            (
+                "cordon",
+                "Cordon a node: its work continues, and nothing new is placed on it.",
+                ("unknown-name",),
+            ),
             (
                 "uncordon",
                 "Let a cordoned node be given work again.",

@@ -17,7 +17,7 @@ User = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[^\x00-\x1f\
 
 
 class IssueToken(Write, kw_only=True, frozen=True):
-    """For ``user``, in ``role``, and in ``tenant`` where the role is of one.
+    """For ``user``, in ``role``, and in ``tenant`` where the role needs one.
 
     ``lifetime`` is a duration such as ``90d``, or ``never``. With areas among ``scopes`` it is for
     those areas only. The scope ``claim`` is no area: it adds the right to claim nodes.

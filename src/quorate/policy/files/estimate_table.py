@@ -38,7 +38,7 @@ class TypeMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Estimated:
-    """A table with estimates, how each type came to its own, and how many pairs were filled."""
+    """A table with estimates, the match of each estimated type, and how many pairs were filled."""
 
     table: ThroughputTable
     matches: tuple[TypeMatch, ...]

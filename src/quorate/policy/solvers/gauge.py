@@ -47,7 +47,7 @@ class Gauge:
     def begin_near(self, path: Path, first: Wall, missed: float) -> list[Wall]:
         """Begin near the highest level of ``path`` where prices find it; return the wall there.
 
-        There is none where less than ``missed`` is short; from one it is not far.
+        There is none where less than ``missed`` is short; the highest level is near a wall.
         """
         begun = near(self._scaled, self.units, path, first)
         if begun is None:

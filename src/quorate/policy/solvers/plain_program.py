@@ -26,7 +26,7 @@ WIDEST: Final = 1e7
 """How many times faster than it needs to be a job may be, for its row to be divided by its need. A
 solver takes no larger numbers."""
 STEEPEST: Final = 1e4
-"""How many times more than what is needed a need may grow, for its row to be divided by it."""
+"""How many times faster than the need itself a need may grow for its row to be divided by it."""
 NARROWEST: Final = 1e5
 """From how many times on rounding may leave a job with nothing: it is given what it needs."""
 TANGENTS_MAX: Final = 40

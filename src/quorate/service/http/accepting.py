@@ -1,6 +1,6 @@
 """Connections are counted from when they are accepted: before TLS, and before authentication.
 
-Where as many are open as may be, the one that has been idle longest makes room: one that has sent
+At the limit of open connections, the one that has been idle longest is closed: one that has sent
 no whole head, or waits between two requests. Clients reconnect after that, as they do whenever a
 kept connection is closed.
 """

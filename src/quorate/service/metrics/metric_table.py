@@ -44,7 +44,7 @@ LEDGER, ACCOUNTING = "ledger", "accounting"
 
 
 class GpuState(StrEnum):
-    """What a GPU of the fleet is."""
+    """The state of a GPU of the fleet."""
 
     USED = "used"
     FREE = "free"
@@ -190,7 +190,7 @@ INVOCATIONS = _counter("resolver_invocations", "Conflicts declared: calls of the
 SPARES_DROPPED = _counter("resolver_spares_dropped", "Spares dropped by the resolver.")
 SHRINKS = _counter("resolver_shrinks", "Steps taken from malleable runs by the resolver.")
 DRAWS = _counter("resolver_lottery_draws", "Draws of lotteries, those spared included.")
-LOST = _counter("resolver_lost_gpu_seconds", "Work that cuts are reckoned to have cost.")
+LOST = _counter("resolver_lost_gpu_seconds", "Work that cuts are estimated to have cost.")
 CONFLICTS = _counter("conflicts_resolved", "Conflicts settled.", "outcome")
 THRESHOLDS = _counter(
     "thresholds_crossed",
@@ -211,7 +211,7 @@ QUEUE_OLDEST = _gauge(
     "code",
 )
 RUNNING = _gauge("running_runs", "Runs that have leases.")
-RESERVATIONS = _gauge("reservations", "Firm starts that are ahead.", "status")
+RESERVATIONS = _gauge("reservations", "Firm starts in the future.", "status")
 RESERVED_GPUS = _gauge("reserved_gpus", "GPUs of firm starts that are ahead.", "status")
 CONFLICTS_OPEN = _gauge("conflicts_open", "Conflicts declared and not settled yet.")
 GPUS = _gauge(

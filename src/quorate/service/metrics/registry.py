@@ -45,7 +45,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 UNKNOWN: Final = "unknown"
 """What is asked where a request is for nothing that there is, or was turned away before."""
 OWN: Final = ("healthz", "readyz", "version", "openapi", "metrics", UNKNOWN)
-"""What the service is asked that is not an operation of the table."""
+"""Requests to the service that are not operations of the table."""
 _MS: Final = 1_000
 _STATUS_UNKNOWN: Final = 500
 """What a request has come to that ended without an answer."""

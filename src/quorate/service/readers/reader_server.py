@@ -28,7 +28,7 @@ START: Final = b"S"
 END: Final = b"E"
 """Kill a reader, if it has not ended."""
 ORDER_S_MAX: Final = 10.0
-"""How long the server may take to take an order; one that takes longer is ended."""
+"""How long the server may take to accept an order; a slower server is ended."""
 _MODULE: Final = "quorate.service.readers.reader_main"
 _PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from {module} import main; main()"
 

@@ -143,7 +143,7 @@ class TenantChange:
     version: int | None
 
     def lines(self, moment: Moment) -> list[str]:
-        """Return each field that is not as it was, old and new, and both versions."""
+        """Return each changed field, old and new, and both versions."""
         version = moment.view.owner_versions.get(self.name)
         found = [
             f"  {field}: {_turned(old, new, is_new=self.version is None, is_gone=version is None)}"
