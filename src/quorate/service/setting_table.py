@@ -229,7 +229,7 @@ SETTINGS: Final = (
         read=values.text,
         default="",
         field="oidc_issuer",
-        text="whose JSON Web Tokens are taken; the claim `iss`",
+        text="the issuer whose JSON Web Tokens are accepted; the claim `iss`",
     ),
     Setting(
         key="oidc.audience",

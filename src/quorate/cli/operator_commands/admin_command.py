@@ -20,8 +20,8 @@ _LIMITS = (
         "N",
         "At most N running runs at once, those below it included.",
     ),
-    (("--gpu-hours-budget",), "HOURS", "GPU-hours per period; using more comes later in line."),
-    (("--node-hours-budget",), "HOURS", "Node-hours per period; likewise."),
+    (("--gpu-hours-budget",), "HOURS", "GPU-hours per period; beyond it, runs come later."),
+    (("--node-hours-budget",), "HOURS", "Node-hours per period; beyond it, runs come later."),
     (("--fair-share-target",), "SHARE", "The part of the fleet it should get, from 0 to 1."),
     (("--burst-allowance",), "FACTOR", "How far above its share it may go when others are idle."),
 )
