@@ -37,7 +37,7 @@ WEIGHTS = np.array([1.0, 2.0, 5.0])
 """Kinds of jobs for the figure of arrivals: types of the table, each with weights."""
 EXACT = 1e-6
 NEAR = 1e-4
-"""How far the baseline's objective may be from ours; its solver says no more."""
+"""How far the baseline's objective may be from ours: its solver is no more exact."""
 
 Answer = Callable[[Problem], Allocation | Unsolved]
 

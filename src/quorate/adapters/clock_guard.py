@@ -133,7 +133,7 @@ class ClockGuard:
         minutes = abs(wall_ms - expected_ms) / 60_000
         self._why = (
             f"the wall clock says {time_text(wall_ms)}, {minutes:.0f} minutes {way} "
-            f"{time_text(expected_ms)}, the time {by}; set it right, then let Quorate go by it: "
+            f"{time_text(expected_ms)}, the time {by}; correct it, then have Quorate accept it: "
             f"{ACCEPT}"
         )
         self._kept_ms = None

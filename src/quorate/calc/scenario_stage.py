@@ -101,7 +101,7 @@ class Stage:
         return self._executor is not None
 
     def apply(self, specs: Sequence[Applied]) -> tuple[Refusal, ...]:
-        """Declare ``specs``; return why not, if anything."""
+        """Declare ``specs``; return why they are refused, if they are."""
         return self._do(Apply(tuple(specs)))
 
     def advance(self, to_ms: int) -> None:

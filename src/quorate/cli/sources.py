@@ -67,7 +67,7 @@ class Sources:
 
     @property
     def trees(self) -> tuple[dict[str, Any], ...]:
-        """The documents as trees, as they are asked for."""
+        """The documents as trees, computed on demand."""
         return tuple(map(tree_of, self.documents))
 
     @contextmanager

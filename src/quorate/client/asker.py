@@ -18,7 +18,7 @@ from quorate.operations.notices.notice_responses import Notice
 
 
 class Asker:
-    """Asks by ``driver``, each request as often as ``retrying`` says."""
+    """Sends requests by ``driver``, each with the retries of ``retrying``."""
 
     def __init__(self, driver: SyncRunner, retrying: Retrying) -> None:
         self._asking = Asking(retrying)

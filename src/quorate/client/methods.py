@@ -272,7 +272,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one budget in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/budgets/{name}/description``, for: admin, auditor, tenant-admin, user.
 
@@ -290,7 +290,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one cap in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/caps/{name}/description``, for: admin, auditor, tenant-admin, user.
 
@@ -308,7 +308,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one charge in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/charges/{name}/description``, for: admin, auditor, tenant-admin, user.
 
@@ -326,7 +326,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one claim in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/claims/{name}/description``, for: admin, auditor, tenant-admin, user.
 
@@ -344,7 +344,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one domain in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/domains/{name}/description``, for: admin, auditor, tenant-admin, user.
 
@@ -362,7 +362,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one envelope in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/envelopes/{name}/description``, for: admin, auditor, tenant-admin, user.
 
@@ -380,7 +380,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one lease in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/leases/{name}/description``, for: admin, auditor, tenant-admin, user.
 
@@ -398,7 +398,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one node in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/nodes/{name}/description``, for: admin, auditor, tenant-admin, user.
 
@@ -416,7 +416,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one owner in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/owners/{name}/description``, for: admin, auditor, tenant-admin, user.
 
@@ -434,7 +434,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one pool in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/pools/{name}/description``, for: admin, auditor, tenant-admin, user.
 
@@ -452,7 +452,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one reservation in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/reservations/{name}/description``, for: admin, auditor, tenant-admin, user.
 
@@ -470,7 +470,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one resolveroutcome in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/resolver/outcomes/{name}/description``, for: admin, auditor, tenant-admin,
         user.
@@ -489,7 +489,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one run in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/runs/{name}/description``, for: admin, auditor, tenant-admin, user.
 
@@ -524,7 +524,7 @@ class Methods(ABC):
     ) -> common_responses.Description:
         """Describe one tenant in full.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/tenants/{name}/description``, for: admin, auditor, tenant-admin, user.
 
@@ -647,7 +647,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one budget.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/budgets/{name}``, for: admin, auditor, tenant-admin, user.
 
@@ -665,7 +665,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one cap.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/caps/{name}``, for: admin, auditor, tenant-admin, user.
 
@@ -683,7 +683,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one charge.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/charges/{name}``, for: admin, auditor, tenant-admin, user.
 
@@ -701,7 +701,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one claim.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/claims/{name}``, for: admin, auditor, tenant-admin, user.
 
@@ -719,7 +719,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one domain.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/domains/{name}``, for: admin, auditor, tenant-admin, user.
 
@@ -737,7 +737,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one envelope.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/envelopes/{name}``, for: admin, auditor, tenant-admin, user.
 
@@ -755,7 +755,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one lease.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/leases/{name}``, for: admin, auditor, tenant-admin, user.
 
@@ -773,7 +773,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one node.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/nodes/{name}``, for: admin, auditor, tenant-admin, user.
 
@@ -791,7 +791,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one owner.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/owners/{name}``, for: admin, auditor, tenant-admin, user.
 
@@ -809,7 +809,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one pool.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/pools/{name}``, for: admin, auditor, tenant-admin, user.
 
@@ -827,7 +827,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one reservation.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/reservations/{name}``, for: admin, auditor, tenant-admin, user.
 
@@ -845,7 +845,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one resolveroutcome.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/resolver/outcomes/{name}``, for: admin, auditor, tenant-admin, user.
 
@@ -863,7 +863,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one run.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/runs/{name}``, for: admin, auditor, tenant-admin, user.
 
@@ -898,7 +898,7 @@ class Methods(ABC):
     ) -> common_responses.Found:
         """Show one tenant.
 
-        The thing called ``name``; what is before a ``/`` or ``@`` will do.
+        The resource called ``name``; the part before a ``/`` or ``@`` is enough.
 
         ``GET /api/v1/tenants/{name}``, for: accounting, admin, auditor, tenant-admin, user.
 

@@ -67,7 +67,7 @@ class ListRuns(ListThings, kw_only=True, frozen=True):
 
 
 class GetThing(Asked, kw_only=True, frozen=True):
-    """The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+    """The resource called ``name``; the part before a ``/`` or ``@`` is enough."""
 
     name: Name
     at: str | None = None

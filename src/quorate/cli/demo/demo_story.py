@@ -106,7 +106,7 @@ def _refuse(stage: Stage) -> str:
     stage.say("The owner of the budget types the last one, as it is printed:")
     stage.type(*proposed[-1][1:])
     phase = stage.keyboard.ask("get", "run", "detect")["status"]["phase"]
-    stage.check(phase == "Running", f"after what explain had printed detect is {phase}")
+    stage.check(phase == "Running", f"after the command that explain printed, detect is {phase}")
     return reason
 
 

@@ -126,7 +126,7 @@ def _rates(
 
 
 def own_rates(job: JobState, flavors: Sequence[str], at: At) -> list[float]:
-    """Return the rates that ``job`` brings for ``flavors``; each has to be there, and no other."""
+    """Return the rates that ``job`` brings for ``flavors``: exactly one for each."""
     rates = job.rates or {}
     below = at.below("throughputs")
     for flavor in rates:

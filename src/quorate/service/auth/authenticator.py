@@ -68,7 +68,7 @@ class Authenticator:
 
 
 def holder_of(record: TokenRecord) -> Caller:
-    """Return the caller to whom an access token was issued, who is yet to prove it."""
+    """Return the caller to whom an access token was issued; the secret is not checked here."""
     issued = record.issued
     return Caller(
         actor=actor_of(issued.tenant, issued.user),

@@ -77,7 +77,7 @@ _SCALARS: Final[dict[type[types.Type], str]] = {
 _MORE: Final = Field(
     name="more", wire="", shape=_TREE, label=Label.ONE, required=False, nullable=False
 )
-"""What an event has beside what all events have."""
+"""The fields of an event beside those of all events."""
 _LISTS: Final = (types.ListType, types.VarTupleType, types.TupleType)
 _ITEMS: Final = (types.ListType, types.VarTupleType)
 

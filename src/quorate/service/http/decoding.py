@@ -179,7 +179,7 @@ def _json_object(body: bytes) -> dict[str, Any]:
 
 
 def _all_unknown(names: Sequence[str], known: frozenset[str], what: str) -> list[str]:
-    """Return a line for each of ``names`` that is not ``known``; beyond a limit they are counted."""
+    """Return a line for each of ``names`` that is not ``known``; more than a few are counted."""
     each = list(dict.fromkeys(names))
     left = len(each) - UNKNOWN_MAX
     told = [_unknown(name, known, what) for name in each[:UNKNOWN_MAX]]

@@ -34,7 +34,7 @@ WATCHERS_MAX: Final = 2_000
 WATCHES_OF_TENANT_MAX: Final = 1_000
 """How many of them may be of one tenant's users, all together."""
 WATCHES_OF_ONE_MAX: Final = 250
-"""How many of them may be one caller's, as by gRPC; an admin's may be more."""
+"""How many of them one caller may have, as in gRPC; an admin may have more."""
 WATCHES_KEPT: Final = 100
 """How many are kept for admins."""
 READ_MAX: Final = 500

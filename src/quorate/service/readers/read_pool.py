@@ -203,7 +203,7 @@ class ReadPool:
         while True:
             queued = self._next(reader)
             if queued is None:
-                # Closed while it was being started, too, it ends here.
+                # A pool that is closed while this reader starts ends it here.
                 reader.forget()
                 return
             try:

@@ -140,7 +140,7 @@ class RemoteReader:
             finally:
                 self._in_use.release()
         elif (process := self._process) is not None:
-            # The thread that waits for its answer finds the socket at its end, and closes it.
+            # The thread that waits for its answer reads the end of the socket, and closes it.
             self._server.end(process.number)
 
     def _asked(self, data: bytes, cpu_s_max: float) -> object:
