@@ -61,7 +61,7 @@ class Repeat(StrEnum):
     KEYED = "keyed"
     """It is done twice, unless both carry one idempotency key."""
     ANEW = "anew"
-    """Something new comes of it each time."""
+    """Each repetition does it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

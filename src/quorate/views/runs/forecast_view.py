@@ -229,7 +229,7 @@ HELP_MAX = 4
 def _commands(
     found: Forecast, remedy: Remedy, prefix: Sequence[str], source: str
 ) -> list[list[str]]:
-    """Return what to type; a run that is not submitted is changed, and nothing is to be copied."""
+    """Return the command to type; a run that is not submitted is changed itself, not copied."""
     if _is_changed(found, remedy):
         return [["quorate", *prefix, "submit", "-f", source, *setting(remedy.changes)]]
     return commands(remedy, prefix)
