@@ -508,7 +508,7 @@ def test_a_stop_that_was_ordered_last_is_told_before_the_service_ends(
         place.said("r", "up")
         place.stop(lease, within_s=2)
         place.executor.close()
-        assert "left at work: 2 runs," in caplog.text
+        assert "left at work: 2 runs;" in caplog.text
         place.until(lambda: not place.ranks("r"), "it goes without the service")
         assert place.ranks("s")
 

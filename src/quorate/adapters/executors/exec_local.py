@@ -129,7 +129,7 @@ class LocalExecutor:
                 left = sum(1 for wanted in self._told.values() if wanted.parts)
             if left:
                 runs = counted(left, "run")
-                _LOG.info("left at work: %s; the next service of this ledger will find it", runs)
+                _LOG.info("left at work: %s; the next service of this ledger takes over", runs)
         self._keepers.let_go()
         for file in (self._room, self._nudged, self._nudging):
             if file >= 0:
