@@ -174,7 +174,7 @@ def _kept(path: Path, ended: int) -> Path:
                 blocks.append(seal(head, block))
                 head = blocks[-1].head
             store.append_all(blocks)
-        # The last time with a snapshot at the very end, whatever the size is.
+        # The last time with a snapshot at the very end, whatever the size.
         for snapshot_events in (SNAPSHOT_EVENTS, 1_000, 1):
             with SqliteStore.open(made) as store:
                 engine = Engine.open(store, HandClock(NOW_MS), snapshot_events=snapshot_events)

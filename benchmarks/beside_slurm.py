@@ -1,11 +1,11 @@
 """Submitting to Quorate beside a real Slurm, on the same machine, in the same run.
 
 Both have one node of eight GPUs, all of them taken, so that every job is accepted and waits. Client
-for client: a process for each job (``sbatch``; ``quorate submit``; told too, ``curl``, which is
-to REST what ``sbatch`` is to Slurm: a small program in C), and a client that lives long (a C
-program on libslurm; a keep-alive connection of Python's httpx). Slurm has no request for several
-jobs but the array, which is one job until its parts start; Quorate's batches are told apart, and
-are what a program with many runs would send. Turns are taken, so that other work on the machine
+for client: a process for each job (``sbatch``; ``quorate submit``; and for comparison ``curl``,
+which is to REST what ``sbatch`` is to Slurm: a small program in C), and a client that lives long (a
+C program on libslurm; a keep-alive connection of Python's httpx). Slurm has no request for several
+jobs but the array, which is one job until its parts start; Quorate's batches are reported apart,
+and are what a program with many runs would send. Turns are taken, so that other work on the machine
 meets both alike. Slurm keeps what it accepted in memory and writes it down every few seconds;
 Quorate answers when it is on disk.
 """
@@ -50,7 +50,7 @@ Tree = dict[str, Any]
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return how many times Slurm's submit rate ours is; why not, where there is no Slurm."""
+    """Return our submit rate as a multiple of Slurm's, or why there is none."""
     OUT.mkdir(exist_ok=True)
     # As pip leaves an installed package: no process has to compile what it imports.
     compile_dir(Path(package.__file__).parent, quiet=2)

@@ -120,7 +120,7 @@ def _times(state: State, asks: list[Ask]) -> dict[str, list[float]]:
 
 
 def _first_us(state: State, asks: list[Ask]) -> float:
-    """Return the median microseconds of each owner's first cover, which finds its payers anew."""
+    """Return the median microseconds of each owner's first cover, which computes its payers."""
     by_owner = {ask.request.owner: ask for ask in reversed(asks)}
     return median(_joined(_times(state, list(by_owner.values()))))
 
@@ -137,7 +137,7 @@ def _scan_us(state: State, asks: list[Ask]) -> float:
 
 
 def _case_of(family: int) -> str:
-    """Return how the family with this number stands: what money its teams live on."""
+    """Return the case of the family with this number: which money its teams have."""
     return ("own", "own", "own", "own", "own", "own", "family", "family", "family", "borrow")[
         family % 10
     ]

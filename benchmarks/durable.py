@@ -2,7 +2,7 @@
 
 From the tree of a parsed JSON document to a block that SQLite has synced, in group commits, on a
 fleet of 10,000 nodes that is nine tenths full. Runs complete in group commits of their own to make
-room; what that costs is told apart. The clock, the store and the disk are the real ones.
+room; what that costs is reported apart. The clock, the store and the disk are the real ones.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Cluster:
         return 100 * self.checking.cpu_s / self.committing.cpu_s
 
     def _check(self, receipts: Sequence[Receipt]) -> None:
-        """Look at the invariants of what a commit has touched, as a service does after each."""
+        """Check the invariants of what a commit has touched, as a service does after each."""
         events = [event for receipt in receipts for event in receipt.decision.events]
         with self.checking.counted():
             violations = check_touched(self.engine.view, events)

@@ -25,7 +25,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One measurement. Without a ``target`` it is only told."""
+    """One measurement. Without a ``target`` it is only reported."""
 
     name: str
     unit: str

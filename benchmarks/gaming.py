@@ -1,10 +1,10 @@
-"""Gaming: what an owner gains by not saying what is true, or by arranging its work against others.
+"""Gaming: what an owner gains by false declarations, or by arranging its work against others.
 
 Every strategy plays the same random worlds as an honest twin of the owner: the same fleet, the same
 runs of three other owners at the same instants, and the same work to be done by the player. What
-decides is the production engine. Told are (i) how many firm starts of other owners moved later, and
-how many of those because of a lease of the player, and (ii) how much more of its work the player
-got done than its twin. ``python -m benchmarks.gaming`` prints the table.
+decides is the production engine. Reported are (i) how many firm starts of other owners moved later,
+and how many of those because of a lease of the player, and (ii) how much more of its work the
+player got done than its twin. ``python -m benchmarks.gaming`` prints the table.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Job:
 
 
 def jobs_of(seed: int, hours: int) -> list[Job]:
-    """Return the work of everybody in the world of ``seed``, in the order in which it comes."""
+    """Return the work of all owners in the world of ``seed``, in the order of arrival."""
     chance = Random(seed)
     found: list[Job] = []
     for owner, percent in DEMAND_PERCENT.items():
@@ -99,7 +99,7 @@ def jobs_of(seed: int, hours: int) -> list[Job]:
 
 
 def honest_run(job: Job) -> Run:
-    """Return the run that says of a job what is true."""
+    """Return the run that declares a job truthfully."""
     return Run(
         name=job.name,
         owner=job.owner,
@@ -114,7 +114,7 @@ def honest_run(job: Job) -> Run:
 
 
 class Strategy:
-    """How the player has its work done; this one, the twin, says what is true."""
+    """How the player has its work done; this one, the twin, declares everything truthfully."""
 
     name: ClassVar[str] = "honest"
     needs_conflicts: ClassVar[bool] = False
@@ -131,7 +131,7 @@ class Strategy:
         """Look around; called every ten minutes."""
 
     def seen(self, event: Event) -> None:
-        """Look at an event; what is asked for in turn is sent when the commit is over."""
+        """Read an event; commands in response are sent when the commit is over."""
 
 
 class Splitting(Strategy):
@@ -205,7 +205,7 @@ class Decoys(Strategy):
 
 
 class TooShort(Strategy):
-    """Declares an eighth of the time that a job takes, which fits into gaps, and goes on."""
+    """Declares an eighth of the time that a job takes, which fits into gaps, and overstays."""
 
     name = "durations too short"
 
@@ -228,7 +228,7 @@ class TooLong(Strategy):
 
 
 class Dodging(Strategy):
-    """Withdraws what a conflict may end as soon as it hears of it, and submits the rest anew."""
+    """Withdraws what a conflict may end as soon as it is announced, and submits the rest again."""
 
     name = "cancel and resubmit around conflicts"
     needs_conflicts = True
@@ -338,7 +338,7 @@ def replace_work(job: Job, work_ms: int) -> Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What became of a world: work done, in GPU-milliseconds, and firm starts of other owners.
+    """The result of a world: work done, in GPU-milliseconds, and firm starts of other owners.
 
     ``moved`` counts those that moved later by cause; ``by_player`` are those of them whose cause
     names a lease of the player; ``moved_ms`` is by how much these were moved in all. ``faults`` is
@@ -427,13 +427,13 @@ class Life(Observer):
     # --- As an observer ---
 
     def asked(self, commands: Sequence[Command], now_ms: int) -> None:
-        """Note that something is decided."""
+        """Record that something is decided."""
         del commands
         if self._books is not None:
             self._books.looked(now_ms)
 
     def decided(self, command: Command, receipt: Receipt, view: StateView) -> None:
-        """Look at nothing: what is committed is read as blocks."""
+        """Do nothing: what is committed is read as blocks."""
 
     def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
         """Show the strategy what was recorded, and enter it in the books."""
@@ -447,10 +447,10 @@ class Life(Observer):
                 self.faults += self._books.enter(head.height, events, view)
 
     def reopened(self, view: StateView) -> None:
-        """Look at nothing: the engine never ends here."""
+        """Do nothing: the engine never ends here."""
 
     def play(self) -> Played:
-        """Let everything happen, and return what became of it."""
+        """Play the world, and return the result."""
         self.simulation.run(NOW_MS + self._hours * HOUR_MS)
         assert not self.executor.wrongs, self.executor.wrongs
         others = {name for name in self._work if name not in self._mine}
@@ -520,7 +520,7 @@ def play(
     pool: Pool = WITH_CONFLICTS,
     checked: bool = False,
 ) -> Played:
-    """Return what becomes of the world of ``seed``; ``checked`` keeps the books of promises."""
+    """Return the result of the world of ``seed``; ``checked`` keeps the books of promises."""
     return Life(strategy, seed, hours, pool=pool, checked=checked).play()
 
 
@@ -668,7 +668,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def main(args: Sequence[str]) -> int:
-    """Print the table as text, and write it as JSON where that is asked for."""
+    """Print the table as text, and write it as JSON where requested."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gaming", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few short worlds")
     parser.add_argument("--players", type=int, default=1, help="how many processes play")

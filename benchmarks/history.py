@@ -3,8 +3,8 @@
 The slots are chosen by the real packer on a fleet that stays four fifths full, so they lie as they
 would; payers and times are made up within what the budgets allow. Nine of ten runs want eight GPUs
 or fewer, which is what puts 16,000 leases on 10,000 nodes. One run in five is paid by two
-envelopes, one in eight is refused once before it starts, one in four is cancelled (which tells its
-leases to stop first), one in eight outlives its hold.
+envelopes, one in eight is refused once before it starts, one in four is cancelled (which stops its
+leases first), one in eight outlives its hold.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from quorate.testing.builders import NOW_MS, opening, world
 VERSION: Final = 2
 """Raised when what is made here changes, so that a ledger kept from before is not used."""
 _SHAPE: Final = f"{VERSION}-{SNAPSHOT_FORMAT}"
-"""A snapshot of another format would be passed over, and the log read instead."""
+"""A snapshot of another format would be ignored, and the log read instead."""
 
 NODES: Final = 10_000
 OWNERS: Final = 200

@@ -46,7 +46,7 @@ class Target:
 
 @dataclass(slots=True)
 class Load:
-    """What came of a load: the seconds it took in all, and those of each answer."""
+    """The result of a load: the seconds it took in all, and those of each response."""
 
     seconds: float = 0.0
     latencies_s: list[float] = field(default_factory=list)

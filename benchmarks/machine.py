@@ -28,7 +28,7 @@ def describe_machine() -> dict[str, str | int | float]:
 
 
 def _cpu_model() -> str:
-    """Return the processor's name where the system tells it."""
+    """Return the processor's name where the system has it."""
     told = Path("/proc/cpuinfo")
     if told.is_file():
         for line in told.read_text().splitlines():

@@ -64,7 +64,7 @@ class Service:
             self._do(Submit(self.busy.next_run()))
 
     def _ending(self) -> str:
-        """Return the run that ends next: one that is due by its own word, else any of them."""
+        """Return the run that ends next: one that is due by its declared end, else any of them."""
         while self._due and self._due[0][0] <= self.clock.ms:
             _, name = heappop(self._due)
             if self.state.runs[name].leases:

@@ -1,9 +1,9 @@
-"""What a service still does when it is asked for more than it can do.
+"""What a service still does when it gets more requests than it can answer.
 
-What it can do is found by clients that wait for their answers. Then half as much, as much, twice
-and five times as much is sent at fixed instants by users of many tenants, answered or not. Good is
-an answer that comes within the time that a request may wait; what is turned away is counted apart.
-Of half as much nothing may be.
+Its capacity is measured by clients that wait for their responses. Then half as much, as much, twice
+and five times as much is sent at fixed instants by users of many tenants, answered or not. A good
+response comes within the time that a request may wait; rejected requests are counted apart. At half
+the capacity none may be rejected.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _requests(
 
 
 def _measured(service: Served, requests: Sequence[bytes], seconds: int) -> Outcome:
-    """Return what became of ``requests``, and whose CPU that took."""
+    """Return the results of ``requests``, and the CPU time they took by process."""
     loop_s, all_s, client_s = service.loop_cpu_s(), service.cpu_s(), process_time()
     outcome = asyncio.run(_sent(service.target, requests, seconds))
     outcome.client_s = process_time() - client_s
@@ -136,7 +136,7 @@ def _measured(service: Served, requests: Sequence[bytes], seconds: int) -> Outco
 
 
 async def _sent(target: Target, requests: Sequence[bytes], seconds: int) -> Outcome:
-    """Return what became of ``requests``, sent at fixed instants over so many seconds."""
+    """Return the results of ``requests``, sent at fixed instants over so many seconds."""
     outcome = Outcome([])
     async with connected(target, CONNECTIONS) as connections:
         free: asyncio.Queue[Connection] = asyncio.Queue()

@@ -124,5 +124,5 @@ def _can_end(problem: Problem, in_s: float) -> bool:
 
 def _solve(objective: Any, limits: list[Any]) -> float:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # An answer it calls inaccurate is told by how far it is.
+        warnings.simplefilter("ignore")  # An answer it calls inaccurate is reported with its error.
         return float(_cvxpy().Problem(objective, limits).solve(solver="ECOS"))

@@ -153,7 +153,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def _told(name: str, sizes: Sequence[int], placement: Placement, decisions: int) -> Figure:
-    """Return the rate of another mix at 10,000 nodes, which no target speaks of."""
+    """Return the rate of another mix at 10,000 nodes, which has no target."""
     churn = Churn.filled(10_000, sizes, placement)
     churn.seconds(decisions)
     rate = median(decisions / churn.seconds(decisions) for _ in range(REPEATS))

@@ -1,9 +1,9 @@
 """Planning in the steady state: a full fleet with a queue, runs that end and come.
 
 Each figure is CPU time of a whole decision, applied, or of a whole answer. The baseline decides or
-answers the same with nothing kept from before: every index, rank, bound and expected end is found
-anew. The targets hold for a machine that adds a million numbers one by one in 50 ms; how long this
-one takes for it is told with the figures.
+answers the same with nothing kept from before: every index, rank, bound and expected end is
+computed again. The targets hold for a machine that adds a million numbers one by one in 50 ms; the
+time of this machine is reported with the figures.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _large(effort: Effort, waiting: int, *, depth: int = 20) -> Busy:
 
 
 class _Ends:
-    """What completions took: with what is kept, and with everything found anew."""
+    """What completions took: with caches, and with everything computed again."""
 
     def __init__(self, world: Busy) -> None:
         self.world = world
@@ -150,7 +150,7 @@ def _other_submits(world: Busy, repeats: int, others: list[float]) -> list[Figur
 
 
 def _is_walked(decision: Decision) -> bool:
-    """Return whether a submit did more than to be accepted and told to wait."""
+    """Return whether a submit did more than accept a run that waits."""
     return len(decision.events) > 2 or any(
         isinstance(event, LeaseStarted | ReservationMade) for event in decision.events
     )
@@ -183,7 +183,7 @@ def _answer(
         began = process_time()
         ask()
         (anew if number % 2 else kept).append((process_time() - began) * 1_000)
-        ask()  # What was forgotten is there again.
+        ask()  # What was dropped is restored.
     return Figure(
         name=f"{what}, 10,000 nodes, 50,000 wait",
         unit="ms",

@@ -37,14 +37,14 @@ WEIGHTS = np.array([1.0, 2.0, 5.0])
 """Kinds of jobs for the figure of arrivals: types of the table, each with weights."""
 EXACT = 1e-6
 NEAR = 1e-4
-"""How far the baseline's objective may be from ours; its solver says no more."""
+"""How far the baseline's objective may be from ours: its solver is no more exact."""
 
 Answer = Callable[[Problem], Allocation | Unsolved]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Beside:
-    """A baseline, how many times ours is to be faster, and how far off it may be by its design."""
+    """A baseline, how many times faster ours must be, and how far off it may be by its design."""
 
     peer: peer_policies.Peer
     times: float | None = None
@@ -132,7 +132,7 @@ def _timed(asked: Problem, answer: Answer) -> tuple[Allocation, float]:
 def _of_steps(asked: Problem) -> list[Figure]:
     """Return the figures of policies that read what jobs have left to do.
 
-    How far the makespan is from the plain program's is told; theirs is only within 5 %.
+    The distance of the makespan from the plain program's is reported; theirs is only within 5 %.
     """
     delay = _figure(
         "finish-time fairness",
@@ -152,9 +152,9 @@ def _of_steps(asked: Problem) -> list[Figure]:
 
 
 def _arrivals(rates: Table, effort: Effort) -> Figure:
-    """Return what the next allocation takes after one job has come or gone.
+    """Return what the next allocation takes after one job has come or ended.
 
-    It is found anew from the jobs, as a pool does: nothing depends on what was found before.
+    It is computed again from the jobs, as a pool does: nothing depends on earlier results.
     """
     chance = np.random.default_rng(4)
     types = len(rates.scales)

@@ -1,7 +1,7 @@
-"""Every policy as a pool of rounds asks it: how long everybody waits for its answer.
+"""Every policy as a pool of rounds calls it: how long the pool waits for its answer.
 
 A thousand and two thousand runs of ten owners, no two alike, on 800 GPUs of three flavors; where a
-pool asks a policy for fewer runs only, so many. Policies of pairs are told of 20,000.
+pool calls a policy for fewer runs only, that many. Policies of pairs get 20,000.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _taken_ms(policy: Policy, asked: Problem) -> float:
 
 
 def _pool(policy: Policy, rates: Table, runs: int) -> Problem:
-    """Return the problem of a pool; AlloX is asked for runs of one GPU."""
+    """Return the problem of a pool; for AlloX with runs of one GPU."""
     chance = np.random.default_rng(4)
     drawn = made_different(jobs_of(rates, runs, single=policy.name == "allox"))
     of = chance.integers(0, OWNERS, runs)
@@ -79,7 +79,7 @@ def _pool(policy: Policy, rates: Table, runs: int) -> Problem:
 
 
 def _pairs(drawn: Problem, of: np.ndarray[tuple[int], np.dtype[np.int64]], most: int) -> Pairs:
-    """Return the pairs that a pool tells of: of one owner, of as many GPUs, the first of them."""
+    """Return the pairs of a pool: of one owner, of as many GPUs, the first of them."""
     chance = np.random.default_rng(5)
     first, second = np.triu_indices(len(drawn.jobs), 1)
     fit = np.flatnonzero((of[first] == of[second]) & (drawn.scales[first] == drawn.scales[second]))

@@ -4,7 +4,7 @@
 of each for every job, so that capacity is what binds. The published loop solves a cone program for
 each level and then a program with whole numbers that says who is stuck; it is written here as it
 was there, parameters and all, with HiGHS in the place of GLPK, which takes minutes. It needs cvxpy
-and ECOS (the dependency group `gavel`); without them only our own figure is told.
+and ECOS (the dependency group `gavel`); without them only our own figure is reported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EDGE = 1e-5
 no answer for levels below 0.1, and everybody counts as stuck."""
 
 CHOICE_S = 20.0
-"""After how long the search for who is stuck is stopped, and told: the figure is then a least."""
+"""After how long the search for stuck jobs is stopped, and reported: the figure is then a least."""
 
 
 def measure(effort: Effort) -> list[Figure]:
@@ -146,9 +146,9 @@ class Published:
         self.levels, self.given_up, self.cone_s = 0, 0, 0.0
 
     def fill(self) -> None:
-        """Fill to the end: until nobody new is stuck, or all are."""
+        """Fill to the end: until no further job is stuck, or all are."""
         with warnings.catch_warnings():
-            # It says that fewer parameters would be cheaper; they are as published.
+            # It suggests fewer parameters; they are as published.
             warnings.simplefilter("ignore")
             self._write()
             while not self._stuck.all():

@@ -46,7 +46,7 @@ GRACE_MS = 2 * MINUTE_MS
 
 @dataclass(slots=True)
 class Busy:
-    """A full fleet with a queue. ``now_ms`` goes on with what is asked."""
+    """A full fleet with a queue. ``now_ms`` advances with each command."""
 
     state: State
     chance: Random
@@ -111,7 +111,7 @@ def busy(  # noqa: PLR0913 - the size of everything
     )
     found = Busy(state, Random(seed), owners)
     apply_all(state, list(history(found, [node.name for node in machines], waiting)))
-    # As after a replay: the cycle collector does not walk what is there to stay.
+    # As after a replay: the cycle collector does not walk what stays.
     gc.collect()
     gc.freeze()
     return found

@@ -35,7 +35,7 @@ class Table:
 
 
 def table() -> Table:
-    """Return the published table if it is there, else one that is made up."""
+    """Return the published table if it is present, else one that is made up."""
     if PUBLISHED.is_file():
         return _published(json.loads(PUBLISHED.read_text("utf-8")))
     return _made_up()

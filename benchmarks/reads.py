@@ -1,9 +1,9 @@
 """What one caller waits for ``whoami`` and for a commit while eight others read in loops.
 
-The fleet is full and 50,000 runs wait. Eight auditors, each over a connection of its own, list
-runs and the queue, plan and explain, one question after another; they are in another process than
-the probe, so that reading their long answers does not delay it. The probe asks ``whoami`` at fixed
-instants, and submits a run every second. The baseline is the same probe with nobody else there.
+The fleet is full and 50,000 runs wait. Eight auditors, each over a connection of its own, list runs
+and the queue, plan and explain, one question after another; they are in another process than the
+probe, so that reading their long answers does not delay it. The probe asks ``whoami`` at fixed
+instants, and submits a run every second. The baseline is the same probe without other callers.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _figures(
             value=1e3 * percentile(whoami, 99),
             better="less",
             target=WHOAMI_MS,
-            baseline=Baseline("nobody else asks", 1e3 * percentile(quiet, 99)),
+            baseline=Baseline("no other callers", 1e3 * percentile(quiet, 99)),
             details={
                 **size,
                 "asked": len(whoami),
@@ -100,7 +100,7 @@ def _figures(
             unit="ms",
             value=1e3 * percentile(probed["submit"], 50),
             better="less",
-            baseline=Baseline("nobody else asks", 1e3 * percentile(alone["submit"], 50)),
+            baseline=Baseline("no other callers", 1e3 * percentile(alone["submit"], 50)),
             details={"asked": len(probed["submit"]), "most ms": 1e3 * max(probed["submit"])},
         ),
         Figure(

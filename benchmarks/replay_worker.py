@@ -27,7 +27,7 @@ Done = tuple[Counts, Engine | None]
 
 
 class StoppedClock:
-    """A clock that stands at the beginning of time, so that the ledger's own time is the time."""
+    """A clock that always shows time 0, so that the ledger's own time is the time."""
 
     def now_ms(self) -> int:
         """Return zero."""

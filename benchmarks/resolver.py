@@ -1,11 +1,11 @@
-"""Resolving one conflict in a full fleet: whom to cut, and whom to draw.
+"""Resolving one conflict in a full fleet: which runs to cut, and which to draw.
 
 The fleet has no GPU free: small gangs, gangs over two nodes, malleable runs with a step above their
 minimum, and spares. Measured is what declaring and settling a conflict have in common and all that
 takes time: finding what is in scope, the cuts, who enters the lottery, and one draw, every answer
 checked by real admission. The baseline does the same by the plain rule: cut one, ask again.
 
-The last case is only told: every bundle of the fleet enters its lottery, and listing them is most
+The last case has no target: every bundle of the fleet enters its lottery, and listing them is most
 of it.
 """
 
@@ -161,7 +161,7 @@ def _question(state: State, case: _Case, nodes: int) -> Question:
             ),
         ],
     )
-    # Reservations of the other cases are not to be kept out of the way.
+    # Reservations of the other cases must not be left.
     for other in [r for r in state.reservations if r != f"{name}@1"]:
         del state.reservations[other]
     return Question(ConflictCause.RESERVATION, Scope(DEFAULT_POOL, FLAVOR, domains), f"{name}@1")

@@ -1,11 +1,11 @@
 """Rounds pools: what a round costs the whole system, from the policy to the last invariant.
 
-A thousand runs of ten owners share a hundred nodes of three flavors by the policy that pools are
-told to use: owners share by their targets, and each owner's runs what the owner has. Everything is
-as in production: the engine, a ledger in memory that is sealed and encoded, an executor that takes
-its time to stop, and after every commit the invariants of what was touched. That is in the figure;
-what is looked at when all is over is not: the whole state, and the history from its first event. A
-figure of a pool in which something was wrong is not told.
+A thousand runs of ten owners share a hundred nodes of three flavors by the recommended policy:
+owners share by their targets, and each owner's runs what the owner has. Everything is as in
+production: the engine, a ledger in memory that is sealed and encoded, an executor that takes its
+time to stop, and after every commit the invariants of what was touched. That is in the figure; the
+checks at the end are not: of the whole state, and of the history from its first event. A figure of
+a pool with a violation is not reported.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 class _Watch:
-    """Looks at the invariants of what every commit has touched, and counts."""
+    """Checks the invariants of what every commit has touched, and counts."""
 
     def __init__(self) -> None:
         self.rounds = self.starts = self.stays = 0
@@ -85,10 +85,10 @@ class _Watch:
         self.wrong: list[Violation] = []
 
     def asked(self, commands: Sequence[Command], now_ms: int) -> None:
-        """Let it be asked."""
+        """Do nothing."""
 
     def decided(self, command: Command, receipt: Receipt, view: StateView) -> None:
-        """Count what was decided; a round in which the policy had no answer says so."""
+        """Count the decision; a round in which the policy had no answer is reported."""
         del command, view
         for event in receipt.decision.events:
             self.starts += isinstance(event, LeaseStarted)
@@ -98,7 +98,7 @@ class _Watch:
                 self.notes += [event.note] if event.note else []
 
     def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
-        """Look at what was touched."""
+        """Check what was touched."""
         events = [event for receipt in receipts for event in receipt.decision.events]
         self.wrong += check_touched(view, events)
 

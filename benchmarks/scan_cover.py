@@ -1,7 +1,7 @@
-"""The plain way to find who may pay: look at every envelope there is each time.
+"""The plain way to find who may pay: scan all envelopes each time.
 
-The baseline of ``cover``. What each payer has left is asked of the same ``PayerList``, so the two
-differ in how payers are found and in nothing else.
+The baseline of ``cover``. What each payer has left comes from the same ``PayerList``, so the two
+differ only in how payers are found.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def scan_cover(state: State, request: CoverRequest, demands: Sequence[Demand]) -
 def _rank(
     state: State, request: CoverRequest, account: EnvelopeAccount
 ) -> tuple[int, int, str] | None:
-    """Return where ``account`` stands in the cover order of the request, or None."""
+    """Return the position of ``account`` in the cover order of the request, or None."""
     owner, own = account.owner, request.owner
     parents = state.owners[own].parents
     shared = account.spec.sharing is Sharing.FAMILY

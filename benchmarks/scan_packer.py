@@ -1,4 +1,4 @@
-"""The plain way to place a gang: look at every node of the fleet each time.
+"""The plain way to place a gang: scan every node of the fleet each time.
 
 The baseline of ``placement``. It answers exactly as ``pack_gang`` does under ``tight`` for a gang
 that may be divided, so that the two are measured on the same work.

@@ -1,4 +1,4 @@
-"""The plain way to resolve a conflict: cut one thing, ask admission again, and so on.
+"""The plain way to resolve a conflict: cut one candidate, try admission again, and so on.
 
 The baseline of ``resolver``. It has the same candidates in the same order, and ends as much.
 """
@@ -15,7 +15,7 @@ from quorate.model.state.state import State
 
 
 def scan_resolve(state: State, question: Question, now_ms: int) -> list[Candidate]:
-    """Return what ends: every cut and every draw is asked about by itself."""
+    """Return what ends: every cut and every draw is tried by itself."""
     scope = question.scope
     survey = survey_domains(state, scope.pool, scope.flavor, scope.domains)
     trial = Trial(state, question.reservation)

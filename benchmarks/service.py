@@ -1,8 +1,8 @@
 """Submitting through the service: REST on loopback, every commit durable on SQLite.
 
-One by one by sixteen clients, and in batches by four; then at half the rate that is asked for, at
-fixed instants, to see how long an answer takes when nothing is overloaded. The raw cost is the same
-documents on the same fleet in process: judged, decided and committed by the engine itself.
+One by one by sixteen clients, and in batches by four; then at half the target rate, at fixed
+instants, to measure a response when nothing is overloaded. The raw cost is the same documents on
+the same fleet in process: judged, decided and committed by the engine itself.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Tree = dict[str, Any]
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return runs a second by REST, and how long answers take at half of what is asked for."""
+    """Return runs a second by REST, and how long responses take at half the target rate."""
     OUT.mkdir(exist_ok=True)
     trees = documents()
     with TemporaryDirectory(dir=OUT) as folder:
@@ -153,7 +153,7 @@ def _batched(service: Served, trees: Iterator[Tree], effort: Effort, raw: Baseli
 
 
 def _half(target: Target, trees: Iterator[Tree], effort: Effort) -> list[Figure]:
-    """Return how long answers take at half the rates that are asked for."""
+    """Return how long responses take at half the target rates."""
     seconds = effort.of(20, 2)
     alone_per_s, batches_per_s = ALONE_PER_S / 2, BATCHED_PER_S / 2 / BATCH
     alone = [submit_alone(target, t) for t in islice(trees, int(seconds * alone_per_s))]

@@ -32,7 +32,7 @@ class Served:
     pid: int
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds, user and system, that it has taken; 0 where nobody tells."""
+        """Return the CPU seconds, user and system, that it has taken; 0 where unknown."""
         return _cpu_s(Path(f"/proc/{self.pid}/stat"))
 
     def loop_cpu_s(self) -> float:
@@ -62,7 +62,7 @@ def served(folder: Path, *options: str) -> Iterator[Served]:
     )
     said: list[str] = []
     assert started.stdout is not None
-    # Read to its end, so that it is never kept waiting for whoever reads.
+    # Read to its end, so that it never waits for its reader.
     listener = Thread(target=lambda: said.extend(started.stdout or ()), daemon=True)
     listener.start()
     try:
@@ -77,7 +77,7 @@ def served(folder: Path, *options: str) -> Iterator[Served]:
 
 
 def _target(started: subprocess.Popen[str], said: Sequence[str]) -> Target:
-    """Return where it listens and the token it printed, once it has said both."""
+    """Return where it listens and the token it printed, once it has printed both."""
     end_s = monotonic() + START_S_MAX
     while monotonic() < end_s and started.poll() is None:
         text = "".join(said)

@@ -31,7 +31,7 @@ _JOB: Final = ("--output=/dev/null", "--chdir=/tmp", "--wrap=sleep 3600")
 
 
 class NoSlurmError(Exception):
-    """Slurm cannot be had or does not start here; says why."""
+    """Slurm is not available or does not start here; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def slurm(folder: Path) -> Iterator[Slurm]:
 
 
 def _install() -> None:
-    """See that everything is there; install what is missing where that can be done."""
+    """Check that everything is installed; install what is missing where possible."""
     if all(shutil.which(name, path=_path()) for name in PROGRAMS):
         return
     if shutil.which("apt-get") is None or os.geteuid() != 0:
@@ -128,7 +128,7 @@ def _configure(folder: Path, short: Path) -> Path:
         "TaskPlugin": "task/none",
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core",
-        # The node has as many processors as it is said to have.
+        # The node has as many processors as it declares.
         "SlurmdParameters": "config_overrides",
         "MpiDefault": "none",
         "ReturnToService": 2,
@@ -203,7 +203,7 @@ def _states(environment: dict[str, str]) -> list[str]:
     try:
         return _run(["sinfo", "-h", "-N", "-o", "%T"], environment).split()
     except NoSlurmError:
-        return []  # Nobody listens yet.
+        return []  # The server does not listen yet.
 
 
 def _compiled(short: Path) -> str:
@@ -237,4 +237,4 @@ def _until(done: Callable[[], bool], trouble: str, short: Path) -> None:
 
 
 def _last_line(text: str) -> str:
-    return text.strip().rpartition("\n")[2] or "it said nothing"
+    return text.strip().rpartition("\n")[2] or "it printed nothing"

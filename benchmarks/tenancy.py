@@ -76,7 +76,7 @@ def _costs(tenants: int, samples: int) -> dict[str, float]:
         "completing": completing,
         "crossed": len(state.thresholds),
         "due": _due_us(state, samples),
-        # Ending one run and starting another cost what they cost when nobody waits.
+        # Ending one run and starting another cost what they cost when no run waits.
         "wake": max(0.0, completing - starting - ending),
     }
 
@@ -97,7 +97,7 @@ def _us(state: State, commands: list[Submit] | list[Complete], *seen: type[Event
 
 
 def _due_us(state: State, samples: int) -> float:
-    """Return the CPU microseconds of finding when somebody has to look next, some time later."""
+    """Return the CPU microseconds of computing the next due instant, some time later."""
     found: list[float] = []
     for number in range(samples):
         start = process_time()

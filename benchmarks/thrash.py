@@ -44,7 +44,7 @@ UNGUARDED = replace(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Week:
-    """What became of a pool: in GPU-milliseconds, and how many leases were cut for what."""
+    """The result for a pool: in GPU-milliseconds, and how many leases were cut for what."""
 
     done_gpu_ms: int
     lost_gpu_ms: int
@@ -88,7 +88,7 @@ def measure(effort: Effort) -> list[Figure]:
 
 
 def live(pool: Pool, percent: int, *, nodes: int, days: int, seed: int = 1) -> Week:
-    """Return what became of ``nodes`` of 8 GPUs under ``pool`` at ``percent`` of funded demand."""
+    """Return the result of ``nodes`` of 8 GPUs under ``pool`` at ``percent`` of funded demand."""
     timeline = Timeline(VirtualClock(NOW_MS))
     executor = SimExecutor(
         timeline,

@@ -52,7 +52,7 @@ def budgets(owners: int, *, concurrency: int, now_ms: int = NOW_MS) -> list[Budg
     """Return a budget of five envelopes for each owner, every second one under a cap.
 
     One envelope pays anywhere and four pay in one cluster each. A cap allows four fifths of what
-    its five envelopes add up to. Parents lend a quarter of their first envelope to anybody.
+    its five envelopes add up to. Parents lend a quarter of their first envelope to any owner.
     """
     found = []
     for number in range(owners):

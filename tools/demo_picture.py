@@ -82,7 +82,7 @@ _STYLE: Final = """
 
 
 def picture(transcript: str) -> str:
-    """Return the picture as SVG; raises ``ValueError`` where the transcript tells another story."""
+    """Return the picture as SVG; raises ``ValueError`` where the transcript lacks a line."""
     lines = list(_lines(transcript))
     height = _TOP + _LINE * len(lines) + 14
     rows = "\n".join(

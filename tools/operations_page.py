@@ -29,7 +29,7 @@ _HEAD: Final = (
 
 
 def page(written: str) -> str:
-    """Return the page as it is ``written`` up to its first table, with all tables made anew."""
+    """Return the page as ``written`` up to its first table, with all tables generated again."""
     above, _, _ = written.partition("\n## ")
     return f"{above}\n" + "\n".join(_parts()).rstrip() + "\n"
 

@@ -1,8 +1,9 @@
 """``python -m tools.protobuf``: writes the protobuf of gRPC from the table of operations.
 
-The numbers of fields are kept in proto/quorate/v1/numbers.json and never change. A field that goes,
-or changes its type, leaves its number behind, reserved; the next one gets a new number. So whoever
-was compiled with an older quorate.proto reads what it knew, and never one thing as another.
+The numbers of fields are kept in proto/quorate/v1/numbers.json and never change. The number of a
+field that is removed, or changes its type, is reserved; the next field gets a new number. So a
+program that was compiled with an older quorate.proto reads the fields it knows, and never one field
+as another.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def main() -> None:
 
 
 def known_numbers() -> Numbers:
-    """Return the numbers that have been given out so far."""
+    """Return the numbers that have been assigned so far."""
     if not NUMBERS.exists():
         return {}
     found: Numbers = json.loads(NUMBERS.read_text(encoding="utf-8"))
@@ -92,7 +93,7 @@ def known_numbers() -> Numbers:
 
 
 def numbers_text(numbers: Numbers) -> str:
-    """Return ``numbers`` as they are kept."""
+    """Return ``numbers`` as the file has them."""
     return json.dumps(numbers, indent=1, sort_keys=True) + "\n"
 
 

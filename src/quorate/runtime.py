@@ -1,12 +1,12 @@
 """What a training script asks while it runs: am I to stop, what is my world, where did I stop.
 
 Only the standard library, so that importing it costs next to nothing, and so that a script which
-uses it runs anywhere: without Quorate the world is one process, and nobody ever says stop.
+uses it runs anywhere: without Quorate the world is one process, and no stop is ever requested.
 
 Importing it in a process of a run has ``SIGTERM``, the warning before a stop, set a flag instead of
-ending the process, unless the script has a handler of its own. ``stop_requested()`` tells; whoever
-was told saves a checkpoint, says so with ``saved()``, and exits. ``done()`` says that the work is
-complete: a process that exits while it is told to stop would otherwise be started again.
+ending the process, unless the script has a handler of its own. ``stop_requested()`` returns it; the
+script then saves a checkpoint, reports it with ``saved()``, and exits. ``done()`` reports that the
+work is complete: a process that exits after the warning would otherwise be started again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The run is told to stop by ``deadline_ms``: for good (``stop``), or to be started anew.
+    """The run has to stop by ``deadline_ms``: for good (``stop``), or to be restarted.
 
     ``resize`` says that its processes start again in another world, from the last checkpoint.
     """
@@ -69,7 +69,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where the run may go on from: after ``step``."""
+    """Where the run may continue from: after ``step``."""
 
     path: Path
     step: int
@@ -129,9 +129,9 @@ def saved(path: str | os.PathLike[str], step: int) -> None:
 
 
 def report(step: int, **figures: float) -> None:
-    """Say that ``step`` was done, with figures such as ``loss``; to nobody without Quorate.
+    """Report that ``step`` was done, with figures such as ``loss``; a no-op without Quorate.
 
-    Work does not end for its record: where the disk takes nothing, that is said once.
+    A failed write does not end the work: it is logged once.
     """
     run_folder = _folder()
     if run_folder is None:
@@ -156,7 +156,7 @@ def _note_step(folder: Path, line: str) -> None:
 
 
 def done() -> None:
-    """Say that the work of the run is complete, whatever it was told; to nobody without Quorate."""
+    """Report that the run's work is complete, even after a warning; a no-op without Quorate."""
     if _folder() is not None:
         _write(DONE_FILE, {"generation": world().generation, "at_ms": _now_ms()})
 
@@ -167,7 +167,7 @@ def done() -> None:
 def _warn_once(text: str) -> None:
     if not _warned.is_set():
         _warned.set()
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - to whoever reads the run's output
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - into the run's output
 
 
 def _folder() -> Path | None:
@@ -193,7 +193,7 @@ def _read(name: str) -> dict[str, Any] | None:
 
 
 def _write(name: str, content: Mapping[str, object]) -> None:
-    """Put a whole file in the place of the old one, so that nobody ever reads half of it."""
+    """Put a whole file in the place of the old one, so that no reader sees half of it."""
     path = (_folder() or Path()) / name
     draft = path.with_name(f".{name}.{os.getpid()}")
     draft.write_text(json.dumps(content))
@@ -218,7 +218,7 @@ def _note(number: int, frame: object) -> None:
 
 
 def _forget() -> None:
-    """Let a process that this one has forked be ended as usual, by whoever started it."""
+    """Restore the default handler of SIGTERM in a process that this one has forked."""
     if signal.getsignal(signal.SIGTERM) is _note:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

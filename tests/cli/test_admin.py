@@ -206,7 +206,7 @@ def test_a_stale_version_is_refused_and_says_what_to_do(shell: Shell) -> None:
         (
             ("update", "rai", "--parent", "rai"),
             3,
-            ['--parent: lists "rai" itself; remove it; nobody is their own parent'],
+            ['--parent: lists "rai" itself; remove it; no owner is its own parent'],
         ),
         (
             ("update", "org", "--parent", "rai"),

@@ -138,7 +138,7 @@ def test_a_token_is_not_shown_to_another_server(home: Shell) -> None:
 def test_an_open_wire_is_warned_of(home: Shell) -> None:
     said = home("context", "set", "lab", "--server", "http://quorate.lab:8414")
     assert said.code == 0
-    assert "is not encrypted: anybody on the way can read your token" in said.err
+    assert "is not encrypted: others on the network can read your token" in said.err
 
 
 @pytest.mark.parametrize(

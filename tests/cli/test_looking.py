@@ -59,7 +59,7 @@ def test_output_that_nobody_keeps_is_refused(shell: Shell) -> None:
     shell.ok("submit", "-f", EXAMPLES / "train.yaml")
     said = shell("logs", "train")
     assert (said.code, said.out) == (1, "")
-    assert "nobody keeps the output of run 'train': nothing here starts processes" in said.err
+    assert "no logs for run 'train': no executor starts processes here" in said.err
     assert "there is no run 'nope'" in shell("logs", "nope", "-f").err
     assert shell("logs", "train", "-f", "-o", "json").code == 2
 

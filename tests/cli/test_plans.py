@@ -206,7 +206,7 @@ def test_plan_answers_when_why_not_who_pays_and_what_helps(patient: Shell) -> No
     assert re.search(r"^  green/e +owned +8 +32\.27$", out, re.MULTILINE)
     copy = "quorate submit --like big --name big-2 --set spec.resources.totalGPUs=2"
     assert f"  {copy}\n  then: quorate cancel big\n      the copy starts now with 2 GPUs" in out
-    assert "whom it could cost: nobody\n" in out
+    assert "whom it could cost: none\n" in out
 
 
 def test_what_plan_proposes_works_when_typed_in_its_order(crowded: Shell) -> None:

@@ -187,7 +187,7 @@ def test_every_fault_of_a_table_is_told(bare: Shell) -> None:
     said = bare("throughputs", "check", bare.file("wrong.json", json.dumps(tree)))
     assert (said.code, said.out) == (3, "")
     assert [
-        "is not finite: NaN" in line or "its mirror says" in line for line in said.err.splitlines()
+        "is not finite: NaN" in line or "its mirror has" in line for line in said.err.splitlines()
     ] == [True, True]
 
 

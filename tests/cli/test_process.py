@@ -145,7 +145,9 @@ def test_what_was_recorded_is_told_though_nobody_reads(shell: Shell) -> None:
         assert running.stderr is not None
         err = running.stderr.read().decode()
     assert running.returncode == 141
-    assert err.startswith("error: nobody read the output; recorded sequence 27-28 in block 3, hash")
+    assert err.startswith(
+        "error: the output was not read; recorded sequence 27-28 in block 3, hash"
+    )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

@@ -139,7 +139,7 @@ def test_options_after_a_script_are_its_own_and_that_is_said(shell: Shell) -> No
     shell.file("job.sh", SCRIPT)
     said = shell("sbatch", "--name", "mine", "job.sh", "--dry-run", "--gpus=4", "--epochs", "3")
     assert said.code == 0, said
-    told = "stands after job.sh, so it is handed to the script"
+    told = "comes after job.sh, so it is handed to the script"
     assert [line.partition(":")[0] for line in said.err.splitlines() if told in line] == [
         "--dry-run",
         "--gpus",

@@ -233,7 +233,7 @@ def test_work_whose_keeper_is_killed_goes_on_from_its_checkpoint_three_times(pla
     found = place.exited("r")
     assert (found.code, found.note) == (
         137,
-        "its work was lost 4 times together with its keeper; look at the machine",
+        "its work was lost 4 times together with its keeper; check the machine",
     )
     assert not place.ranks("r")
 
@@ -318,7 +318,7 @@ def test_work_goes_on_without_its_output_where_that_cannot_be_kept(place: Room) 
     (place.home("r") / OUTPUT).write_text("in the way of the folder of this name")
     place.launch("r", "sh", "-c", "echo lost; exit 0")
     assert place.exited("r").code == 0
-    assert "is not gone on with" in (place.home("r") / KEEPER_LOG).read_text()
+    assert "is not continued" in (place.home("r") / KEEPER_LOG).read_text()
 
 
 def test_two_keepers_at_once_are_one(place: Room) -> None:
@@ -508,7 +508,7 @@ def test_a_stop_that_was_ordered_last_is_told_before_the_service_ends(
         place.said("r", "up")
         place.stop(lease, within_s=2)
         place.executor.close()
-        assert "left at work: 2 runs," in caplog.text
+        assert "left at work: 2 runs;" in caplog.text
         place.until(lambda: not place.ranks("r"), "it goes without the service")
         assert place.ranks("s")
 

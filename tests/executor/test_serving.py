@@ -188,7 +188,7 @@ def test_a_service_is_replaced_while_its_work_goes_on(tmp_path: Path) -> None:
                 pids = list(asked.ranks("r"))
             token = first.token
             assert first.end() == 0
-            assert "left at work: 1 run," in first.err
+            assert "left at work: 1 run;" in first.err
         assert all(is_alive(pid) for pid in pids)
         # Meanwhile nobody gives its GPUs away, on the file or by a service that runs nothing.
         said = process(tmp_path, "--ledger", "l.db", "cancel", "r")

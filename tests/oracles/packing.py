@@ -61,7 +61,7 @@ class _Item:
 
 
 DomainOffer = dict[NodeClass, int]
-Yards = dict[str, DomainOffer]
+DomainOffers = dict[str, DomainOffer]
 
 
 def selects(selector: tuple[tuple[str, str], ...], labels: Mapping[str, str]) -> bool:
@@ -91,7 +91,7 @@ def divisions(machines: list[Machine], ask: Ask) -> Iterator[tuple[Heap, ...]]:
     ``classic`` from the most free. Then domains are filled one after the other: those in use
     first, by what is left there, then the others, by what is free; ties by key.
     """
-    domain_offers: Yards = {}
+    domain_offers: DomainOffers = {}
     for machine in usable(machines, ask):
         domain_offer = domain_offers.setdefault(machine.domain, {})
         node_class = lot_of(machine, ask)
@@ -146,7 +146,7 @@ class _Filling:
         self.hopeless: set[object] = set()
 
     def place(
-        self, at: int, domain_offers: Yards, used: frozenset[str]
+        self, at: int, domain_offers: DomainOffers, used: frozenset[str]
     ) -> Iterator[tuple[Heap, ...]]:
         if at == len(self.items):
             yield ()
@@ -161,7 +161,12 @@ class _Filling:
         )
 
     def _fill(
-        self, at: int, rest: int, order: list[str], domain_offers: Yards, used: frozenset[str]
+        self,
+        at: int,
+        rest: int,
+        order: list[str],
+        domain_offers: DomainOffers,
+        used: frozenset[str],
     ) -> Iterator[tuple[Heap, ...]]:
         if rest == 0:
             yield from self.place(at + 1, domain_offers, used)

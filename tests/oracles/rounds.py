@@ -230,7 +230,7 @@ class Room:
 
     @property
     def view(self) -> StateView:
-        """The state as it is."""
+        """The present state."""
         engine = self.simulation.engine
         assert engine is not None
         return engine.view

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.core.admission.domain_offer import Yards
+from quorate.core.admission.domain_offer import DomainOffers
 from quorate.core.admission.layout import pack_request
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.core.admission.target_slices import best_slice, is_enough, no_placement
@@ -186,7 +186,7 @@ def test_the_freest_domains_say_what_is_short_as_all_do(seed: int) -> None:
         for probe in range(8):
             run = a_run(chance, f"p{number}-{probe}")
             request = pack_request(run, life.state.pools[run.pool], "H100", run.gpus)
-            domain_offers = list(Yards(life.state, request).most_free())
+            domain_offers = list(DomainOffers(life.state, request).most_free())
             first = next(
                 (n for n in range(1, len(domain_offers)) if is_enough(request, domain_offers[:n])),
                 None,

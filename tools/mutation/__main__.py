@@ -32,7 +32,7 @@ _REPORT: Final = ".build/mutation.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return 0 when enough mutants were noticed, 1 when not, 2 when that could not be found out."""
+    """Return 0 when enough mutants were noticed, 1 when not, 2 when that is unknown."""
     asked = _parser().parse_args(arguments)
     started_s = time.monotonic()
     try:

@@ -68,7 +68,7 @@ class Change:
     new: Any
 
     def put(self) -> Any:  # a node, an operator, a name or a list of nodes
-        """Make the change in place, and return what stood there."""
+        """Make the change in place, and return the former value."""
         if self.index is None:
             old = getattr(self.holder, self.name)
             setattr(self.holder, self.name, self.new)
@@ -102,7 +102,7 @@ class Mutant:
         return (self.module, self.function, self.operator, self.text)
 
     def rank(self, seed: int) -> bytes:
-        """Its place in the draw, which changes elsewhere in the module leave as it is."""
+        """Its place in the draw, which does not depend on changes elsewhere in the module."""
         return sha256("\0".join((str(seed), *self.key)).encode()).digest()
 
 
@@ -120,7 +120,7 @@ def find_mutants(module: str, tree: ast.Module) -> list[Mutant]:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """Where a node stands: the names around it, its line, its statement's lines, its function."""
+    """The context of a node: the names around it, its line, its statement's lines, its function."""
 
     names: tuple[str, ...]
     line: int
@@ -204,7 +204,7 @@ def _is_unseen(node: ast.AST) -> bool:
 
 
 def _changes(node: ast.AST, place: Change, around: _Around) -> Iterator[tuple[str, Change]]:
-    """Yield each operator that applies to ``node``, which stands at ``place``, with its change."""
+    """Yield each operator that applies to ``node``, at ``place``, with its change."""
     match node:
         case ast.stmt():
             yield from _of_statement(node, place, around)

@@ -1,4 +1,4 @@
-"""What stands inside a trial: a module put in place on import, and tests that are picked."""
+"""Plugins of a trial: a module replaced on import, and selected tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings, stateful  # noqa: F401 - be
 
 
 class Finder:
-    """Finds a few modules before anybody else does, with code of our own."""
+    """Finds a few modules before the other finders do, with code of our own."""
 
     def __init__(self, codes: dict[str, CodeType]) -> None:
         self.codes = codes

@@ -55,7 +55,7 @@ class BrokenSuiteError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one mutant: ``killed``, ``survived``, ``timeout`` or ``uncovered``."""
+    """The result of one mutant: ``killed``, ``survived``, ``timeout`` or ``uncovered``."""
 
     mutant: Mutant
     verdict: str
@@ -202,7 +202,7 @@ class Ground:
         for batch in (tests[:_FIRST_BATCH], tests[_FIRST_BATCH:]):
             chosen = Chosen({t: self.patience_s + 4 * self.seconds[t] for t in batch})
             files = dict.fromkeys(test.partition("::")[0] for test in batch)
-            # A module that no longer imports, and tests that are gone, are noticed too.
+            # A module that no longer imports, and tests that are missing, are noticed too.
             if batch and pytest.main([*_OPTIONS, *files], plugins=[chosen]) != pytest.ExitCode.OK:
                 note.write_text(chosen.failed or "on import", encoding="utf-8")
                 return _NOTICED
@@ -254,7 +254,7 @@ def run_trials(
     jobs: int,
     budget_s: float,
 ) -> Iterator[Outcome]:
-    """Yield what became of each mutant as it is known, ``jobs`` of them tried at a time."""
+    """Yield the result of each mutant as it is known, ``jobs`` of them tried at a time."""
     waiting = list(enumerate(chosen))[::-1]
     running: dict[int, _Trial] = {}
     try:

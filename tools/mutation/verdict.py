@@ -19,7 +19,7 @@ _TEXT_CHARS_MAX: Final = 160
 
 
 class AcceptedError(Exception):
-    """The list of accepted survivors says something that is not so."""
+    """The list of accepted survivors has a false entry."""
 
 
 def read_accepted(path: Path) -> dict[Key, str]:
@@ -42,7 +42,7 @@ def read_accepted(path: Path) -> dict[Key, str]:
 
 
 def check_accepted(accepted: Iterable[Key], mutants: Iterable[Mutant]) -> None:
-    """Raise ``AcceptedError`` when an entry names no mutant of the source as it is now."""
+    """Raise ``AcceptedError`` when an entry names no mutant of the present source."""
     known = {mutant.key for mutant in mutants}
     stale = [key for key in accepted if key not in known]
     if stale:

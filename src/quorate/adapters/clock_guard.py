@@ -1,14 +1,15 @@
-"""The clock guard: a wall clock that departs from the steady one is not believed.
+"""The clock guard: a wall clock that departs from the steady one is not trusted.
 
 A decision takes its time from the wall clock, and the ledger's time never runs back: a clock that
 was set 45 days ahead for five seconds would end leases and windows for good. So the wall clock is
 compared with the time since the machine was started. A departure of more than five minutes stops
-deciding until an operator accepts the new time; meanwhile the time is what the steady clock makes
-of the last one that was believed, so that reads and access tokens go on as before (docs/adr/0029).
+deciding until an operator accepts the new time; meanwhile the time is the last trusted one plus
+what the steady clock has counted since, so that reads and access tokens work as before
+(docs/adr/0029).
 
 ``LEDGER.clock`` keeps both readings from one start to the next. Within one boot of the machine they
-are compared like any others. After another boot only a clock that went back can be told: it must
-not be before that record, nor before the ledger's last event.
+are compared like any others. After another boot only a clock that went back can be detected: it
+must not be before that record, nor before the ledger's last event.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class _Record:
 
 
 class ClockGuard:
-    """A ``Clock`` and its ``ClockControl``. ``ledger`` is where its record lies beside."""
+    """A ``Clock`` and its ``ClockControl``. Its record lies beside ``ledger``."""
 
     def __init__(self, clock: SteadyClock, ledger: Path) -> None:
         self._clock = clock
@@ -76,7 +77,7 @@ class ClockGuard:
                 elif wall_ms < record.wall_ms - STEP_MS_MAX or record.step_ms:
                     self._wall_ms = max(record.wall_ms, wall_ms - record.step_ms)
                 if record.step_ms:
-                    self._stop(wall_ms, self._wall_ms, "and nobody has accepted that yet")
+                    self._stop(wall_ms, self._wall_ms, "and that is not accepted yet")
             if not self._why and wall_ms < ledger_ms - self._behind_ms - STEP_MS_MAX:
                 self._wall_ms = ledger_ms
                 self._stop(wall_ms, ledger_ms, "by the ledger's last event")
@@ -84,15 +85,15 @@ class ClockGuard:
         self.keep()
 
     def now_ms(self) -> int:
-        """Return the wall clock's time while it is believed, else what the steady one makes it."""
+        """Return the wall clock's time while it is trusted, else the trusted time."""
         return self.status().trusted_ms
 
     def trouble(self) -> str:
-        """Return why nothing is decided; empty while the wall clock is believed."""
+        """Return why deciding has stopped; empty while the wall clock is trusted."""
         return self.status().why
 
     def status(self) -> ClockStatus:
-        """Return how the clocks stand now; stops deciding where they have parted."""
+        """Return the present status of the clocks; stops deciding where they have parted."""
         wall_ms, steady = self._clock.now_ms(), self._clock.steady()
         with self._lock:
             expected_ms = self._wall_ms + steady.ms - self._steady.ms
@@ -107,7 +108,7 @@ class ClockGuard:
         )
 
     def accept(self, actor: str) -> ClockStatus:
-        """Believe the wall clock as it is now."""
+        """Trust the wall clock as it is now."""
         wall_ms, steady = self._clock.now_ms(), self._clock.steady()
         with self._lock:
             was = self._why
@@ -127,19 +128,19 @@ class ClockGuard:
             self._write(self.status().trusted_ms, steady)
 
     def _stop(self, wall_ms: int, expected_ms: int, by: str) -> None:
-        """Note that the wall clock is not believed from now on; the lock is held."""
+        """Stop trusting the wall clock from now on; the lock is held."""
         way = "ahead of" if wall_ms > expected_ms else "behind"
         minutes = abs(wall_ms - expected_ms) / 60_000
         self._why = (
             f"the wall clock says {time_text(wall_ms)}, {minutes:.0f} minutes {way} "
-            f"{time_text(expected_ms)}, the time {by}; set it right, then let Quorate go by it: "
+            f"{time_text(expected_ms)}, the time {by}; correct it, then have Quorate accept it: "
             f"{ACCEPT}"
         )
         self._kept_ms = None
         _LOG.error("deciding is stopped: %s", self._why)
 
     def _write(self, wall_ms: int, steady: Steady) -> None:
-        """Keep the readings; where that fails only the next start knows less."""
+        """Store the readings; if that fails only the next start knows less."""
         with self._lock:
             step_ms = self._clock.now_ms() - wall_ms if self._why else 0
             record = _Record(

@@ -11,7 +11,7 @@ from quorate.ports.clock_port import Steady
 
 _NS_PER_MS: Final = 1_000_000
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-# Goes on while the machine sleeps, as the wall clock does; not every system has it.
+# Continues while the machine sleeps, as the wall clock does; not every system has it.
 _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, as NVIDIA's management library tells them; an optional extra."""
+"""The GPUs of this machine, from NVIDIA's management library; an optional extra."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAKER: Final = "NVIDIA "
 
 
 class Nvml(Protocol):
-    """What is used of the library, under its own names."""
+    """The used part of the library, under its own names."""
 
     NVMLError: type[Exception]
 
@@ -30,11 +30,11 @@ class Nvml(Protocol):
         ...
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:  # noqa: N802 - its name
-        """Return what stands for one of them."""
+        """Return the handle of one GPU."""
         ...
 
     def nvmlDeviceGetName(self, handle: Any) -> str:  # noqa: N802 - its name
-        """Return what its maker calls it."""
+        """Return the maker's name of a GPU."""
         ...
 
 
@@ -51,7 +51,7 @@ def installed() -> Nvml:
 def flavors(nvml: Nvml) -> list[str]:
     """Return the flavor of each GPU, in the order of their ordinals; empty where there is none.
 
-    Raises ``GpusUnknownError`` where the library cannot tell.
+    Raises ``GpusUnknownError`` where the library fails.
     """
     try:
         nvml.nvmlInit()

@@ -1,9 +1,9 @@
-"""What a ledger keeps secret, in files beside it: its signing key, and its lottery's secret.
+"""The secrets of a ledger, in files beside it: its signing key, and its lottery's secret.
 
 The key is an Ed25519 private key in a PEM file; ``openssl pkey -in FILE -noout -text`` shows it.
-The lottery's secret is 32 bytes in hex. Whoever has the key can sign checkpoints of a ledger they
-rewrote, and whoever has the secret knows every draw to come, so both files are the owner's alone
-and one that others may read is refused.
+The lottery's secret is 32 bytes in hex. A holder of the key can sign checkpoints of a rewritten
+ledger, and a holder of the secret knows every draw to come, so both files must be readable by their
+owner only; else they are refused.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _write_new(path: Path, content: bytes) -> None:
 
 
 def read_private(path: Path, what: str, loss: str) -> bytes:
-    """Return the contents of the plain file ``path`` that nobody but its owner may touch."""
+    """Return the contents of the plain file ``path``, which only its owner may read or write."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError as error:

@@ -2,7 +2,7 @@
 
 A template makes a name of the owner's, and perhaps of the user's; a map names them one by one, and
 comes first. Owners and users choose their own names, so a template must not let one of them become
-a system user that is there for something else, or that of another owner.
+a system user with another purpose, or that of another owner.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RunAs:
         return ", else ".join([*mapped, *filter(None, [self.template])])
 
     def account(self, owner: str, user: str) -> tuple[str, str]:
-        """Return the system user of a run, and whom it stands for; raises ``RunAsError``."""
+        """Return the system user of a run, and whose it is; raises ``RunAsError``."""
         own = f"{owner}/{user}"
         if user and own in self.accounts:
             return self.accounts[own], f"user {user} of owner {owner}"
@@ -80,7 +80,7 @@ class RunAs:
 
 
 def run_as(value: object) -> RunAs:
-    """Return what a setting says: a template, or a table with one, a map, or both.
+    """Return the value of a setting: a template, or a table with a template, a map, or both.
 
     Raises ``RunAsError``.
     """

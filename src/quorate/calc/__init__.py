@@ -1,9 +1,9 @@
-"""The calculus at one's fingertips: a world as plain JSON values in, the decision as JSON out.
+"""The calculus by itself: a world as plain JSON values in, the decision as JSON out.
 
-No server, no ledger, no clock: what a world does not say does not exist. ``run`` is all there is,
-and ``unmet`` for what a scenario expects in vain; each kind has its module. What a kind answers
-when the answer is no is an answer (``error`` with the numbers behind it); a world that cannot be
-read is a ``CalcInputError``.
+No server, no ledger, no clock: what is not in the world does not exist. The entry points are
+``run``, and ``unmet`` for the expectations of a scenario that failed; each kind has its module. A
+refusal is an answer (``error`` with the numbers behind it); a world that cannot be read is a
+``CalcInputError``.
 """
 
 from __future__ import annotations

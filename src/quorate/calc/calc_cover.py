@@ -1,8 +1,8 @@
 """``calc cover``: who pays for so many GPUs of a flavor at a place.
 
 Beside the refusal with its numbers the answer has the calculus' short name for it: ``NoEnvelope``
-when nobody can pay anything, ``BorrowLimit`` when the run's own limit on borrowing is what binds,
-``InsufficientCapacity`` otherwise.
+when no envelope can pay anything, ``BorrowLimit`` when the run's own limit on borrowing is what
+binds, ``InsufficientCapacity`` otherwise.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _COVER: Final = frozenset(
 _ACTOR: Final = "calc"
 _hours = values.decimal_of(factor=HOUR_MS, unit="millisecond", low=1, high=DURATION_MS_MAX)
 _HOLD_MS: Final = 1
-"""What one GPU holds when nobody says how long the work takes: GPU-hours do not bind then."""
+"""What one GPU holds when the world states no duration: GPU-hours do not bind then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """``calc forecast``: when a run would start, where, paid by whom, and what holds it until then.
 
-The run is submitted to the world as it stands, and the answer is what ``plan`` would tell. Other
-runs of the world that are ``Pending`` and have no lease wait before it, in their order.
+The run is submitted to the world, and the answer is what ``plan`` would show. Other runs of the
+world that are ``Pending`` and have no lease wait before it, in their order.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def forecast(world: object) -> dict[str, object]:
 
 
 def _asked(value: object, at: At) -> str | None:
-    """Return the run that is asked about; why it was not placed is found here, not told."""
+    """Return the name of the run in question; why it was not placed is computed here, not read."""
     fields = fields_of(value, at, FORECAST)
     if fields is None:
         return None
@@ -143,14 +143,14 @@ def _share(share: Share) -> dict[str, object]:
 
 
 def _first_payer(state: State, found: Forecast) -> str | None:
-    """Return the envelope that pays first; where nobody pays, the one that is asked first."""
+    """Return the envelope that pays first; where none pays, the first in cover order."""
     if found.payers:
         return state.envelopes[found.payers[0].payer].spec.name
     return first_asked(state, found.run)
 
 
 def first_asked(view: StateView, run: Run) -> str | None:
-    """Return the envelope that is asked first to pay for ``run``."""
+    """Return the first envelope in cover order for ``run``."""
     payers = family_payers(view, run.owner, run.flavors[0])
     return view.envelopes[payers[0][0]].spec.name if payers else None
 

@@ -34,7 +34,7 @@ _placement = values.choice(Placement)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """What is to be packed, before its numbers are judged."""
+    """What is to be packed, before its numbers are checked."""
 
     gpus: int
     group_gpus: int | None

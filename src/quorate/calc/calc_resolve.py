@@ -1,8 +1,8 @@
-"""``calc resolve``: what would be ended to make room, step by step, and who would be drawn.
+"""``calc resolve``: what would be ended to make room, step by step, and which runs would be drawn.
 
-Either ``deficit`` GPUs more are to come free in a scope, or a run of the world is to start. Unless
-the world's ``pool`` says otherwise there is no minimum runtime: whatever runs may be drawn. Nothing
-is cut unless all of it together is enough.
+Either ``deficit`` more GPUs are to be freed in a scope, or a run of the world is to start. Unless
+the world's ``pool`` says otherwise there is no minimum runtime: every run may be drawn. Nothing is
+cut unless all cuts together are enough.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Make ``deficit`` GPUs more come free in ``scope``, or make room for ``run``."""
+    """Free ``deficit`` more GPUs in ``scope``, or make room for ``run``."""
 
     deficit: int | None
     run: str | None
@@ -75,7 +75,7 @@ def resolve(world: object) -> dict[str, object]:
     if isinstance(question, str):
         return invalid_request(question)
     if "pool" not in fields:
-        question = replace(question, since_ms=TIME_MS_MIN)  # Whatever runs may be drawn.
+        question = replace(question, since_ms=TIME_MS_MIN)  # Every run may be drawn.
     return _answer(standing, question, asked.seed)
 
 
@@ -111,7 +111,7 @@ def _seed(value: object, at: At) -> bytes | None:
 
 
 def _by_hand(standing: Standing, at: At, asked: _Asked, flavor: str | None) -> Question | str:
-    """Return the question of so many GPUs more in the domains of the scope."""
+    """Return the question of so many more GPUs in the domains of the scope."""
     assert asked.deficit is not None, asked
     state = standing.state
     flavors = sorted({record.spec.flavor for record in state.nodes.values()})
@@ -198,7 +198,7 @@ def _answer(standing: Standing, question: Question, seed: bytes) -> dict[str, ob
 
 
 def _lottery(prepared: Prepared, drawn: Drawn | None, seed: bytes) -> dict[str, object]:
-    """Return who entered and who was drawn; nobody where the cuts were enough."""
+    """Return who entered and who was drawn; no run where the cuts were enough."""
     held: dict[str, list[str]] = {}
     for token in prepared.tokens:
         held.setdefault(prepared.owners[token.run], []).append(token.run)

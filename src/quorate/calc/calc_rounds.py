@@ -17,7 +17,7 @@ from quorate.sim.round_simulation import Moment, Play, Round, RoundsStuckError, 
 
 
 def rounds(world: object) -> dict[str, object]:
-    """Return every round, and what became of the jobs, in the words of the recording."""
+    """Return every round, and the results of the jobs, in the terms of the recording."""
     recording = read_recording(world)
     play = play_of(recording)
     try:
@@ -45,7 +45,7 @@ def play_of(recording: Recording) -> Play:
 
 
 def _allocations(recording: Recording) -> Callable[[Moment], Shares]:
-    """Return who makes the allocations: the recording, one for each time it is asked."""
+    """Return the source of allocations: the recording, one for each call."""
     resets = iter(enumerate(recording.resets))
 
     def allocate(moment: Moment) -> Shares:

@@ -50,7 +50,7 @@ class _Scenario:
 
 
 def scenario(world: object) -> dict[str, object]:
-    """Return the states after every step, and whatever was expected and is not so."""
+    """Return the states after every step, and every expectation that failed."""
     script = _read(world)
     stage = Stage(
         now_ms=script.now_ms,
@@ -128,7 +128,7 @@ def _read(world: object) -> _Scenario:
     has_executor = fields.optional("executor", values.truth, default=False)
     quiet = fields.optional("quiet", values.truth, default=False)
     if "leases" in fields:
-        fields.at("leases").fault("cannot stand in a scenario", "start work by submitting runs")
+        fields.at("leases").fault("is not allowed in a scenario", "start work by submitting runs")
     settle(at)
     assert now_ms is not None, world
     funds = read_funds(fields, at)
@@ -186,7 +186,7 @@ def _money(funds: Funds, runs: Sequence[WorldRun]) -> tuple[Applied, ...]:
 
 
 def _set(stage: Stage, script: _Scenario) -> None:
-    """Declare the world, and bring its runs to where it says that they are."""
+    """Declare the world, and bring its runs to their phases."""
     if script.specs:
         _insist(stage.apply(script.specs))
     for run in script.runs:

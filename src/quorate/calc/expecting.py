@@ -43,7 +43,7 @@ def _check(value: object, at: At) -> None:
     if isinstance(value, dict):
         found = value.keys() & OPERATORS
         if found and value.keys() - OPERATORS:
-            at.child(min(found)).fault("stands beside names", f"keep {min(found)} by itself")
+            at.child(min(found)).fault("is given beside names", f"keep {min(found)} by itself")
         elif found:
             _check_operators(value, at)
             return
@@ -84,7 +84,7 @@ def mismatches(expected: object, found: object, path: str) -> Iterator[Mismatch]
 
 
 def _holds(expected: dict[str, object], found: object) -> bool:
-    """Return whether every operator holds, which ``read_expected`` has looked at."""
+    """Return whether every operator, as checked by ``read_expected``, holds."""
     if ABSENT in expected and (found is _NOTHING) is not expected[ABSENT]:
         return False
     if found is _NOTHING:

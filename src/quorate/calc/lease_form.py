@@ -1,4 +1,4 @@
-"""The form of a lease manifest. Leases are made by Quorate; the calculus can still be asked."""
+"""The form of a lease manifest. Quorate makes leases; the calculus can still check one."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quorate.core.admission.domain_offer import Yards
+from quorate.core.admission.domain_offer import DomainOffers
 from quorate.core.admission.layout import pack_request
 from quorate.core.admission.target_slices import best_slice
 from quorate.model.events import Slice
@@ -13,11 +13,11 @@ from quorate.model.state.state_view import StateView
 def missing_now(view: StateView, run: Run) -> tuple[int, Slice | None, bool]:
     """Return how many GPUs are short, of which slice, and whether an empty fleet could hold it.
 
-    Told of the run's least width and of its first flavor; no slice where there is no node.
+    Of the run's least width and its first flavor; no slice where there is no node.
     """
     flavor = run.flavors[0]
     request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])
-    domain_offers = list(Yards(view, request).most_free())
+    domain_offers = list(DomainOffers(view, request).most_free())
     parts, fits_empty = best_slice(request, domain_offers) if domain_offers else ([], False)
     if not parts:
         return request.gpus, None, False

@@ -17,7 +17,7 @@ TABLE: Final = "throughputs"
 def recorded_rates(recording: Recording, flavors: Sequence[str], *, with_pairs: bool) -> Rates:
     """Return how fast each row is on each of ``flavors``, or raise ``CalcInputError``.
 
-    Every rate that can be asked for is looked up first, so that one that is missing is named before
+    Every rate that may be needed is looked up first, so that a missing one is reported before
     anything is played. Strict rounds know no difference between GPUs together and spread.
     """
     keys = {job.name: type_key(recording.types[job.name], job.gpus) for job in recording.jobs}

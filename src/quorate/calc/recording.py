@@ -38,7 +38,7 @@ RECORDING: Final = frozenset(
         "throughputs",
     }
 )
-"""What is read of a recording. What else it has is somebody's notes, and is left alone."""
+"""The fields that are read of a recording. Other fields are notes, and are ignored."""
 JOB: Final = frozenset({"id", "type", "scale_factor", "total_steps", "arrival"})
 RESET: Final = frozenset({"t", "allocation"})
 ROUND: Final = frozenset({"reset", "priorities"})
@@ -208,7 +208,7 @@ def _reset(value: object, at: At) -> Reset | None:
     if fields is None:
         return None
     at_s = fields.required("t", values.rate)
-    # A policy that has nobody to serve makes no allocation, which is recorded as a null.
+    # A policy without jobs makes no allocation, which is recorded as a null.
     shares = fields.optional("allocation", _shares, {})
     return None if at_s is None else Reset(at_s=at_s, shares=shares)
 
@@ -248,9 +248,9 @@ def _by_flavor_and_row(
 def _recovered(resets: tuple[Reset, ...], marked: tuple[_Priorities, ...]) -> tuple[Reset, ...]:
     """Return ``resets`` with the pairs that a recording leaves out, from their priorities.
 
-    A pair none of whose shares reaches 1e-9 is left out, though such shares still order who fills
-    GPUs that nobody else wants. At a reset every row has had the same time, so that a share is its
-    priority divided by the number of rows.
+    A pair none of whose shares reaches 1e-9 is left out, though such shares still order which rows
+    fill GPUs that no other row wants. At a reset every row has had the same time, so that a share
+    is its priority divided by the number of rows.
     """
     if len(resets) != len(marked):
         return resets

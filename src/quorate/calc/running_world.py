@@ -1,7 +1,7 @@
 """A world in which work runs: nodes, money, runs and leases as the facts a ledger would hold.
 
-Leases are on the nodes they name. One on a node that the world does not have takes room nowhere;
-one whose budget the world does not have is paid by somebody with enough. Which leases are a
+Leases are on the nodes they name. A lease on a node that the world does not have takes no room; a
+lease whose budget the world does not have is paid by a budget with enough. Which leases are a
 malleable run's minimum, and which are its steps, follows from its groups in their order.
 """
 
@@ -57,7 +57,7 @@ ACTOR: Final = "calc"
 SOMEBODY: Final = "somebody"
 """Who pays for leases whose budget the world does not have."""
 ELSEWHERE: Final = "elsewhere"
-"""The flavor of nodes that hold leases outside the world; nothing asks for it."""
+"""The flavor of nodes that hold leases outside the world; no run asks for it."""
 
 _NUMBER: Final = re.compile(r"[0-9]{1,7}")
 _role = values.choice(Role)
@@ -80,7 +80,7 @@ class StandingLease:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A world as it stands at ``now_ms``; ``runs`` are all it names, whether they run or not."""
+    """A world at ``now_ms``; ``runs`` are all it names, whether they run or not."""
 
     state: State
     now_ms: int
@@ -106,15 +106,15 @@ def read_standing(fields: Fields, at: At) -> Standing:
 
 
 def plain_pool() -> Pool:
-    """Return the pool of a world that says nothing about it: no rule that would have to be said.
+    """Return the pool of a world that declares none: with no restricting rule.
 
-    Whatever runs may be drawn as soon as in any pool, and takes a day unless it says less.
+    Runs may be drawn as soon as in any pool, and take a day unless they declare less.
     """
     return Pool(name=DEFAULT_POOL, runtime_min_ms=MINUTE_MS, expected_duration_ms=DAY_MS)
 
 
 def world_pool(fields: Fields) -> Pool | None:
-    """Return the pool of a world, if it says anything about it."""
+    """Return the pool of a world, if it declares one."""
 
     def read(value: object, at: At) -> Pool | None:
         head = Head(name=DEFAULT_POOL, generate_name=None, labels=None, labels_at=at, lenient=True)
@@ -156,7 +156,7 @@ _OVER: Final = StandingLease(
     group=0,
     start_ms=0,
 )
-"""What stands for a lease that has ended or not begun: it is not there."""
+"""The nodes of a lease that has ended or not begun: none."""
 
 
 def _lease_reader(funds: Funds, now_ms: int) -> Callable[[object, At], StandingLease | None]:
@@ -239,7 +239,7 @@ def _place(lease: StandingLease, known: Collection[str]) -> str:
 
 
 def _opening(now_ms: int, pool: Pool, nodes: Sequence[Node], funds: Funds) -> Iterator[Event]:
-    """Yield what the world declares, and the list of payers of somebody."""
+    """Yield what the world declares, and the budget that pays for leases without one."""
     yield PoolApplied(at_ms=now_ms, actor=ACTOR, pool=pool)
     for node in nodes:
         yield NodeApplied(at_ms=now_ms, actor=ACTOR, node=node)

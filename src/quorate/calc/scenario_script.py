@@ -1,8 +1,8 @@
-"""Scripts: the steps of a scenario, read into what is to be done when.
+"""Scripts: the steps of a scenario, read as commands with their times.
 
-A step has at most one deed (``submit``, ``failNode`` ...), an instant (``at``) and what is to hold
+A step has at most one deed (``submit``, ``failNode`` ...), an instant (``at``) and what must hold
 after it (``expect``). The steps of the system that Quorate descends from (``op`` and its arguments)
-are read too: what they ask for is done here by the deeds there are.
+are read too, as the deeds that have the same effect.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ _phase = values.choice(Phase)
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """Submit ``run`` if nobody has; else do what is due."""
+    """Submit ``run`` if it is not submitted; else do what is due."""
 
     run: Run
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The executor sees stopping leases go: one, those of a run, or all."""
+    """The executor confirms the end of stopping leases: of one, of a run, or of all."""
 
     run: str = ""
     lease: str = ""
@@ -149,7 +149,7 @@ class Script:
         expected = fields.maybe("expect", read_expected)
         words = [word for word in self._readers if word in fields]
         if len(words) > 1:
-            at.child(words[1]).fault(f"stands beside {words[0]}", "write two steps")
+            at.child(words[1]).fault(f"is given beside {words[0]}", "write two steps")
             return None
         if not words:
             if "at" not in fields:
@@ -201,7 +201,7 @@ class Script:
         return None if len(at.faults) > before else Step(word, at_ms, deed, expected)
 
     def _op(self, word: str, fields: Fields) -> Deed | None:
-        """Return what an op asks for; None where nothing is to be done."""
+        """Return the deed of an op; None where nothing is to be done."""
         match word:
             case "bind" | "reconcile":
                 run = self._known(fields)
@@ -220,7 +220,7 @@ class Script:
                 name = fields.required("node", values.line)
                 return None if name is None else MarkNode(name, NodeStatus.FAILED)
             case _:
-                # Starts are found here and not set: whatever is due at that time is done.
+                # Starts are computed here and not set: everything due at that time is done.
                 return Tick()
 
     def _known(self, fields: Fields) -> Run | None:
@@ -298,7 +298,7 @@ def _wiped(value: object, at: At) -> Wiped | None:
 
 
 def _confirm(value: object, at: At) -> Confirmed | None:
-    """Return whose stopping leases go: a run's, one lease, or (``true``) all there are."""
+    """Return which stopping leases end: a run's, one lease, or (``true``) all."""
     if value is True:
         return Confirmed()
     if isinstance(value, str):

@@ -43,20 +43,20 @@ class _Clock:
 
 
 class _Patient:
-    """An executor that takes orders and waits to be told what became of them."""
+    """An executor that accepts orders; the script reports their results."""
 
     def carry_out(self, orders: Sequence[Order]) -> None:
-        """Take the orders; the script says what becomes of them."""
+        """Take the orders; the script reports their results."""
 
     def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease anew; the script says what becomes of them."""
+        """Take every open lease again; the script reports the results."""
 
     def reports(self) -> Sequence[Report]:
         """Return nothing: the script's ``confirm``, ``complete`` and ``fail`` are the reports."""
         return ()
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return nothing: nobody works here."""
+        """Return nothing: no work runs here."""
         del runs
         return {}
 
@@ -87,7 +87,7 @@ class Stage:
 
     @property
     def view(self) -> StateView:
-        """The state as it is."""
+        """The present state."""
         return self._engine.view
 
     @property
@@ -101,7 +101,7 @@ class Stage:
         return self._executor is not None
 
     def apply(self, specs: Sequence[Applied]) -> tuple[Refusal, ...]:
-        """Declare ``specs``; return why not, if anything."""
+        """Declare ``specs``; return why they are refused, if they are."""
         return self._do(Apply(tuple(specs)))
 
     def advance(self, to_ms: int) -> None:
@@ -113,9 +113,9 @@ class Stage:
             self._clock.ms = max(self._clock.ms, due_ms)
         else:
             raise StandstillError(
-                f"over {DUE_MAX} things are due on the way; choose an earlier instant"
+                f"over {DUE_MAX} events are due on the way; choose an earlier instant"
             )
-        # A clock that is set back is a thing to try out: the ledger's time never runs back.
+        # A clock that is set back can be tried out: the ledger's time never runs back.
         self._clock.ms = to_ms
 
     def act(self, deed: Deed) -> tuple[Refusal, ...]:

@@ -1,7 +1,7 @@
 """The states of a scenario as trees: every run, reservation and conflict after a step.
 
-What the open state has forgotten, because it is over, is kept from the events: what ended why, how
-a reservation ended, and the last thing that happened to a run.
+What is over is no longer in the open state and is kept from the events: what ended why, how a
+reservation ended, and the last event of a run.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _phase(record: RunRecord) -> str:
 
 
 def _message(view: StateView, told: Chronicle, record: RunRecord) -> str:
-    """Return the last thing that happened to a run, or for whom it waits."""
+    """Return the last event of a run as text, or what it waits for."""
     name, follow = record.spec.name, record.spec.follow
     if _phase(record) == WAITING and follow is not None:
         names = [up for up in follow.after if view.runs[up].phase is not Phase.COMPLETED]
@@ -219,7 +219,7 @@ def _width(record: RunRecord, allocated: int) -> dict[str, object]:
 
 
 def _funding(view: StateView, leases: Iterable[Lease]) -> dict[str, object]:
-    """Return how many GPUs are paid by whom, and the lenders among them."""
+    """Return how many GPUs each payer pays for, and the lenders among them."""
     paid = dict.fromkeys(Tier, 0)
     sponsors: dict[str, int] = {}
     for lease in leases:

@@ -1,7 +1,7 @@
 """The fleet of a world: nodes, how many GPUs of each are taken, and the state they make.
 
-A node says where it is by its fields or by its labels; a field wins. Only nodes of the flavor that
-is asked about need a place, and only their usage is checked.
+A node has its place in its fields or in its labels; a field wins. Only nodes of the flavor in
+question need a place, and only their usage is checked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _node_gpus = values.whole(low=0, high=NODE_GPUS_MAX)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDraft:
-    """A node as far as it is given."""
+    """A node with the fields given so far."""
 
     name: str
     gpus: int
@@ -43,7 +43,7 @@ class NodeDraft:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The nodes of a world, what is taken of them, and the flavor that is asked about."""
+    """The nodes of a world, what is taken of them, and the flavor in question."""
 
     flavor: str
     nodes: tuple[NodeDraft, ...]
@@ -74,7 +74,7 @@ def read_fleet(fields: Fields, at: At) -> Fleet:
 
 
 def read_nodes(fields: Fields, at: At) -> tuple[Node, ...]:
-    """Return the nodes of a world, of whatever flavor; each says where it is and what it has."""
+    """Return the nodes of a world, of any flavor; each has a place and a size."""
     drafts = complete(fields.optional("nodes", _nodes, ())) or ()
     settle(at)
     found: dict[str, Node] = {}
@@ -92,7 +92,7 @@ def read_nodes(fields: Fields, at: At) -> tuple[Node, ...]:
 
 
 def read_node(value: object, at: At) -> Node | None:
-    """Return one node that says where it is and what it has."""
+    """Return one node, with its place and size."""
     draft = _node(value, at)
     return None if draft is None else placed(draft, at)
 

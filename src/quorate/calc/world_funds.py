@@ -64,13 +64,13 @@ class WorldBudget:
 
 @dataclass(frozen=True, slots=True)
 class Funds:
-    """Everybody's money and family."""
+    """The money and families of all owners."""
 
     budgets: tuple[WorldBudget, ...]
     owners: tuple[Owner, ...]
 
     def find(self, *, name: str, namespace: str | None) -> WorldBudget | None:
-        """Return the budget called ``name``, in ``namespace`` where that is said."""
+        """Return the budget called ``name``, in ``namespace`` where that is given."""
         for budget in self.budgets:
             if budget.name == name and namespace in (None, budget.namespace):
                 return budget
@@ -127,7 +127,7 @@ def _refuse_cycle(family: tuple[Owner, ...], at: At, declared: set[str]) -> None
 
 
 def _family(budgets: tuple[WorldBudget, ...], owners: tuple[Owner, ...]) -> tuple[Owner, ...]:
-    """Return every owner that is named, with all the parents said anywhere."""
+    """Return every owner that is named, with all the parents that the world gives it."""
     parents: dict[str, dict[str, None]] = {
         owner.name: dict.fromkeys(owner.parents) for owner in owners
     }

@@ -1,6 +1,6 @@
-"""The leases of a world: who already spends what, as the facts that a ledger would hold.
+"""The leases of a world: what is already being spent, as the facts that a ledger would hold.
 
-The node of a lease is only a name here: cover asks who pays, not where. A lease counts as open
+The node of a lease is only a name here: cover decides who pays, not where. A lease counts as open
 unless the world says when it ended.
 """
 
@@ -128,7 +128,7 @@ def _lease(
 
 
 def tier_of(state: State, lease: WorldLease) -> Tier:
-    """Return how the payer of ``lease`` stands to the owner of its run."""
+    """Return the relation of the payer of ``lease`` to the owner of its run."""
     family = dict(family_payers(state, lease.owner, lease.flavor))
     return family.get(lease.payer, Tier.BORROWED)
 

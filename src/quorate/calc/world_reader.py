@@ -48,7 +48,7 @@ _TOP: Final = frozenset(
 
 
 def open_world(world: object, required: Iterable[str]) -> tuple[Fields, At]:
-    """Return the fields of ``world`` and its place; those in ``required`` are there."""
+    """Return the fields of ``world`` and its place; those in ``required`` exist."""
     at = At((), [])
     fields = fields_of(without_nulls(world), at, _TOP)
     settle(at)

@@ -1,7 +1,7 @@
 """The runs of a world: work in few words, as much of it as the question needs.
 
-A run is called ``namespace/name`` where it has a namespace. Its owner is what it says, else the one
-of its namespace's budget, else the namespace itself. A malleable run's width lies within its
+A run is called ``namespace/name`` where it has a namespace. Its owner is the one it names, else
+that of its namespace's budget, else the namespace itself. A malleable run's width lies within its
 bounds, whatever ``totalGPUs`` says.
 """
 
@@ -53,7 +53,7 @@ _upstream = values.choice(UpstreamFailure)
 
 @dataclass(frozen=True, slots=True)
 class WorldRun:
-    """A run of a world, and where it is in its life if the world says that."""
+    """A run of a world, and its phase if the world states one."""
 
     spec: Run
     phase: Phase | None
@@ -87,7 +87,7 @@ def read_runs(fields: Fields, at: At, funds: Funds) -> tuple[WorldRun, ...]:
 
 
 def run_reader(owners: OwnerOf) -> Callable[[object, At], WorldRun | None]:
-    """Return a reader of one run; ``owners`` says whose those without an owner are."""
+    """Return a reader of one run; ``owners`` gives the owners of runs that name none."""
 
     def read(value: object, at: At) -> WorldRun | None:
         fields = fields_of(value, at, RUN)

@@ -1,4 +1,4 @@
-"""Ask for an operation and print the answer: of the ledger's file, or of a service."""
+"""Request an operation, of the ledger's file or of a service, and print the response."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def ask(settings: Settings, name: str, asked: Struct) -> None:
-    """Ask for the operation called ``name`` and print its answer."""
+    """Request the operation called ``name`` and print its response."""
     ask_each(settings, name, [asked])
 
 
 def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None:
-    """Ask for one operation several times, and print the answers with lines between them."""
+    """Request one operation several times, and print the responses with lines between them."""
     operation = OPERATIONS[name]
     target = settings.service()
     if target is not None:
@@ -47,7 +47,7 @@ def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None
 
 
 def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
-    """Return what an operation gives to programs, and print nothing."""
+    """Return the response of an operation for programs, and print nothing."""
     target = settings.service()
     if target is not None:
         from quorate.cli.remote import service
@@ -63,7 +63,7 @@ def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
 
 @contextmanager
 def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
-    """Ask for the operation called ``name``; its answer can be read until this is left."""
+    """Request the operation called ``name``; its response can be read until this is left."""
     operation = OPERATIONS[name]
     target = settings.service()
     if target is not None:
@@ -81,7 +81,7 @@ def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
 @contextmanager
 def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyDesk]:
     """Open the ledger's file as the operation needs it; a dry run cannot write."""
-    # Only here is a ledger decided on; whoever asks a service imports none of it.
+    # Only here is a ledger decided on; a command for a service imports none of it.
     from quorate.adapters.key_file import load_lottery_secret, lottery_path
     from quorate.cli.session import clock_of, open_to_read, open_to_write
     from quorate.cli.signing import file_signer
@@ -112,7 +112,7 @@ def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator
 
 
 def _logs(ledger: Path) -> Logs | None:
-    """Return what a service has kept of the output of runs, if it has run any on this machine."""
+    """Return the kept output of runs, if a service has run any on this machine."""
     from quorate.adapters.executors.keepers import work_folder
     from quorate.adapters.executors.logs_local import LocalLogs
 
@@ -121,12 +121,12 @@ def _logs(ledger: Path) -> Logs | None:
 
 
 def print_answer(settings: Settings, found: Answer) -> None:
-    """Print an answer in the form that was asked for; what is said aside goes to stderr."""
+    """Print a response in the requested form; its notes go to stderr."""
     with telling(found.done) if found.done else nullcontext():
         for note in found.notes:
             click.echo(note, err=True)
         if settings.output == CSV:
-            assert found.csv is not None, "only who has this form offers it"
+            assert found.csv is not None, "only a command with this form offers it"
             click.echo(found.csv(), nl=False)
             return
         if not settings.is_table:

@@ -1,6 +1,6 @@
 """Names that a shell completes: of what is in the ledger or the service. Fast, or not at all.
 
-A shell that asks waits for the answer with every Tab, so whatever goes wrong says nothing.
+A shell waits for the answer with every Tab, so errors print nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def context_names(
     settings = _settings(ctx)
     try:
         config = load_config(config_path(settings.environ))
-    except Exception:  # noqa: BLE001 - a shell that completes is told nothing else
+    except Exception:  # noqa: BLE001 - a completing shell gets nothing else
         return []
     return _items([*config.contexts, FILE], incomplete)
 
@@ -78,12 +78,12 @@ def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
 def _names(ctx: click.Context, kind: str) -> list[str]:
     try:
         return _asked(_settings(ctx), kind)
-    except Exception:  # noqa: BLE001 - a shell that completes is told nothing else
+    except Exception:  # noqa: BLE001 - a completing shell gets nothing else
         return []
 
 
 def _asked(settings: Settings, word: str) -> list[str]:
-    """Return the names of a kind that there are; raises whatever asking raises."""
+    """Return the names of a kind; raises whatever the request raises."""
     from quorate.operations.resources.resource_operations import ListRuns, ListThings
     from quorate.views.kind_names import TENANT, kind_named
 

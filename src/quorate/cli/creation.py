@@ -39,7 +39,7 @@ def create_ledger(url: str, clock: Clock, *, actor: str) -> tuple[str, str]:
     path = ledger_path(url)
     with ExitStack() as undo:
         key, lottery = key_path(path), lottery_path(path)
-        # A ledger that was begun and never finished may have its files already.
+        # A ledger whose creation was interrupted may have its files already.
         made = {file for file in (key, lottery) if path.exists() and file.exists()}
         store = _new_store(url)
         undo.callback(remove_store, url)

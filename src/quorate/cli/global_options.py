@@ -101,7 +101,7 @@ def csv_reader(command: F) -> F:
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help: lines that work as they stand, wrapped by nobody."""
+    """Return the end of a command's help: examples that can be pasted, never wrapped."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 

@@ -44,8 +44,7 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 def export_blocks(name: str) -> Iterator[Block]:
     """Yield the blocks of the export in the file ``name``, each checked before it is yielded.
 
-    Raises ``CommandError`` at the first line that is not what was written, and says how far the
-    export is sound.
+    Raises ``CommandError`` at the first wrong line, and says how far the export is sound.
     """
     head, at_ms = GENESIS, 0
     for number, text in _lines(name):
@@ -115,7 +114,7 @@ def _unsound(name: str, number: int, what: str, head: Head) -> CommandError:
 
 
 def sound_part(head: Head) -> str:
-    """Return how far something is sound that is sound up to ``head``."""
+    """Return how far something that ends at ``head`` is sound."""
     if head == GENESIS:
         return "not even its first block is sound"
     blocks = "block 1 is" if head.height == 1 else f"blocks 1 to {head.height} are"

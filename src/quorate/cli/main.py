@@ -1,6 +1,6 @@
-"""The ``quorate`` command: which subcommands there are, and how every one of them ends.
+"""The ``quorate`` command: its subcommands, and how every one of them ends.
 
-Only click is imported here; a subcommand's module is imported when it is asked for.
+Only click is imported here; a subcommand's module is imported when it runs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "apply": (
         "quorate.cli.commands.apply_command",
         "apply",
-        "Make the ledger hold the documents of files.",
+        "Create or update resources from files.",
     ),
     "submit": (
         "quorate.cli.commands.submit_command",
@@ -52,7 +52,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "patch": ("quorate.cli.commands.patch_command", "patch", "Change fields of what was applied."),
     "get": ("quorate.cli.commands.get_command", "get", "List what there is."),
-    "queue": ("quorate.cli.commands.queue_command", "queue", "Show who waits, in order, and why."),
+    "queue": (
+        "quorate.cli.commands.queue_command",
+        "queue",
+        "Show which runs wait, in order, and why.",
+    ),
     "top": (
         "quorate.cli.commands.top_command",
         "top",
@@ -81,7 +85,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "notices": (
         "quorate.cli.commands.notices_command",
         "notices",
-        "Show what concerns you, and be told of it.",
+        "Show the notices that concern you, and follow them.",
     ),
     "logs": (
         "quorate.cli.commands.logs_command",
@@ -106,12 +110,12 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "shrink": (
         "quorate.cli.commands.shrink_command",
         "shrink",
-        "Let a malleable run go on with fewer GPUs.",
+        "Shrink a malleable run to fewer GPUs.",
     ),
     "node": (
         "quorate.cli.operator_commands.node_command",
         "node",
-        "Say that a node failed, is back, or is to be emptied; or what this machine is.",
+        "Mark a node as failed, ready, cordoned or drained; or describe this machine.",
     ),
     "claim": (
         "quorate.cli.commands.claim_command",
@@ -126,7 +130,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "resolve": (
         "quorate.cli.commands.resolve_command",
         "resolve",
-        "Make room in a scope, one notice from now.",
+        "Free GPUs in a scope by hand, after the notice period.",
     ),
     "admin": (
         "quorate.cli.operator_commands.admin_command",
@@ -146,7 +150,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "waldur": (
         "quorate.cli.operator_commands.waldur_command",
         "waldur",
-        "See how the link to Waldur stands.",
+        "Show the status of the link to Waldur.",
     ),
     "tick": ("quorate.cli.commands.finish_command", "tick", "Do what time has made due."),
     "lottery": (
@@ -235,7 +239,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that ``args`` begin with; a wrong name is told what is near it."""
+        """Return the command that ``args`` begin with; an error suggests the nearest name."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
@@ -268,7 +272,7 @@ def quorate(ctx: click.Context) -> None:
 
 
 def main(args: Sequence[str], settings: Settings | None = None) -> int:
-    """Return the exit code of ``quorate`` with ``args``; everything a person can cause has one."""
+    """Return the exit code of ``quorate`` with ``args``; every error of a user has one."""
     try:
         result: Any = quorate.main(
             list(args),
@@ -318,14 +322,14 @@ def _usage(error: click.ClickException) -> str:
 def _stopped(error: SystemExit | BrokenPipeError) -> Exit:
     """Return the exit code when click has ended the program, or flushing its output failed."""
     if isinstance(error, SystemExit) and not error.code:
-        return Exit.OK  # a shell asked how a line may go on, and was told
-    # Whoever read the output has seen enough.
+        return Exit.OK  # a shell asked for completions, and got them
+    # The reader of the output has closed it.
     _drop_output()
     return Exit.BROKEN_PIPE
 
 
 def _drop_output() -> None:
-    """Let go of standard output: Python must not try to write the rest of it at exit."""
+    """Release standard output: Python must not try to write the rest of it at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

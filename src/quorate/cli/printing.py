@@ -20,11 +20,11 @@ def print_tree(settings: Settings, tree: object) -> None:
 
 @contextmanager
 def telling(done: str) -> Iterator[None]:
-    """Print what came of ``done``, which cannot be undone; where that fails, say it on stderr."""
+    """Print the result of ``done``, which cannot be undone; on failure, print it on stderr."""
     try:
         yield
     except BrokenPipeError:
-        raise CommandError(Exit.BROKEN_PIPE, f"nobody read the output; {done}") from None
+        raise CommandError(Exit.BROKEN_PIPE, f"the output was not read; {done}") from None
     except KeyboardInterrupt:
         raise CommandError(Exit.INTERRUPTED, f"interrupted while printing; {done}") from None
     except OSError as error:

@@ -45,13 +45,13 @@ def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> It
     check_typed(settings)
     with telling_why(target):
         driver = driver_for(target.place, timeout_s=settings.answer_timeout_s())
-        # A person who has waited so long is told, and does not wait as long again.
+        # A person who has waited so long gets a message, and does not wait as long again.
         with Asker(driver, Retrying(tries=tries, waits_again=False)) as client:
             yield client
 
 
 def ask_service(settings: Settings, target: Target, name: str, questions: Sequence[Struct]) -> None:
-    """Ask for one operation several times, and print the answers with lines between them."""
+    """Request one operation several times, and print the responses with lines between them."""
     with service(settings, target) as client:
         for position, asked in enumerate(questions):
             _ask(settings, client, name, asked, is_first=not position)

@@ -56,8 +56,8 @@ _REFUSED: Final = {
 }
 """What would change the meaning of a script if it were left out -> what to do."""
 _LEFT_OUT: Final = {
-    "output": "output is kept by whoever runs the work; read it with: quorate logs RUN",
-    "error": "output is kept by whoever runs the work; read it with: quorate logs RUN",
+    "output": "the executor keeps the output; read it with: quorate logs RUN",
+    "error": "the executor keeps the output; read it with: quorate logs RUN",
     "mem": "runs are placed by GPUs; memory is not counted",
     "mem-per-cpu": "runs are placed by GPUs; memory is not counted",
     "mem-per-gpu": "runs are placed by GPUs; memory is not counted",
@@ -67,15 +67,15 @@ _LEFT_OUT: Final = {
     "qos": "there are no priorities; budgets decide",
     "nice": "there are no priorities; budgets decide",
     "priority": "there are no priorities; budgets decide",
-    "mail-type": "nobody is written to; follow it with: quorate watch RUN",
-    "mail-user": "nobody is written to; follow it with: quorate watch RUN",
+    "mail-type": "no mail is sent; follow it with: quorate watch RUN",
+    "mail-user": "no mail is sent; follow it with: quorate watch RUN",
     "constraint": "name the kind of GPU with --flavor",
     "nodelist": "nodes are chosen for you",
     "exclude": "nodes are chosen for you; cordon those that are broken",
     "exclusive": "whole nodes are a matter of the pool",
     "requeue": "a run that is cut waits again by itself",
     "no-requeue": "a run that is cut waits again by itself",
-    "signal": "a run that is stopped is told, and has its checkpoint grace",
+    "signal": "a run that is stopped is warned, and has its checkpoint grace",
     "ntasks-per-node": "one command is started; it starts its own processes",
     "reservation": "reservations are made for runs by themselves",
 }
@@ -84,7 +84,7 @@ _LEFT_OUT: Final = {
 
 @dataclass(slots=True, kw_only=True)
 class Script:
-    """What a script asks for; ``said`` is what is to be told about it, in order."""
+    """What a script asks for; ``said`` are the remarks about it, in order."""
 
     interpreter: tuple[str, ...]
     name: str | None = None
@@ -117,7 +117,7 @@ class Script:
 def read_script(text: str, name: str, given: Mapping[str, str] | None = None) -> Script:
     """Return what the script ``text`` asks for; raises ``CommandError`` with what is refused.
 
-    ``given`` are its options that others, which were typed, stand in for: those are not looked at.
+    ``given`` are its options that typed ones replace: those are ignored.
     """
     lines = text.splitlines()
     if not lines or not lines[0].startswith("#!"):
@@ -238,7 +238,7 @@ def _read_gres(script: Script, value: str) -> str:
         kind, _, rest = each.partition(":")
         if kind not in ("gpu", "gres/gpu"):
             return f"{each}: left out: only GPUs are counted"
-        # What stands in parentheses says which sockets, and is Slurm's own.
+        # What is in parentheses names sockets, and is Slurm's own.
         script.gpus_per_node = _count(script, re.sub(r"\(.*\)$", "", rest) or "1")
     return ""
 

@@ -85,9 +85,9 @@ def open_to_write(settings: Settings) -> EventStore:
 
 
 def _check_kept(settings: Settings) -> None:
-    """Raise ``CommandError`` while work of the ledger goes on that its service has started.
+    """Raise ``CommandError`` while work runs that the ledger's service has started.
 
-    Nobody here could see its processes go, and their GPUs would be given away.
+    This command could not see its processes end, and their GPUs would be given away.
     """
     from quorate.adapters.executors.keepers import kept_runs, work_folder
 

@@ -92,7 +92,7 @@ class Settings:
         return self.output in ("table", "wide")
 
     def actor(self) -> str:
-        """Return who asks: the option, the environment, or the login name."""
+        """Return the actor: the option, the environment, or the login name."""
         if self.actor_option is not None:
             return one_line(self.actor_option, "--actor", ACTOR_CHARS_MAX)
         return one_line(

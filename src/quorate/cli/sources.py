@@ -67,12 +67,12 @@ class Sources:
 
     @property
     def trees(self) -> tuple[dict[str, Any], ...]:
-        """The documents as trees, as they are asked for."""
+        """The documents as trees, computed on demand."""
         return tuple(map(tree_of, self.documents))
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """Let errors about one of the documents name its file and line, whoever found them."""
+        """Add file and line to errors about one of the documents, wherever they are found."""
         try:
             yield
         except CommandError as error:
@@ -105,8 +105,8 @@ def _line_of(told: str, lines: Mapping[str, int]) -> int:
 def read_sources(files: Sequence[str], *, needs_owner: bool, bare: Bare | None = None) -> Sources:
     """Return the documents of all ``files`` in order, or raise with the problems of all of them.
 
-    Runs that go to a service need no owner: it knows the tenant of whoever asks. ``bare`` is what a
-    document without a head is taken for.
+    Runs that go to a service need no owner: it knows the caller's tenant. ``bare`` is the kind of a
+    document without a head.
     """
     if files.count(STDIN) > 1:
         raise CommandError(Exit.USAGE, "-f - is given twice; standard input can be read once")

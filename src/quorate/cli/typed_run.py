@@ -1,4 +1,4 @@
-"""A run made of options: judged like a document, and told in the words that were typed."""
+"""A run made of options: checked like a document, with errors in the terms that were typed."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def flavors_or_only(settings: Settings, typed: Sequence[str]) -> list[str]:
 
 
 def team_or_own(settings: Settings, typed: str | None) -> str | None:
-    """Return the owner that was typed, or the tenant that the service knows whoever asks by.
+    """Return the owner that was typed, or the caller's tenant at the service.
 
-    None where there is neither: the owner of a file is of none.
+    None where there is neither: a caller of a file has no tenant.
     """
     if typed is not None:
         return typed.removeprefix("owner/")

@@ -55,7 +55,7 @@ class _Eye:
     def forecast(self, run: str, now_ms: int) -> Forecast:
         """Return the forecast of ``run``, found anew when something was recorded, or once a minute.
 
-        Counting down needs no more than another time.
+        A countdown needs only the present time.
         """
         if self._told is None or now_ms - self._told_ms >= RETELL_MS:
             found = foretell(self.engine.view, self.engine.view.runs[run].spec, now_ms)

@@ -67,12 +67,12 @@ class _View:
     )
 
     async def show(self) -> None:
-        """Print how everything stands."""
+        """Print the present state."""
         watched = self.watched
         asked = PictureRequest(
             run=watched.run, pool=watched.pool, reservations=watched.reservations
         )
-        # Where it stands is asked first: what happens in between is told twice, not left out.
+        # The cursor is read first: an event in between is printed twice, not left out.
         tree: dict[str, Any] = await self.client.ask_json("picture", asked)
         told = await self.client.ask_text("picture", asked)
         self.seq, self._shown_s = tree["sequence"], monotonic()
@@ -88,7 +88,7 @@ class _View:
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """Have the service say what is recorded, for as long as this lasts."""
+        """Have the service report what is recorded, within a ``with`` block."""
         task = asyncio.create_task(self._listen())
         try:
             yield
@@ -107,7 +107,7 @@ class _View:
                 reservations=watched.reservations,
             ):
                 await self._events.put(event)
-        except Exception as error:  # noqa: BLE001 - raised again by whoever looks
+        except Exception as error:  # noqa: BLE001 - raised again by the reader
             await self._events.put(error)
 
     async def look(self) -> None:

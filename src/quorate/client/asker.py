@@ -17,7 +17,7 @@ from quorate.operations.notices.notice_operations import Notice, WatchNotices
 
 
 class Asker:
-    """Asks by ``driver``, each request as often as ``retrying`` says."""
+    """Sends requests by ``driver``, each with the retries of ``retrying``."""
 
     def __init__(self, driver: SyncRunner, retrying: Retrying) -> None:
         self._asking = Asking(retrying)
@@ -35,7 +35,7 @@ class Asker:
         self.close()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._driver.close()
 
     def ask_json(self, name: str, asked: Struct) -> Tree:
@@ -60,7 +60,7 @@ class Asker:
         return self._driver.stream(self._asking.lines(name, asked))
 
     def notices(self, asked: WatchNotices) -> Iterator[Notice]:
-        """Yield notices as they are recorded, for as long as somebody asks for the next one."""
+        """Yield notices as they are recorded, for as long as the caller takes them."""
         return self._driver.stream(self._asking.stream("watch-notices", asked))
 
     def log_lines(

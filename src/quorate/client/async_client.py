@@ -77,7 +77,7 @@ class AsyncClient(AsyncMethods):
         await self.close()
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._driver.close()
 
     async def _ask(self, name: str, asked: Struct) -> Any:
@@ -153,7 +153,7 @@ class AsyncClient(AsyncMethods):
 
 
 class AsyncRunHandle:
-    """A run that was submitted. ``outcome`` is what came of that, None for one found later."""
+    """A run that was submitted. ``outcome`` is the result of that, None for one found later."""
 
     def __init__(self, client: AsyncClient, name: str, outcome: Outcome | None) -> None:
         self._client = client

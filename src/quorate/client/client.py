@@ -100,7 +100,7 @@ class Client(Asker, Methods):
 
 
 class RunHandle:
-    """A run that was submitted. ``outcome`` is what came of that, None for one found later."""
+    """A run that was submitted. ``outcome`` is the result of that, None for one found later."""
 
     def __init__(self, client: Client, name: str, outcome: Outcome | None) -> None:
         self._client = client

@@ -58,7 +58,7 @@ class Asking:
         )
 
     def text(self, name: str, question: Struct, *, wide: bool) -> Flow[wire.Told]:
-        """Return what a person is told, as the service words it."""
+        """Return the text for a person, as the service words it."""
         accept = f"{wire.TOLD}; wide=true" if wide else wire.TOLD
         return flows.exchange(
             OPERATIONS[name], question, self.retrying, wire.told_of, accept=accept
@@ -78,7 +78,7 @@ class Asking:
     def submit(
         self, document: Mapping[str, Any] | Work, key: str | None
     ) -> Flow[tuple[str, Outcome]]:
-        """Return the name of the run that was submitted, and what came of it."""
+        """Return the name of the run that was submitted, and the result."""
         if isinstance(document, Work):
             work = document
             if not work.flavors:
@@ -95,7 +95,7 @@ class Asking:
         return names[0], outcome
 
     def wait(self, run: str, timeout_s: float | None) -> Flow[RunInfo]:
-        """Return the run once it is over, whatever became of it."""
+        """Return the run once it is over, however it ended."""
         return flows.until(
             lambda: self.answer("get-run", resource_operations.GetThing(name=run)),
             lambda found: found.status.phase in TERMINAL,

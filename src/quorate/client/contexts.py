@@ -1,7 +1,7 @@
 """Contexts: services by name, in one file of the user's own, and which of them is meant.
 
 The file is ``$QUORATE_CONFIG``, else ``quorate/config.toml`` in ``$XDG_CONFIG_HOME`` or in
-``~/.config``. It may hold tokens, so nobody else can read it.
+``~/.config``. It may hold tokens, so only its owner may read it.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def save_config(path: Path | None, config: Config) -> None:
 
 
 def is_private(path: Path) -> bool:
-    """Return whether nobody else can read the file, or there is none."""
+    """Return whether only its owner can read the file, or there is none."""
     try:
         return not path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
     except OSError:

@@ -36,7 +36,7 @@ class Driver(SyncRunner):
         self._http = httpx.Client(**_options(place, timeout_s))
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._http.close()
 
     def send(self, request: Request) -> Reply:
@@ -52,7 +52,7 @@ class Driver(SyncRunner):
         return _reply(response, b"" if response.is_success else response.read())
 
     def fault_of(self, error: Exception) -> QuorateClientError | None:
-        """Return what ``error`` means to whoever asked; None where asking did not cause it."""
+        """Return the client error for ``error``; None where the request did not cause it."""
         return _fault_of(error, self._place)
 
 
@@ -72,7 +72,7 @@ class AsyncDriver:
         self._http = httpx.AsyncClient(**_options(place, timeout_s))
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._http.aclose()
 
     async def run(self, flow: Flow[T]) -> T:
@@ -84,7 +84,7 @@ class AsyncDriver:
         return walk.result
 
     async def stream(self, flow: Flow[None]) -> AsyncIterator[Any]:
-        """Yield what ``flow`` emits; its connection is closed when nobody iterates any more."""
+        """Yield what ``flow`` emits; its connection is closed when the iteration ends."""
         walk, opened = Walk(flow, self._fault_of), _Opened()
         try:
             while (step := walk.next()) is not None:
@@ -128,7 +128,7 @@ class AsyncDriver:
 
 
 def _fault_of(error: Exception, place: Place) -> UnreachableError | None:
-    """Return what ``error`` means to whoever asked the service at ``place``."""
+    """Return the client error for ``error`` of the service at ``place``."""
     if not isinstance(error, httpx.HTTPError):
         return None
     untrusted = transport_errors.untrusted(error, place.server)

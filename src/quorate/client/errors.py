@@ -6,7 +6,7 @@
     │   └── NoContextError       there is no context of that name              (contexts.py)
     ├── UnreachableError         no answer: whether anything was done is said by `maybe_done`
     │   ├── UnknownHostError     the name of the server leads nowhere
-    │   ├── NotListeningError    nobody listens there
+    │   ├── NotListeningError    no process listens there
     │   ├── UntrustedError       TLS: who answers cannot prove who it is
     │   └── TimedOutError        it took too long
     ├── NotQuorateError          something answers, and it is not Quorate
@@ -17,7 +17,7 @@
         ├── UnauthenticatedError 401: no token, or one that is wrong, revoked or over
         ├── ForbiddenError       403: not with these rights
         ├── NotFoundError        404: there is nothing of that name
-        ├── StaleVersionError    412: somebody has changed it since it was read
+        ├── StaleVersionError    412: it has changed since it was read
         ├── BusyError            429 with a time to come back, or 503
         └── FailedError          any other 5xx: a fault of the service
 
@@ -46,11 +46,11 @@ class UnknownHostError(UnreachableError):
 
 
 class NotListeningError(UnreachableError):
-    """Nobody listens where the server is said to be."""
+    """No process listens at the server's address."""
 
 
 class UntrustedError(UnreachableError):
-    """Whoever answers cannot prove to be the server, or does not speak TLS."""
+    """The peer cannot prove to be the server, or does not speak TLS."""
 
 
 class TimedOutError(UnreachableError):
@@ -112,7 +112,7 @@ class NotFoundError(RefusedError):
 
 
 class StaleVersionError(RefusedError):
-    """Somebody has changed it since it was read: read it again, and decide anew."""
+    """It has changed since it was read: read it again, and decide again."""
 
 
 class BusyError(RefusedError):

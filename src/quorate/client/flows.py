@@ -1,7 +1,7 @@
 """What a client does, step by step, without doing any of it: written once for both clients.
 
-A flow is a generator. It yields steps (send this, wait so long, here is an event) and is given what
-came of each; a driver carries the steps out, with ``await`` or without (``drivers.py``).
+A flow is a generator. It yields steps (send this, wait so long, here is an event) and gets the
+result of each; a driver carries the steps out, with ``await`` or without (``drivers.py``).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Hand something on to whoever iterates; gives nothing."""
+    """Pass a value to the iterating caller; gives nothing."""
 
     value: Any
 
@@ -108,8 +108,8 @@ def follow(operation: Operation, asked: Struct, retrying: Retrying) -> Flow[None
     """Emit every event from ``asked.first`` on, once and in order, however often it is cut off.
 
     Without it those that are recorded from now on. A connection that is cut is opened again after
-    the last event that was looked at; it ends only by a refusal, or after too many failures in
-    a row. What is told of one event in several parts is told once, too.
+    the last event that was read; it ends only by a refusal, or after too many failures in a row. An
+    event that is sent in several parts is emitted once, too.
     """
     first: int | None = getattr(asked, FIRST)
     cursor = None if first is None else first - 1
@@ -147,12 +147,12 @@ def _event(message: Message, cursor: int | None) -> dict[str, Any] | None:
 
 
 def _part_of(tree: dict[str, Any]) -> tuple[int, int]:
-    """Return the sequence of an event, and which part of what is told of it this is, from 1."""
+    """Return the sequence of an event, and the number of this part of it, from 1."""
     return int(tree["seq"]), 1 + int(tree.get("part", 0))
 
 
 def _moved(message: Message, cursor: int | None) -> int | None:
-    """Return where to go on after ``message``: its id is the last sequence that was looked at."""
+    """Return where to continue after ``message``: its id is the last sequence that was read."""
     if not message.id.isdecimal():
         return cursor
     return max(cursor or 0, int(message.id))

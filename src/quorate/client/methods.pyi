@@ -53,7 +53,7 @@ class Methods:
         """Make the ledger hold documents: all of them, or none. Documents as users write them, each
         a tree of apiVersion, kind, metadata and spec."""
     def calc(self, kind: str, world: Any) -> dict[str, Any]:
-        """Work out one decision on a world given as JSON. A world as JSON, and what to work out
+        """Work out one decision on a world given as JSON. A world as JSON, and what to compute
         about it."""
     def cancel_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Stop a run, or withdraw it from the queue. The run, and why."""
@@ -80,7 +80,7 @@ class Methods:
     def complete_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Record that a run's work is done. The run, and why."""
     def cordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Place nothing new on a node; what is on it goes on. The node, and why."""
+        """Cordon a node: its work continues, and nothing new is placed on it. The node, and why."""
     def create_tenant(
         self,
         id: str,
@@ -103,49 +103,49 @@ class Methods:
     ) -> Outcome:
         """Remove a tenant that holds nothing. A tenant that holds nothing."""
     def describe_budget(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one budget. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one budget. The resource called ``name``; the part before a ``/``
+        or ``@`` is enough."""
     def describe_cap(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one cap. The thing called ``name``; what is before a ``/`` or ``@``
-        will do."""
+        """Tell everything about one cap. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     def describe_charge(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one charge. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one charge. The resource called ``name``; the part before a ``/``
+        or ``@`` is enough."""
     def describe_claim(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one claim. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one claim. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     def describe_domain(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one domain. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one domain. The resource called ``name``; the part before a ``/``
+        or ``@`` is enough."""
     def describe_envelope(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one envelope. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one envelope. The resource called ``name``; the part before a ``/``
+        or ``@`` is enough."""
     def describe_lease(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one lease. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one lease. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     def describe_node(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one node. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one node. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     def describe_owner(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one owner. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one owner. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     def describe_pool(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one pool. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one pool. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     def describe_reservation(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one reservation. The thing called ``name``; what is before a ``/``
-        or ``@`` will do."""
+        """Tell everything about one reservation. The resource called ``name``; the part before a
+        ``/`` or ``@`` is enough."""
     def describe_resolveroutcome(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one resolveroutcome. The thing called ``name``; what is before a
-        ``/`` or ``@`` will do."""
+        """Tell everything about one resolveroutcome. The resource called ``name``; the part before
+        a ``/`` or ``@`` is enough."""
     def describe_run(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one run. The thing called ``name``; what is before a ``/`` or ``@``
-        will do."""
+        """Tell everything about one run. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     def describe_system(self, *, at: str | None = None) -> Description:
         """Tell everything about the settings of the installation. The one System there is."""
     def describe_tenant(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one tenant. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one tenant. The resource called ``name``; the part before a ``/``
+        or ``@`` is enough."""
     def drain_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Cordon a node and stop what is on it. The node, and why."""
     def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
@@ -162,37 +162,49 @@ class Methods:
         """Show the fleet by flavor and domain, and who has how much of it. Of one pool, or of all
         of them."""
     def get_budget(self, name: str, *, at: str | None = None) -> BudgetInfo:
-        """Show one budget. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one budget. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     def get_cap(self, name: str, *, at: str | None = None) -> CapInfo:
-        """Show one cap. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one cap. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     def get_charge(self, name: str, *, at: str | None = None) -> ChargeInfo:
-        """Show one charge. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one charge. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     def get_claim(self, name: str, *, at: str | None = None) -> ClaimInfo:
-        """Show one claim. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one claim. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     def get_domain(self, name: str, *, at: str | None = None) -> DomainInfo:
-        """Show one domain. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one domain. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     def get_envelope(self, name: str, *, at: str | None = None) -> EnvelopeInfo:
-        """Show one envelope. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one envelope. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     def get_lease(self, name: str, *, at: str | None = None) -> LeaseInfo:
-        """Show one lease. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one lease. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     def get_node(self, name: str, *, at: str | None = None) -> NodeInfo:
-        """Show one node. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one node. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     def get_owner(self, name: str, *, at: str | None = None) -> OwnerInfo:
-        """Show one owner. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one owner. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     def get_pool(self, name: str, *, at: str | None = None) -> PoolInfo:
-        """Show one pool. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one pool. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     def get_reservation(self, name: str, *, at: str | None = None) -> ReservationInfo:
-        """Show one reservation. The thing called ``name``; what is before a ``/`` or ``@`` will
-        do."""
+        """Show one reservation. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     def get_resolveroutcome(self, name: str, *, at: str | None = None) -> ConflictInfo:
-        """Show one resolveroutcome. The thing called ``name``; what is before a ``/`` or ``@`` will
-        do."""
+        """Show one resolveroutcome. The resource called ``name``; the part before a ``/`` or ``@``
+        is enough."""
     def get_run(self, name: str, *, at: str | None = None) -> RunInfo:
-        """Show one run. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one run. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     def get_system(self, *, at: str | None = None) -> SystemInfo:
         """Show the settings of the installation. The one System there is."""
     def get_tenant(self, name: str, *, at: str | None = None) -> TenantInfo:
-        """Show one tenant. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one tenant. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     def issue_token(
         self,
         role: str,
@@ -205,7 +217,7 @@ class Methods:
         dry_run: bool = False,
     ) -> TokenOutcome:
         """Issue an access token; its secret is told this once. For ``user``, in ``role``, and in
-        ``tenant`` where the role is of one. ``lifetime`` is a duration such as ``90d``, or
+        ``tenant`` where the role needs one. ``lifetime`` is a duration such as ``90d``, or
         ``never``. With areas among ``scopes`` it is for those areas only. The scope ``claim`` is no
         area: it adds the right to claim nodes."""
     def list_budgets(
@@ -217,8 +229,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[BudgetInfo]:
         """List budgets. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an
-        instant."""
+        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_caps(
         self,
         *,
@@ -228,7 +239,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[CapInfo]:
         """List caps. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an instant."""
+        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_charges(
         self,
         *,
@@ -238,8 +249,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[ChargeInfo]:
         """List charges. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an
-        instant."""
+        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_claims(
         self,
         *,
@@ -249,7 +259,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[ClaimInfo]:
         """List claims. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an instant."""
+        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_domains(
         self,
         *,
@@ -259,8 +269,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[DomainInfo]:
         """List domains. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an
-        instant."""
+        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_envelopes(
         self,
         *,
@@ -270,8 +279,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[EnvelopeInfo]:
         """List envelopes. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an
-        instant."""
+        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_events(
         self,
         *,
@@ -293,7 +301,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[LeaseInfo]:
         """List leases. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an instant."""
+        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_nodes(
         self,
         *,
@@ -303,7 +311,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[NodeInfo]:
         """List nodes. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an instant."""
+        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_notices(
         self,
         *,
@@ -325,7 +333,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[OwnerInfo]:
         """List owners. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an instant."""
+        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_pools(
         self,
         *,
@@ -335,7 +343,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[PoolInfo]:
         """List pools. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an instant."""
+        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_queue(
         self,
         *,
@@ -347,8 +355,8 @@ class Methods:
         phase: str | None = None,
         newest: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List who waits, in order. Of one owner, in one phase; with ``newest`` the last ones,
-        where there are more."""
+        """List the waiting runs, in order. Of one owner, in one phase; with ``newest`` the last
+        ones, where there are more."""
     def list_reservations(
         self,
         *,
@@ -358,8 +366,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[ReservationInfo]:
         """List reservations. ``limit`` at most, from after ``cursor`` on, which an earlier answer
-        gave as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an
-        instant."""
+        gave as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_resolveroutcomes(
         self,
         *,
@@ -369,8 +376,8 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[ConflictInfo]:
         """List resolveroutcomes. ``limit`` at most, from after ``cursor`` on, which an earlier
-        answer gave as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at
-        an instant."""
+        answer gave as ``next``. With ``names`` only those; ``at`` reads the state at a past
+        instant."""
     def list_runs(
         self,
         *,
@@ -393,8 +400,7 @@ class Methods:
         at: str | None = None,
     ) -> ResourceList[TenantInfo]:
         """List tenants. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an
-        instant."""
+        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     def list_tokens(
         self,
         user: str | None = None,
@@ -416,7 +422,7 @@ class Methods:
     ) -> Outcome:
         """Record that a node is clean after a claim, or could not be wiped. A node that is clean,
         or with ``failed`` could not be wiped. With ``after`` only if that claim was the last one on
-        it: a late word frees nothing then."""
+        it: a late report frees nothing then."""
     def patch_budget(
         self,
         name: str,
@@ -464,7 +470,7 @@ class Methods:
     def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show how a run, the reservations or a pool stand now. One run; or what is promised, or
+        """Show how a run, the reservations or a pool stand now. One run; or the firm starts, or
         everything, in one pool or in all of them."""
     def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Say when a run starts, and what that rests on. A run that was submitted. With ``exact``
@@ -539,19 +545,19 @@ class Methods:
         cap: str | None = None,
         dry_run: bool = False,
     ) -> Resolution:
-        """Make room in a scope, one notice from now. How many GPUs are to be made free, beside
-        those that are, and where; no domains means all. A domain is given by its key,
-        region/cluster/domain, or its last part where that is clear. ``regions`` and ``clusters``
-        leave only domains that are in one of them. A ``cap``, given as BUDGET/CAP, stands instead
-        of flavor, domains and pool: then GPUs are freed that it bounds."""
+        """Make room in a scope, one notice from now. How many GPUs to free, beside the free ones,
+        and where; no domains means all. A domain is given by its key, region/cluster/domain, or its
+        last part where that is clear. ``regions`` and ``clusters`` leave only domains that are in
+        one of them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: then GPUs
+        are freed that it bounds."""
     def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Do not take an access token any more. The token, by its id, and why."""
     def run_logs(
         self, run: str, *, from_: int = 0, limit: int = 1000, tail: int | None = None
     ) -> Logs:
         """Show what the work of a run has written. The output of a run: ``limit`` lines at most,
-        from line ``from`` on, counted from 0. With ``tail`` only the last so many of those that
-        there are."""
+        from line ``from`` on, counted from 0. With ``tail`` only the last ``tail`` lines that
+        exist."""
     def show_clock(self) -> ClockState:
         """Show how the service's clock stands, and whether it is believed."""
     def show_lottery(self) -> Lottery:
@@ -559,8 +565,8 @@ class Methods:
     def shrink_run(
         self, run: str, *, gpus: int | None = None, by: int | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Let a malleable run go on with fewer GPUs. The run, and on how many GPUs it is to go on,
-        or by how many fewer."""
+        """Let a malleable run go on with fewer GPUs. The run, and its new width, or by how many
+        GPUs to shrink it."""
     def sign_checkpoint(self) -> Checkpoint:
         """Sign where the ledger ends."""
     def statement(
@@ -599,7 +605,7 @@ class Methods:
         """Tell what a tenant's runs used, against its soft budgets. The tenant, and how many days
         back from now; else the System's budgetPeriodDays."""
     def tick(self, *, dry_run: bool = False) -> Outcome:
-        """Do what time has made due. What time has made due."""
+        """Do what time has made due. Do what time has made due."""
     def uncordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Let a cordoned node be given work again. The node, and why."""
     def update_tenant(
@@ -622,8 +628,8 @@ class Methods:
         one away, and ``parents`` replaces all of them. Fields may be given by name, or together in
         ``changes``."""
     def user_usage(self, user: str | None = None, days: int | None = None) -> UserUsages:
-        """Tell what a user's runs used, for each tenant. The user, or whoever asks, and how many
-        days back from now."""
+        """Tell what a user's runs used, for each tenant. The user, or the caller, and how many days
+        back from now."""
     def verify_ledger(self, *, deep: bool = False, receipts: Sequence[str] = ()) -> Verification:
         """Check that the ledger is what was written. With ``deep`` every event and invariant; each
         ``receipt`` (``BLOCK:HASH``) is looked up."""
@@ -635,7 +641,7 @@ class Methods:
         receipts: Sequence[str] = (),
     ) -> Verification:
         """Check that the ledger is what checkpoints say that were kept elsewhere. With
-        ``checkpoints`` that were kept elsewhere, each of which has to agree."""
+        ``checkpoints`` that were kept elsewhere, each of which must agree."""
     def verify_lottery(self) -> Redrawn:
         """Draw every lottery of the ledger again."""
     def watch_events(
@@ -674,7 +680,7 @@ class AsyncMethods:
         """Make the ledger hold documents: all of them, or none. Documents as users write them, each
         a tree of apiVersion, kind, metadata and spec."""
     async def calc(self, kind: str, world: Any) -> dict[str, Any]:
-        """Work out one decision on a world given as JSON. A world as JSON, and what to work out
+        """Work out one decision on a world given as JSON. A world as JSON, and what to compute
         about it."""
     async def cancel_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Stop a run, or withdraw it from the queue. The run, and why."""
@@ -701,7 +707,7 @@ class AsyncMethods:
     async def complete_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Record that a run's work is done. The run, and why."""
     async def cordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Place nothing new on a node; what is on it goes on. The node, and why."""
+        """Cordon a node: its work continues, and nothing new is placed on it. The node, and why."""
     async def create_tenant(
         self,
         id: str,
@@ -724,49 +730,49 @@ class AsyncMethods:
     ) -> Outcome:
         """Remove a tenant that holds nothing. A tenant that holds nothing."""
     async def describe_budget(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one budget. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one budget. The resource called ``name``; the part before a ``/``
+        or ``@`` is enough."""
     async def describe_cap(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one cap. The thing called ``name``; what is before a ``/`` or ``@``
-        will do."""
+        """Tell everything about one cap. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     async def describe_charge(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one charge. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one charge. The resource called ``name``; the part before a ``/``
+        or ``@`` is enough."""
     async def describe_claim(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one claim. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one claim. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     async def describe_domain(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one domain. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one domain. The resource called ``name``; the part before a ``/``
+        or ``@`` is enough."""
     async def describe_envelope(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one envelope. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one envelope. The resource called ``name``; the part before a ``/``
+        or ``@`` is enough."""
     async def describe_lease(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one lease. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one lease. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     async def describe_node(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one node. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one node. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     async def describe_owner(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one owner. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one owner. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     async def describe_pool(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one pool. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one pool. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     async def describe_reservation(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one reservation. The thing called ``name``; what is before a ``/``
-        or ``@`` will do."""
+        """Tell everything about one reservation. The resource called ``name``; the part before a
+        ``/`` or ``@`` is enough."""
     async def describe_resolveroutcome(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one resolveroutcome. The thing called ``name``; what is before a
-        ``/`` or ``@`` will do."""
+        """Tell everything about one resolveroutcome. The resource called ``name``; the part before
+        a ``/`` or ``@`` is enough."""
     async def describe_run(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one run. The thing called ``name``; what is before a ``/`` or ``@``
-        will do."""
+        """Tell everything about one run. The resource called ``name``; the part before a ``/`` or
+        ``@`` is enough."""
     async def describe_system(self, *, at: str | None = None) -> Description:
         """Tell everything about the settings of the installation. The one System there is."""
     async def describe_tenant(self, name: str, *, at: str | None = None) -> Description:
-        """Tell everything about one tenant. The thing called ``name``; what is before a ``/`` or
-        ``@`` will do."""
+        """Tell everything about one tenant. The resource called ``name``; the part before a ``/``
+        or ``@`` is enough."""
     async def drain_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Cordon a node and stop what is on it. The node, and why."""
     async def explain_run(self, run: str, *, exact: bool = False) -> Explanation:
@@ -783,37 +789,49 @@ class AsyncMethods:
         """Show the fleet by flavor and domain, and who has how much of it. Of one pool, or of all
         of them."""
     async def get_budget(self, name: str, *, at: str | None = None) -> BudgetInfo:
-        """Show one budget. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one budget. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     async def get_cap(self, name: str, *, at: str | None = None) -> CapInfo:
-        """Show one cap. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one cap. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     async def get_charge(self, name: str, *, at: str | None = None) -> ChargeInfo:
-        """Show one charge. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one charge. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     async def get_claim(self, name: str, *, at: str | None = None) -> ClaimInfo:
-        """Show one claim. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one claim. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     async def get_domain(self, name: str, *, at: str | None = None) -> DomainInfo:
-        """Show one domain. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one domain. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     async def get_envelope(self, name: str, *, at: str | None = None) -> EnvelopeInfo:
-        """Show one envelope. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one envelope. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     async def get_lease(self, name: str, *, at: str | None = None) -> LeaseInfo:
-        """Show one lease. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one lease. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     async def get_node(self, name: str, *, at: str | None = None) -> NodeInfo:
-        """Show one node. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one node. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     async def get_owner(self, name: str, *, at: str | None = None) -> OwnerInfo:
-        """Show one owner. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one owner. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     async def get_pool(self, name: str, *, at: str | None = None) -> PoolInfo:
-        """Show one pool. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one pool. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     async def get_reservation(self, name: str, *, at: str | None = None) -> ReservationInfo:
-        """Show one reservation. The thing called ``name``; what is before a ``/`` or ``@`` will
-        do."""
+        """Show one reservation. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     async def get_resolveroutcome(self, name: str, *, at: str | None = None) -> ConflictInfo:
-        """Show one resolveroutcome. The thing called ``name``; what is before a ``/`` or ``@`` will
-        do."""
+        """Show one resolveroutcome. The resource called ``name``; the part before a ``/`` or ``@``
+        is enough."""
     async def get_run(self, name: str, *, at: str | None = None) -> RunInfo:
-        """Show one run. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one run. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     async def get_system(self, *, at: str | None = None) -> SystemInfo:
         """Show the settings of the installation. The one System there is."""
     async def get_tenant(self, name: str, *, at: str | None = None) -> TenantInfo:
-        """Show one tenant. The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+        """Show one tenant. The resource called ``name``; the part before a ``/`` or ``@`` is
+        enough."""
     async def issue_token(
         self,
         role: str,
@@ -826,7 +844,7 @@ class AsyncMethods:
         dry_run: bool = False,
     ) -> TokenOutcome:
         """Issue an access token; its secret is told this once. For ``user``, in ``role``, and in
-        ``tenant`` where the role is of one. ``lifetime`` is a duration such as ``90d``, or
+        ``tenant`` where the role needs one. ``lifetime`` is a duration such as ``90d``, or
         ``never``. With areas among ``scopes`` it is for those areas only. The scope ``claim`` is no
         area: it adds the right to claim nodes."""
     async def list_budgets(
@@ -838,8 +856,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[BudgetInfo]:
         """List budgets. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an
-        instant."""
+        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_caps(
         self,
         *,
@@ -849,7 +866,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[CapInfo]:
         """List caps. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an instant."""
+        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_charges(
         self,
         *,
@@ -859,8 +876,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[ChargeInfo]:
         """List charges. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an
-        instant."""
+        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_claims(
         self,
         *,
@@ -870,7 +886,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[ClaimInfo]:
         """List claims. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an instant."""
+        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_domains(
         self,
         *,
@@ -880,8 +896,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[DomainInfo]:
         """List domains. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an
-        instant."""
+        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_envelopes(
         self,
         *,
@@ -891,8 +906,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[EnvelopeInfo]:
         """List envelopes. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an
-        instant."""
+        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_events(
         self,
         *,
@@ -914,7 +928,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[LeaseInfo]:
         """List leases. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an instant."""
+        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_nodes(
         self,
         *,
@@ -924,7 +938,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[NodeInfo]:
         """List nodes. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an instant."""
+        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_notices(
         self,
         *,
@@ -946,7 +960,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[OwnerInfo]:
         """List owners. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an instant."""
+        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_pools(
         self,
         *,
@@ -956,7 +970,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[PoolInfo]:
         """List pools. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave as
-        ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an instant."""
+        ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_queue(
         self,
         *,
@@ -968,8 +982,8 @@ class AsyncMethods:
         phase: str | None = None,
         newest: bool = False,
     ) -> ResourceList[RunInfo]:
-        """List who waits, in order. Of one owner, in one phase; with ``newest`` the last ones,
-        where there are more."""
+        """List the waiting runs, in order. Of one owner, in one phase; with ``newest`` the last
+        ones, where there are more."""
     async def list_reservations(
         self,
         *,
@@ -979,8 +993,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[ReservationInfo]:
         """List reservations. ``limit`` at most, from after ``cursor`` on, which an earlier answer
-        gave as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an
-        instant."""
+        gave as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_resolveroutcomes(
         self,
         *,
@@ -990,8 +1003,8 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[ConflictInfo]:
         """List resolveroutcomes. ``limit`` at most, from after ``cursor`` on, which an earlier
-        answer gave as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at
-        an instant."""
+        answer gave as ``next``. With ``names`` only those; ``at`` reads the state at a past
+        instant."""
     async def list_runs(
         self,
         *,
@@ -1014,8 +1027,7 @@ class AsyncMethods:
         at: str | None = None,
     ) -> ResourceList[TenantInfo]:
         """List tenants. ``limit`` at most, from after ``cursor`` on, which an earlier answer gave
-        as ``next``. With ``names`` only those; ``at`` reads the ledger as it stood at an
-        instant."""
+        as ``next``. With ``names`` only those; ``at`` reads the state at a past instant."""
     async def list_tokens(
         self,
         user: str | None = None,
@@ -1037,7 +1049,7 @@ class AsyncMethods:
     ) -> Outcome:
         """Record that a node is clean after a claim, or could not be wiped. A node that is clean,
         or with ``failed`` could not be wiped. With ``after`` only if that claim was the last one on
-        it: a late word frees nothing then."""
+        it: a late report frees nothing then."""
     async def patch_budget(
         self,
         name: str,
@@ -1085,7 +1097,7 @@ class AsyncMethods:
     async def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show how a run, the reservations or a pool stand now. One run; or what is promised, or
+        """Show how a run, the reservations or a pool stand now. One run; or the firm starts, or
         everything, in one pool or in all of them."""
     async def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Say when a run starts, and what that rests on. A run that was submitted. With ``exact``
@@ -1160,19 +1172,19 @@ class AsyncMethods:
         cap: str | None = None,
         dry_run: bool = False,
     ) -> Resolution:
-        """Make room in a scope, one notice from now. How many GPUs are to be made free, beside
-        those that are, and where; no domains means all. A domain is given by its key,
-        region/cluster/domain, or its last part where that is clear. ``regions`` and ``clusters``
-        leave only domains that are in one of them. A ``cap``, given as BUDGET/CAP, stands instead
-        of flavor, domains and pool: then GPUs are freed that it bounds."""
+        """Make room in a scope, one notice from now. How many GPUs to free, beside the free ones,
+        and where; no domains means all. A domain is given by its key, region/cluster/domain, or its
+        last part where that is clear. ``regions`` and ``clusters`` leave only domains that are in
+        one of them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: then GPUs
+        are freed that it bounds."""
     async def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Do not take an access token any more. The token, by its id, and why."""
     async def run_logs(
         self, run: str, *, from_: int = 0, limit: int = 1000, tail: int | None = None
     ) -> Logs:
         """Show what the work of a run has written. The output of a run: ``limit`` lines at most,
-        from line ``from`` on, counted from 0. With ``tail`` only the last so many of those that
-        there are."""
+        from line ``from`` on, counted from 0. With ``tail`` only the last ``tail`` lines that
+        exist."""
     async def show_clock(self) -> ClockState:
         """Show how the service's clock stands, and whether it is believed."""
     async def show_lottery(self) -> Lottery:
@@ -1180,8 +1192,8 @@ class AsyncMethods:
     async def shrink_run(
         self, run: str, *, gpus: int | None = None, by: int | None = None, dry_run: bool = False
     ) -> Outcome:
-        """Let a malleable run go on with fewer GPUs. The run, and on how many GPUs it is to go on,
-        or by how many fewer."""
+        """Let a malleable run go on with fewer GPUs. The run, and its new width, or by how many
+        GPUs to shrink it."""
     async def sign_checkpoint(self) -> Checkpoint:
         """Sign where the ledger ends."""
     async def statement(
@@ -1220,7 +1232,7 @@ class AsyncMethods:
         """Tell what a tenant's runs used, against its soft budgets. The tenant, and how many days
         back from now; else the System's budgetPeriodDays."""
     async def tick(self, *, dry_run: bool = False) -> Outcome:
-        """Do what time has made due. What time has made due."""
+        """Do what time has made due. Do what time has made due."""
     async def uncordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Let a cordoned node be given work again. The node, and why."""
     async def update_tenant(
@@ -1243,8 +1255,8 @@ class AsyncMethods:
         one away, and ``parents`` replaces all of them. Fields may be given by name, or together in
         ``changes``."""
     async def user_usage(self, user: str | None = None, days: int | None = None) -> UserUsages:
-        """Tell what a user's runs used, for each tenant. The user, or whoever asks, and how many
-        days back from now."""
+        """Tell what a user's runs used, for each tenant. The user, or the caller, and how many days
+        back from now."""
     async def verify_ledger(
         self, *, deep: bool = False, receipts: Sequence[str] = ()
     ) -> Verification:
@@ -1258,7 +1270,7 @@ class AsyncMethods:
         receipts: Sequence[str] = (),
     ) -> Verification:
         """Check that the ledger is what checkpoints say that were kept elsewhere. With
-        ``checkpoints`` that were kept elsewhere, each of which has to agree."""
+        ``checkpoints`` that were kept elsewhere, each of which must agree."""
     async def verify_lottery(self) -> Redrawn:
         """Draw every lottery of the ledger again."""
     def watch_events(

@@ -75,7 +75,7 @@ class PlainDriver(SyncRunner):
         return found if found.is_ok else _reply(response, response.read())
 
     def fault_of(self, error: Exception) -> QuorateClientError | None:
-        """Return what ``error`` means to whoever asked; None where asking did not cause it."""
+        """Return the client error for ``error``; None where the request did not cause it."""
         if not isinstance(error, OSError | HTTPException):
             return None
         self.close()

@@ -75,8 +75,9 @@ def keyed(operation: Operation, asked: Struct) -> Struct:
 def is_retried(operation: Operation, asked: Struct, error: QuorateClientError) -> bool:
     """Return whether asking again may help, and can do no harm.
 
-    What never left this machine may always be sent again. What may have been done is, where doing
-    it twice is the same as once: not with a version that the first time has changed.
+    A request that never left this machine may always be sent again. One that may have succeeded is
+    sent again where a repetition changes nothing: not with a version that the first one has
+    changed.
     """
     match error:
         case UnknownHostError() | UntrustedError():

@@ -19,7 +19,7 @@ _PLAIN: Final = "run"
 class Work:
     """What a run is to do. ``duration`` is how long it is expected to take, such as ``4h``.
 
-    Without a ``team`` it is of the tenant of whoever submits it.
+    Without a ``team`` it is of the caller's tenant.
     """
 
     gpus: int

@@ -33,12 +33,12 @@ class Place:
 
     @property
     def is_tls(self) -> bool:
-        """Whether what is sent can be read by nobody on the way."""
+        """Whether what is sent is encrypted."""
         return self.server.startswith("https:")
 
     @property
     def is_open(self) -> bool:
-        """Whether a token would cross a network for anybody there to read."""
+        """Whether a token would cross a network unencrypted."""
         return not self.is_tls and not _is_here(urlsplit(self.server).hostname or "")
 
     def tls(self) -> ssl.SSLContext:
@@ -46,7 +46,7 @@ class Place:
         import ssl  # noqa: PLC0415 - a command on a file never needs it
 
         if not self.is_tls:
-            # Nothing is loaded that nothing needs, and it trusts nobody.
+            # Nothing is loaded that is not needed, and it trusts no certificate.
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context = ssl.create_default_context()
         if self.ca_file is not None:

@@ -33,7 +33,7 @@ def own_headers(place: Place) -> dict[str, str]:
 
 
 class Walk(Generic[T]):
-    """Goes through the steps of a flow; ``answer`` is what came of the last one."""
+    """Goes through the steps of a flow; ``answer`` is the result of the last one."""
 
     def __init__(self, flow: Flow[T], fault_of: FaultOf) -> None:
         self._flow = flow
@@ -99,11 +99,11 @@ class SyncRunner(ABC):
 
     @abstractmethod
     def fault_of(self, error: Exception) -> QuorateClientError | None:
-        """Return what ``error`` means to whoever asked; None where asking did not cause it."""
+        """Return the client error for ``error``; None where the request did not cause it."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
 
     def run(self, flow: Flow[T]) -> T:
         """Return what ``flow`` returns."""
@@ -114,7 +114,7 @@ class SyncRunner(ABC):
         return walk.result
 
     def stream(self, flow: Flow[None]) -> Iterator[Any]:
-        """Yield what ``flow`` emits; its connection is closed when nobody iterates any more."""
+        """Yield what ``flow`` emits; its connection is closed when the iteration ends."""
         walk, opened = Walk(flow, self.fault_of), Opened()
         try:
             while (step := walk.next()) is not None:

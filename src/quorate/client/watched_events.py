@@ -33,6 +33,6 @@ class Event:
         )
 
     def tree(self) -> dict[str, Any]:
-        """Return it as it was told."""
+        """Return it as it was received."""
         own = {"seq": self.seq, "tag": self.tag, "at_ms": self.at_ms, "actor": self.actor}
         return own | dict(self.fields)

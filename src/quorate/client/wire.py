@@ -76,7 +76,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a person is to be told: on standard output, aside, and when that cannot be printed."""
+    """The text for a person: for standard output, standard error, and a failed print."""
 
     out: tuple[str, ...]
     err: tuple[str, ...] = ()

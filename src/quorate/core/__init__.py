@@ -1,4 +1,4 @@
 """The calculus: who pays (cover), where (pack), both together (admit), and what follows (decide).
 
-Pure functions of a view of the state and a command. Nothing here does I/O.
+Pure functions of a view of the state and a command. No module here does I/O.
 """

@@ -1,4 +1,4 @@
-"""Commands: what people and programs ask for. ``decide`` answers each with a ``Decision``."""
+"""Commands: what callers ask for. ``decide`` answers each with a ``Decision``."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Applied = System | Pool | Node | Owner | Budget | Run
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Make the state hold these specs: all of them, or none."""
+    """Create or update resources so that they match these specs: all of them, or none."""
 
     specs: tuple[Applied, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Accept a run, and start it if that can be done now."""
+    """Accept a run, and start it if it can start now."""
 
     run: Run
 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The run's work is done; ``has_gone`` says that an executor has seen its last process go."""
+    """The run's work is done; ``has_gone`` says that an executor has seen its last process exit."""
 
     run: str
     note: str = ""
@@ -40,7 +40,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """The run is not wanted any more."""
+    """Cancel a run."""
 
     run: str
     note: str = ""
@@ -48,7 +48,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The run's work has ended, and not well; ``has_gone`` as for ``Complete``."""
+    """The run's work has failed; ``has_gone`` as for ``Complete``."""
 
     run: str
     note: str = ""
@@ -57,16 +57,16 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """The executor has seen the last process of a stopping lease go."""
+    """The executor has seen the last process of a stopping lease exit."""
 
     lease: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmAll:
-    """As ``Confirm`` for each of ``leases``; what waits for their slots is tried when all are gone.
+    """As ``Confirm`` for each of ``leases``; the queue is tried once, after all of them.
 
-    At the end of a round many go together.
+    At the end of a round many leases end together.
     """
 
     leases: tuple[str, ...]
@@ -74,7 +74,7 @@ class ConfirmAll:
 
 @dataclass(frozen=True, slots=True)
 class MarkNode:
-    """A node is ready, cordoned (given no new work) or failed (what was on it is gone)."""
+    """Set a node's status: ready, cordoned (no new work) or failed (the work on it is lost)."""
 
     node: str
     status: NodeStatus
@@ -83,7 +83,7 @@ class MarkNode:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A claim is given back before its end."""
+    """Release a claim before its end."""
 
     claim: str
     note: str = ""
@@ -91,7 +91,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Wiped:
-    """A node was wiped after ``claim`` (None: whichever it was), or that failed."""
+    """A node was wiped after ``claim`` (None: after its last claim), or the wipe failed."""
 
     node: str
     is_clean: bool
@@ -101,7 +101,7 @@ class Wiped:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Cordon a node and stop what is on it."""
+    """Cordon a node and stop the leases on it."""
 
     node: str
     note: str = ""
@@ -109,7 +109,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Shrink:
-    """Let a malleable run go on with fewer GPUs."""
+    """Shrink a malleable run to fewer GPUs."""
 
     run: str
     gpus: int
@@ -117,9 +117,10 @@ class Shrink:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Make ``gpus`` more GPUs free in a scope, one notice from now; no domains means all.
+    """Free ``gpus`` more GPUs in a scope, after the notice period; no domains means all domains.
 
-    With a ``cap``, BUDGET/CAP, they are freed among those that its envelopes pay for, wherever.
+    With a ``cap``, BUDGET/CAP, the GPUs are freed among those that its envelopes pay for, in any
+    domain.
     """
 
     pool: str
@@ -133,7 +134,7 @@ class Resolve:
 class Draw:
     """Settle a conflict that is due. ``preimage`` (hex) is the link it was declared with.
 
-    Empty where nobody entered a lottery. A ``beacon`` is refused: its source is not committed to.
+    Empty where no run entered a lottery. A ``beacon`` is refused: its source is not committed to.
     """
 
     conflict: str
@@ -143,7 +144,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class CreateOwner:
-    """Let there be a new owner."""
+    """Create an owner."""
 
     owner: Owner
     reason: str = ""
@@ -153,8 +154,9 @@ class CreateOwner:
 class UpdateOwner:
     """Change the given fields of an owner and no others.
 
-    ``quota`` pairs fields of ``Quota`` with their new values; None unsets one. ``parents`` None
-    leaves them alone. With a ``version``, only if the owner is still at that one.
+    ``quota`` pairs fields of ``Quota`` with their new values; None unsets a field. ``parents`` None
+    leaves the parents unchanged. With a ``version``, the change applies only if the owner is still
+    at that version.
     """
 
     name: str
@@ -175,9 +177,9 @@ class RemoveOwner:
 
 @dataclass(frozen=True, slots=True)
 class IssueToken:
-    """Take an access token from now on; the ledger is given the digest of its secret only.
+    """Issue an access token; the ledger gets only the digest of its secret.
 
-    ``role`` is a ``TokenRole``. No ``scopes`` means all that its role may do.
+    ``role`` is a ``TokenRole``. No ``scopes`` means everything that its role may do.
     """
 
     token: str
@@ -192,7 +194,7 @@ class IssueToken:
 
 @dataclass(frozen=True, slots=True)
 class RevokeToken:
-    """Do not take an access token any more."""
+    """Revoke an access token."""
 
     token: str
     note: str = ""
@@ -200,34 +202,34 @@ class RevokeToken:
 
 @dataclass(frozen=True, slots=True)
 class ReportBudget:
-    """An accounting system tells what is left to an owner of GPU-hours, node-hours, or both."""
+    """An accounting system reports what an owner has left: GPU-hours, node-hours, or both."""
 
     owner: str
     source: str
     gpu: Allowance | None
     node: Allowance | None
     resource: str = ""
-    """What the owner is linked to there."""
+    """The resource of the accounting system that the owner is linked to."""
 
 
 @dataclass(frozen=True, slots=True)
 class FallBack:
-    """An accounting system tells nothing of an owner, or (not ``is_linked``) is not to any more."""
+    """The accounting system reports nothing for an owner, or (not ``is_linked``) is unlinked."""
 
     owner: str
     source: str
     note: str
     is_linked: bool = True
     resource: str = ""
-    """What the owner is linked to there."""
+    """The resource of the accounting system that the owner is linked to."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareOut:
     """Begin round ``number`` of a pool: these runs get GPUs of these flavors, in this order.
 
-    ``shares`` and ``prices`` are what ``policy`` found; both are recorded, and neither is looked
-    at. ``steps`` are the last steps that runs have reported. A grant need not say that it stays.
+    ``shares`` and ``prices`` are results of ``policy``; both are recorded and not used. ``steps``
+    are the last steps that runs have reported. A grant need not say that the run keeps its GPUs.
     """
 
     pool: str
@@ -244,7 +246,7 @@ class ShareOut:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Do what is due: renew or end holds that ran out, and try what waits."""
+    """Do what is due: renew or end holds that ran out, and try the waiting runs."""
 
 
 Immediate = (
@@ -271,15 +273,15 @@ Immediate = (
     | ShareOut
     | Tick
 )
-"""What is carried out at once, whoever waits."""
+"""Commands that are carried out at once, whichever runs wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """Carry out ``command`` once, however often it is asked for with this idempotency key.
+    """Carry out ``command`` once, however often it is requested with this idempotency key.
 
-    ``digest`` tells its content from that of another request: the same key with another is refused.
-    ``sent`` is the key as whoever asks knows it, where that is another word.
+    ``digest`` identifies the content: the same key with other content is refused. ``sent`` is the
+    key as the caller sent it, where it is stored under another name.
     """
 
     command: Submit | Immediate
@@ -292,7 +294,7 @@ Command = Submit | Immediate | Keyed
 
 
 class Change(StrEnum):
-    """What became of one thing that a command named."""
+    """The outcome for one resource that a command named."""
 
     CREATED = "created"
     CONFIGURED = "configured"
@@ -302,9 +304,10 @@ class Change(StrEnum):
 
 
 class Decision(Struct, frozen=True):
-    """What to commit. A refused command has refusals and no events: nothing is half done.
+    """The events to commit. A refused command has refusals and no events: it changes nothing.
 
-    One that was carried out before, by its idempotency key, ``repeats`` that and has no events.
+    A command that was carried out before, by its idempotency key, ``repeats`` that and has no
+    events.
     """
 
     events: tuple[Event, ...] = ()

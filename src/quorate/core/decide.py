@@ -1,7 +1,7 @@
-"""Decide: (view, command) -> Decision. Pure: time and actor are arguments, chance there is none.
+"""Decide: (view, command) -> Decision. Pure: time and actor are arguments; there is no randomness.
 
-Every command first does what time has made due (holds that ran out), then what was asked, then
-tries the runs that wait, because what was asked may have made room for them.
+Every command first does what time has made due (holds that ran out), then what the command asks,
+then tries the waiting runs, because the command may have made room for them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from quorate.model.state.records import TERMINAL, Phase, RunRecord
 from quorate.model.state.state_view import StateView
 
 _CHANGE_BUDGETS: Final = (Apply, CreateOwner, UpdateOwner, RemoveOwner, ReportBudget, FallBack)
-"""What may make owners cross thresholds at once."""
+"""Commands that can make owners cross thresholds at once."""
 
 
 def decide(
@@ -77,7 +77,7 @@ def decide(
 ) -> Decision:
     """Return the events that carry out ``command`` at ``now_ms``, or what forbids it.
 
-    ``has_executor`` says that somebody runs the work, and confirms when a stop is done.
+    ``has_executor`` says that an executor runs the work and confirms each stop.
     """
     log = DecisionLog(view, now_ms=now_ms, actor=actor, has_executor=has_executor)
     if not isinstance(command, Keyed):
@@ -110,9 +110,9 @@ def _decide(log: DecisionLog, command: Submit | Immediate) -> Decision:
 
 
 def _not_granted(view: StateView, decision: Decision) -> tuple[Refusal, ...]:
-    """Return why claims just asked for were not granted, and the hard quotas that runs are over.
+    """Return why the claims just requested were not granted, and the hard quotas that runs exceed.
 
-    A run that is content to wait for its quota is not refused.
+    A run with ``onQuota: wait`` is not refused.
     """
     changes = decision.changes
     submitted = [view.runs[name] for _, name, change in changes if change is Change.SUBMITTED]
@@ -138,7 +138,7 @@ def _not_granted(view: StateView, decision: Decision) -> tuple[Refusal, ...]:
 
 
 def _settle(log: DecisionLog) -> None:
-    """Do what time has made due; a spare that is given up leaves money to those that run dry."""
+    """Do what time has made due; a spare that is given up leaves its money to runs without any."""
     while True:
         settle_holds(log)
         if not settle_spares(log):
@@ -150,7 +150,7 @@ def _carry_out(  # noqa: C901, PLR0911 - one answer per command
     log: DecisionLog,
     command: Immediate,
 ) -> Decision:
-    """Write what ``command`` asks for; the decision returned has no events of its own."""
+    """Write the events of ``command``; the decision returned has no events of its own."""
     match command:
         case Apply():
             return declare(log, command)
@@ -204,7 +204,7 @@ def _confirm(log: DecisionLog, command: Confirm | ConfirmAll) -> Decision:
                 confirm(log, known)
         return Decision()
     lease = log.view.leases.get(command.lease)
-    # A lease that has ended was confirmed before: a late or second message changes nothing.
+    # A lease that has ended was confirmed before: a late or repeated confirmation changes nothing.
     if lease is not None and lease.ending is not None:
         confirm(log, lease)
     elif lease is not None:
@@ -220,10 +220,10 @@ def _submit(  # noqa: C901, PLR0911 - how a run comes in
     log: DecisionLog, command: Submit
 ) -> Decision:
     run = command.run
-    known = log.view.runs.get(run.name)
-    if known is not None and known.spec == run:
-        # The very same run is there already, as when a command is typed twice. Its key may be new,
-        # and is recorded then: what has become possible until now must not be passed over.
+    existing = log.view.runs.get(run.name)
+    if existing is not None and existing.spec == run:
+        # The same run exists already, as when a command is typed twice. Its key may be new and is
+        # then recorded; runs that can start since then are still tried.
         if log.events or stirs(log):
             give_out(log)
         return Decision(tuple(log.events), changes=(("Run", run.name, Change.UNCHANGED),))
@@ -231,7 +231,7 @@ def _submit(  # noqa: C901, PLR0911 - how a run comes in
     if refusals:
         return Decision(refusals=tuple(refusals))
     if log.events or stirs(log):
-        # What has ended or opened since may be what others wait for, and they waited longer.
+        # Leases that ended and windows that opened since then may be what older runs wait for.
         give_out(log)
     view = log.view
     submitted = RunSubmitted(at_ms=log.now_ms, actor=log.actor, run=run)
@@ -255,7 +255,7 @@ def _submit(  # noqa: C901, PLR0911 - how a run comes in
     if record.refusal is not None and run.on_quota is OnQuota.REFUSE:
         held = record.refusal.code is RefusalCode.WAITING_FOR_QUOTA
         over = record.refusal.also if held else None
-        # What finds no room now would still be over its quota if it did.
+        # A run without room now would still exceed its quota if it had room.
         over = over or refuses_ever_so(view, run)
         if over is not None:
             return Decision(refusals=(over,))
@@ -266,7 +266,7 @@ def _submit(  # noqa: C901, PLR0911 - how a run comes in
 
 
 def _submit_to_rounds(log: DecisionLog, submitted: RunSubmitted) -> Decision:
-    """Accept a run that its pool's next round looks at; what is over a quota now is told so now."""
+    """Accept a run for its pool's next round; a run over a quota is refused at once."""
     run = submitted.run
     over = refuses_ever_so(log.view, run) if run.on_quota is OnQuota.REFUSE else None
     if over is not None:
@@ -278,7 +278,7 @@ def _submit_to_rounds(log: DecisionLog, submitted: RunSubmitted) -> Decision:
 
 
 def _change_run(log: DecisionLog, command: Complete | Fail | Cancel | Shrink | Release) -> Decision:
-    """Write the end of a run or a claim, or its shrinking."""
+    """Write the end of a run or a claim, or the shrinking of a run."""
     kind = "claim" if isinstance(command, Release) else "run"
     name = command.claim if isinstance(command, Release) else command.run
     record = log.view.runs.get(name)
@@ -309,10 +309,10 @@ def _change_run(log: DecisionLog, command: Complete | Fail | Cancel | Shrink | R
 def _when_over(
     record: RunRecord, command: Complete | Fail | Cancel | Shrink | Release, kind: str
 ) -> Decision:
-    """Return what ``command`` does to a run or a claim that is over: nothing, or it is refused.
+    """Return what ``command`` does to a run or a claim that is over: nothing, or a refusal.
 
-    The end that it has had may be asked for again, as when a command is typed twice, or its answer
-    was lost.
+    Requesting the end that it has already had is no error: the command may have been typed twice,
+    or its response lost.
     """
     is_claim, name = record.spec.sensitive, record.spec.name
     had = {
@@ -342,7 +342,8 @@ def _finished(log: DecisionLog, record: RunRecord, command: Complete | Fail) -> 
     outcome = Outcome.COMPLETED if is_done else Outcome.FAILED
     has_gone = command.has_gone and not is_shared(log.view, record)
     if log.has_executor and not has_gone:
-        # Its processes, or those of who shares its GPUs, may be there: their slots are not free.
+        # Its processes, or those of the run that shares its GPUs, may still be alive: the slots are
+        # not free.
         reason = EndReason.END if is_done else EndReason.FAIL
         stop_run(log, record, reason, outcome, note=command.note)
     else:
@@ -351,7 +352,7 @@ def _finished(log: DecisionLog, record: RunRecord, command: Complete | Fail) -> 
 
 
 def _resolve(log: DecisionLog, command: Resolve | Draw | ShareOut | Tick) -> Decision:
-    """Declare or settle a conflict, or begin a round; time alone asks for nothing."""
+    """Declare or settle a conflict, or begin a round; a ``Tick`` asks for nothing more."""
     refusal: Refusal | None = None
     if isinstance(command, Resolve):
         refusal = resolve_by_hand(log, command)

@@ -1,7 +1,7 @@
 """The decision log: collects the events of one decision and shows their effect to the rest of it.
 
-The view is the given one until something written has to be seen; then it is an overlay with the
-events applied. A decision that writes and does not look back never makes one.
+The view is the given one until a written event has to be seen; then it is an overlay with the
+events applied. A decision that never reads its own events never makes an overlay.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from quorate.model.state.state_view import StateView
 class DecisionLog:
     """Events of one decision, at one time, by one actor.
 
-    With an executor, what is told to stop runs on until the executor confirms that it is gone.
-    Without one nothing runs, and a stop is both facts at once.
+    With an executor, a lease that is stopping runs until the executor confirms its end. Without one
+    nothing runs, and a stop is both facts at once.
     """
 
     __slots__ = (
@@ -60,15 +60,15 @@ class DecisionLog:
         return self._base
 
     @property
-    def somebody_waits(self) -> bool:
-        """Whether any run waits; known without looking at what was written, unless it was a run."""
+    def any_run_waits(self) -> bool:
+        """Whether any run waits; answered without an overlay, unless a run was written."""
         return bool(self._base.pending) or any(
             isinstance(event, RunSubmitted | RunRequeued) for event in self.events
         )
 
     @property
     def shares_in_rounds(self) -> bool:
-        """Whether any run is in a pool that shares in rounds; known without looking closer."""
+        """Whether any run is in a pool that shares in rounds; answered without an overlay."""
         return bool(self._base.in_rounds) or any(
             isinstance(event, RunSubmitted) and event.run.rounds is not None
             for event in self.events

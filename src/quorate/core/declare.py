@@ -1,6 +1,6 @@
-"""Declare: carry out an ``Apply`` against what is there, all of it or none.
+"""Declare: carry out an ``Apply`` on the current state, all of it or none.
 
-What a document says by itself was checked when it was parsed; here it meets the state.
+A document by itself was checked when it was parsed; here it is checked against the state.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ORDER: dict[type, int] = {System: 0, Pool: 1, Node: 2, Owner: 3, Budget: 4, Run
 
 
 def declare(log: DecisionLog, command: Apply) -> Decision:
-    """Write what ``command`` declares, or return every reason why it cannot be."""
+    """Write what ``command`` declares, or return every reason why that is refused."""
     view = log.view
     specs = sorted(command.specs, key=lambda spec: _ORDER[type(spec)])
     specs = _upstreams_first(specs)
@@ -70,8 +70,8 @@ def declare(log: DecisionLog, command: Apply) -> Decision:
     changes: list[tuple[str, str, Change]] = []
     for spec in specs:
         if isinstance(spec, Run):
-            found = _declare_run(log, spec, changes)
-            refusals += found
+            refused = _declare_run(log, spec, changes)
+            refusals += refused
             continue
         event, old = _event_of(log, view, spec)
         name = "system" if isinstance(spec, System) else spec.name
@@ -120,9 +120,9 @@ def _event_of(log: DecisionLog, view: StateView, spec: Applied) -> tuple[Event, 
 def _declare_run(
     log: DecisionLog, run: Run, changes: list[tuple[str, str, Change]]
 ) -> list[Refusal]:
-    """Accept ``run`` unless the very same one is there already; it is tried with those who wait."""
-    known = log.view.runs.get(run.name)
-    if known is not None and known.spec == run:
+    """Accept ``run`` unless the same run exists already; it is tried with the waiting runs."""
+    existing = log.view.runs.get(run.name)
+    if existing is not None and existing.spec == run:
         changes.append(("Run", run.name, Change.UNCHANGED))
         return []
     refusals = check_run(log.view, run)
@@ -133,7 +133,7 @@ def _declare_run(
 
 
 def check_run(view: StateView, run: Run) -> list[Refusal]:
-    """Return why ``run`` cannot be accepted, if anything."""
+    """Return why ``run`` cannot be accepted; empty if it can."""
     refusals: list[Refusal] = []
     path = f"Run/{run.name}: "
     if run.name in view.runs:
@@ -183,7 +183,7 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
 
 
 def _check_names(specs: Sequence[Applied]) -> Iterator[Refusal]:
-    """Yield what is declared twice: the checks below look at each thing as it will be, once."""
+    """Yield what is declared twice: the checks below look at each resource once, as it will be."""
     seen: set[tuple[str, str]] = set()
     for spec in specs:
         if isinstance(spec, Run):
@@ -199,7 +199,7 @@ def _check_names(specs: Sequence[Applied]) -> Iterator[Refusal]:
 
 
 def _check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]:
-    """Yield what is wrong with pools and nodes: two pools for a node, a node in use moved."""
+    """Yield what is wrong with pools and nodes: a node in two pools, a node in use that moves."""
     pools = dict(view.pools)
     for spec in specs:
         if isinstance(spec, Pool):
@@ -214,16 +214,16 @@ def _check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]
                 )
     pools_change = any(isinstance(spec, Pool) for spec in specs)
     new = {spec.name: spec for spec in specs if isinstance(spec, Node)}
-    # By name: how the table happens to be ordered depends on whether it came from a snapshot.
+    # Sorted by name: the order of the table depends on whether it came from a snapshot.
     kept = (view.nodes[name].spec for name in sorted(view.nodes) if name not in new)
     for node in (*new.values(), *(kept if pools_change else ())):
         yield from _check_node(view, pools, node)
 
 
 def _check_discipline(view: StateView, pool: Pool) -> Iterator[Refusal]:
-    """Yield that a pool cannot change its discipline while runs of the old one are in it.
+    """Yield a refusal where a pool changes its discipline while it has runs of the old one.
 
-    Nor can it share in rounds by no policy at all.
+    And where a pool shares in rounds without a policy.
     """
     if pool.discipline is Discipline.ROUNDS and pool.policy is None:
         yield Refusal(
@@ -236,7 +236,7 @@ def _check_discipline(view: StateView, pool: Pool) -> Iterator[Refusal]:
     if was is pool.discipline:
         return
     there = [name for name in view.pending if view.runs[name].spec.pool == pool.name]
-    there += [n for n, known in view.in_rounds.items() if known.pool == pool.name]
+    there += [n for n, member in view.in_rounds.items() if member.pool == pool.name]
     leased = {lease.fact.run for lease in view.leases.values()}
     there += [name for name in leased if view.runs[name].spec.pool == pool.name]
     if there:
@@ -274,13 +274,13 @@ def _check_node(view: StateView, pools: Mapping[str, Pool], node: Node) -> Itera
         node.rack,
         chosen[0] if chosen else DEFAULT_POOL,
     )
-    known = view.unwiped.get(node.name)
-    if known is not None and known.leases and node.gpus != old.spec.gpus:
+    unwiped = view.unwiped.get(node.name)
+    if unwiped is not None and unwiped.leases and node.gpus != old.spec.gpus:
         yield Refusal(
             code=RefusalCode.CONFLICT,
-            subject=f"Node/{node.name}: claim {known.claim!r} has all of it, so it cannot change "
+            subject=f"Node/{node.name}: claim {unwiped.claim!r} has all of it, so it cannot change "
             "its GPUs",
-            remedy=f"wait for its end, or have it released: quorate release {known.claim}",
+            remedy=f"wait for its end, or have it released: quorate release {unwiped.claim}",
         )
     elif moved or node.gpus < old.spec.gpus:
         yield Refusal(
@@ -305,7 +305,7 @@ def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
             ordered[run.name] = run
         waiting = [run for run in waiting if run.name not in ordered]
     if len(runs) < sum(isinstance(spec, Run) for spec in specs):
-        return list(specs)  # Two of one name: ``_check_names`` says so.
+        return list(specs)  # Two of one name: ``_check_names`` refuses them.
     return [*(spec for spec in specs if not isinstance(spec, Run)), *ordered.values()]
 
 
@@ -338,8 +338,8 @@ def _check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator
     old = view.budgets.get(budget.name)
     lines = () if old is None else old.envelopes
     new = {envelope.name: envelope for envelope in budget.envelopes}
-    # A line that was left out before, or went with its owner, and comes back still answers for what
-    # it paid then.
+    # An envelope that was left out before, or removed with its owner, and is declared again still
+    # answers for what it paid then.
     for name in dict.fromkeys((*(envelope.name for envelope in lines), *new)):
         account = view.envelopes.get(envelope_id(budget.name, name))
         if account is None or (account.gpus_active == 0 and account.committed_gpu_ms == 0):
@@ -358,7 +358,7 @@ def _check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator
 
 
 def _terms_worse(where: str, account: EnvelopeAccount, kept: Envelope) -> Iterator[Refusal]:
-    """Yield that borrowers would be told of a shorter notice, or of any, after they started."""
+    """Yield refusals of terms that would give borrowers a shorter notice than when they started."""
     lent = account.lent_gpus_active
     had, has = account.spec.lending.recall_notice_ms, kept.lending.recall_notice_ms
     if lent and has is not None and (had is None or has < had):
@@ -369,7 +369,7 @@ def _terms_worse(where: str, account: EnvelopeAccount, kept: Envelope) -> Iterat
 def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterator[Refusal]:
     """Yield each limit of ``account`` that is below what it has spent or promised to spend.
 
-    How many GPUs it may pay at once can be lowered: ``preemption/tightening.py`` does the rest.
+    Its concurrency may be lowered: ``preemption/tightening.py`` handles that.
     """
     spec = account.spec
     if account.committed_gpu_ms > spec.gpu_ms_granted:
@@ -399,7 +399,7 @@ def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterato
 
 
 def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refusal]:
-    """Yield each cap on GPU-hours that its envelopes have already promised more than."""
+    """Yield each cap on GPU-hours that is below what its envelopes have already promised."""
     for cap in budget.caps:
         accounts = [
             account
@@ -423,7 +423,7 @@ def _in_use(where: str, gpus: int, why: str) -> Refusal:
 
 
 def _spent(where: str, committed_gpu_ms: int, gpu_ms: int) -> Refusal:
-    """Return why ``gpu_ms`` is too little: the least that will do is what is spent and held."""
+    """Return why ``gpu_ms`` is too little: it must be at least what is spent and held."""
     least = hours_text(committed_gpu_ms, up=True)
     return Refusal(
         code=RefusalCode.CONFLICT,

@@ -1,7 +1,7 @@
-"""Requests with an idempotency key: each is carried out once, however often it comes.
+"""Requests with an idempotency key: each is carried out once, however often it is sent.
 
-That it was is an event in the block of what it did. So nobody who asks again can have it done
-twice, not even when the program ended before it could answer.
+The record of the request is an event in the same block as its effects. So a repeated request is
+never carried out twice, not even when the service ended before it could respond.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from quorate.model.state.state_view import StateView
 
 
 def repeated(view: StateView, command: Keyed, now_ms: int) -> Decision | None:
-    """Return that ``command`` was carried out before, or that its key was another's; else None."""
-    known = view.requests.get(command.key)
-    if known is None or known.is_forgotten(now_ms):
+    """Return that ``command`` was carried out before, or that its key is taken; else None."""
+    request = view.requests.get(command.key)
+    if request is None or request.is_forgotten(now_ms):
         return None
-    if known.digest == command.digest:
-        return Decision(repeats=known)
+    if request.digest == command.digest:
+        return Decision(repeats=request)
     sent = command.sent or command.key
     refusal = Refusal(
         code=RefusalCode.KEY_REUSED,
@@ -32,7 +32,7 @@ def repeated(view: StateView, command: Keyed, now_ms: int) -> Decision | None:
 
 
 def kept(command: Keyed, decision: Decision, at_ms: int, actor: str) -> Decision:
-    """Return ``decision``, and that it was made for ``command``; nothing is kept of a refusal."""
+    """Return ``decision`` with the event that records its key; a refusal records nothing."""
     if decision.refusals:
         return decision
     fact = RequestKept(

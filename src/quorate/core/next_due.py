@@ -1,4 +1,4 @@
-"""Due: when somebody has to tick next, if nobody asks for anything before."""
+"""Due: when the next ``Tick`` is needed, if no command comes before."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ def next_due_ms(
     """Return the first instant at which a ``Tick`` has something to do; None when it never will.
 
     That is when the first hold must be renewed: with an executor one grace before it runs out, so
-    that what nobody pays for is gone in time. A lease that is ending makes nothing due: its hold is
-    looked at whenever anything is decided, its confirmation included. Looks at the top of the heap
-    of holds only, however many leases there are. What a tick at ``after_ms`` has seen to is left
-    out: a start that waits for something expected at that very instant is looked at again right
-    after it. The round of a pool in ``round_waits`` is not due before that instant.
+    that a lease without a payer has ended in time. A lease that is ending makes nothing due: its
+    hold is examined at every decision, its confirmation included. Reads only the top of the heap of
+    holds, however many leases there are. What a tick at ``after_ms`` has handled is left out: a
+    start that waits for something expected at that very instant is examined again right after it.
+    The round of a pool in ``round_waits`` is not due before that instant.
     """
-    found = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
+    first_ms = _plan_due_ms(view, has_executor=has_executor, after_ms=after_ms)
     least_ms = 0 if after_ms is None else after_ms + 1
     for ends_ms, pool in rounds_due(view) if view.in_rounds else ():
         due_ms = max(ends_ms, least_ms, round_waits.get(pool, 0))
-        found = due_ms if found is None else min(found, due_ms)
+        first_ms = due_ms if first_ms is None else min(first_ms, due_ms)
     heap = view.holds_due() if has_executor else view.holds_ending()
     places = [(*heap[0], 0)] if heap else []
     looked = 0
     while places:
         due_ms, name, place = heappop(places)
-        if found is not None and due_ms >= found:
+        if first_ms is not None and due_ms >= first_ms:
             break
         if _makes_due(view, name, due_ms, has_executor=has_executor):
             return due_ms
         looked += 1
         if looked > _LOOKED_MIN and looked * _LOOKED_PART > len(heap):
-            # So many stop at once, as at the end of a round, that going through all is quicker.
-            return _least_due(view, heap, found, has_executor=has_executor)
+            # So many leases stop at once, as at the end of a round, that a scan of all is quicker.
+            return _least_due(view, heap, first_ms, has_executor=has_executor)
         for below in (2 * place + 1, 2 * place + 2):
             if below < len(heap):
                 heappush(places, (*heap[below], below))
-    return found
+    return first_ms
 
 
 def _makes_due(view: StateView, name: str, due_ms: int, *, has_executor: bool) -> bool:
@@ -90,12 +90,11 @@ def _due_of(lease: Lease, has_executor: bool) -> int:  # noqa: FBT001 - as its c
 def _plan_due_ms(view: StateView, *, has_executor: bool, after_ms: int | None) -> int | None:
     """Return when the first reservation starts or the first bundle has to make room for one.
 
-    Or when the first bundle that was recalled is told to stop, the first follower fails, the first
-    pledge on a filled spare lapses, a run that was cut
-    by hand is let go, an owner's use of a budget crosses a threshold, an owner's disruption account
-    covers the conflict that a waiting run would call, or, while any run waits, the next window
-    opens or the queue is to be planned again. A reservation that is late and has a conflict open
-    waits for that, whenever it can be settled.
+    Or when the first recalled bundle has to stop, the first follower fails, the first pledge on a
+    filled spare lapses, the cooldown of a run that was cut by hand ends, an owner's use of a budget
+    crosses a threshold, an owner's disruption account covers the conflict that a waiting run would
+    call, or, while any run waits, the next window opens or the queue is to be planned again. A
+    reservation that is late and has a conflict open waits for that, whenever it can be settled.
     """
     least_ms = 0 if after_ms is None else after_ms + 1
     dues = list(_starts_ms(view, least_ms, has_executor=has_executor))
@@ -121,7 +120,7 @@ def _starts_ms(view: StateView, least_ms: int, *, has_executor: bool) -> Iterato
     for record in view.reservations.values():
         at_ms = look_ms(view, record, has_executor=has_executor)
         if at_ms is not None and at_ms < least_ms:
-            at_ms = record.planned_start_ms  # It was looked at ahead; now it waits for its start.
+            at_ms = record.planned_start_ms  # It was examined ahead; now it waits for its start.
         # One that is late while a conflict is open waits for it, its own or the one before.
         if at_ms is not None and (at_ms >= least_ms or not view.open_conflicts):
             yield max(at_ms, least_ms)

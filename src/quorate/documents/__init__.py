@@ -1,4 +1,4 @@
-"""What users write: YAML or JSON documents, judged once at the door, and written back.
+"""What users write: YAML or JSON documents, checked once on entry, and written back.
 
 ``parse_documents`` and ``parse_tree`` turn text and trees into the specs of ``quorate.model``;
 ``render``, ``to_yaml`` and ``to_json`` are the way back. See docs/adr for why documents are read

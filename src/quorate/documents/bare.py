@@ -1,7 +1,7 @@
-"""Documents without their head, where the place they come to knows their kind.
+"""Documents without their head, where the kind is known from the context.
 
 ``quorate submit`` takes runs, and ``PUT /budgets/rai`` the budget rai: there apiVersion and kind
-may be left out, and a spec may stand alone, with its name beside its fields.
+may be left out, and a spec may be given alone, with its name beside its fields.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from quorate.documents.head import API_VERSION, RUN
 
 HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 GENERATED: Final = "run-"
-"""How the name of a run begins that was given none."""
+"""The prefix of a run's name that was given none."""
 _METADATA: Final = ("name", "generateName", "labels")
 
 
@@ -34,7 +34,7 @@ _TELLING: Final = frozenset(
         "weights",
     }
 )
-"""Fields by which a spec alone is known."""
+"""Fields by which a spec alone is recognised."""
 
 
 class Bare(NamedTuple):
@@ -45,17 +45,17 @@ class Bare(NamedTuple):
 
 
 def has_head(tree: dict[str, Any]) -> bool:
-    """Return whether ``tree`` has any of the fields that stand around a spec."""
+    """Return whether ``tree`` has any of the fields around a spec."""
     return not HEAD.isdisjoint(tree)
 
 
 def is_document(tree: dict[str, Any]) -> bool:
-    """Return whether ``tree`` is a document, or a spec alone, and not something that has one."""
+    """Return whether ``tree`` is a document or a spec alone, and not a wrapper of one."""
     return has_head(tree) or not _TELLING.isdisjoint(tree)
 
 
 def with_head(tree: dict[str, Any], bare: Bare) -> dict[str, Any]:
-    """Return ``tree`` as a whole document, with what ``bare`` knows where it says nothing."""
+    """Return ``tree`` as a whole document, with the defaults of ``bare`` for missing fields."""
     if has_head(tree):
         found = {"apiVersion": API_VERSION, "kind": bare.kind} | tree
     else:

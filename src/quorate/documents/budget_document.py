@@ -111,7 +111,7 @@ def _envelopes(value: object, at: At) -> tuple[_Draft | None, ...] | None:
 
 
 def _refuse_same_names(entries: object, at: At, what: str) -> None:
-    """Report names that come again, whatever else is wrong with the entries that bear them."""
+    """Report repeated names, whatever else is wrong with their entries."""
     seen: set[str] = set()
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         name = entry.get("name", entry.get("id")) if isinstance(entry, dict) else None
@@ -230,7 +230,7 @@ def recall_notice(value: object, at: At) -> int | None:
     return fields.required(
         "notice",
         positive_duration,
-        remedy="say how long a borrower goes on once its loan is recalled, e.g. notice: 30m",
+        remedy="say how long a borrower keeps its GPUs once its loan is recalled, e.g. notice: 30m",
     )
 
 
@@ -272,7 +272,7 @@ def _own_cap(value: object, at: At, envelopes: Mapping[str, _Draft]) -> Cap | No
     gpu_ms_max = fields.maybe("maxGPUHours", values.gpu_hours)
     windows = [envelopes[member].window_ms for member in members or () if member in envelopes]
     known_windows = [window for window in windows if window is not None]
-    # Checked only when every window is known: a faulty envelope is told once.
+    # Checked only when every window is known: a faulty envelope is reported once.
     windows_known = bool(members) and len(known_windows) == len(members or ())
     if gpu_ms_max is not None and concurrency_max is not None and windows_known:
         _refuse_hours_over(

@@ -70,7 +70,7 @@ def _scalar(value: object) -> str:
 def _text(value: str) -> str:
     if _PLAIN.fullmatch(value) and value.lower() not in _MISREAD:
         return value
-    # JSON's escapes are YAML's too, but for what YAML cannot hold as it is.
+    # JSON's escapes are YAML's too, but for characters that YAML does not allow.
     return _ESCAPED.sub(_escape, json.dumps(value, ensure_ascii=False))
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 FAULTS_MAX: Final = 100
-"""How many faults of one document are kept; whoever made more made one mistake many times."""
+"""How many faults of one document are kept: more are usually one mistake many times."""
 
 ITEMS_MAX: Final = 10_000
 """How many entries one list or mapping inside a document may have."""
@@ -37,7 +37,7 @@ class Fault:
 class At(Struct, gc=False):
     """A place in a document. Cheap: one is made for every field that is read.
 
-    It is ``root`` where it is not ``key`` under ``above``; which path that is, only faults ask.
+    It is ``root``, or ``key`` under ``above``; its path is computed for faults only.
     """
 
     root: Path
@@ -122,7 +122,7 @@ class Fields:
 
 
 def as_it_is(value: object, _at: At) -> object:
-    """Return ``value`` unchecked: whoever asks looks at it later."""
+    """Return ``value`` unchecked: the caller checks it later."""
     return value
 
 

@@ -21,7 +21,7 @@ RUN: Final = "Run"
 RESERVATION: Final = "Reservation"
 
 SYSTEM_NAME: Final = "system"
-"""The name of the one System document, which need not be written."""
+"""The name of the one System document; it may be left out."""
 
 _METADATA: Final = frozenset({"name"})
 _NODE_METADATA: Final = frozenset({"name", "labels"})
@@ -39,7 +39,7 @@ _HINTS: Final = {
 class Head(Struct, frozen=True, kw_only=True):
     """A document's metadata, checked. ``name`` is empty when it is to be generated or is faulty.
 
-    ``needs_owner`` says that a run must tell whose it is.
+    ``needs_owner`` says that a run must name its owner.
     """
 
     name: str

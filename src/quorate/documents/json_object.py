@@ -1,11 +1,11 @@
 """One JSON object from bytes, for requests: the work is bounded by the length of the text.
 
 The decoder of msgspec does the work, one field and one entry of a list at a time, so that no single
-call into it takes long. Values are bounded before any is built. Where a fault is, is looked for
-once there is one.
+call into it takes long. Values are bounded before any is built. The place of a fault is searched
+for once there is one.
 
-A key that is written twice leaves no trace in what a decoder returns, except that strings are
-missing from it: keys and texts are counted in what was written, and in what was read.
+A repeated key leaves no trace in what a decoder returns, except that strings are missing from it:
+keys and texts are counted in the source, and in the result.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ IN_ONE_GO_BYTES: Final = 1024 * 1024
 AT_A_TIME_BYTES: Final = 256 * 1024
 """How much of a long list is decoded at a time."""
 PART_BYTES_MAX: Final = 2 * 1024 * 1024
-"""How long a field that is no list, or an entry of a list, may be in a text beyond that."""
+"""The longest field that is no list, or entry of a list, in a text beyond that length."""
 _STRINGS_LOOKED_AT: Final = 50_000
-"""Up to so many strings it is found out what is in them when they seem to hold values."""
+"""How many strings that seem to hold values are parsed to find out."""
 _NAMED_BYTES_MAX: Final = 64 * 1024
-"""Up to this length the reader of files names what is wrong, such as a key that is there twice."""
+"""Up to this length the reader of files names what is wrong, such as a repeated key."""
 _CHUNK_BYTES: Final = 1024 * 1024
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Raw])
@@ -170,7 +170,7 @@ def _check_length(part: bytes, path: Path) -> None:
 
 
 def _parts(part: bytes, decoder: Any, body: bytes) -> Any:
-    """Return the fields or entries of ``part``, each as it was written."""
+    """Return the fields or entries of ``part``, each in its source text."""
     try:
         return decoder.decode(part)
     except msgspec.ValidationError:
@@ -204,13 +204,13 @@ def _measured(value: dict[str, Any] | list[Any]) -> tuple[int, int]:
 
 
 def _counted(body: bytes, byte: bytes) -> int:
-    """Return how often ``byte`` is in ``body``; others get their turn meanwhile."""
+    """Return how often ``byte`` is in ``body``; other threads run in between."""
     starts = range(0, len(body), _CHUNK_BYTES)
     return sum(body.count(byte, start, start + _CHUNK_BYTES) for start in starts)
 
 
 def _unescaped(text: bytes) -> bytes:
-    """Return ``text`` without escaped backslashes and quotes: all that are left begin or end."""
+    """Return ``text`` without escaped backslashes and quotes: the rest delimit strings."""
     if b"\\" not in text:
         return text
     return text.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -243,7 +243,7 @@ def _too_many(body: bytes) -> Unreadable | None:
         return None
     plain = _unescaped(body)
     if _counted(plain, b'"') // 2 <= _STRINGS_LOOKED_AT:
-        # It may all be in texts, which hold commas and brackets as they like.
+        # They may all be inside texts, which may contain commas and brackets.
         values, containers = _held(b"".join(plain.split(b'"')[::2]))
     if values > values_max:
         return Unreadable(
@@ -274,7 +274,7 @@ def _malformed(error: msgspec.DecodeError, part: bytes, body: bytes) -> _Refused
     if "surrogate" in what:
         return _at(body, _start(part, body) + int(at), f"malformed JSON: {HALF}", WHOLE)
     if at is None:
-        # The decoder says no more than this of half a character at the end of a text, too.
+        # The decoder reports no more than this for half a character at the end of a text, too.
         fault = _explained(body)
         if fault is not None and HALF in fault.message:
             return _Refused(fault)
@@ -300,7 +300,7 @@ def _too_deep(part: bytes, body: bytes) -> _Refused:
 
 
 def _start(part: bytes, body: bytes) -> int:
-    """Return where ``part`` of ``body`` begins: one like it before this would have been refused."""
+    """Return the offset of ``part`` in ``body``: an earlier equal part would have been refused."""
     return 0 if part is body else max(0, body.find(part))
 
 
@@ -317,7 +317,7 @@ def _at(body: bytes, offset: int, message: str, remedy: str) -> _Refused:
 
 
 def _repeated(body: bytes) -> _Refused:
-    """Return that a key is there twice, with its name where that can be found at little cost."""
+    """Return that a key is repeated, with its name where that can be found at little cost."""
     fault = _explained(body) or Unreadable(
         message="malformed JSON: an object has the same key twice", remedy="keep one of them"
     )

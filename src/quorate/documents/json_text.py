@@ -97,7 +97,7 @@ class _Scanner:
             offset = self._skip(offset)
 
     def position(self, offset: int) -> Position:
-        """Return line and column of ``offset``; offsets are asked for in rising order."""
+        """Return line and column of ``offset``; calls must have rising offsets."""
         # Counted from the last offset and not from the start: a text may be one long line.
         breaks = self._text.count("\n", self._counted_to, offset)
         if breaks:
@@ -236,7 +236,7 @@ def _places(text: str, offset: int, start: Position) -> Mapping[Path, Position]:
 
 
 class _Walk:
-    """Follows the tokens of one document and notes where each key and list entry stands."""
+    """Follows the tokens of one document and records the place of each key and list entry."""
 
     __slots__ = ("_keys", "_paths", "found")
 

@@ -11,7 +11,7 @@ from quorate.documents.field_reader import At, mapped, nearest
 from quorate.model.selector import ANY, LABELS, Selector
 
 FLAVOR_LABEL: Final = "gpu.flavor"
-"""The label by which Jobtree's nodes say their flavor; read as ``spec.flavor``."""
+"""The label that holds the flavor of Jobtree's nodes; read as ``spec.flavor``."""
 
 _LABEL_KEY: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
 _AT_LEAST_ONE: Final = (
@@ -61,7 +61,7 @@ def place_selector(value: object, at: At) -> Selector | None:
 
 
 def refuse_no_selector(at: At) -> None:
-    """Report that a selector that must be there is not."""
+    """Report that a required selector is missing."""
     at.fault(*_AT_LEAST_ONE)
 
 

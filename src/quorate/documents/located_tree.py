@@ -1,4 +1,4 @@
-"""What a reader of YAML or JSON hands on: plain trees, and where each value was written."""
+"""What a reader of YAML or JSON returns: plain trees, and where each value was written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceDocument:
-    """One document as plain values. ``places`` may be costly and is asked on errors only."""
+    """One document as plain values. ``places`` may be costly and is called on errors only."""
 
     tree: object
     start: Position
@@ -56,7 +56,7 @@ _ESCAPED_SURROGATE: Final = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
 
 
 def may_have_half(text: str) -> bool:
-    """Return whether what is read from ``text`` has to be looked through: ``has_half``.
+    """Return whether the values of ``text`` need the check ``has_half``.
 
     Only an escape makes half of a character: the text itself was decoded from whole ones.
     """

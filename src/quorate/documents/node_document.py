@@ -66,7 +66,7 @@ def _place(labels: Fields) -> tuple[str, str, str, str | None] | None:
 
 
 def _custom(head: Head) -> tuple[tuple[str, str], ...] | None:
-    """Return the user's own labels; the others have been read, and their faults told, before."""
+    """Return the user's own labels; the others were read, and their faults reported, before."""
     if head.labels is None:
         return ()
     own: object = head.labels

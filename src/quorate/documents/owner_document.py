@@ -39,7 +39,7 @@ _QUOTA: Final = frozenset(SNAKE_CASE) | frozenset(SNAKE_CASE.values())
 _HINTS: Final = {
     "maxConcurrentAllocations": "did you mean 'maxConcurrentRuns'?",
     "maxRuns": "did you mean 'maxConcurrentRuns'?",
-    "sensitivePoolSize": "write it in the System document: it holds for everybody",
+    "sensitivePoolSize": "write it in the System document: it holds for all owners",
     "sensitive_pool_size": "write sensitivePoolSize in the System document",
 }
 _SHARE: Final = values.decimal_of(factor=PPM, unit="millionth", low=0, high=PPM)
@@ -47,14 +47,14 @@ _BURST: Final = values.decimal_of(factor=PPM, unit="millionth", low=PPM, high=BU
 
 
 def read_owner(spec: object, at: At, head: Head) -> Owner | None:
-    """Return the owner, or None with its faults reported. Cycles need the other owners to see."""
+    """Return the owner, or None with its faults reported. Cycles are checked by ``declare``."""
     fields = fields_of(spec, at, _SPEC, dict.fromkeys(_QUOTA, "write it under spec.quota"))
     if fields is None:
         return None
     parents = fields.optional("parents", values.unique_names, ())
     if head.name and head.name in parents:
         fields.at("parents").fault(
-            f"lists {quoted(head.name)} itself", "remove it; nobody is their own parent"
+            f"lists {quoted(head.name)} itself", "remove it; no owner is its own parent"
         )
     return Owner(name=head.name, parents=parents, quota=fields.optional("quota", _quota, Quota()))
 

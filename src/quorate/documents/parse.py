@@ -1,8 +1,8 @@
-"""Documents in, specs or problems out: the one place where what users write is judged.
+"""Documents in, specs or problems out: the one place where documents are checked.
 
-Every fault of every document is reported at once, with its path, its line where that is known,
-and what to do about it; nothing a user writes raises. A text is taken as a whole: one faulty
-document refuses them all, so that nothing is half applied.
+Every fault of every document is reported at once, with its path, its line where that is known, and
+what to do about it; nothing a user writes raises. A text is taken as a whole: one faulty document
+refuses them all, so that nothing is half applied.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ def parse_documents(
 ) -> Parsed:
     """Return the documents of ``text``, or every problem found; ``source`` names it in them.
 
-    Bytes must be UTF-8. A ``List``, as ``get`` prints it, stands for its items. Two documents of
-    one kind and name are refused; a run that asks for a generated name may repeat. Unless it
-    ``needs_owner`` a run may leave its owner out, who is an empty name then. ``bare`` is what a
-    document without apiVersion and kind, or a spec alone, is taken for.
+    Bytes must be UTF-8. A ``List``, as ``get`` prints it, is read as its items. Two documents of
+    one kind and name are refused; a run that asks for a generated name may repeat. Without
+    ``needs_owner`` a run may leave its owner out, whose name is then empty. ``bare`` is the kind of
+    a document without apiVersion and kind, or of a spec alone.
     """
     read = read_source(text)
     if isinstance(read, Unreadable):
@@ -174,7 +174,7 @@ def _unpacked(read: Iterable[SourceDocument]) -> Iterator[SourceDocument]:
 
 
 def _places_below(document: SourceDocument, number: int) -> Callable[[], Mapping[Path, Position]]:
-    """Return the places of item ``number`` of the list in ``document``, worked out when asked."""
+    """Return the places of item ``number`` of the list in ``document``, computed on demand."""
 
     def places() -> Mapping[Path, Position]:
         inside = ("items", number)
@@ -192,12 +192,12 @@ def parse_tree(  # noqa: PLR0913 - two values, and how they are read
     needs_owner: bool = True,
     bare: Bare | None = None,
 ) -> Parsed:
-    """Return the one document in ``tree``, an object somebody has parsed already, or its problems.
+    """Return the one document in ``tree``, an object that is parsed already, or its problems.
 
-    ``kind`` None takes the document's own. ``lenient`` is for the calculus, which is asked about
-    bare shapes and about manifests of the system it descends from: names and a run's owner may be
-    left out, and namespaces, labels and a budget's parents are read and dropped. A Reservation is
-    only checked: a well-formed one gives no items. ``needs_owner`` and ``bare``: see
+    ``kind`` None takes the document's own. ``lenient`` is for the calculus, which also reads bare
+    shapes and manifests of the system it descends from: names and a run's owner may be left out,
+    and namespaces, labels and a budget's parents are read and dropped. A Reservation is only
+    checked: a well-formed one gives no items. ``needs_owner`` and ``bare``: see
     ``parse_documents``.
     """
     judged = _judge(tree, kind, lenient=lenient, needs_owner=needs_owner, bare=bare)
@@ -233,7 +233,7 @@ def _judge_whole(tree: object, kind: str | None, *, lenient: bool, needs_owner: 
     top = fields_of(tree, top_at, _TOP, _TOP_HINTS)
     if top is None:
         return _Judged(kind=kind, name=None, spec=None, generate_name=None, faults=faults)
-    # A tree whose kind is known from elsewhere came through an interface with a version of its own.
+    # A tree with a kind from elsewhere came through an interface with a version of its own.
     read_api_version(top, lenient=lenient or kind is not None)
     found_kind = _kind(top, kind, check_only=lenient or kind is not None)
     if found_kind is None:
@@ -283,7 +283,7 @@ def _refused_kind(kind: str) -> tuple[str, str]:
 
 
 def _spec(top: Fields, kind: str, head: Head) -> Declared | None:
-    # A spec that is left out is an empty one: what it lacks is told field by field.
+    # A missing spec is read as an empty one: what it lacks is reported field by field.
     at = top.at("spec")
     nothing: object = {}
     value = top.optional("spec", as_it_is, nothing)

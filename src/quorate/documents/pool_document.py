@@ -44,8 +44,8 @@ _DISCIPLINE: Final = values.choice(Discipline)
 _PLACEMENT: Final = values.choice(Placement)
 _COLLATERAL: Final = values.whole(low=1, high=values.COUNT_MAX)
 _SECOND_UP: Final = duration(low_ms=SECOND_MS)
-"""Seconds are for whoever tries things out. What keeps runs from ending each other in turn, before
-any of them has done anything, is the cool-down, which is never below a minute."""
+"""Seconds are for experiments. The cool-down, which is never below a minute, keeps runs from ending
+each other in turn before any of them has made progress."""
 _PERIOD_DAYS: Final = values.whole(low=1, high=KEPT_MS // DAY_MS)
 _HALF_LIFE: Final = duration(low_ms=HOUR_MS)
 _PART: Final = values.decimal_of(factor=PPM, unit="millionth", low=0, high=PPM)

@@ -1,9 +1,9 @@
 """The rates that a pool knows of types of jobs, in the format of the published tables.
 
 Under each flavor a type, written ``('resnet', 2)``, has ``null``, its rate alone, and the types
-that it can share GPUs with: its own rate, then the other's. A pair stands under one of its types,
-or under both and says the same; ``[0, 0]`` is a pair that cannot share, and is dropped. A type that
-stands only beside others has the rate 0 alone. Flavors that no node has do no harm.
+that it can share GPUs with: its own rate, then the other's. A pair is listed under one of its
+types, or under both with the same rates; ``[0, 0]`` is a pair that cannot share, and is dropped. A
+type that is listed only beside others has the rate 0 alone. Flavors that no node has are allowed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def throughputs(value: object, at: At) -> tuple[FlavorRates, ...] | None:
 
 
 def _rates_in(table: dict[object, object]) -> int:
-    """Return how many rates a table has, as far as it is one."""
+    """Return how many rates are in a table, as far as it has the right shape."""
     flavors = [each for each in table.values() if isinstance(each, dict)]
     return sum(len(each) for types in flavors for each in types.values() if isinstance(each, dict))
 
@@ -83,7 +83,7 @@ def _entries(value: object, at: At) -> dict[str, object] | None:
         if not isinstance(name, str):
             at.fault(f"has a key that is not text: {shown(key)}", "put it in quotes")
         elif name in found:
-            at.child(name).fault("is there twice", "keep one of the two")
+            at.child(name).fault("is repeated", "keep one of the two")
         else:
             found[name] = entry
     return found
@@ -139,7 +139,7 @@ def _pair(value: object, at: At) -> _Pair | None:
 
 
 def _check_pair(reading: _Reading, pair: tuple[JobType, JobType]) -> None:
-    """Report a pair that is of two sizes, or of which its types say two things; add its mirror."""
+    """Report a pair of two sizes, or with different rates under its two types; add its mirror."""
     one, other = pair
     rates, at = reading.beside[pair]
     mirror = reading.beside.get((other, one))

@@ -104,7 +104,7 @@ def _document(spec: Declared, name: str, body: Tree, *, labels: Tree | None = No
 
 
 def _set(**fields: object) -> Tree:
-    """Return the fields that say something: None and empty lists, mappings and texts do not."""
+    """Return the fields with content: None and empty lists, mappings and texts are left out."""
     return {
         name: value
         for name, value in fields.items()

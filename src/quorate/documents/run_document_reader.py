@@ -1,7 +1,7 @@
 """Run documents: one piece of work, what it needs, who may pay and what it does.
 
-Parts that stand for themselves (what it runs, how it borrows, what it follows, its work in a
-rounds pool) are in ``run_parts``; here is what ties them together.
+Independent parts (what it runs, how it borrows, what it follows, its work in a rounds pool) are in
+``run_parts``; this module reads the fields that depend on each other.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ _Runtime = tuple[int | None, int]
 def read_run(spec: object, at: At, head: Head) -> Run | None:
     """Return the run, or None with its faults reported.
 
-    A lenient head lets the owner be left out: the calculus is also asked about bare shapes. So does
-    one that needs none: then somebody else knows whose it is.
+    A lenient head lets the owner be left out: the calculus also reads bare shapes. So does a head
+    that needs none: then the caller knows the owner.
     """
     return in_own_words(spec, at, _WORDS, lambda tree: _own_run(tree, at, head))
 
@@ -245,7 +245,7 @@ def _malleable(value: object, at: At) -> Malleable | None:
 
 
 def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None:
-    """Report ``gpus`` outside the range, with the words ``bounds``, or between two steps."""
+    """Report ``gpus`` outside of the range, with the text ``bounds``, or between two steps."""
     low, high, step = malleable.gpus_min, malleable.gpus_max, malleable.gpus_step
     if not low <= gpus <= high:
         at.fault(f"{bounds}, {low} to {high}, got {gpus}", f"use {low} to {high}")
@@ -253,7 +253,7 @@ def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None
     below = gpus - (gpus - low) % step
     if below == gpus:
         return
-    # The maximum itself bounds nothing while it is what is being checked.
+    # The maximum itself is no bound while it is being checked.
     fits_above = below + step <= high or not bounds
     at.fault(
         f"{gpus} is not on the grid of stepGPUs {step} from minTotalGPUs {low}",

@@ -1,4 +1,4 @@
-"""The parts of a Run document that stand for themselves."""
+"""The independent parts of a Run document."""
 
 from __future__ import annotations
 

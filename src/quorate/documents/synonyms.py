@@ -1,7 +1,7 @@
 """Other words for our fields: those of the systems that Quorate descends from.
 
-A synonym is read as our word, and written back as our word. Beside our word it must say the same.
-What is wrong with its value is told where it was written.
+A synonym is read as our word, and written back as our word. Beside our word it must have the same
+value. Faults of its value are reported where it was written.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from quorate.documents.field_reader import At
 
 T = TypeVar("T")
 Words = Mapping[Path, Path]
-"""Where a synonym is written -> where our word for it is, both below one mapping."""
+"""The path of a synonym -> the path of our word for it, both below one mapping."""
 
 
 def in_own_words(value: object, at: At, words: Words, read: Callable[[object], T]) -> T:
     """Return what ``read`` makes of the mapping ``value``, every synonym of ``words`` replaced.
 
-    Faults that ``read`` reports at our word are moved to where the synonym stands.
+    Faults that ``read`` reports at our word are moved to the place of the synonym.
     """
     used = {ours: theirs for theirs, ours in words.items() if _has(value, theirs)}
     if not used:
@@ -43,12 +43,12 @@ def in_own_words(value: object, at: At, words: Words, read: Callable[[object], T
 
 
 def _move(tree: object, at: At, theirs: Path, ours: Path) -> None:
-    """Move the value at ``theirs`` to ``ours``, or report that both say different things."""
+    """Move the value at ``theirs`` to ``ours``, or report that both have different values."""
     value = _taken(tree, theirs)
     above = tree
     for key in ours[:-1]:
         if not isinstance(above, dict):
-            return  # Told by whoever reads what should be a mapping.
+            return  # Reported by the code that reads the value as a mapping.
         above = above.setdefault(key, {})
     if not isinstance(above, dict):
         return

@@ -14,7 +14,7 @@ from quorate.documents.json_text import read_json
 from quorate.documents.located_tree import SourceDocument, Unreadable
 
 TEXT_CHARS_MAX: Final = 64 * 1024 * 1024
-"""How much text is read in one go: far beyond any fleet, far below what hurts."""
+"""How much text is read at once: far more than any fleet needs, and still quick."""
 
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _BOMS: Final = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))

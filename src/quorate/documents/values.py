@@ -42,7 +42,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def text_at(value: object, at: At) -> str | None:
-    """Return ``value`` when it is text; a number or truth value is told to be quoted."""
+    """Return ``value`` when it is text; report a number or truth value that lacks quotes."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int | float | Decimal):
@@ -120,7 +120,7 @@ def whole(*, low: int, high: int) -> Read[int]:
     """Return a reader of whole numbers from ``low`` to ``high``."""
 
     def read(value: object, at: At) -> int | None:
-        # type() and not isinstance(): True is an int to Python and to nobody else.
+        # type() and not isinstance(): True is an int in Python, but not in a document.
         if type(value) is int and low <= value <= high:
             return value
         _refuse_whole(value, at, low=low, high=high)

@@ -88,7 +88,7 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class _Anchored:
-    """What an alias stands for, and how many values that is written out."""
+    """What an alias refers to, and how many values that is written out."""
 
     value: object
     values: int

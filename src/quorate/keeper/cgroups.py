@@ -38,7 +38,7 @@ class Parent:
 def prepare(mounts: Path = MOUNTS, own: Path = OWN) -> Parent:
     """Return the parent of all runs' cgroups, made below the cgroup of this process.
 
-    ``mounts`` and ``own`` are where the kernel says what is mounted and which cgroup that is.
+    ``mounts`` and ``own`` are the kernel's files of mounts and of this process's cgroup.
     """
     here, note = _here(mounts, own)
     if here is None:
@@ -67,7 +67,7 @@ def _here(mount_file: Path, own_file: Path) -> tuple[Path | None, str]:
         lines = mount_file.read_text().splitlines()
         own = own_file.read_text().splitlines()
     except OSError as error:
-        return None, f"cgroups cannot be told: {_words(error)}"
+        return None, f"the cgroups of this process are unknown: {_words(error)}"
     mounts = [line.split() for line in lines if " - cgroup2 " in line]
     paths = [line.removeprefix("0::") for line in own if line.startswith("0::")]
     if not mounts or not paths:
@@ -96,7 +96,7 @@ def _hand_down(folder: Path, bounds: Sequence[str]) -> None:
     try:
         control.write_text(words)
     except OSError:
-        # Others are there as well, which are not ours to move.
+        # Other processes are in it as well, which are not ours to move.
         (folder / "cgroup.procs").write_text(str(os.getpid()))
         raise
 
@@ -140,11 +140,11 @@ def members(folder: Path) -> list[int]:
         path = Path((folder / CGROUP_FILE).read_text())
         return [int(line) for line in (path / "cgroup.procs").read_text().split()]
     except (OSError, ValueError):
-        return []  # It never had one, or it has gone with its last process.
+        return []  # It never had one, or it was removed with its last process.
 
 
 def remove(path: Path) -> None:
-    """Remove the cgroup of a run of which nothing is left; the next start makes it again."""
+    """Remove the cgroup of a run without processes; the next start makes it again."""
     with suppress(OSError):
         path.rmdir()
 

@@ -2,7 +2,7 @@
 
 The keeper stays root. Each process it starts joins the run's cgroup, hides other users' processes
 from itself, becomes the run's system user for good, and only then enters its folder and starts its
-program. What the kernel or the container does not allow is said in the run's output.
+program. What the kernel or the container does not allow is reported in the run's output.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KEYCTL_JOIN_SESSION_KEYRING: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """The bounds of one start of a run. ``gaps`` are what could not be had, in words."""
+    """The bounds of one start of a run. ``gaps`` are the bounds that could not be set, as text."""
 
     account: Account
     folder: Path
@@ -229,9 +229,10 @@ def why_others_show() -> str:
 
 
 def hide_others() -> None:
-    """Have this process, and all it starts, see no process of another user; raises OSError.
+    """Hide other users' processes from this process and all it starts; raises OSError.
 
-    Each mount of /proc has options of its own since Linux 5.8; older ones do not know the word.
+    Each mount of /proc has options of its own since Linux 5.8; older kernels do not know the
+    option.
     """
     _called("unshare", _CLONE_NEWNS)
     slave, hardened = ctypes.c_ulong(_MS_REC_SLAVE), ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC)
@@ -241,10 +242,10 @@ def hide_others() -> None:
 
 
 def _leave_keyring() -> None:
-    """Have this process find no key in the session of the service; raises OSError."""
+    """Hide the keys of the service's session from this process; raises OSError."""
     number = _KEYCTL.get(os.uname().machine)
     if number is None:
-        return  # Said when the run starts.
+        return  # Reported when the run starts.
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None) < 0:
         code = ctypes.get_errno()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 JOB_FILE_BYTES_MAX: Final = 64 * 1024
-"""How much of the end of a file is read unless less is asked for."""
+"""How much of the end of a file is read by default."""
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 

@@ -1,4 +1,4 @@
-"""The loop of a keeper: look at what is wanted, do the next step, say what has become of it."""
+"""The loop of a keeper: read what is wanted, do the next step, write the status."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ from quorate.keeper.wanted import (
 from quorate.runtime import DONE_FILE, NOTICE_FILE
 
 LOSSES_MAX: Final = 3
-"""How often work is started anew whose keeper was killed, before the run fails."""
+"""How often work is restarted whose keeper was killed, before the run fails."""
 UNDISTURBED_MS: Final = 3_600_000
 """Work that went on for so long has overcome what it lost before."""
 CODE_LOST: Final = 137
 FAILURE_GRACE_MS: Final = 10_000
-"""How long the others get at most when one process has failed: nothing comes of their work."""
+"""How long the others get at most when one process has failed: their work is lost anyway."""
 KILL_EVERY_S: Final = 0.05
-"""How often what is to die is killed again: it may have forked meanwhile."""
+"""How often processes are killed again: they may have forked meanwhile."""
 AGAIN_S: Final = 1.0
 """How long until something is written again that the disk did not take."""
 
@@ -73,9 +73,9 @@ class _Work:
     """The processes of one generation.
 
     ``failure`` is the code of the first one that failed, and the cause. ``is_dropping`` says that
-    some of what is to end at once, on a lost node, may not have ended yet; ``is_stuck`` that some
-    of it may not be killed, and that this was said. ``confinement`` is what they are kept in, None
-    where they are the service's own user.
+    some processes on a lost node, which must end at once, may not have ended yet; ``is_stuck`` that
+    some of them could not be killed, and that this was reported. ``confinement`` is what they are
+    kept in, None where they run as the service's own user.
     """
 
     gang: Gang
@@ -92,7 +92,7 @@ class _Work:
 
 
 class Keeper:
-    """Keeps the run of one folder. One at a time: whoever has the lock."""
+    """Keeps the run of one folder. One at a time: the process that holds the lock."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -126,14 +126,14 @@ class Keeper:
             self._sleep(until_ms if is_told else _soon_ms())
 
     def close(self) -> None:
-        """Listen no more: whoever pokes it from now on sees that nobody is there."""
+        """Stop listening: a daemon that pokes it from now on sees that the keeper has ended."""
         os.close(self._poke)
         self._output.close()
 
     # --- Deciding ---
 
     def _take_steps(self) -> int | None:
-        """Do what is to be done now; return until when there is nothing else, None if not known."""
+        """Do what is due now; return until when nothing else is due, None if not known."""
         while True:
             gang = None if self._work is None else self._work.gang
             step = next_step(self._wanted, gang, self._status.exited, _clock_ms())
@@ -166,12 +166,12 @@ class Keeper:
             return
         exited = status.exited
         if status.boot != sessions.boot_id():
-            self._say("the machine was started anew, and so is the work")
+            self._say("the machine was restarted, and so is the work")
             self._status = replace(status, slots=())
             return
         losses = 1 if was_undisturbed(status, _now_ms()) else status.losses + 1
         if losses > LOSSES_MAX:
-            note = f"its work was lost {losses} times together with its keeper; look at the machine"
+            note = f"its work was lost {losses} times together with its keeper; check the machine"
             exited = Exited(life=status.life, code=CODE_LOST, note=note)
         self._say(f"the work was lost, {losses} of at most {LOSSES_MAX} times")
         self._status = replace(status, losses=losses, slots=(), exited=exited)
@@ -195,7 +195,7 @@ class Keeper:
                 for name in (NOTICE_FILE, DONE_FILE):
                     (self._folder / name).unlink(missing_ok=True)
             sessions.note(self._folder)
-            # Said before it is done: if this keeper dies now, the next one knows of a loss.
+            # Recorded before it is done: if this keeper dies now, the next one knows of a loss.
             write(self._folder, status)
         except OSError as error:
             self._complain(error)
@@ -231,7 +231,7 @@ class Keeper:
                 self._complain(error)  # The marks and the cgroup are left.
 
     def _confine(self, work: _Work) -> dict[str, str]:
-        """Make the bounds of the processes, where they have any; return what all are told.
+        """Set the bounds of the processes, where they have any; return their common environment.
 
         Raises ``StartError``.
         """
@@ -258,7 +258,7 @@ class Keeper:
             else:
                 work.confinement.show_notice(text)
         except OSError as error:
-            self._complain(error)  # The signal says as much, but for the time that is left.
+            self._complain(error)  # The signal means the same, but without the time that is left.
         left_s = max(0, step.by_ms - _clock_ms()) / 1_000
         if work.running:
             self._say(f"told to {step.kind}: {left_s:.0f} s to save and to exit")
@@ -299,7 +299,7 @@ class Keeper:
     # --- Seeing ---
 
     def _reap(self) -> None:
-        """Note which processes have ended, and conclude when the last one has gone."""
+        """Record which processes have ended, and conclude when the last one has."""
         ended, is_any_left = processes.reap()
         work = self._work
         if work is None:
@@ -312,14 +312,14 @@ class Keeper:
         if not is_any_left:
             self._conclude(work)
         elif work.gang.is_killed or not (work.running or work.gang.stop_by_ms is not None):
-            # The processes of the run are being killed, or have ended and left others behind.
-            # Whoever was warned has the time that was said, also when a shell above it has gone.
+            # The processes of the run are being killed, or have ended and left others behind. A
+            # process that was warned has its whole time, also when its parent shell has ended.
             self._kill_rest(work)
         elif work.is_dropping:
             self._drop(work.gang.lost)
 
     def _judge(self, work: _Work, process: _Process, code: int) -> None:
-        """Have the others stop when one has failed that nobody told to stop."""
+        """Stop the others when one has failed that was not stopped."""
         gang = work.gang
         is_told = gang.stop_by_ms is not None or gang.is_killed
         if code == 0 or is_told or work.failure is not None:
@@ -345,7 +345,7 @@ class Keeper:
             if all(each.code == 0 for each in work.by_pid.values()):
                 exited = Exited(life=life, code=0, note="")
         elif self._is_done(work):
-            exited = Exited(life=life, code=0, note="it had said that it was done")
+            exited = Exited(life=life, code=0, note="it had reported that it was done")
         if work.confinement is not None and work.confinement.cgroup is not None:
             cgroups.remove(work.confinement.cgroup)
         self._work = None
@@ -359,11 +359,11 @@ class Keeper:
                 json.loads(text)["generation"] == self._status.generation
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
-            self._say(f"{DONE_FILE} is not what quorate.runtime writes, and says nothing: {error}")
+            self._say(f"{DONE_FILE} was not written by quorate.runtime, and is ignored: {error}")
             return False
 
     def _sleep(self, until_ms: int | None) -> None:
-        """Wait until something happens, and take what was written meanwhile."""
+        """Wait until something happens, and read the output written meanwhile."""
         timeout_s = None if until_ms is None else max(0.0, until_ms / 1_000 - time.monotonic())
         if self._work is not None and (self._work.gang.is_killed or self._work.is_dropping):
             timeout_s = KILL_EVERY_S
@@ -379,9 +379,9 @@ class Keeper:
     # --- Telling ---
 
     def _tell(self) -> bool:
-        """Write down what has become of it, if that has changed, and tell the daemon.
+        """Write the status, if it has changed, and notify the daemon.
 
-        Returns False where the disk does not take it: then it is tried again.
+        Returns False where the write fails: then it is tried again.
         """
         gang = None if self._work is None else self._work.gang
         told = replace(self._status, gone=gone(self._wanted, gang))
@@ -419,7 +419,7 @@ class Keeper:
         try:
             return read_status(self._folder) or Status()
         except UnreadableError as error:
-            self._say(f"what had become of the work is not known, and it starts anew: {error}")
+            self._say(f"the state of the work is not known, and it is restarted: {error}")
             return Status()
 
     def _wake(self) -> None:
@@ -431,26 +431,26 @@ class Keeper:
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for unheard in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-            # Whoever ends a session, or a service, does not end the work it has started. Not
+            # The end of a session, or of a service, does not end the work it has started. Not
             # ignored, which the work would inherit.
             signal.signal(unheard, lambda *_: None)
 
 
 def was_undisturbed(status: Status, now_ms: int) -> bool:
-    """Return whether work that is lost now went on for so long that earlier losses do not count."""
+    """Return whether the lost work had run so long that earlier losses do not count."""
     return status.since_ms > 0 and now_ms - status.since_ms >= UNDISTURBED_MS
 
 
 def notify(folder: Path) -> None:
-    """Tell the daemon that there is news of this run; it reads them later if it is not there."""
+    """Notify the daemon of a new status of this run; it reads the status later if it is down."""
     try:
         room = os.open(folder.parent.parent / ROOM_FIFO, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
-        return  # Nobody listens; the files stay.
+        return  # The daemon is not listening; the files stay.
     try:
         os.write(room, f"{folder.name}\n".encode())
     except BlockingIOError:
-        pass  # So much is waiting to be read that all runs will be looked at.
+        pass  # So many notices are queued that the daemon will read all runs.
     finally:
         os.close(room)
 
@@ -471,7 +471,7 @@ def _counted(count: int, one: str, ending: str) -> str:
 
 
 def _clock_ms() -> int:
-    """Return the time on the clock that deadlines are judged by, which nobody sets."""
+    """Return the time on the clock that deadlines are judged by, which cannot be set."""
     return int(time.monotonic() * 1_000)
 
 

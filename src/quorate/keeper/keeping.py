@@ -1,4 +1,4 @@
-"""One keeper at a time: whoever has the lock of a run's folder, which the kernel lets go of."""
+"""One keeper at a time: the holder of the lock of a run's folder, which the kernel releases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quorate.keeper.wanted import LOCK_FILE
 def keep(folder: Path) -> int:
     """Keep the run of ``folder`` until nothing is left to be done; return 0.
 
-    Does nothing where somebody else keeps it.
+    Does nothing where another keeper has it.
     """
     lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not locked(lock):
@@ -22,6 +22,6 @@ def keep(folder: Path) -> int:
     keeper.run()
     keeper.close()
     os.close(lock)
-    # Once more, now that the lock is free: what was wanted meanwhile needs another keeper.
+    # Once more, now that the lock is free: a request that came meanwhile needs another keeper.
     notify(folder)
     return 0

@@ -1,4 +1,4 @@
-"""Locks that the kernel lets go of when the process that holds them dies."""
+"""Locks that the kernel releases when the process that holds them dies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 LOOK_S: Final = 0.4
-"""How long to try for a lock that is held for an instant by a process that only looks at it."""
+"""How long to try for a lock that another process holds only for a check."""
 LOCK_EVERY_S: Final = 0.02
 
 

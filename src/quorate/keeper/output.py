@@ -1,4 +1,4 @@
-"""What the processes of a run write: kept in segments, the oldest of which are left behind.
+"""The output of a run's processes: kept in segments, the oldest of which are dropped.
 
 A segment is named by the number of its first line. It is a row of records: a head in one line of
 text, then whole lines as they were written. Only as much is kept as ``SEGMENTS_MAX`` segments hold,
@@ -37,7 +37,7 @@ class Chunk:
 
 
 class OutputWriter:
-    """Goes on where the last one ended. For one process at a time."""
+    """Continues where the last one ended. For one process at a time."""
 
     def __init__(
         self, folder: Path, segment_bytes: int = SEGMENT_BYTES, segments_max: int = SEGMENTS_MAX
@@ -51,19 +51,19 @@ class OutputWriter:
         self._bytes = 0
         self._lines_lost = 0
         self.trouble = ""
-        """Why what is there cannot be gone on with; empty when it can."""
+        """Why the existing output cannot be continued; empty when it can."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._go_on()
         except OSError as error:
-            self.trouble = f"the output before this is not gone on with: {error}"
+            self.trouble = f"the output before this is not continued: {error}"
 
     def _go_on(self) -> None:
         """Open the last segment at the end of its last whole record."""
         last = segments(self._folder)[-1:]
         if not last:
             return
-        # If it cannot be read, numbers go on behind it all the same: a line is a byte at least.
+        # If it cannot be read, numbers continue after it all the same: a line is a byte at least.
         self._next = int(last[0].stem) + last[0].stat().st_size + 1
         number, sound_bytes = _counted(last[0])
         file = last[0].open("r+b", buffering=0)
@@ -96,13 +96,13 @@ class OutputWriter:
         self._append((-1, "-", "err"), [f"quorate: {text}".encode()], at_ms)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _append(self, source: tuple[int, str, str], lines: list[bytes], at_ms: int) -> None:
-        """Keep whole lines; where the disk does not take them, they are lost, and that is said."""
+        """Keep whole lines; lines that the disk does not take are lost, and reported as lost."""
         if not lines:
             return
         try:
@@ -159,7 +159,7 @@ def chunks(folder: Path, first: int) -> Iterator[Chunk]:
             with path.open("rb") as file:
                 yield from (chunk for chunk, _ in _records(file, int(path.stem), first))
         except FileNotFoundError:
-            continue  # Left behind meanwhile.
+            continue  # Dropped meanwhile.
         except PermissionError:
             continue  # Shut by the run itself: what comes after it can be read.
 

@@ -1,8 +1,8 @@
 """The processes of a run: started, warned, killed, and waited for until the last one has gone.
 
-On Linux the keeper inherits whatever its processes leave behind, so that having no child means that
-nothing is left, however often they forked; and they do not outlive it. Elsewhere the process groups
-are all that is known of them.
+On Linux the keeper inherits every process that its processes leave behind, so that having no child
+means that none is left, however often they forked; and they do not outlive it. Elsewhere only the
+process groups are known.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _INHERITED: Final = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL"}
     | {"LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV"}
 )
-"""What keepers and their work are told of a service's environment: never its secrets."""
+"""The variables of a service's environment that keepers and their work get: never its secrets."""
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _TOLD_BYTES_MAX: Final = 16 * 1024
 
 
 def bare(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return what of an environment concerns everybody: no secret of a service among it."""
+    """Return the general part of an environment: without secrets of a service."""
     return {k: v for k, v in inherited.items() if k in _INHERITED or k.startswith("LC_")}
 
 
@@ -103,7 +103,7 @@ def start(
     _close(out_end, err_end)
     for end in (out, err):
         os.set_blocking(end, False)
-    # Nobody else waits for it: its keeper does, for all its children at once.
+    # No other code waits for it: its keeper does, for all its children at once.
     process.returncode = 0
     return process.pid, out, err
 
@@ -113,7 +113,7 @@ def _start_confined(
 ) -> tuple[int, int, int]:
     """Return what ``start`` does, of a process that has become the run's user before its program.
 
-    Nothing is looked at here that the run names: root sees what its user must not learn of.
+    Files that the run names are not read here: root can read what the run's user must not.
     """
     ends: list[int] = []
     try:
@@ -144,7 +144,7 @@ def _start_confined(
         _close(*ends)
         raise start_error(error, work, env, str(confinement.account)) from None
     _close(out_end, err_end, tell)
-    # It ends when the program begins, or has been told why none does.
+    # It ends when the program begins, or with the reason why none does.
     why_not = os.read(told, _TOLD_BYTES_MAX)
     os.close(told)
     process.returncode = 0
@@ -178,12 +178,12 @@ def reap() -> tuple[list[tuple[int, int]], bool]:
 
 
 def shell_code(code: int) -> int:
-    """Return an exit code as a shell tells it: ``CODE_SIGNAL`` and more where a signal ended it."""
+    """Return an exit code as a shell reports it: ``CODE_SIGNAL`` and more for a signal."""
     return code if code >= 0 else CODE_SIGNAL - code
 
 
 def how_it_ended(code: int) -> str:
-    """Return in words what an exit code says."""
+    """Return the meaning of an exit code as text."""
     if code >= 0:
         return f"exited with code {code}"
     try:
@@ -202,10 +202,10 @@ def warn_all(groups: Iterable[int]) -> None:
 
 
 def kill_all(groups: Iterable[int]) -> list[int]:
-    """End everything that descends from this process; what forks meanwhile is met next time.
+    """Kill all descendants of this process; those that fork meanwhile are killed by the next call.
 
     ``groups`` are those of processes that were not waited for yet: later their number may be
-    somebody else's. Returns what may not be killed, because it has become another user.
+    reused. Returns the processes that may not be killed, because they have become another user.
     """
     for group in groups:
         _signal_group(group, signal.SIGKILL)
@@ -213,11 +213,11 @@ def kill_all(groups: Iterable[int]) -> list[int]:
 
 
 def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[int] = ()) -> bool:
-    """End the processes of ``ranks`` and whatever they started; return whether there were any.
+    """Kill the processes of ``ranks`` and their descendants; return whether there were any.
 
-    ``pids`` are those of ranks that were not waited for yet. What has left them is found by the
-    mark of its rank, which is Quorate's own: launchers give their workers another ``RANK``; or by
-    the session that one of ``leaders`` has begun.
+    ``pids`` are those of ranks that were not waited for yet. A detached descendant is found by the
+    variable that marks its rank, which is Quorate's own, because launchers give their workers
+    another ``RANK``; or by the session that one of ``leaders`` has begun.
     """
     marks = {f"{RANK}={rank.number}".encode() for rank in ranks}
     roots = frozenset(pids)
@@ -272,7 +272,7 @@ def _signal(pid: int, number: signal.Signals) -> bool:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return True  # It has gone by itself.
+        return True  # It has ended by itself.
     except PermissionError:
         return False
     return True
@@ -312,4 +312,4 @@ def _environ(pid: int) -> frozenset[bytes]:
     try:
         return frozenset(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
     except OSError:
-        return frozenset()  # Somebody else's, or gone.
+        return frozenset()  # Another user's, or ended.

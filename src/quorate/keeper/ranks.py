@@ -1,4 +1,4 @@
-"""Which processes a run consists of, and what each is told by its environment."""
+"""The processes that a run consists of, and the environment of each."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from quorate.keeper.wanted import Slot, Work
 
 LOOPBACK: Final = "127.0.0.1"
 RANK: Final = "QUORATE_RANK"
-"""The variable by which all that a process starts is known as its own, whatever it tells it."""
+"""The variable that marks every descendant of a process with its rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One process: ``slots`` are those it answers for, ``env`` what it alone is told."""
+    """One process: ``slots`` are its slots, ``env`` the variables that only it gets."""
 
     number: int
     node: str

@@ -18,7 +18,7 @@ from quorate.keeper.wanted import SESSION_FILE, replace_file
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One session: its number, when it began, and ``where`` that number means it."""
+    """One session: its number, its start, and ``where`` (machine and boot) that is valid."""
 
     number: int
     since: int
@@ -34,7 +34,7 @@ def note(folder: Path, leaders: Iterable[int] = ()) -> None:
     found = [
         Session(each.session, each.since, where)
         for pid in (os.getpid(), *leaders)
-        # Started by hand in a session that is there for other things, not all of it is the work's.
+        # In a session that was started by hand for other things, not every process is the work's.
         if (each := stat(pid)) is not None and each.session == pid
     ]
     if not found:
@@ -86,7 +86,7 @@ def _where() -> str:
 
 
 def boot_id() -> str:
-    """Return what tells this start of the machine from others; empty where nothing does."""
+    """Return an id of this boot of the machine; empty where there is none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -94,7 +94,7 @@ def boot_id() -> str:
 
 
 class Stat(NamedTuple):
-    """What the kernel says of a process that runs; ``since`` is in ticks since its boot."""
+    """The kernel's record of a running process; ``since`` is in ticks since its boot."""
 
     parent: int
     group: int
@@ -103,11 +103,11 @@ class Stat(NamedTuple):
 
 
 def stat(pid: int) -> Stat | None:
-    """Return what the kernel says of a process; None where it has ended."""
+    """Return the kernel's record of a process; None where it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None  # Gone, or hidden: then it is somebody else's.
+        return None  # Ended, or hidden: then it is another user's.
     # The name of the program, in brackets, may contain anything.
     words = text[text.rindex(b")") + 2 :].split()
     if words[0] in (b"Z", b"X"):

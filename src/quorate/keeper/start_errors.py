@@ -50,8 +50,8 @@ def start_error(
 ) -> StartError:
     """Return what ``error`` means to the author of the command.
 
-    ``account`` is the system user that the process had become. Where it is given, the command is
-    not looked at: its file may be shut to that user, and not to this process.
+    ``account`` is the system user that the process had become. Where it is given, the command's
+    file is not read: that user may not be allowed to read it, though this process is.
     """
     command = f"command {work.command[0]!r}"
     if isinstance(error, FileNotFoundError):

@@ -1,8 +1,8 @@
 """What a keeper does next: a pure function of what is wanted and what there is.
 
 The processes of a run start together and stop together. Where other slots are wanted than they
-have, they are warned, and start anew when the last one has gone; so a script needs to know nothing
-but how to save and to go on from what it saved.
+have, they are warned, and restart when the last one has ended; so a script needs to know nothing
+but how to save and to continue from what it saved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quorate.keeper.wanted import Exited, Slot, Wanted
 class Gang:
     """The processes of one generation. ``stop_by_ms`` says that they were warned.
 
-    On ``lost`` slots they were ended before their time.
+    Those on ``lost`` slots were killed before that.
     """
 
     life: str
@@ -34,9 +34,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Tell the processes to stop by ``by_ms``, and end those on ``lost`` slots at once.
+    """Warn the processes to stop by ``by_ms``, and kill those on ``lost`` slots at once.
 
-    ``kind`` is ``resize`` where the run goes on on other slots.
+    ``kind`` is ``resize`` where the run continues on other slots.
     """
 
     by_ms: int
@@ -58,7 +58,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Nothing is to be done until ``until_ms``, or until something changes."""
+    """Nothing is due until ``until_ms``, or until something changes."""
 
     until_ms: int | None = None
 
@@ -67,14 +67,14 @@ Step = Start | Warn | Drop | Kill | Rest
 
 
 def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: int) -> Step:
-    """Return what is to be done now; the same until it was done."""
+    """Return the step that is due now; the same until it was done."""
     if gang is None:
         is_over = exited is not None and exited.life == wanted.life
         return Rest() if is_over or wanted.stands_still or not wanted.slots else Start()
     if gang.is_killed:
         return Rest()
     if gang.life != wanted.life or not wanted.parts:
-        # Ended in the ledger, though nobody has seen it go: nothing may be left of it.
+        # Ended in the ledger without a confirmed end: no process of it may be left.
         return Kill()
     lost = gang.slots - wanted.all_slots
     if gang.stop_by_ms is not None:
@@ -97,8 +97,8 @@ Dues = Mapping[tuple[str, int], int]
 def on_own_clock(wanted: Wanted, known: Dues, ahead_ms: int) -> tuple[Wanted, Dues]:
     """Return what is wanted with deadlines on a keeper's own clock, and the dues that it has.
 
-    The time of day is ``ahead_ms`` ahead of that clock as this is read: whoever sets it afterwards
-    changes nothing about a deadline that is ``known`` already.
+    The time of day is ``ahead_ms`` ahead of that clock as this is read: setting it afterwards does
+    not change a deadline that is ``known`` already.
     """
     dues = {
         (part.lease, part.stop_by_ms): known.get(
@@ -117,7 +117,7 @@ def on_own_clock(wanted: Wanted, known: Dues, ahead_ms: int) -> tuple[Wanted, Du
 
 
 def gone(wanted: Wanted, gang: Gang | None) -> tuple[str, ...]:
-    """Return the leases that were told to stop and have no process any more."""
+    """Return the stopping leases that have no process any more."""
     busy = frozenset[Slot]() if gang is None else gang.slots
     return tuple(
         part.lease

@@ -1,4 +1,4 @@
-"""What the processes of a run write, read as it comes and handed to whoever keeps it."""
+"""The output of a run's processes, read as it comes and passed to its keeper."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from quorate.keeper.output import OutputWriter
 
 READ_BYTES: Final = 64 * 1024
 CATCH_UP_READS_MAX: Final = 32
-"""How often a pipe is read at a time: what was in it fits, and whoever goes on writing waits."""
+"""How often a pipe is read at a time: its content fits, and a process that keeps writing waits."""
 WORDS_BYTES_MAX: Final = 200
-"""How much of its last line is told when a process fails."""
+"""How much of its last line is reported when a process fails."""
 
 Source = tuple[int, str, str]
 """Rank, node and stream."""
@@ -31,9 +31,10 @@ class Streams:
         self._selector.register(end, selectors.EVENT_READ, (pid, source))
 
     def last_words(self, pid: int) -> str:
-        """Return the last line that a process complained with, its end if it is long.
+        """Return the last line that a process wrote to stderr, its end if it is long.
 
-        It goes into the ledger and to terminals: what is not to be printed is a space.
+        It goes into the ledger and to terminals: a character that cannot be printed becomes a
+        space.
         """
         text = self._words.get(pid, b"").decode(errors="replace")
         return "".join(each if each.isprintable() else " " for each in text).strip()
@@ -54,20 +55,20 @@ class Streams:
         return True
 
     def catch_up(self, pid: int, at_ms: int) -> None:
-        """Take what a process that has ended had written and nobody has read yet.
+        """Read what a process that has ended had written and that was not read yet.
 
-        What it started may write on: that is not waited for.
+        Its descendants may keep writing: that is not waited for.
         """
         for key in self._keys():
             if key.data[0] == pid:
                 self._take_some(key, at_ms)
 
     def end(self, at_ms: int) -> None:
-        """Take what is left, now that nobody writes any more."""
+        """Read what is left, now that no process writes any more."""
         for key in self._keys():
             self._take_some(key, at_ms)
             if key.fd in self._selector.get_map():
-                # Somebody else has got hold of the pipe: nothing that comes now is the run's.
+                # A process of another run holds the pipe: what comes now is not the run's output.
                 self._end(key, at_ms)
         self._words.clear()
 

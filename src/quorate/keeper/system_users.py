@@ -34,7 +34,7 @@ class Account:
 def account(text: str) -> Account:
     """Return the system user with a name, or with a number, which needs no entry of its own.
 
-    Raises ``AccountError`` for one that is not there, and for root, whom nothing is kept from.
+    Raises ``AccountError`` for a user that does not exist, and for root, which nothing confines.
     """
     found = _numbered(text) if is_number(text) else _named(text)
     if found.uid == 0:

@@ -1,7 +1,7 @@
-"""What is wanted of a keeper, and what has become of it: the two files it shares with the daemon.
+"""What is wanted of a keeper, and its status: the two files it shares with the daemon.
 
 ``wanted.json`` is the daemon's: every lease of the run that is open in the ledger. ``status.json``
-is the keeper's. Both are whole at every instant, and saying one twice changes nothing.
+is the keeper's. Both are whole at every instant, and writing one twice changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WANTED_FILE: Final = "wanted.json"
 STATUS_FILE: Final = "status.json"
 LOCK_FILE: Final = "keeper.lock"
 SESSION_FILE: Final = "session.json"
-"""The session that the last keeper works in: what it leaves behind when it is killed is there."""
+"""The session of the last keeper: processes that it leaves behind when killed are in it."""
 POKE_FIFO: Final = "poke"
 ROOM_FIFO: Final = "room"
 OUTPUT: Final = "output"
@@ -38,8 +38,8 @@ T = TypeVar("T")
 class Part:
     """An open lease of the run: ``slots`` are in the order of the ranks.
 
-    ``bundle`` 0 is what the run cannot do without. ``stop_by_ms`` says that it was told to stop.
-    ``lost`` are those of its slots whose node has failed: nothing may run there any more.
+    ``bundle`` 0 is required for the run to work. ``stop_by_ms`` says that the lease is stopping.
+    ``lost`` are those of its slots whose node has failed: no process may run there any more.
     """
 
     lease: str
@@ -50,17 +50,17 @@ class Part:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it may be worked on: it was not told to stop, and has lost nothing."""
+        """Whether it may be worked on: it is not stopping, and has lost nothing."""
         return self.stop_by_ms is None and not self.lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """Whose processes those of a run are to be, and what bounds them.
+    """The system user of a run's processes, and their bounds.
 
     ``account`` is the name or the number of a system user; ``why_not`` says why there is none, and
-    then nothing starts. ``subject`` is whom it stands for. ``folder`` is what the run may reach;
-    ``cgroup`` is the parent of its cgroup, empty where there can be none.
+    then nothing starts. ``subject`` is the owner or user that it is for. ``folder`` is what the run
+    may reach; ``cgroup`` is the parent of its cgroup, empty where there can be none.
     """
 
     account: str
@@ -74,7 +74,7 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What is to be run: ``processes`` is what there is one for, ``gpu``, ``node`` or ``run``.
+    """What to run: ``processes`` is one for each ``gpu``, each ``node`` or the whole ``run``.
 
     Without ``isolation`` it runs as the user of the service.
     """
@@ -90,10 +90,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """All that is open of one run. ``life`` is another one after the run has been stopped.
+    """All open leases of one run. ``life`` changes after the run has been stopped.
 
-    ``nonce`` tells the run from others of its name, which a ledger that was restored may have; None
-    where that is not known.
+    ``nonce`` identifies the run among others of its name, which a restored ledger may have; None
+    where it is not known.
     """
 
     life: str
@@ -117,7 +117,7 @@ class Wanted:
 
     @property
     def stands_still(self) -> bool:
-        """Whether a part is going or was lost without which nothing of the run gets on."""
+        """Whether a part is stopping or lost without which the run makes no progress."""
         return any(part.bundle == 0 and not part.is_whole for part in self.parts)
 
 
@@ -132,9 +132,9 @@ class Exited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What has become of it.
+    """The status of a run.
 
-    ``slots`` are those with work on them, empty when there is none; ``boot`` is the start of the
+    ``slots`` are those with work on them, empty when there is none; ``boot`` is the boot of the
     machine they belong to. ``generation`` counts the starts of the processes, ``losses`` how often
     they were lost together with their keeper in this ``life``. ``since_ms`` is when they started
     last; 0 where that is not known.
@@ -151,7 +151,7 @@ class Status:
 
 
 class UnreadableError(ValueError):
-    """A file is there, and is not what was written to it; the text names it."""
+    """A file is not what was written to it; the text names it."""
 
 
 def read_wanted(folder: Path) -> Wanted | None:
@@ -163,18 +163,18 @@ def read_wanted(folder: Path) -> Wanted | None:
 
 
 def read_status(folder: Path) -> Status | None:
-    """Return what has become of it in ``folder``; None at first. Raises ``UnreadableError``."""
+    """Return the status in ``folder``; None at first. Raises ``UnreadableError``."""
     return _read(folder / STATUS_FILE, _status)
 
 
 def write(folder: Path, content: Wanted | Status) -> None:
-    """Put ``content`` in the place of what was there, durably."""
+    """Replace the file with ``content``, durably."""
     name = WANTED_FILE if isinstance(content, Wanted) else STATUS_FILE
     replace_file(folder / name, json.dumps(asdict(content)).encode())
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Have ``path`` be ``content``, or what it was if the machine goes down meanwhile."""
+    """Replace ``path`` by ``content``; after a crash it has the old or the new content."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)

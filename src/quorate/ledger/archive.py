@@ -2,8 +2,8 @@
 
 A snapshot has the runs that are not over; each run that was over when it was taken is a row of the
 archive, written with it. Both are caches: events fold to them, and ``ledger verify --deep``
-compares them. A row never changes, and says by which snapshot it was archived, so that a reader
-that began at an earlier one is not disturbed (docs/adr/0033).
+compares them. A row never changes, and names the snapshot that archived it, so that a reader that
+began at an earlier one is not disturbed (docs/adr/0033).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from quorate.model.state.records import Phase, RunRecord
 from quorate.model.state.run_table import RunQuery
 
 PAGE_ROWS: Final = 512
-"""How many rows are read at a time where all are gone through."""
+"""How many rows are read at a time where all are read."""
 READ_KEPT_MAX: Final = 2_048
 """How many archived runs that were read last are kept decoded."""
 
@@ -121,7 +121,7 @@ _RUN: Final = Decoder(PackedRun)
 
 
 class ArchivedRow(NamedTuple):
-    """A run that is over, as a store keeps it: what is asked by, and the record as bytes."""
+    """A run that is over, as a store keeps it: the columns for queries, and the record as bytes."""
 
     seq: int
     name: str
@@ -155,7 +155,7 @@ class RowQuery(NamedTuple):
 
 
 class ArchiveRows(Protocol):
-    """What a store can be asked about archived runs.
+    """The queries that a store answers about archived runs.
 
     Methods raise ``ArchiveError`` where what is stored cannot be read.
     """
@@ -206,9 +206,9 @@ class RunArchive:
         return self._rows.archived_count(owner, self.upto_seq)
 
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
-        """Yield (sequence of the submission, name) of the runs that ``query`` asks for, in order.
+        """Yield (sequence of the submission, name) of the runs that satisfy ``query``, in order.
 
-        Each owner is asked for by itself, by the index that has its runs in order.
+        Each owner is queried by itself, by the index that has its runs in order.
         """
         owners = [None] if query.owners is None else sorted(query.owners)
         each = [self._names_of(query, owner) for owner in owners]
@@ -253,12 +253,12 @@ def _paged(
 
 
 def _record(row: ArchivedRow) -> RunRecord:
-    """Return the record of ``row``, which must be what the row is asked by."""
+    """Return the record of ``row``, which must match the row's columns."""
     try:
         run = _RUN.decode(row.payload)
     except msgspec.DecodeError as error:
         raise ArchiveError(f"the archived run {row.name!r} cannot be read: {error}") from error
     is_told = (run.seq, run.spec.name, run.spec.owner, run.phase.value, run.spec.sensitive)
     if is_told != row[:5] or run.ended_ms is None:
-        raise ArchiveError(f"the archived run {row.name!r} is not what its row says")
+        raise ArchiveError(f"the archived run {row.name!r} does not match its row")
     return unpack_run(run)

@@ -1,9 +1,9 @@
 """Blocks: events sealed together and joined by SHA-256.
 
 A block's body is MessagePack ``[format, height, first_seq, [events...]]`` and its hash covers the
-previous block's hash and the whole body, so no bit of an event, nor its place, can change without
-a hash that no longer fits. What the chain alone cannot show is a ledger cut short or rewritten
-from some block on by whoever holds it: that takes a checkpoint kept elsewhere.
+previous block's hash and the whole body, so no bit of an event, nor its place, can change without a
+hash that no longer fits. The chain alone cannot show that the holder of a ledger has cut it short
+or rewritten it from some block on: that takes a checkpoint kept elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DOMAIN: Final = b"quorate-block/1\0"
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """Where a ledger ends: its last block, its last event, and the hash over everything so far."""
+    """The end of a ledger: its last block, its last event, and the hash over everything so far."""
 
     height: int
     seq: int
@@ -80,7 +80,7 @@ class _Body(Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class _BodyParts(Struct, array_like=True, forbid_unknown_fields=True):
-    """The same with the events told apart and left undecoded, which is all that counting needs."""
+    """The same with the events separated and left undecoded, which is all that counting needs."""
 
     format: int
     height: int
@@ -140,10 +140,10 @@ def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Eve
 
 
 def _body(block: Block) -> _BodyWhole:
-    """Return what ``block`` says, in one pass where that can be; else it is looked at closely.
+    """Return the parsed body of ``block``, in one pass where possible; else in a detailed check.
 
-    Which event cannot be read, whether a newer Quorate wrote it, and events of an older one take
-    a second pass.
+    Which event cannot be read, whether a newer Quorate wrote it, and events of an older one take a
+    second pass.
     """
     try:
         whole = _BODY_WHOLE.decode(block.body)
@@ -223,7 +223,7 @@ def _check_sealed(block: Block, after: Head) -> None:
 def _fault(block: Block, after: Head) -> str | None:
     """Return why ``block`` is not the sound block after ``after``, or None; the body stays shut."""
     if block.height != after.height + 1:
-        return f"block {after.height + 1} is missing: block {block.height} stands in its place"
+        return f"block {after.height + 1} is missing: block {block.height} is in its place"
     if block.first_seq != after.seq + 1:
         return f"the block says it begins at sequence {block.first_seq}, not {after.seq + 1}"
     if block.prev_hash != after.hash:

@@ -1,9 +1,9 @@
 """Checkpoints: a ledger's head, signed, small enough to keep elsewhere.
 
-Whoever holds a ledger can cut it short or rewrite it and give it new hashes; the chain alone would
-fit. A checkpoint kept by somebody else says what the ledger was, and its Ed25519 signature says
-that this ledger's key holder said so. ``cryptography`` costs tens of milliseconds to import, so
-only the functions that need it do.
+The holder of a ledger can cut it short or rewrite it and give it new hashes; the chain alone would
+fit. A checkpoint kept by another party records what the ledger was, and its Ed25519 signature
+proves that the holder of this ledger's key made it. ``cryptography`` costs tens of milliseconds to
+import, so only the functions that need it do.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Agrees(Struct, frozen=True, kw_only=True):
 
 
 class Disagrees(Struct, frozen=True, kw_only=True):
-    """The ledger is not what the checkpoint says; ``detail`` has the numbers."""
+    """The ledger does not match the checkpoint; ``detail`` has the numbers."""
 
     kind: Disagreement
     detail: str
@@ -150,10 +150,10 @@ def verify_signature(checkpoint: Checkpoint) -> bool:
 def compare(
     checkpoint: Checkpoint, blocks: Iterable[Block], *, deep: bool = False
 ) -> Agrees | Disagrees:
-    """Return whether ``blocks``, a whole ledger, are or continue what ``checkpoint`` was made of.
+    """Return whether ``blocks``, a whole ledger, contain the head that ``checkpoint`` signs.
 
     Reads each block once. The chain is verified on the way (``deep`` as in ``verify_blocks``). A
-    fault of the signature is told first, then of the chain, then a wrong ledger or key, then a
+    fault of the signature is reported first, then of the chain, then a wrong ledger or key, then a
     ledger too short, then another history.
     """
     if not verify_signature(checkpoint):
@@ -196,8 +196,8 @@ def _origin_difference(checkpoint: Checkpoint, first: Block | None) -> Disagrees
         return Disagrees(kind=Disagreement.TRUNCATED, detail=detail)
     opened = open_block(first, after=GENESIS)[0]
     if not isinstance(opened, LedgerOpened) or opened.ledger_id != checkpoint.ledger_id:
-        found = opened.ledger_id if isinstance(opened, LedgerOpened) else "without an id"
-        detail = f"the checkpoint is of ledger {checkpoint.ledger_id}, this one is {found}"
+        ledger_id = opened.ledger_id if isinstance(opened, LedgerOpened) else "without an id"
+        detail = f"the checkpoint is of ledger {checkpoint.ledger_id}, this one is {ledger_id}"
         return Disagrees(kind=Disagreement.OTHER_LEDGER, detail=detail)
     if opened.public_key != checkpoint.public_key.hex():
         detail = (
@@ -255,26 +255,26 @@ def write_checkpoint(checkpoint: Checkpoint) -> str:
 
 
 def read_checkpoint(text: str | bytes) -> Checkpoint:
-    """Return the checkpoint that ``write_checkpoint`` wrote; its signature is not looked at.
+    """Return the checkpoint that ``write_checkpoint`` wrote; its signature is not verified.
 
     Raises ``CheckpointError`` naming the field.
     """
     try:
-        found = msgspec.json.decode(text, type=_Text)
+        fields = msgspec.json.decode(text, type=_Text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable(str(error)) from error
-    if found.kind != KIND:
-        raise _unreadable(f"kind is {found.kind!r}, not {KIND!r}")
-    if found.height < 1 or found.seq < 1:
+    if fields.kind != KIND:
+        raise _unreadable(f"kind is {fields.kind!r}, not {KIND!r}")
+    if fields.height < 1 or fields.seq < 1:
         raise _unreadable("height and seq must be at least 1")
     return Checkpoint(
-        ledger_id=found.ledger_id,
-        height=found.height,
-        seq=found.seq,
-        hash=_unhex("hash", found.hash, HASH_BYTES),
-        at_ms=found.at_ms,
-        public_key=_unhex("public_key", found.public_key, KEY_BYTES),
-        signature=_unhex("signature", found.signature, SIGNATURE_BYTES),
+        ledger_id=fields.ledger_id,
+        height=fields.height,
+        seq=fields.seq,
+        hash=_unhex("hash", fields.hash, HASH_BYTES),
+        at_ms=fields.at_ms,
+        public_key=_unhex("public_key", fields.public_key, KEY_BYTES),
+        signature=_unhex("signature", fields.signature, SIGNATURE_BYTES),
     )
 
 

@@ -41,7 +41,7 @@ Upcasters = Mapping[type[Fact], Callable[[Any], Fact]]
 
 
 class _LeaseStarted1(Fact, frozen=True, tag="lease-started/1"):
-    """A lease before it was noted whether it started out of order."""
+    """A lease before events recorded whether it started out of order."""
 
     lease: str
     run: str
@@ -86,8 +86,8 @@ UPCASTERS: Final[Upcasters] = {
 }
 """The old shapes, and how the current ones are made of them."""
 
-# What msgspec raises on bytes that are not what was asked for: a bad string is a UnicodeDecodeError
-# and bytes that nest without end are a RecursionError, not a DecodeError.
+# What msgspec raises on bytes of another shape: a bad string is a UnicodeDecodeError and bytes that
+# nest without end are a RecursionError, not a DecodeError.
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 

@@ -17,7 +17,7 @@ from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state import State
 
 LONG_EVENTS: Final = 10_000
-"""From so many events on, a state that was read is kept out of the cycle collector's sight."""
+"""From so many events on, a state that was read is excluded from cyclic garbage collection."""
 
 
 @contextmanager
@@ -55,16 +55,16 @@ def replay(
         for head, events in open_blocks(blocks, after=after, not_before_ms=state.at_ms):
             _apply_block(state, events, head)
         if head.seq >= LONG_EVENTS:
-            # It is there to stay: the collector need not walk all of it whenever it looks.
+            # The state stays: the garbage collector need not walk all of it each time.
             gc.freeze()
     return state, head
 
 
 def _apply_block(state: State, events: Sequence[Event], head: Head) -> None:
-    """Fold the events of one block, and say so if they cannot have happened.
+    """Fold the events of one block, and raise if they cannot have happened.
 
-    Hashes show that nothing was changed since it was written, not that whoever wrote it was right:
-    a ledger made by hand can free slots that were never taken.
+    Hashes show that nothing was changed since it was written, not that its writer was right: a
+    ledger made by hand can free slots that were never taken.
     """
     try:
         apply_all(state, events)

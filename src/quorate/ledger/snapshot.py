@@ -204,10 +204,10 @@ _LONG_FIELD: Final = 256
 class Cut:
     """A state at one instant, apart from its owner: nothing in it changes when the state does.
 
-    ``runs`` are those in memory, of which the archive has those called ``returned`` and
+    ``runs`` are those in memory; the archive has those named in ``returned``, and
     ``archived_before`` others. ``base_seq`` is the snapshot that it was written with; 0 where there
-    is none. The runs of the state stay frozen until it has ``archived`` them, or is thawed. All but
-    making one may be done on another thread, and takes longer.
+    is none. The runs of the state stay frozen until it has ``archived`` them, or is thawed. Making
+    a cut is quick; everything else takes longer and may be done on another thread.
     """
 
     packed: _Snapshot
@@ -237,7 +237,7 @@ class Cut:
         """The state without the archived runs, as bytes.
 
         Made an entry at a time, so that other threads run meanwhile: one call that encodes all of
-        it would hold them up for as long as it takes.
+        it would block them for its whole duration.
         """
         returned = self.returned
         here = [r for r in self.runs if r.ended_ms is None or r.spec.name in returned]
@@ -286,7 +286,7 @@ def take(state: State) -> bytes:
 def fingerprint(state: State) -> bytes:
     """Return a hash of all that ``state`` holds, whatever order its tables were filled in.
 
-    Archived runs are part of it: where a run is kept is not.
+    Archived runs are part of it; whether a run is in memory or archived is not.
     """
     packed = _packed(state, state.runs.in_order(), 0)
     for table in (packed.pools, packed.nodes, packed.budgets):
@@ -306,8 +306,8 @@ def fingerprint(state: State) -> bytes:
     packed.disruption.sort()
     for counted in packed.node_meters:
         counted.uses = dict(sorted(counted.uses.items()))
-    packed.announced = {name: _sorted_odds(known) for name, known in packed.announced.items()}
-    packed.in_rounds = {name: _by_flavor(known) for name, known in packed.in_rounds.items()}
+    packed.announced = {name: _sorted_odds(record) for name, record in packed.announced.items()}
+    packed.in_rounds = {name: _by_flavor(record) for name, record in packed.in_rounds.items()}
     for name in packed.__struct_fields__:
         field = getattr(packed, name)
         if isinstance(field, dict):
@@ -377,10 +377,10 @@ def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
         try:
             if _FORMAT.decode(payload).format != SNAPSHOT_FORMAT:
                 return None
-            found = _SNAPSHOT.decode(payload)
-            if found.archived and rows is None:
+            snapshot = _SNAPSHOT.decode(payload)
+            if snapshot.archived and rows is None:
                 return None
-            return _restore(found, rows)
+            return _restore(snapshot, rows)
         except (
             msgspec.DecodeError,
             ArchiveError,
@@ -389,7 +389,7 @@ def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
             ValueError,
             AssertionError,
         ):
-            # Whatever is wrong with a cache, the ledger itself has the answer.
+            # If the cache is wrong in any way, the ledger itself has the answer.
             return None
 
 
@@ -442,15 +442,15 @@ def _restore_plans(state: State, found: _Snapshot) -> None:
     state.deferred.update(found.deferred)
     state.announced.update(found.announced)
     state.barred.update(found.barred)
-    state.recalls.update(((known.run, known.bundle), known) for known in found.recalls)
+    state.recalls.update(((record.run, record.bundle), record) for record in found.recalls)
     for owner, recent in found.durations.items():
         state.durations[owner] = DurationHistory(recent)
     state.thresholds.update(found.thresholds)
     state.reports.update(found.reports)
     state.requests.update(found.requests)
     state.tokens.update(found.tokens)
-    for name, known in found.in_rounds.items():
-        state.join_rounds(state.runs[name], known)
+    for name, record in found.in_rounds.items():
+        state.join_rounds(state.runs[name], record)
     state.rounds.update(found.rounds)
     for meter in found.meters:
         state.meters[meter.owner, meter.flavor] = Meter.of(meter.told)

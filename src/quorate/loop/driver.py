@@ -1,8 +1,8 @@
-"""The driver: sleeps until something is due, and then has it done.
+"""The driver: sleeps until something is due, and then has the engine do it.
 
-It brings what the executor reports into the ledger, has conflicts settled that are due, and ticks
-when a hold must be renewed or a start is promised. Waiting is handed in, so that a daemon may be
-woken early, and a simulation need not sleep at all.
+It commits the executor's reports, has the engine settle conflicts that are due, and ticks when a
+hold must be renewed or a planned start is due. The caller passes the wait function, so that a
+daemon may be woken early, and a simulation need not sleep at all.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from quorate.loop.engine import Engine
 from quorate.loop.orders import commands_of
 
 ACTOR: Final = "clock"
-"""Who causes what time makes due."""
+"""The actor of what time makes due."""
 EXECUTOR_ACTOR: Final = "executor"
-"""Who causes what the executor reports."""
+"""The actor of what the executor reports."""
 REPORTS_MAX: Final = 1_000
-"""How many reports are committed together; the rest are told again at the next step."""
+"""How many reports are committed together; the executor repeats the rest at the next step."""
 
 Wait = Callable[[int | None], bool]
-"""Wait until that instant of the clock, or until woken if None; return False to have it end."""
+"""Wait until that instant of the clock, or until woken if None; return False to end the driver."""
 
 
 class Driver:
-    """Drives one engine. Whoever else gives the engine commands does so between two steps."""
+    """Drives one engine. Other code gives the engine commands only between two steps."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def step(self) -> int | None:
-        """Do all that is due now, and return when to step again; None when only if woken.
+        """Do all that is due now, and return when to step again; None: only when woken.
 
-        Doing it twice at one instant changes nothing the second time.
+        A second call at the same instant changes nothing.
         """
         self._relay()
         self._engine.settle_due()
@@ -47,7 +47,7 @@ class Driver:
         return self._due_ms(after_ms=now_ms)
 
     def run(self, wait: Wait) -> None:
-        """Step, wait, and step again until ``wait`` says that it is enough."""
+        """Step, wait, and step again until ``wait`` returns False."""
         while wait(self.step()):
             pass
 

@@ -1,18 +1,19 @@
 """The engine: one owned state over one store. Read, decide, commit, act.
 
-Commands that arrive together are decided one after the other, each seeing what the ones before it
-did, and committed as one block with one flush: a group commit. Nobody is told anything before that
-block is durable. When a commit fails, what was decided is forgotten and the state is read anew;
-when somebody else committed first, it is then decided again, on what that left.
+Commands that arrive together are decided one after the other, each on the state after the ones
+before it, and committed as one block with one flush: a group commit. No response is sent before
+that block is durable. When a commit fails, its decisions are dropped and the state is read again;
+when another writer committed first, the commands are then decided again, on the state after that.
 
-With an executor, stops are two facts, and the executor is told what each commit means to it.
-What it missed because this program ended in between, it is told when the ledger is opened again.
+With an executor, stops are two facts, and the engine sends the executor the orders of each commit.
+Orders that it missed because this program ended in between are sent when the ledger is opened
+again.
 
-Where somebody is to be told of violations, the invariants of what a block has touched are checked
-after it is durable; the first violation stops all deciding.
+Where violations are reported, the invariants of what a block has touched are checked after it is
+durable; the first violation stops all deciding.
 
 With the lottery's secret, conflicts that are due are settled in blocks of their own, after the one
-that declared them is durable: nobody can have known the link before who entered was fixed.
+that declared them is durable: the link cannot have been known before the entrants were fixed.
 """
 
 from __future__ import annotations
@@ -65,20 +66,20 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS: Final = 50_000
-"""A snapshot is kept when this many events have come since the last one, unless told otherwise."""
+"""A snapshot is kept when this many events have come since the last one, unless set otherwise."""
 ATTEMPTS_MAX: Final = 64
-"""How often a block is decided again because somebody else committed first."""
+"""How often a block is decided again because another writer committed first."""
 DRAWS_MAX: Final = 1_000
 """How many conflicts are settled after one commit; the rest wait for the next."""
 DRAW_ACTOR: Final = "lottery"
-"""Who settles conflicts."""
+"""The actor that settles conflicts."""
 ROUND_ACTOR: Final = "rounds"
-"""Who begins the rounds of pools."""
+"""The actor that begins the rounds of pools."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A command, and who asks for it."""
+    """A command, and its actor."""
 
     command: Command
     actor: str
@@ -86,9 +87,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a command: its decision, and the head under which it is recorded.
+    """The result of a command: its decision, and the head under which it is recorded.
 
-    ``first_seq`` is the sequence that its events begin at; where it has none, the next one.
+    ``first_seq`` is the sequence of its first event; where it has none, the next one.
     """
 
     decision: Decision
@@ -97,7 +98,7 @@ class Receipt:
 
 
 OnViolation = Callable[[Head, Sequence[Event], Sequence[Violation]], str]
-"""Keeps the evidence of invariants that a block broke; returns why nothing is decided any more."""
+"""Keeps the evidence of invariants that a block broke; returns why deciding has stopped."""
 
 
 class Engine:
@@ -144,10 +145,10 @@ class Engine:
     ) -> Self:
         """Return the engine of a ledger, read from its last snapshot and the log after it.
 
-        It keeps a snapshot when ``snapshot_events`` have come since the last one. ``executor`` is
-        told every open lease and every stop that is under way. Without the secret that the ledger
-        was made with, conflicts that need a draw stay open. Raises ``CorruptLedgerError`` when the
-        log does not verify, ``LedgerEmptyError`` when it was created and never begun.
+        It keeps a snapshot when ``snapshot_events`` have come since the last one. ``executor`` gets
+        an order for every open lease and every stop that is under way. Without the secret that the
+        ledger was made with, conflicts that need a draw stay open. Raises ``CorruptLedgerError``
+        when the log does not verify, ``LedgerEmptyError`` when it was created and never begun.
         """
         state, head, snapshot_seq = _load(store, snapshot_events)
         if head == GENESIS:
@@ -213,12 +214,12 @@ class Engine:
 
     @property
     def head(self) -> Head:
-        """Where the ledger stands."""
+        """The ledger's head."""
         return self._head
 
     @property
     def stopped(self) -> str:
-        """Why nothing is decided: a violation, or a clock that stepped; empty while it is."""
+        """Why deciding has stopped: a violation, or a clock that stepped; empty while it runs."""
         return self.violated or self.clock_trouble()
 
     @property
@@ -241,10 +242,10 @@ class Engine:
     def execute_group(self, asked: Sequence[Asked]) -> list[Receipt]:
         """Decide what is ``asked`` in order and commit it as one block; return when it is durable.
 
-        A refused command records nothing and does not keep the others from being recorded. Raises
-        a ``StoreError`` when the block cannot be committed; then none of them happened. Conflicts
-        that are due are settled after it, unless everything was refused or is a repetition: then
-        nothing is recorded.
+        A refused command records nothing and does not affect the others. Raises a ``StoreError``
+        when the block cannot be committed; then none of them happened. Conflicts that are due are
+        settled after it, unless everything was refused or is a repetition: then nothing is
+        recorded.
         """
         receipts = self.commit_group(asked)
         decisions = (receipt.decision for receipt in receipts)
@@ -253,14 +254,14 @@ class Engine:
         return receipts
 
     def execute_block(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
-        """Decide and commit one block as ``commit_group`` does, all of it asked by one."""
+        """Decide and commit one block as ``commit_group`` does, with one actor for all commands."""
         return self.commit_group([Asked(command, actor) for command in commands])
 
     def commit_group(self, asked: Sequence[Asked]) -> list[Receipt]:
-        """Decide and commit one block, and leave the conflicts that are due alone.
+        """Decide and commit one block, without settling conflicts that are due.
 
-        Raises ``StaleHeadError`` when others were faster each time, and ``DecidingStoppedError``
-        while nothing is decided.
+        Raises ``StaleHeadError`` when another writer was faster each time, and
+        ``DecidingStoppedError`` while deciding is stopped.
         """
         if self.stopped:
             raise DecidingStoppedError(self.stopped)
@@ -268,7 +269,7 @@ class Engine:
             try:
                 return self._attempt(asked)
             except StaleHeadError:
-                _LOG.info("somebody else committed first; deciding again")
+                _LOG.info("another writer committed first; deciding again")
         return self._attempt(asked)
 
     def _attempt(self, asked: Sequence[Asked]) -> list[Receipt]:
@@ -300,10 +301,10 @@ class Engine:
         return [Receipt(decision, self._head, first_seq) for decision, first_seq in decided]
 
     def answer_kept(self, record: RequestRecord) -> Receipt:
-        """Return the receipt of the request that ``record`` is of, read back from the store.
+        """Return the receipt of the request in ``record``, read back from the store.
 
-        It is the one that was given when the request was carried out, if anybody was left to give
-        it. Raises ``CorruptLedgerError`` when its block cannot be read.
+        It equals the receipt of the first time, whether or not the caller received that. Raises
+        ``CorruptLedgerError`` when its block cannot be read.
         """
         height = self._store.height_at(record.seq)
         block = next(self._store.blocks(from_height=height))
@@ -318,7 +319,7 @@ class Engine:
     def settle_due(self) -> None:
         """Settle every conflict that is due, each in a block of its own, and begin due rounds.
 
-        What cannot be settled stays open, and is tried again after the next commit.
+        A conflict that cannot be settled stays open, and is tried again after the next commit.
         """
         self._draw_due()
         if self.view.in_rounds:
@@ -326,7 +327,7 @@ class Engine:
 
     @property
     def round_waits(self) -> Mapping[str, int]:
-        """Until when pools wait whose round could not begin; nothing of them is due before."""
+        """Until when pools wait whose round could not begin; it is not due before."""
         return self._round_waits.until_ms
 
     def _share_out_due(self) -> None:
@@ -347,11 +348,11 @@ class Engine:
             for pool in due:
                 waits.failed(pool, now_ms)
             return
-        # Policies need numpy, which nobody is to wait for who has no such pool.
+        # Policies need numpy; installations without such a pool must not wait for its import.
         from quorate.loop.rounds.round_loop import share_out  # noqa: PLC0415 - slow import
 
         for pool in due:
-            runs = [name for name, known in self.view.in_rounds.items() if known.pool == pool]
+            runs = [name for name, member in self.view.in_rounds.items() if member.pool == pool]
             steps = {} if self.executor is None else self.executor.steps(runs)
             try:
                 with collector_paused():
@@ -384,16 +385,16 @@ class Engine:
                 draw = Draw(declared.conflict, link.hex())
                 (receipt,) = self.execute_block([draw], actor=DRAW_ACTOR)
             except QuorateError as error:
-                # What was asked for is committed; the conflict is not lost with this attempt.
+                # The requested commands are committed; the conflict is not lost with this attempt.
                 _LOG.warning("conflict %s is not settled yet: %s", declared.conflict, error)
                 return
             if receipt.decision.refusals:
-                _LOG.info("conflict %s was settled by somebody else", declared.conflict)
+                _LOG.info("conflict %s was settled by another writer", declared.conflict)
 
     def _links(self) -> Preimages:
-        """Return the lottery's chain, which takes a moment the first time it is looked into."""
+        """Return the lottery's chain, which is computed on the first call."""
         if self._preimages is None:
-            assert self._secret is not None, "asked for only where there is one"
+            assert self._secret is not None, "called only where there is one"
             self._preimages = Preimages(self._secret, self._state.lottery.length)
         return self._preimages
 
@@ -408,7 +409,7 @@ class Engine:
         return None
 
     def _has_secret(self, view: StateView) -> bool:
-        """Return whether the secret is the one that the ledger was made with; if not, say so."""
+        """Return whether the secret is the one that the ledger was made with; log it if not."""
         what = "no secret was given"
         if self._secret is not None:
             if self._links().link(0).hex() == view.lottery.commitment:
@@ -420,21 +421,22 @@ class Engine:
         return False
 
     def _reload_if_unsure(self) -> None:
-        """Read the state anew if it may hold what was never committed.
+        """Read the state again if it may hold what was never committed.
 
         If that fails too the engine stays unsure, and every use of it tries again first.
         """
         if not self._is_sure:
-            # Or what is being archived would be read neither from memory nor from the archive.
+            # Else a run that is being archived would be read neither from memory nor from the
+            # archive.
             self.wait_for_snapshot()
             self._state, self._head, _ = _load(self._store, self.snapshot_events)
             self._is_sure = True
             if self.executor is not None:
-                # What was committed after all may not have been told to it.
+                # The executor may not have received what was committed after all.
                 self.executor.resume(standing_orders(self._state))
 
     def try_out(self, command: Command, *, actor: str) -> Decision:
-        """Return what ``command`` would do now; nothing is written and nothing changes."""
+        """Return what ``command`` would do now; nothing is written or changed."""
         self._reload_if_unsure()
         return self._decide(command, actor)
 
@@ -448,9 +450,9 @@ class Engine:
         )
 
     def close(self, within_s: float = CLOSE_S_MAX) -> None:
-        """Let go of the store; a snapshot that is being written is waited for that long.
+        """Close the store; wait ``within_s`` for a snapshot that is being written.
 
-        After that it is given up: the store changes nothing once it is closed.
+        After that the snapshot is given up: the store changes nothing once it is closed.
         """
         if not self._snapshots.wait(within_s):
             _LOG.warning(
@@ -479,7 +481,7 @@ class Engine:
 
     def _maybe_snapshot(self) -> None:
         snapshots = self._snapshots
-        # One that ends only now is settled after the next commit.
+        # A snapshot that ends only now is stored after the next commit.
         if not snapshots.settle() or self._state.seq - self._snapshot_seq < self.snapshot_events:
             return
         self._snapshot_seq = self._state.seq

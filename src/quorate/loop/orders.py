@@ -30,7 +30,7 @@ from quorate.ports.executor_port import (
 
 
 def orders_of(view: StateView, events: Iterable[Event]) -> list[Order]:
-    """Return what ``events``, all of them applied to ``view``, tell an executor to do."""
+    """Return the orders for an executor that follow from ``events``, all applied to ``view``."""
     orders: list[Order] = []
     for event in events:
         match event:
@@ -55,7 +55,7 @@ def _start(view: StateView, fact: LeaseStarted) -> StartLease:
 
 
 def _wipes(view: StateView) -> list[WipeNode]:
-    """Return the nodes that a claim has left and nobody has wiped; naming them twice is no harm."""
+    """Return the nodes that a claim has left and that are not wiped; repeating one does no harm."""
     return [
         WipeNode(name, node.claim)
         for name, node in view.unwiped.items()
@@ -81,10 +81,10 @@ def standing_orders(view: StateView) -> list[Order]:
 def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]:
     """Yield the commands that bring ``reports`` into the ledger.
 
-    Yields nothing for what the ledger has already, or has given up: an exit of a life of the run
-    that is over must not end the next one. Work that ends under a claim leaves the claim as it is,
-    and what somebody has cancelled or completed by hand stays that, however its work ends. What
-    goes at the end of a round is confirmed together, for many wait for it.
+    Yields nothing for what the ledger has already, or has given up: an exit of an earlier start of
+    the run must not end the next one. Work that ends under a claim leaves the claim unchanged, and
+    a run that was cancelled or completed by hand stays so, however its work ends. Leases that end
+    with a round are confirmed together, because many runs wait for them.
     """
     together: list[str] = []
     for report in reports:
@@ -109,7 +109,7 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
 
 
 def _confirms(view: StateView, name: str, together: list[str]) -> Iterator[Confirm]:
-    """Yield what confirms that a lease has gone; one of rounds is put to those that go together."""
+    """Yield what confirms the end of a lease; leases of rounds are collected in ``together``."""
     lease = view.leases.get(name)
     if lease is None or lease.ending is None:
         return
@@ -120,7 +120,7 @@ def _confirms(view: StateView, name: str, together: list[str]) -> Iterator[Confi
 
 
 def _is_settled(view: StateView, run: str) -> bool:
-    """Return whether it is decided what becomes of a run, whatever becomes of its work."""
+    """Return whether the end of a run is decided, however its work ends."""
     record = view.runs[run]
     is_ending = record.stopping is not None and record.stopping.outcome is not None
     return record.spec.sensitive or is_ending

@@ -1,7 +1,7 @@
 """The lottery's secret, and the links of the chain that it ends.
 
-A link costs as many hashes as it is far from the secret, so one in so many is remembered: the first
-look costs the whole chain, each one after it at most one stretch.
+The cost of a link in hashes is its distance from the secret, so one link in so many is remembered:
+the first call costs the whole chain, each later one at most one stretch.
 """
 
 from __future__ import annotations

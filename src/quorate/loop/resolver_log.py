@@ -1,4 +1,4 @@
-"""The resolver's decisions, on the log of the program: what was short where, and who made room.
+"""The resolver's decisions, in the program's log: what was short where, and which runs made room.
 
 Each record has its values as ``fields``, so that a log in JSON can be searched by them.
 """

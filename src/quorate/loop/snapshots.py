@@ -49,7 +49,7 @@ class Snapshots:
         self._thread: Thread | None = None
 
     def begin(self, state: State, head: Head) -> None:
-        """Keep ``state`` as it stands at ``head``; nothing else may be under way."""
+        """Begin a snapshot of ``state`` at ``head``; no other may be under way."""
         assert self._writing is None, "one snapshot at a time"
         writing = self._writing = _Writing(state, head, cut(state))
         if self.is_beside:
@@ -119,13 +119,13 @@ class Snapshots:
 def _log_failure(writing: _Writing) -> None:
     """Log why a snapshot was not kept; a fault of ours with where it comes from.
 
-    What was asked for is committed; without a snapshot the next start only takes longer.
+    The commands are committed; without a snapshot the next start only takes longer.
     """
-    known = isinstance(writing.error, QuorateError)
+    is_expected = isinstance(writing.error, QuorateError)
     _LOG.log(
-        logging.WARNING if known else logging.ERROR,
+        logging.WARNING if is_expected else logging.ERROR,
         "no snapshot at sequence %d: %s",
         writing.head.seq,
         writing.error,
-        exc_info=None if known else writing.error,
+        exc_info=None if is_expected else writing.error,
     )

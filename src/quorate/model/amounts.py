@@ -1,4 +1,4 @@
-"""Units: all the core counts are integers: GPUs, milliseconds and GPU-milliseconds."""
+"""Units: all amounts in the core are integers: GPUs, milliseconds and GPU-milliseconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOLD_QUANTUM_MS: Final = 15 * MINUTE_MS
 """The least a start holds, and the step by which a hold is extended: docs/design/calculus.md."""
 
 GRACE_DEFAULT_MS: Final = 2 * MINUTE_MS
-"""How long a run may take to checkpoint when it does not say."""
+"""How long a run may take to checkpoint unless it states a time."""
 
 # Bounds of what a document may ask for. They keep every product of two amounts inside a signed
 # 64-bit integer, which is what the stored form holds: 2**20 GPUs x 200 years < 2**63 GPU-ms.

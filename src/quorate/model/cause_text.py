@@ -1,4 +1,4 @@
-"""Why a firm start was moved, as a sentence for people."""
+"""Why a firm start was moved, as a sentence for messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words: the strings of a closed list that stand in documents, events and answers; and counts."""
+"""Words: enumerated strings of documents, events and responses; and counts with nouns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Word(StrEnum):
-    """A ``StrEnum`` that hashes as the string it is, which is C rather than Python code.
+    """A ``StrEnum`` with the hash function of ``str``, which is C rather than Python code.
 
     They are keys in the state's inner loops; a replay hashes millions of them.
     """

@@ -28,7 +28,7 @@ class Role(Word):
 
 
 class Tier(Word):
-    """How the payer stands to the run's owner."""
+    """The relation of the payer to the run's owner."""
 
     OWNED = "owned"
     SHARED = "shared"
@@ -75,7 +75,7 @@ class Outcome(Word):
 
 
 class NodeStatus(Word):
-    """Whether a node may be given work, and whether what is on it still runs."""
+    """Whether a node takes work, and whether the work on it still runs."""
 
     READY = "Ready"
     CORDONED = "Cordoned"
@@ -83,7 +83,7 @@ class NodeStatus(Word):
 
 
 class ReservationStatus(Word):
-    """How a reservation stands.
+    """The status of a reservation.
 
     A deferred one could not start when it was due and has a new start; a blocked one has none until
     something changes; a clearing one waits for the leases that were stopped for it.
@@ -111,7 +111,7 @@ class ConflictCause(Word):
 
 
 class ConflictOutcome(Word):
-    """What came of a conflict. Nothing is cut unless it is cleared."""
+    """The result of a conflict. Nothing is cut unless it is cleared."""
 
     CLEARED = "Cleared"
     NOT_NEEDED = "NotNeeded"
@@ -129,7 +129,7 @@ class CutStep(Word):
 
 
 class TokenRole(Word):
-    """What whoever shows an access token may do at most."""
+    """The most that a caller with an access token may do."""
 
     ADMIN = "admin"
     TENANT_ADMIN = "tenant-admin"
@@ -192,7 +192,7 @@ class Cut(Part, frozen=True):
 
 
 class DrawnToken(Part, frozen=True):
-    """One draw, in its order; a spared one turned out not to be needed and goes on."""
+    """One draw, in its order; a spared run was drawn, was not needed, and continues."""
 
     owner: str
     run: str
@@ -200,7 +200,7 @@ class DrawnToken(Part, frozen=True):
 
 
 class RunOdds(Part, frozen=True):
-    """A run that a planned conflict may end: in how many of a million draws, as it stands."""
+    """A run that a planned conflict may end, with its present odds: draws in a million."""
 
     owner: str
     run: str
@@ -210,7 +210,7 @@ class RunOdds(Part, frozen=True):
 class Allowance(Part, frozen=True):
     """Hours that an accounting system grants, and what is left of them, in milliseconds.
 
-    Less than nothing is left where more was used.
+    What is left is negative where more was used.
     """
 
     granted_ms: int
@@ -223,10 +223,11 @@ class Allowance(Part, frozen=True):
 
 
 class RoundShare(Part, frozen=True):
-    """What one run was to have of its pool, flavor by flavor in the order of the round's.
+    """The share of one run of its pool, flavor by flavor in the order of the round's.
 
-    ``shares_ppm`` are parts of its time, ``rates`` what they were found with: millionths of a step
-    per second of the whole run. Bit n of ``measured`` says that rate n is not what was declared.
+    ``shares_ppm`` are parts of its time, ``rates`` the rates they were computed from: millionths of
+    a step per second of the whole run. Bit n of ``measured`` says that rate n is measured, not
+    declared.
     """
 
     run: str
@@ -238,8 +239,8 @@ class RoundShare(Part, frozen=True):
 class RoundGrant(Part, frozen=True):
     """GPUs of ``flavor`` for a run and, where the two share them, its ``partner``, for one round.
 
-    One that ``stays`` keeps the lease it has. ``nodes`` is how many GPUs of which nodes were meant
-    for it, so that all who were chosen find room; empty where any will do.
+    One that ``stays`` keeps its lease. ``nodes`` is how many GPUs of which nodes were meant for it,
+    so that all chosen runs find room; empty where any nodes will do.
     """
 
     run: str
@@ -298,7 +299,7 @@ class NodeApplied(Fact, frozen=True, tag="node-applied/1"):
 
 
 class NodeMarked(Fact, frozen=True, tag="node-marked/1"):
-    """A node was found ready, cordoned or failed; only a ready one is given work."""
+    """A node was marked ready, cordoned or failed; only a ready one takes work."""
 
     node: str
     status: NodeStatus
@@ -315,7 +316,7 @@ class NodesClaimed(Fact, frozen=True, tag="nodes-claimed/1"):
 
 
 class NodeWiped(Fact, frozen=True, tag="node-wiped/1"):
-    """What ``claim`` left on a node was wiped; or that failed, and nobody may use it."""
+    """A node was wiped after ``claim``; or the wipe failed, and no run may use it."""
 
     node: str
     claim: str
@@ -347,10 +348,11 @@ class ThresholdCrossed(Fact, frozen=True, tag="threshold-crossed/1"):
 
 
 class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
-    """An accounting system told what is left to an owner; that counts, not the ledger's own figure.
+    """An accounting system reported what an owner has left, which replaces the ledger's own figure.
 
-    Until it tells otherwise, or ``budget-fell-back``. None where it says nothing of such hours.
-    ``resource`` is what the owner is linked to there; empty in ledgers of before it was noted.
+    It counts until the next report, or ``budget-fell-back``. None where the report has no such
+    hours. ``resource`` is what the owner is linked to there; empty in ledgers from before it was
+    recorded.
     """
 
     owner: str
@@ -361,7 +363,7 @@ class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
 
 
 class BudgetFellBack(Fact, frozen=True, tag="budget-fell-back/1"):
-    """The ledger's own figures count for an owner: nobody tells what is left to it.
+    """The ledger's own figures count for an owner: no accounting system reports its budget.
 
     Its accounting system is linked and does not answer, or (not ``is_linked``) no longer linked.
     ``resource`` is as in ``BudgetReported``, and empty where it is linked to none.
@@ -387,7 +389,7 @@ class RunSubmitted(Fact, frozen=True, tag="run-submitted/1"):
 
 
 class RunRefused(Fact, frozen=True, tag="run-refused/1"):
-    """A queued run was tried and cannot start; kept only when the answer changed."""
+    """A queued run was tried and cannot start; recorded only when the reason changed."""
 
     run: str
     refusal: Refusal
@@ -398,8 +400,9 @@ class LeaseStarted(Fact, frozen=True, tag="lease-started/2"):
 
     ``partner`` is the second run of a space-shared pair. ``bundle`` numbers the part of the run
     that lives or dies together: 0 is a fixed run or a malleable run's minimum, n its n-th step.
-    ``backfill`` says that it started out of order: a run that has a start before it waits on. Past
-    its own word it may be stopped for a firm start of a run that was waiting then.
+    ``backfill`` says that it started out of order: a run before it has a planned start and waits
+    on. Past its declared end the lease may be stopped for a firm start of a run that was waiting
+    then.
     """
 
     lease: str
@@ -418,14 +421,14 @@ class LeaseStarted(Fact, frozen=True, tag="lease-started/2"):
 
 
 class HoldExtended(Fact, frozen=True, tag="hold-extended/1"):
-    """A lease that outlived its hold was given ``gpu_ms`` more by its payer."""
+    """A lease that outlived its hold got ``gpu_ms`` more from its payer."""
 
     lease: str
     gpu_ms: int
 
 
 class LeaseEnding(Fact, frozen=True, tag="lease-ending/1"):
-    """A lease was told to stop, and has until ``deadline_ms``; its slots are still taken."""
+    """A lease is stopping, and has until ``deadline_ms``; its slots are still taken."""
 
     lease: str
     reason: EndReason
@@ -443,7 +446,7 @@ class LeaseEnded(Fact, frozen=True, tag="lease-ended/1"):
 
 
 class RunStopping(Fact, frozen=True, tag="run-stopping/1"):
-    """A run was told to stop; when its last lease has ended it is over, or waits again.
+    """A run is stopping; when its last lease has ended it is over, or waits again.
 
     ``outcome`` None puts it back into the queue, in its old place.
     """
@@ -455,7 +458,7 @@ class RunStopping(Fact, frozen=True, tag="run-stopping/1"):
 
 
 class RunResized(Fact, frozen=True, tag="run-resized/1"):
-    """A malleable run is to work on ``gpus`` from now on, and not to grow beyond that."""
+    """A malleable run works on ``gpus`` from now on, and does not grow beyond that."""
 
     run: str
     gpus: int
@@ -479,7 +482,7 @@ class RunEnded(Fact, frozen=True, tag="run-ended/1"):
 class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
     """A bundle started out of order. Ledgers before ``lease-started/2`` have it; none is written.
 
-    ``vacate_ms`` and ``reservation`` are what it was then said to stand in front of.
+    ``vacate_ms`` and ``reservation`` are the planned start that it was then said to precede.
     """
 
     run: str
@@ -489,10 +492,10 @@ class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
 
 
 class LoanRecalled(Fact, frozen=True, tag="loan-recalled/1"):
-    """A bundle that borrows from ``payer`` has to be gone, or be paid by others, at ``due_ms``.
+    """A bundle that borrows from ``payer`` has to end, or be paid by others, at ``due_ms``.
 
     The lender's own run ``waiting_run`` waits for nothing but what it lent. Until then the bundle
-    goes on as before; its leases end as ``Recalled``.
+    continues as before; its leases end as ``Recalled``.
     """
 
     run: str
@@ -503,7 +506,7 @@ class LoanRecalled(Fact, frozen=True, tag="loan-recalled/1"):
 
 
 class RecallWithdrawn(Fact, frozen=True, tag="recall-withdrawn/1"):
-    """A bundle that was recalled goes on: it has payers, and no firm start needs its room."""
+    """A recalled bundle continues: it has payers, and no firm start needs its room."""
 
     run: str
     bundle: int
@@ -529,10 +532,10 @@ class PledgeClosed(Fact, frozen=True, tag="pledge-closed/1"):
 
 
 class ReservationMade(Fact, frozen=True, tag="reservation-made/1"):
-    """A run that cannot start now was promised a start; GPU-hours are held for it from now on.
+    """A run that cannot start now got a firm start; GPU-hours are held for it from now on.
 
     ``natural_start_ms`` is when it could start by itself; ``planned_start_ms`` is earlier where it
-    may ask for a conflict (``by_conflict``).
+    may call a conflict (``by_conflict``).
     """
 
     reservation: str
@@ -550,7 +553,7 @@ class MoveCode(Word):
     LEASE_OVERRAN = "LeaseOverran"
     """Leases that are no backfill to it have taken longer than declared."""
     EXECUTOR_LATE = "ExecutorLate"
-    """Leases that were told to stop have not been confirmed as gone in time."""
+    """Stopping leases have not been confirmed as ended in time."""
     NODE_LOST = "NodeLost"
     NODE_DRAINED = "NodeDrained"
     NODES_CHANGED = "NodesChanged"
@@ -561,7 +564,7 @@ class MoveCode(Word):
     QUOTA_CHANGED = "QuotaChanged"
     POOL_CHANGED = "PoolChanged"
     CONFLICT_CLEARING = "ConflictClearing"
-    """A conflict made room for it, and what was cut is still going."""
+    """A conflict made room for it, and what was cut is still stopping."""
     CONFLICT_CALLED_OFF = "ConflictCalledOff"
     """It was to start by a conflict, and may not call it, or that would not make room any more."""
     LOANS_RECALLED = "LoansRecalled"
@@ -569,11 +572,11 @@ class MoveCode(Word):
     FOUND_AGAIN = "FoundAgain"
     """It had no start, and has one again."""
     AS_RECORDED = "AsRecorded"
-    """A ledger before ``reservation-moved/2`` gives the cause as a text: ``note``."""
+    """Ledgers before ``reservation-moved/2`` give the cause as a text: ``note``."""
 
 
 class MoveCause(Struct, frozen=True, array_like=True, gc=False):
-    """Why a firm start was moved, with the objects of it: (kind, name), such as ("node", "n1")."""
+    """Why a firm start was moved, with the objects involved as (kind, name): ("node", "n1")."""
 
     code: MoveCode
     objects: tuple[tuple[str, str], ...] = ()
@@ -594,14 +597,14 @@ class ReservationMoved(Fact, frozen=True, tag="reservation-moved/2"):
 
 
 class ReservationClosed(Fact, frozen=True, tag="reservation-closed/1"):
-    """A reservation is over: its run starts, or is not wanted any more."""
+    """A reservation is over: its run starts, or does not need it any more."""
 
     reservation: str
     outcome: ReservationOutcome
 
 
 class ConflictDeclared(Fact, frozen=True, tag="conflict-declared/1"):
-    """Room will be made in ``scope`` at ``due_ms``; who enters the lottery is fixed from here on.
+    """GPUs will be freed in ``scope`` at ``due_ms``; the lottery's entrants are fixed from now on.
 
     ``preimage_index`` is the link of the committed chain that will be revealed, and ``commitment``
     (hex) the link before it, which it must hash to. ``short`` is what is still missing after the
@@ -626,7 +629,7 @@ class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
     """A conflict was settled: which cuts were made, and every draw, in order.
 
     ``preimage`` and ``seed`` (hex) are empty where nothing was drawn. ``lost_gpu_ms`` is what the
-    cuts are reckoned to cost in work.
+    cuts are estimated to cost in work.
     """
 
     conflict: str
@@ -654,10 +657,10 @@ class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
 
 
 class ConflictAnnounced(Fact, frozen=True, tag="conflict-announced/1"):
-    """Room is planned to be made in ``scope`` at ``due_ms``, for ``reservation``.
+    """GPUs are planned to be freed in ``scope`` at ``due_ms``, for ``reservation``.
 
-    ``runs`` are those whose owners hear of it now: all that may be drawn when it is first planned
-    or its instant or scope has changed, else those of owners whose odds have.
+    ``runs`` are those whose owners are notified: all that may be drawn when it is first planned or
+    its instant or scope has changed, else those of owners whose odds have changed.
     """
 
     reservation: str
@@ -667,7 +670,7 @@ class ConflictAnnounced(Fact, frozen=True, tag="conflict-announced/1"):
 
 
 class ConflictWithdrawn(Fact, frozen=True, tag="conflict-withdrawn/1"):
-    """A conflict that was announced is called off; ``runs`` are those it could have ended."""
+    """An announced conflict is called off; ``runs`` are those it could have ended."""
 
     reservation: str
     due_ms: int
@@ -676,10 +679,10 @@ class ConflictWithdrawn(Fact, frozen=True, tag="conflict-withdrawn/1"):
 
 
 class RequestKept(Fact, frozen=True, tag="request-kept/1"):
-    """A request that carried an idempotency key was carried out by the ``count`` events before.
+    """A request with an idempotency key was carried out by the ``count`` events before this one.
 
-    ``digest`` tells its content from that of another request. ``changes`` and ``warnings`` are what
-    was answered beside the events, so that a repeated request is given the same answer.
+    ``digest`` identifies its content. ``changes`` and ``warnings`` were in the response beside the
+    events, so that a repeated request gets the same response.
     """
 
     key: str
@@ -692,7 +695,8 @@ class RequestKept(Fact, frozen=True, tag="request-kept/1"):
 class TokenIssued(Fact, frozen=True, tag="token-issued/1"):
     """An access token was issued. Its secret is not recorded: ``digest`` is its SHA-256 in hex.
 
-    ``token`` is its public id. No ``tenant`` means none, no ``scopes`` all that its role may do.
+    ``token`` is its public id. Without a ``tenant`` it is of none; without ``scopes`` it allows
+    everything that its role may do.
     """
 
     token: str
@@ -706,18 +710,18 @@ class TokenIssued(Fact, frozen=True, tag="token-issued/1"):
 
 
 class TokenRevoked(Fact, frozen=True, tag="token-revoked/1"):
-    """An access token is not taken any more."""
+    """An access token was revoked."""
 
     token: str
     note: str
 
 
 class RoundShared(Fact, frozen=True, tag="round-shared/1"):
-    """A round of a pool began: who was to have which part by ``policy``, and who has GPUs now.
+    """A round of a pool began: the shares by ``policy``, and the runs that have GPUs now.
 
-    ``gpus`` of each of ``flavors`` were there to share; ``prices`` are what one more of each was
-    worth to the policy, in millionths of its objective, none where it has no prices. ``note`` says
-    why nothing new was shared out, where the policy had no answer.
+    ``gpus`` of each of ``flavors`` were shared; ``prices`` are what one more of each was worth to
+    the policy, in millionths of its objective, none where it has no prices. ``note`` says why
+    nothing new was shared out, where the policy had no answer.
     """
 
     pool: str
@@ -733,7 +737,7 @@ class RoundShared(Fact, frozen=True, tag="round-shared/1"):
 
 
 class StepsCounted(Fact, frozen=True, tag="steps-counted/1"):
-    """What runs of a pool were seen to do since they were last looked at."""
+    """The steps that runs of a pool have done since they were last counted."""
 
     pool: str
     counts: tuple[StepCount, ...]
@@ -793,7 +797,7 @@ def tag_of(event: Event) -> str:
 
 
 def lease_gpus(slots: Slots) -> int:
-    """Return how many GPUs ``slots`` are."""
+    """Return how many GPUs are in ``slots``."""
     gpus = 0
     for _, mask in slots:
         gpus += mask.bit_count()

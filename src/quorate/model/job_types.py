@@ -1,4 +1,4 @@
-"""Types of jobs: a model and how many GPUs it takes, as tables of rates write them."""
+"""Types of jobs: a model and its number of GPUs, as tables of rates write them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from typing import Final, NamedTuple
 
 ALONE_KEY: Final = "null"
-"""Where a table has the rate of a type that shares its GPUs with nobody."""
+"""The key under which a table has the rate of a type that does not share its GPUs."""
 
 _KEY: Final = re.compile(r"""\((?P<model>'.*'|".*"), (?P<scale>[1-9][0-9]{0,8})\)""")
 
 
 class JobType(NamedTuple):
-    """What a job is: its model, and how many GPUs it takes at a time."""
+    """The type of a job: its model, and how many GPUs it takes at a time."""
 
     model: str
     scale: int

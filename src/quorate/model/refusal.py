@@ -13,7 +13,7 @@ from quorate.model.closed_words import Word, counted
 
 
 class RefusalCode(Word):
-    """The stable name of a reason not to act."""
+    """The stable code of a refusal."""
 
     NO_ENVELOPE = "no-envelope"
     INSUFFICIENT_FUNDS = "insufficient-funds"
@@ -100,7 +100,7 @@ def sentence(refusal: Refusal) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             return f"no single domain has {gpus} free, the best is {short} short"
         case RefusalCode.FUNDS_ELSEWHERE:
             return (
-                f"room is free only where nobody pays for {subject}; where somebody does, nodes "
+                f"room is free only where no envelope pays for {subject}; where one does, nodes "
                 f"are short by {short} of {gpus}"
             )
         case RefusalCode.SEARCH_LIMIT:
@@ -158,7 +158,7 @@ _QUOTA_NAMES: Final = {
 def _rejected(refusal: Refusal, quota: str, unit: str) -> str:
     """Return the text of a hard quota; the longer form says that the limit is below what is used.
 
-    Both are word for word as people's scripts know them.
+    Both texts are fixed: users' scripts match them word for word.
     """
     tenant = f'allocation rejected: tenant "{refusal.subject}"'
     if refusal.current > refusal.limit:

@@ -1,8 +1,8 @@
-"""Bounds of what may be said of a run that shares in rounds.
+"""Bounds of what a run that shares in rounds may declare.
 
-Within them every policy has an answer, whatever the others of the pool say; each was tried at and
-beyond them. A document that passes one is refused. Ledgers of before they were there may hold
-anything: a round takes what is beyond a bound for the bound.
+Within them every policy has an answer, whatever the other runs of the pool declare; each was tested
+at and beyond them. A document beyond a bound is refused. Ledgers from before a bound may hold
+anything: a round reads a value beyond a bound as the bound.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 
 WEIGHT_MIN: Final = 0.001
 WEIGHT_MAX: Final = 1_000.0
-"""Of weights a million times apart the lesser is a part that GPUs are no longer shared by: a
-thousandth of a second of an hour."""
+"""The largest ratio of two weights: at a million the lesser is a thousandth of a second of an
+hour, a part by which GPUs are no longer shared."""
 
 RATE_MIN: Final = 0.000_001
-"""The least rate above 0 that the ledger can write down: a step in eleven days."""
+"""The least rate above 0 that the ledger can record: a step in eleven days."""
 RATE_MAX: Final = 1_000_000.0
 """Steps a second: far beyond any, and few enough for sums of rates to be exact."""
 
 TOTAL_STEPS_MAX: Final = 10**12
-"""Eleven days at the highest rate; what is reported beyond it at one time is not believed."""
+"""Eleven days at the highest rate; a larger number of steps in one report is not counted."""

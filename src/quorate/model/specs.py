@@ -49,7 +49,7 @@ class Node(Spec, frozen=True, kw_only=True):
 
     @property
     def location(self) -> dict[str, str]:
-        """The labels selectors may ask for; custom labels count for pools only."""
+        """The labels that selectors may name; custom labels count for pools only."""
         found = {REGION: self.region, CLUSTER: self.cluster, DOMAIN: self.domain}
         if self.rack is not None:
             found[RACK] = self.rack
@@ -95,8 +95,8 @@ class Sharing(Word):
 class Lending(Spec, frozen=True, kw_only=True):
     """To whom outside the family an envelope may be lent, how much of it, and on which terms.
 
-    With ``recall_notice_ms`` the lender may have its loans back with that notice when a run of its
-    own waits for nothing else; with None a loan runs to its end.
+    With ``recall_notice_ms`` the lender may recall its loans with that notice when a run of its own
+    waits for nothing else; with None a loan runs to its end.
     """
 
     allow: bool = False
@@ -106,7 +106,7 @@ class Lending(Spec, frozen=True, kw_only=True):
     recall_notice_ms: int | None = None
 
     def admits(self, borrower: str) -> bool:
-        """Return whether ``borrower`` is on the list; an empty list admits everybody."""
+        """Return whether ``borrower`` is on the list; an empty list admits every owner."""
         if not self.allow:
             return False
         if not self.to:
@@ -118,7 +118,7 @@ class Lending(Spec, frozen=True, kw_only=True):
 
 
 class Envelope(Spec, frozen=True, kw_only=True):
-    """One line of a budget: so many GPUs of a flavor, there, from then to then."""
+    """One line of a budget: so many GPUs of a flavor, in some places, in one window."""
 
     name: str
     flavor: str
@@ -196,8 +196,8 @@ class FlavorRates(Spec, frozen=True, kw_only=True):
 class Pool(Spec, frozen=True, kw_only=True):
     """A set of nodes under one discipline. Durations left unset follow ``notice_ms``.
 
-    ``disruption_gpu_ms_per_day`` is of ledgers that are older than ``disruption_rate_ppm``, and no
-    document sets it: 0 forbade conflicts and still does, and anything else counts no more.
+    ``disruption_gpu_ms_per_day`` is in ledgers older than ``disruption_rate_ppm``, and no document
+    sets it: 0 forbade conflicts and still does; other values are ignored.
     """
 
     name: str
@@ -228,8 +228,8 @@ class Pool(Spec, frozen=True, kw_only=True):
     def least_runtime_ms(self) -> int:
         """How long a bundle runs before it enters a lottery: unless stated, four notices.
 
-        Never less than a second, and a minute where nobody stated it. That two runs do not end each
-        other in turn is seen to by ``pause_ms``.
+        Never less than a second, and a minute unless stated. ``pause_ms`` keeps two runs from
+        ending each other in turn.
         """
         if self.runtime_min_ms is None:
             return max(MINUTE_MS, 4 * self.notice_ms)
@@ -237,16 +237,16 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def pause_ms(self) -> int:
-        """How long after a cut a run may not ask for one itself: unless stated, eight notices.
+        """How long after a cut a run may not call a conflict itself: unless stated, eight notices.
 
-        Never less than a minute: two runs could end each other in turn and nothing would be done.
+        Never less than a minute: else two runs could end each other in turn without any progress.
         """
         stated_ms = 8 * self.notice_ms if self.cool_down_ms is None else self.cool_down_ms
         return max(MINUTE_MS, stated_ms)
 
 
 class System(Spec, frozen=True, kw_only=True):
-    """What holds for the whole installation and changes decisions.
+    """Settings of the whole installation that change decisions.
 
     ``instant_weight_ppm`` is how much of an owner's share is what it has now; the rest is what it
     had lately.
@@ -291,14 +291,14 @@ class Follow(Spec, frozen=True, kw_only=True):
 
 
 class OnQuota(Word):
-    """What submit does with a run that does not fit its owner's hard quota now."""
+    """What submit does with a run that exceeds its owner's hard quota now."""
 
     REFUSE = "refuse"
     WAIT = "wait"
 
 
 class Processes(Word):
-    """What a run has one process for: each of its GPUs, each of its nodes, or all of it."""
+    """What a run has one process for: each of its GPUs, each of its nodes, or the whole run."""
 
     GPU = "gpu"
     NODE = "node"
@@ -306,7 +306,7 @@ class Processes(Word):
 
 
 class Replace(Word):
-    """How a lost node is made good."""
+    """How a lost node is replaced."""
 
     SAME_DOMAIN = "SameDomain"
     RESTART = "Restart"

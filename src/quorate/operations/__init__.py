@@ -1,4 +1,4 @@
-"""Operations: everything that can be asked of Quorate, once, for every way of asking.
+"""Operations: everything that callers can request, defined once for CLI, REST, gRPC and clients.
 
 ``table.py`` has them all. Each is declared in the ``*_operations.py`` of its area, with what it
 takes and gives, who may ask, and where, and answered by a handler beside, which is imported when it

@@ -36,7 +36,7 @@ CPU_S_MAX: Final[Mapping[Place, float]] = {Place.PAGE: 10, Place.QUEUE: 30, Plac
 
 
 def place_of(operation: Operation, asked: Struct) -> Place:
-    """Return where what is ``asked`` is answered."""
+    """Return where ``asked`` is answered."""
     if operation.of_caller:
         return Place.AT_ONCE
     if operation.effect is not Effect.READ or operation.of_service:
@@ -48,17 +48,18 @@ def place_of(operation: Operation, asked: Struct) -> Place:
 
 
 def is_for_writer(operation: Operation) -> bool:
-    """Return whether the thread that owns the ledger answers ``operation``, and nothing else."""
+    """Return whether only the thread that owns the ledger answers ``operation``."""
     return operation.effect is Effect.WRITE or operation.of_service
 
 
 def takes_long(operation: Operation, asked: Struct) -> bool:
-    """Return whether answering what is ``asked`` reads the whole ledger or queue, or may do."""
+    """Return whether the answer to ``asked`` reads the whole ledger or queue, or may do so."""
     if isinstance(asked, ListEvents):
-        # A page looks at a bounded number of events; the last ones about something, at all.
+        # A page reads a bounded number of events; a search for the last events about something
+        # reads all.
         is_chosen = asked.run is not None or asked.about is not None
         return asked.first is None and (is_chosen or asked.limit is None)
     if isinstance(asked, PictureRequest) and not isinstance(asked, WatchEvents):
-        # That of a run is its forecast, as long as the queue is.
+        # The picture of a run has its forecast, which takes time with the length of the queue.
         return asked.run is not None
     return operation.is_long or getattr(asked, _AT, None) is not None

@@ -12,12 +12,12 @@ from quorate.views.runs.instant import Moment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """``tree`` is for programs, ``lines`` (wide or not) for people: made when they are asked for.
+    """``tree`` is for programs, ``lines`` (wide or not) for people: made on demand.
 
-    ``csv`` is for spreadsheets, where the answer fits one. ``notes`` is said aside. ``done`` says
-    what was recorded, for when the rest cannot be told any more. ``etag`` is the version of the one
-    thing that is shown. ``stream`` is there where an answer may be too long to be held: it is sent
-    line by line, each with its end, as it is made.
+    ``csv`` is for spreadsheets, where the answer fits one. ``notes`` go to standard error or a
+    header. ``done`` says what was recorded, for when the rest cannot be printed any more. ``etag``
+    is the version of the one resource that is shown. ``stream`` is there where an answer may be too
+    long to be held: it is sent line by line, each with its end, as it is made.
     """
 
     tree: Callable[[], Any]
@@ -30,7 +30,7 @@ class Answer:
 
 
 class Aside(Protocol):
-    """What an order tells beside what was decided, of the state as it is afterwards."""
+    """What an order shows beside the decision, from the state after it."""
 
     def lines(self, moment: Moment) -> list[str]:
         """Return it for people."""
@@ -43,9 +43,9 @@ class Aside(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """``unchanged`` is what to say when everything is already as it was asked to be.
+    """``unchanged`` is the message when nothing has to change.
 
-    ``notes`` is said aside.
+    ``notes`` go to standard error or a header.
     """
 
     command: Command

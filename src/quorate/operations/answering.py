@@ -1,4 +1,4 @@
-"""How any operation is answered: permission first, then its handler, then what it ordered."""
+"""How any operation is answered: permission first, then its handler, then its order."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from quorate.views.exits import CommandError, Exit
 
 
 def answer(context: AnyDesk | CallerContext, operation: Operation, asked: Struct) -> Answer:
-    """Return the answer to what was ``asked``; raises ``CommandError`` when it is refused.
+    """Return the answer to ``asked``; raises ``CommandError`` when it is refused.
 
-    What is watched is not answered but followed: ``following.py``.
+    A watch is not answered but followed: ``following.py``.
     """
     found = ordered(context, operation, asked)
     if isinstance(found, Order):
@@ -31,9 +31,9 @@ def answer(context: AnyDesk | CallerContext, operation: Operation, asked: Struct
 def ordered(
     context: AnyDesk | CallerContext, operation: Operation, asked: Struct
 ) -> Answer | Order:
-    """Return the answer to what was ``asked``, or the order that answers it once carried out.
+    """Return the answer to ``asked``, or the order that answers it once carried out.
 
-    Raises ``CommandError`` when the caller may not ask for it. The order has its idempotency key.
+    Raises ``CommandError`` when the caller lacks permission. The order has its idempotency key.
     """
     assert operation.effect is not Effect.STREAM, operation
     check_role(context.caller, operation)

@@ -1,4 +1,4 @@
-"""Who asks: proven by a token, or trusted because the ledger's file is theirs."""
+"""The caller: proven by a token, or trusted as the owner of the ledger's file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Role(StrEnum):
-    """What somebody may do, in one word."""
+    """What a caller may do, in one word."""
 
     ADMIN = "admin"
     TENANT_ADMIN = "tenant-admin"
@@ -20,31 +20,32 @@ class Role(StrEnum):
 CLAIM: Final = "claim"
 """The scope without which nodes are not claimed; only an admin grants it (docs/adr/0027)."""
 ANYBODY: Final = frozenset(Role) - {Role.ACCOUNTING}
-"""Everybody but an accounting system, which is let in where it is named."""
+"""All callers but an accounting system, which is admitted where it is named."""
 ANYBODY_AND_ACCOUNTING: Final = frozenset(Role)
 SUBMITTERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN, Role.USER})
 MANAGERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN})
 OVERSEERS: Final = frozenset({Role.ADMIN, Role.AUDITOR})
 ADMINS: Final = frozenset({Role.ADMIN})
 QUOTA_SETTERS: Final = frozenset({Role.ADMIN, Role.TENANT_ADMIN, Role.ACCOUNTING})
-"""Who changes tenants' quotas: an accounting system those of the owners linked to it."""
+"""Roles that change tenants' quotas; an accounting system only those of linked owners."""
 
 
 def actor_of(tenant: str, user: str) -> str:
-    """Return who is recorded: users of a tenant after its name, which has no slash.
+    """Return the recorded actor: users of a tenant after its name, which has no slash.
 
-    Whoever issues tokens for a tenant chooses their users' names, and can pass for nobody else.
+    An issuer of tokens for a tenant chooses their users' names, and can impersonate no other
+    tenant's users.
     """
     return f"{tenant}/{user}" if tenant else user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """``actor`` is recorded in every event. ``tenant`` is empty for those who are of none.
+    """``actor`` is recorded in every event. ``tenant`` is empty for a caller without one.
 
     ``scopes`` are those of the caller's proof: areas, and the right to claim nodes. ``token`` is
-    the id of the access token that proves it, and ``until_ms`` when the proof ends: a watch that
-    goes on for long is checked again (``standing.py``).
+    the id of the access token that proves it, and ``until_ms`` when the proof ends: a long watch is
+    checked again (``caller_standing.py``).
     """
 
     actor: str
@@ -57,12 +58,12 @@ class Caller:
 
     @property
     def whose(self) -> str:
-        """Under what the caller is counted: everybody with the same role, tenant and name."""
+        """The key under which the caller is counted: its role, tenant and name."""
         return f"{self.role}/{self.tenant}/{self.user}"
 
     @property
     def shown(self) -> str:
-        """Who it is, for the log."""
+        """The caller's name, for the log."""
         return f"{self.tenant}/{self.user}" if self.tenant else self.user
 
     @property
@@ -82,10 +83,10 @@ class Caller:
 
     @property
     def oversees(self) -> bool:
-        """Whether nothing is hidden from them."""
+        """Whether nothing is hidden from the caller."""
         return self.role in OVERSEERS
 
     @classmethod
     def owner_of_file(cls, actor: str) -> Caller:
-        """Return whoever can open the ledger's file: there is nothing to keep from them."""
+        """Return the caller that opened the ledger's file: it may see everything."""
         return cls(actor=actor, role=Role.ADMIN, user=actor)

@@ -1,4 +1,4 @@
-"""Whether somebody who was let in may still be here: a watch may outlast the right to it."""
+"""Whether an admitted caller may continue: a watch may outlast its permission."""
 
 from __future__ import annotations
 

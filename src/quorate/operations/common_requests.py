@@ -1,4 +1,4 @@
-"""What operations take. Names on the wire are those here in camel case, unless said otherwise."""
+"""The requests of operations. Names on the wire are those here in camel case, unless stated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Tree = dict[str, Any]
 
 
 class Asked(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Anything that is asked. Unknown fields are refused, so that none is silently ignored."""
+    """Any request. Unknown fields are refused, so that none is silently ignored."""
 
 
 def within_a_page(asked: Asked_) -> Asked_:
@@ -43,7 +43,7 @@ class Nothing(Asked, kw_only=True, frozen=True):
 
 
 class Write(Asked, kw_only=True, frozen=True):
-    """Anything that changes something; a ``dry_run`` says what it would do, and does not."""
+    """Any request that changes something; a ``dry_run`` shows what it would do."""
 
     dry_run: bool = False
 

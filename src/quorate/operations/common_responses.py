@@ -1,4 +1,4 @@
-"""What operations give, as programs see it. Shapes that grow are open: read what you know."""
+"""The responses of operations, for programs. Shapes that grow are open: read what you know."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Tree = dict[str, Any]
 
 
 class Given(Struct, kw_only=True, frozen=True, rename="camel"):
-    """Anything that is given."""
+    """Any response."""
 
 
 class Change(Given, kw_only=True, frozen=True):
-    """What became of one thing that was named."""
+    """The result for one resource that was named."""
 
     kind: str
     name: str
@@ -31,11 +31,11 @@ class Place(Given, kw_only=True, frozen=True):
 
 
 class Outcome(Given, kw_only=True, frozen=True):
-    """What came of something that changes things; ``head`` is null where nothing was recorded.
+    """The result of a command; ``head`` is null where nothing was recorded.
 
     ``effect`` says what it changes for runs, ``tenant`` which of its fields have changed. A request
-    with an idempotency key is not told its ``effect``, so that a repetition is told the same; a dry
-    run tells it before. ``other_events`` is how many events came of it that are others' to see.
+    with an idempotency key gets no ``effect``, so that a repetition gets the same; a dry run shows
+    it before. ``other_events`` is how many of its events the caller may not see.
     """
 
     dry_run: bool

@@ -1,7 +1,7 @@
-"""A place in the ledger from which somebody reads on: a cursor, which is a sequence.
+"""A place in the ledger from which a follower reads on: a cursor, which is a sequence.
 
-Nothing waits anywhere for whoever follows. The cursor alone says where they are, so it can be taken
-up again later, by another process, after any pause: no event is left out and none is told twice.
+Nothing is queued for a follower. The cursor alone is its position, so another process can resume it
+later, after any pause: no event is left out and none is repeated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Shown(NamedTuple):
 
     ``seen`` are the owners whose names are in it where others' are not: only a watcher that sees
     the same owners gets the same ``tree``. None where nothing was redacted: then every watcher that
-    may see it gets this tree, so it is not to be changed.
+    may see it gets this tree, so it must not be changed.
     """
 
     seq: int
@@ -29,7 +29,7 @@ class Shown(NamedTuple):
 
 
 class Cursor:
-    """``seq`` is the sequence of the last event that was looked at.
+    """``seq`` is the sequence of the last event that was read.
 
     ``view`` returns the state, which must be at least as new as the blocks that are read.
     """
@@ -38,7 +38,7 @@ class Cursor:
         self._recent = recent
         self.view = view
         self.seq = seq
-        # Where the next event is or will be; found on the first reading.
+        # The position of the next event; found on the first reading.
         self._height = 0
 
     @property
@@ -47,11 +47,11 @@ class Cursor:
         return self.seq < self.end()
 
     def end(self) -> int:
-        """Return how far can be read: what the state does not know yet cannot be judged."""
+        """Return how far can be read: visibility needs a state that has the events."""
         return min(self._recent.head().seq, self.view().seq)
 
     def page(self) -> Page:
-        """Return the block that holds the next event, which is there."""
+        """Return the block that holds the next event, which must exist."""
         if self._height == 0:
             self._height = self._recent.height_of(self.seq + 1)
         page = self._recent.page(self._height)
@@ -64,7 +64,7 @@ class Cursor:
 def cursor_at(context: RequestContext, first: int | None) -> Cursor:
     """Return the place before event ``first``, or the end of the ledger.
 
-    Raises ``CommandError`` when the ledger has not come as far.
+    Raises ``CommandError`` when the ledger is not that long.
     """
     end = context.engine.head.seq
     if first is not None and first > end + 1:

@@ -18,7 +18,7 @@ VERSIONED: Final = frozenset({"node", "owner", "tenant", "budget", "pool", "syst
 
 
 def spec_of(view: StateView, kind: str, name: str) -> Applied | None:
-    """Return what was applied under ``name``, or None; runs are not changed after they are."""
+    """Return what was applied under ``name``, or None; runs never change afterwards."""
     match kind:
         case "node":
             record = view.nodes.get(name)
@@ -36,7 +36,7 @@ def spec_of(view: StateView, kind: str, name: str) -> Applied | None:
 
 
 def etag_of(view: StateView, kind: str, name: str) -> str:
-    """Return the version of a thing, empty where it has none."""
+    """Return the version of a resource, empty where it has none."""
     if kind in ("owner", "tenant"):
         version = view.owner_versions.get(name)
         return "" if version is None else str(version)
@@ -48,9 +48,9 @@ def etag_of(view: StateView, kind: str, name: str) -> str:
 
 
 def check_match(kind: str, name: str, now: str, if_match: str | None) -> None:
-    """Raise ``CommandError`` unless ``now``, the thing's version, is what ``if_match`` names.
+    """Raise ``CommandError`` unless ``now``, the resource's version, is what ``if_match`` names.
 
-    It is empty where there is no such thing, or none that whoever asks may know of.
+    It is empty where there is no such resource, or none that the caller may see.
     """
     if if_match is None:
         return

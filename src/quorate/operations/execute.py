@@ -1,4 +1,4 @@
-"""Orders carried out on the ledger, or only tried, and what came of them."""
+"""Orders carried out on the ledger, or only tried, and their results."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from quorate.views.runs.run_history import touched
 
 
 def carry_out(context: RequestContext, order: Order, *, dry_run: bool) -> Answer:
-    """Return what came of ``order``, recorded unless ``dry_run``.
+    """Return the result of ``order``, recorded unless ``dry_run``.
 
     Raises ``CommandError`` when it is refused; then nothing was recorded.
     """
@@ -69,7 +69,7 @@ def carry_out(context: RequestContext, order: Order, *, dry_run: bool) -> Answer
             kept = engine.answer_kept(decision.repeats)
             return recorded_answer(kept, Sight(engine.view, context.caller), is_repeated=True)
         if not isinstance(command, Keyed):
-            # What a repetition is told can be read from the ledger: its own events, and no others.
+            # A repetition can be answered from the ledger: by its own events, and no others.
             head = engine.head
             decision = _with_settled(engine, decision, before, head)
     if decision.refusals:
@@ -85,7 +85,7 @@ def carry_out(context: RequestContext, order: Order, *, dry_run: bool) -> Answer
 
 
 def recorded_answer(receipt: Receipt, sight: Sight, *, is_repeated: bool = False) -> Answer:
-    """Return what is told of a command by its ``receipt`` alone, wherever its block stands now.
+    """Return the answer to a command from its ``receipt`` alone, wherever its block is now.
 
     Raises ``CommandError`` when it was refused.
     """
@@ -113,8 +113,8 @@ def recorded_answer(receipt: Receipt, sight: Sight, *, is_repeated: bool = False
 class _Leases:
     """The leases that were open before, and which of them were stopping then.
 
-    Committing changes the records in place, and there are many: only those that are told of are
-    put back to what they were.
+    Committing changes the records in place, and there are many: only those that are shown are
+    restored to what they were.
     """
 
     open: Mapping[str, Lease]
@@ -127,7 +127,7 @@ class _Leases:
         return cls(leases, frozenset(stopping))
 
     def touched_by(self, events: Sequence[Event]) -> dict[str, Lease]:
-        """Return the leases as they were of the runs that ``events`` tell of; of all for a node."""
+        """Return the former leases of the runs that ``events`` concern; all of them for a node."""
         names: Iterable[str] = self.open
         if not any(isinstance(event, NodeMarked) for event in events):
             # A lease is called after its run, and a run's name has no slash.
@@ -145,7 +145,7 @@ class _Leases:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What came of an order; ``head`` None is a dry run."""
+    """The result of an order; ``head`` None is a dry run."""
 
     order: Order
     decision: Decision
@@ -179,13 +179,14 @@ class _Outcome:
         aside = self.order.aside
         tree |= {} if aside is None else aside.tree(self.moment)
         if self.effect is None or (self.head is not None and isinstance(self.order.command, Keyed)):
-            # What a repetition is told has to be the same, and what runs went by is over then.
+            # A repetition must get the same answer, and the state that runs depended on is gone by
+            # then.
             return tree
         effect, others = veiled_effect(self.effect, self.sight.redaction)
         return tree | {"effect": effect_tree(effect) | ({"others": others} if others else {})}
 
     def _lines(self, wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
-        """Return what was named and how it changed, then all that follows, and where it is kept."""
+        """Return the named resources and how they changed, then the effects, and the receipt."""
         del wide
         is_dry = self.head is None
         decision, others = _shown(self.decision, self.sight)
@@ -214,7 +215,7 @@ class _Outcome:
 def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
     """Return ``decision`` with the events that may be seen, and how many there are of others.
 
-    That the request itself was kept is nobody else's.
+    The record of the request itself is the caller's own.
     """
     seen = [event for event in decision.events if sight.sees(event)]
     others = sum(
@@ -238,14 +239,14 @@ def _shown_tree(decision: Decision, head: Head | None, seq: int, sight: Sight) -
 
 
 def _changes_others(command: Command) -> bool:
-    """Return whether ``command`` changes what runs go by: its effect on them is told."""
+    """Return whether ``command`` changes what runs depend on: its effect on them is shown."""
     if isinstance(command, Apply):
         return not all(isinstance(spec, Run) for spec in command.specs)
     return isinstance(command, CreateOwner | UpdateOwner | RemoveOwner)
 
 
 def _picture(engine: Engine, actor: str) -> Picture:
-    """Return how everything stands once what time has made due is done."""
+    """Return the picture of the state after what time has made due."""
     settled = engine.view.overlay()
     apply_all(settled, engine.try_out(Tick(), actor=actor).events)
     _settle(settled)
@@ -255,8 +256,8 @@ def _picture(engine: Engine, actor: str) -> Picture:
 def _with_settled(engine: Engine, decision: Decision, before: Head, head: Head) -> Decision:
     """Return ``decision`` with what was recorded right after it: conflicts that were due.
 
-    They are settled in blocks of their own, so that nobody could know a draw before its conflict
-    was recorded; to whoever gave the command they are what came of it.
+    They are settled in blocks of their own, so that no draw could be known before its conflict was
+    recorded; to the caller they are part of the result.
     """
     if head.height - before.height <= int(bool(decision.events)):
         return decision
@@ -268,7 +269,7 @@ def _with_settled(engine: Engine, decision: Decision, before: Head, head: Head) 
 def _moment(
     context: RequestContext, decision: Decision, head: Head | None
 ) -> tuple[Moment, Sequence[Event]]:
-    """Return the state after ``decision``, which a dry run has only tried, and what led to it."""
+    """Return the state after ``decision``, which a dry run has only tried, and its events."""
     engine, events = context.engine, decision.events
     view = engine.view
     if head is None:
@@ -281,9 +282,9 @@ def _moment(
 
 
 def _settle(over: State) -> list[Event]:
-    """Settle what is due in a state that was only tried, as far as that takes no lot.
+    """Settle what is due in the state of a dry run, as far as that takes no lottery.
 
-    Returns the events of it. Whom a lottery would draw nobody knows before.
+    Returns the events of it. The draw of a lottery is unknown before.
     """
     found: list[Event] = []
     for name in list(over.open_conflicts):

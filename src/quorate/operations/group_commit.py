@@ -28,7 +28,7 @@ _GROUPED: Final = frozenset({"submit-run", "submit-runs"})
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A request on its way: who asks, at whose context, and for what."""
+    """A request on its way: the caller's context, the operation, and the request itself."""
 
     context: RequestContext
     operation: Operation
@@ -38,8 +38,8 @@ class Asking:
 def may_wait_for_others(operation: Operation, asked: Struct) -> bool:
     """Return whether the request may share its block.
 
-    Only submits may. Whether one is permitted rests on owners and callers alone, which no submit
-    changes, so that it can be seen before the ones in front of it are decided.
+    Only submits may. Their permission depends on owners and callers alone, which no submit changes,
+    so that it can be checked before the ones in front of it are decided.
     """
     return operation.name in _GROUPED and not getattr(asked, DRY_RUN)
 
@@ -47,7 +47,7 @@ def may_wait_for_others(operation: Operation, asked: Struct) -> bool:
 def answer_together(engine: Engine, askings: Sequence[Asking]) -> list[Answer | Exception]:
     """Return the answer or the refusal of each of ``askings``, in order, once all are durable.
 
-    What else goes wrong with one of them is returned for that one, and the others go on. Raises a
+    Any other error of one of them is returned for that one, and the others continue. Raises a
     ``StoreError`` when the block cannot be committed; then none of them happened.
     """
     assert len(askings) <= GROUP_MAX, len(askings)

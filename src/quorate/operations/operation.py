@@ -1,4 +1,4 @@
-"""What an operation is: its name, its types, who may ask for it, and where it is reached."""
+"""What an operation is: its name, its types, its permitted roles, and its address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quorate.operations.caller import CLAIM, Role
 
 
 class Area(StrEnum):
-    """What operations are about; a token may be limited to some areas."""
+    """The subject of operations; a token may be limited to some areas."""
 
     RUNS = "runs"
     FLEET = "fleet"
@@ -39,7 +39,7 @@ class Scope(StrEnum):
 
 
 class Effect(StrEnum):
-    """What asking does."""
+    """What a request does."""
 
     READ = "read"
     WRITE = "write"
@@ -52,7 +52,7 @@ EVENT_STREAM: Final = "text/event-stream"
 
 
 class Repeat(StrEnum):
-    """What asking twice does."""
+    """What a repeated request does."""
 
     SAFE = "safe"
     """Nothing is changed."""
@@ -61,24 +61,23 @@ class Repeat(StrEnum):
     KEYED = "keyed"
     """It is done twice, unless both carry one idempotency key."""
     ANEW = "anew"
-    """Something new comes of it each time."""
+    """Each repetition does it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """``handler`` is ``module:function``, imported when it is first needed.
 
-    In ``path``, which stands under ``/api/v1``, a field of ``takes`` in braces is a part of it; the
-    other fields are asked in the query, or in the body where the method has one. ``about`` is the
-    kind of thing, where one handler serves several. ``cli`` are the commands that ask for it, and
-    ``rpc`` its name in gRPC where that is another. ``media`` is what an answer of REST is; where it
-    is more than one document, ``gives`` is the shape of each. ``of_blocks`` is answered from the
-    blocks alone, so that a ledger whose state cannot be read is answered for, too. What ``is_long``
-    takes as long as the ledger or the queue is, or as what is sent makes it, and changes nothing;
-    ``of_queue`` says that the length of the ledger does not matter.
-    What ``is_apart`` is worked out from what is sent alone. What ``is_for_any_scope`` may be asked
-    with a token for any area: what is asked for decides. What is ``of_caller`` rests on the caller
-    and the tenants alone. What is ``of_service`` needs what only the program has that serves.
+    In ``path``, which is below ``/api/v1``, a field of ``takes`` in braces is a part of it; the
+    other fields are in the query, or in the body where the method has one. ``about`` is the kind of
+    thing, where one handler serves several. ``cli`` are its commands, and ``rpc`` its name in gRPC
+    where that differs. ``media`` is the media type of a REST response; where it has more than one
+    document, ``gives`` is the shape of each. ``of_blocks``: answered from the blocks alone, also
+    where the state cannot be read. ``is_long``: takes time with the length of the ledger or the
+    queue, or with the request, and changes nothing; ``of_queue``: the length of the ledger does not
+    matter. ``is_apart``: computed from the request alone. ``is_for_any_scope``: allowed with a
+    token for any area; the request decides. ``of_caller``: depends on the caller and the tenants
+    alone. ``of_service``: needs what only a serving program has.
     """
 
     name: str
@@ -128,6 +127,6 @@ KEY: Final = "idempotency_key"
 ASIDE: Final = {"if_match": "If-Match", KEY: "Idempotency-Key"}
 """Fields that travel in a header of REST, not in the body."""
 NOTES: Final = "quorate-notes"
-"""The header of REST in which an answer for programs says aside what a person is told: JSON."""
+"""The header of REST in which a response for programs has the notes for people: JSON."""
 DRY_RUN: Final = "dry_run"
 """The field of every write that travels in the query of REST."""

@@ -1,4 +1,4 @@
-"""The state as it stood at an instant that has passed."""
+"""The state at a past instant."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from quorate.views.runs.instant import Moment
 def as_it_was(context: RequestContext, at: str) -> Moment:
     """Return the state at the RFC 3339 time ``at``, holds settled as of then; a note says where.
 
-    The ledger is folded again up to then, which takes as long as it is, so only those may ask who
-    see all of it. A time that is still to come is refused: nobody knows what will be recorded.
+    The ledger is folded again up to then, which takes time with its length, so only callers who see
+    all of it may ask. A future time is refused.
     """
     if not context.caller.oversees:
         raise CommandError(
-            Exit.REFUSED, "at: the past is told to admins and auditors only", fault="forbidden"
+            Exit.REFUSED, "at: only admins and auditors may read the past", fault="forbidden"
         )
     faults: list[Fault] = []
     at_ms = time_ms(at, At(("at",), faults))

@@ -1,9 +1,9 @@
-"""Who may have which command carried out. Everything that is not allowed here is denied.
+"""Which callers may give which commands. Everything that is not allowed here is denied.
 
 Only an admin creates owners, sets parents, targets and weights, and creates, raises or extends
 envelopes and caps. A tenant-admin may lower its own, and set sharing and lending. Users act on the
 runs of their own tenant. An accounting system sets limits and budgets of the owners that are linked
-to it, and nothing else. Whom a run belongs to comes from the token (docs/adr/0019). Claiming nodes
+to it, and nothing else. The owner of a run comes from the token (docs/adr/0019). Claiming nodes
 takes the scope ``claim``, which only an admin grants: a claim is immune to cuts (docs/adr/0027).
 """
 
@@ -61,14 +61,14 @@ AREAS: Final[dict[type, Area]] = {
 
 
 def check_command(view: StateView, caller: Caller, command: Command) -> None:
-    """Raise ``CommandError`` unless ``caller`` may have ``command`` carried out."""
+    """Raise ``CommandError`` unless ``caller`` may give ``command``."""
     why = denial(view, caller, command)
     if why:
         raise CommandError(Exit.REFUSED, why, fault=FORBIDDEN)
 
 
 def denial(view: StateView, caller: Caller, command: Command) -> str:
-    """Return why ``caller`` may not have ``command`` carried out; empty where it may."""
+    """Return why ``caller`` may not give ``command``; empty where it may."""
     if isinstance(command, IssueToken) and _is_wider(caller, command):
         return (
             f"scopes: your token is limited to {', '.join(sorted(caller.areas))}; one that it has "
@@ -81,11 +81,11 @@ def denial(view: StateView, caller: Caller, command: Command) -> str:
 
 
 def _of_people(view: StateView, caller: Caller, command: Command) -> str:
-    """Return why ``caller``, who is no admin, may not have ``command`` carried out."""
+    """Return why ``caller``, who is no admin, may not give ``command``."""
     why = "only an admin may do this"
     match command:
         case RevokeToken(token=name) if name == caller.token:
-            why = ""  # Whoever has a token may see to it that nobody has it any more.
+            why = ""  # A holder of a token may revoke it.
         case _ if caller.role in {Role.AUDITOR, Role.ACCOUNTING}:
             why = _of_office(view, caller, command)
         case Submit(run=run):
@@ -114,7 +114,7 @@ def _of_people(view: StateView, caller: Caller, command: Command) -> str:
 
 
 def _out_of_scope(caller: Caller, command: Command) -> str:
-    """Return what of ``command`` the caller's token is not for; the table tells of the rest."""
+    """Return the part of ``command`` outside of the token's scope; the table checks the rest."""
     limits = f"your token is limited to {', '.join(sorted(caller.areas))}"
     match command:
         case _ if not caller.areas:
@@ -132,7 +132,7 @@ def _out_of_scope(caller: Caller, command: Command) -> str:
 
 
 def _of_claim(caller: Caller, command: Command) -> str:
-    """Return why ``command`` takes the right to claim nodes, or grants it, and may not."""
+    """Return why ``command`` needs the right to claim nodes, or grants it, and may not."""
     match command:
         case IssueToken(scopes=scopes) if CLAIM in scopes and not caller.may_grant_claims:
             return (
@@ -170,7 +170,7 @@ def _no_claim(caller: Caller) -> str:
 def _check_named(view: StateView, caller: Caller, runs: Sequence[Run]) -> None:
     """Raise ``CommandError`` where ``runs`` name others that the caller does not see.
 
-    In the words for what is not there, and for that, too: nobody can find out.
+    With the text for what does not exist, so that its existence is not revealed.
     """
     sight, new = Redaction(view, seen_by(view, caller)), {run.name for run in runs}
     missing = [
@@ -206,7 +206,7 @@ def _of_run(view: StateView, caller: Caller, run: Run) -> str:
 
 
 def _acts_for(view: StateView, caller: Caller, owner: str) -> bool:
-    """Return whether the runs of ``owner`` are the caller's to act on.
+    """Return whether the caller may act on the runs of ``owner``.
 
     A user's are those of its own tenant; a tenant-admin's also those of the tenants below.
     """
@@ -218,14 +218,15 @@ def _of_known(view: StateView, caller: Caller, name: str) -> str:
     record = view.runs.get(name)
     if record is None or _acts_for(view, caller, record.spec.owner):
         return ""
-    # What may not be seen is refused in the words for what is not there: nobody can find out.
+    # What may not be seen is refused with the text for what does not exist, so that its existence
+    # is not revealed.
     if not sees_owner(view, caller, record.spec.owner):
         raise _missing(f"there is no run {name!r}", "list them: quorate get runs")
     return f"run {name!r}: it is of {record.spec.owner!r}, and you act for {caller.tenant!r}"
 
 
 def _is_wider(caller: Caller, command: IssueToken) -> bool:
-    """Return whether the new token would reach further than the one that has it issued."""
+    """Return whether the new token would allow more than the issuer's own."""
     areas = set(command.scopes) - {CLAIM}
     return bool(caller.areas) and not (areas and caller.areas.issuperset(areas))
 
@@ -250,7 +251,7 @@ def _of_known_token(view: StateView, caller: Caller, name: str) -> str:
 
 
 def _missing(subject: str, remedy: str) -> CommandError:
-    """Return the very refusal of what is not there: programs are told more than its words."""
+    """Return the exact refusal of what does not exist: programs see more of it than its text."""
     return refused([Refusal(code=RefusalCode.UNKNOWN_NAME, subject=subject, remedy=remedy)])
 
 
@@ -264,7 +265,7 @@ def _of_spec(view: StateView, caller: Caller, spec: object) -> str:
 
 def _of_budget(view: StateView, caller: Caller, new: Budget) -> str:
     old = view.budgets.get(new.name)
-    # Of one that may not be seen the same is said as of one that is not there.
+    # A resource that may not be seen gets the same text as one that does not exist.
     if old is None or not sees_owner(view, caller, old.owner):
         return f"budget {new.name!r}: only an admin creates budgets"
     if new.owner != old.owner:
@@ -286,7 +287,7 @@ def _of_budget(view: StateView, caller: Caller, new: Budget) -> str:
 
 
 def _raised(old: Envelope, new: Envelope) -> str:
-    """Return how ``new`` gives more than ``old``, or is for something else; empty where neither."""
+    """Return how ``new`` gives more than ``old``, or has another purpose; empty where neither."""
     kept = {"sharing", "lending"}
     if new.concurrency > old.concurrency:
         return f"raises its concurrency from {old.concurrency} to {new.concurrency}"
@@ -336,7 +337,7 @@ def _of_update(view: StateView, caller: Caller, command: UpdateOwner) -> str:
 
 
 def _of_office(view: StateView, caller: Caller, command: Command) -> str:
-    """Return why those who act for no tenant may not do so: one sets limits, the other reads."""
+    """Return why a caller without a tenant (accounting, auditor) may not give ``command``."""
     if caller.role is Role.AUDITOR:
         return "an auditor changes nothing; ask an admin"
     if not isinstance(command, UpdateOwner):

@@ -1,4 +1,4 @@
-"""Whether the policies that pools name are there. Only who names one waits for them to load."""
+"""Whether the policies that pools name exist. Only commands that name one load them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def check_policies(view: StateView, specs: Iterable[Applied]) -> None:
-    """Raise ``CommandError`` for the first pool whose policy is not there, or no pool's.
+    """Raise ``CommandError`` for the first pool whose policy does not exist, or is not for pools.
 
-    Nor may a pool be given a policy that takes too long for the runs that it has already.
+    And for a policy that takes too long for the runs that the pool has already.
     """
     for spec in specs:
         if isinstance(spec, Pool) and spec.discipline is Discipline.ROUNDS:

@@ -1,6 +1,6 @@
-"""The blocks that were opened lately, shared by all who follow a ledger: each is decoded once.
+"""The blocks that were opened lately, shared by all followers of a ledger: each is decoded once.
 
-Nothing is kept for those who follow: whoever is late reads the store again (docs/adr/0019).
+Nothing is kept for followers: a late follower reads the store again (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ RECENT_EVENTS_MAX: Final = 20_000
 
 
 class Page:
-    """One block, opened; what is told of its events is made once, when it is needed."""
+    """One block, opened; the forms of its events are made once, on demand."""
 
     __slots__ = ("_notices", "_told", "events", "first_seq", "head")
 
     def __init__(self, block: Block) -> None:
-        # Its hash is checked; that it follows the block before it, whoever opened the ledger did.
+        # Its hash is checked; the opener of the ledger has checked that it follows the block before
+        # it.
         before = Head(height=block.height - 1, seq=block.first_seq - 1, hash=block.prev_hash)
         self.events: Sequence[Event] = open_block(block, after=before)
         self.first_seq = block.first_seq
@@ -37,7 +38,7 @@ class Page:
         self._notices: list[Notice] | None = None
 
     def told(self, seq: int) -> dict[str, Any]:
-        """Return the event ``seq`` for programs; all share it, so it is not to be changed."""
+        """Return the event ``seq`` for programs; all share it, so it must not be changed."""
         index = seq - self.first_seq
         found = self._told[index]
         if found is None:
@@ -63,11 +64,11 @@ class Recent:
         self._ahead_height = 0
 
     def head(self) -> Head:
-        """Return where the ledger ends."""
+        """Return the end of the ledger."""
         return self._store.head()
 
     def page(self, height: int) -> Page:
-        """Return the block at ``height``, which must be there."""
+        """Return the block at ``height``, which must exist."""
         found = self._pages.get(height)
         if found is not None:
             self._pages.move_to_end(height)
@@ -77,9 +78,9 @@ class Recent:
         return found
 
     def height_of(self, seq: int) -> int:
-        """Return the height of the block that holds the event ``seq``, which must be there.
+        """Return the height of the block that holds the event ``seq``, which must exist.
 
-        Reads as many blocks as halving takes, and opens none of them.
+        Reads as many blocks as bisection takes, and opens none of them.
         """
         low, high = 1, self.head().height
         while low < high:
@@ -91,7 +92,7 @@ class Recent:
         return low
 
     def _block(self, height: int) -> Block:
-        # A store reads several blocks at a time: whoever reads on gets those it has already.
+        # A store reads several blocks at a time: a reader that continues gets those it has already.
         block = next(self._ahead, None) if height == self._ahead_height else None
         if block is None:
             self._ahead = self._store.blocks(from_height=height)

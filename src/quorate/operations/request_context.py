@@ -1,4 +1,4 @@
-"""The request context: a ledger as of now, and who asks.
+"""The request context: a ledger as of now, and the caller.
 
 What time has made due since the last event (holds that ran out) is settled for readers in an
 overlay, so that amounts are right to the millisecond; the next command that writes records it.
@@ -43,7 +43,7 @@ class Instant:
 
     @property
     def now_ms(self) -> int:
-        """The time as of which everything is told."""
+        """The time as of which everything is shown."""
         return self.outlook.now_ms
 
     @cached_property
@@ -60,7 +60,7 @@ class Instant:
 
     @cached_property
     def shown(self) -> Outlook:
-        """The outlook on the state with holds settled; its own where there was nothing to."""
+        """The outlook on the state with holds settled; the same one if nothing was due."""
         if not self._log.events:
             return self.outlook
         return Outlook(self._log.view, self.now_ms, has_executor=self.outlook.has_executor)
@@ -71,12 +71,11 @@ class RequestContext:
     """Used for one question or order. ``prefix`` are the options that reach the same ledger.
 
     Without a ``signer`` no checkpoint can be signed here. ``recent`` are the blocks that all who
-    follow the ledger read together; without it each reads the store. Without ``logs`` nobody here
-    keeps the output of runs; without ``accounting`` nobody here asks an accounting system; without
-    ``clock_control`` the wall clock is not compared with another.
-    ``is_executed`` says that an executor runs the work though the engine here, which only reads,
-    has none. ``instant`` is as of when the caller is answered, where others are answered from it,
-    too; without it, that is now.
+    follow the ledger read together; without it each reads the store. Without ``logs`` no output of
+    runs is kept here; without ``accounting`` no accounting system is linked here; without
+    ``clock_control`` the wall clock is not compared with another. ``is_executed`` says that an
+    executor runs the work though the engine here, which only reads, has none. ``instant`` is as of
+    when the caller is answered, where others are answered from it, too; without it, that is now.
     """
 
     engine: Engine
@@ -94,7 +93,7 @@ class RequestContext:
 
     @property
     def has_executor(self) -> bool:
-        """Whether stops take as long as an executor takes to say that work has ended."""
+        """Whether a stop lasts until an executor confirms it."""
         return self.is_executed or self.engine.executor is not None
 
     @property
@@ -120,7 +119,7 @@ class RequestContext:
 
     @property
     def now_ms(self) -> int:
-        """The time as of which everything is told."""
+        """The time as of which everything is shown."""
         return self._instant.now_ms
 
     @property
@@ -130,7 +129,7 @@ class RequestContext:
 
     @cached_property
     def moment(self) -> Moment:
-        """The state with holds settled; a note says which runs of theirs time has stopped."""
+        """The state with holds settled; a note names the caller's runs that time has stopped."""
         shown = self._instant.shown
         found = Moment(
             shown.view,
@@ -149,7 +148,7 @@ class RequestContext:
         return found
 
     def aside(self) -> tuple[str, ...]:
-        """Return what is said aside, which runs time has stopped included."""
+        """Return the notes, with the runs that time has stopped."""
         _ = self.moment
         return tuple(self.notes)
 
@@ -166,13 +165,13 @@ class BlockDesk:
 
     @property
     def now_ms(self) -> int:
-        """The time; no state says that it never runs back."""
+        """The time; without a state it may run back."""
         return self.clock.now_ms()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallerContext:
-    """A request context at which a caller is told what it is to the service; no ledger is read."""
+    """A request context for questions of a caller about itself; no ledger is read."""
 
     caller: Caller
     tenants: Tenants

@@ -1,4 +1,4 @@
-"""Documents as they come in a request: judged as if they had been written in a file."""
+"""Documents in a request: checked as if they had been written in a file."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def read_trees(
 ) -> list[Document]:
     """Return the documents that ``trees`` are, or raise with every problem of all of them.
 
-    Runs that do not say whose they are belong to ``tenant``, where there is one. ``bare`` is what a
-    document without a head is taken for.
+    Runs without an owner belong to ``tenant``, where there is one. ``bare`` is the kind of a
+    document without a head.
     """
     found: list[Document] = []
     problems: list[str] = []
@@ -83,8 +83,8 @@ def check_only_runs(documents: Sequence[Document]) -> None:
 
 
 def specs_of(view: StateView, caller: Caller, documents: Sequence[Document]) -> list[Applied]:
-    """Return what ``documents`` declare, runs with everything they left to the client."""
-    # Needs the ledger's tables; who only reads documents, to send them, does without.
+    """Return the specs of ``documents``, with the client's defaults for runs."""
+    # Needs the ledger's tables; a client that only sends documents does without.
     from quorate.views.runs.run_defaults import ready  # noqa: PLC0415
 
     taken: set[str] = set()

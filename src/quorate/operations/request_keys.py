@@ -1,7 +1,7 @@
-"""Idempotency keys: how a request that carries one is told from others in the ledger.
+"""Idempotency keys: how a request that carries one is identified in the ledger.
 
-A key is its caller's own: the same word of somebody else is another key. What the request asked
-for goes into a digest, so that a key cannot be used for two different things.
+A key is its caller's own: the same text of another caller is another key. The content of the
+request goes into a digest, so that a key cannot be used for two different requests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENCODER: Final = msgspec.json.Encoder(order="deterministic", decimal_format="st
 
 
 def keyed(caller: Caller, operation: Operation, asked: Struct, command: Command) -> Command:
-    """Return ``command``, to be carried out once if what was ``asked`` carries a key.
+    """Return ``command``, to be carried out once if ``asked`` has a key.
 
     A dry run needs none: it changes nothing.
     """
@@ -35,7 +35,7 @@ def keyed(caller: Caller, operation: Operation, asked: Struct, command: Command)
 
 
 def key_of(caller: Caller, key: str) -> str:
-    """Return ``key`` as it stands in the ledger: after its tenant and its user, which have no /."""
+    """Return ``key`` as the ledger has it: after its tenant and its user, which have no /."""
     return f"{quote(caller.tenant, safe='')}/{quote(caller.user, safe='@')}/{key}"
 
 

@@ -1,4 +1,4 @@
-"""Words of people that are kept in the ledger, or told again: one line, nothing hidden in it."""
+"""Texts of people that are kept in the ledger, or repeated: one line, nothing hidden in it."""
 
 from __future__ import annotations
 

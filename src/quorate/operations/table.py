@@ -1,6 +1,6 @@
 """The table of operations: all there are. docs/reference/operations.md is made of it.
 
-Every way of asking is registered from here; a test sees to it that none is missing anywhere.
+CLI, REST, gRPC and clients are registered from here; a test checks that none is missing anywhere.
 """
 
 from __future__ import annotations

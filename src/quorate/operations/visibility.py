@@ -1,6 +1,6 @@
-"""What may be seen by whom: the fleet and its rules by all, tenants' own things by their own.
+"""Visibility: all callers see the fleet and its rules; tenants see their own resources.
 
-A tenant sees itself and what is below it. Admins and auditors see everything.
+A tenant sees itself and its descendants. Admins and auditors see everything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quorate.views.kinds.kinds_plans import reservation_run
 
 @dataclass(frozen=True, slots=True)
 class Tenants:
-    """The tenants, those below each, and those linked to an accounting system; never changed."""
+    """The tenants, their descendants, and those linked to an accounting system; never changed."""
 
     names: frozenset[str] = frozenset()
     children: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -31,14 +31,14 @@ class Tenants:
         return cls(frozenset(view.owners), dict(view.children), frozenset(view.reports))
 
     def seen_by(self, caller: Caller) -> frozenset[str]:
-        """Return the tenants whose things ``caller`` sees."""
+        """Return the tenants whose resources ``caller`` sees."""
         if caller.oversees:
             return self.names
         return _seen(caller, self.names, self.children, self.linked)
 
 
 def tenants_of(view: StateView, caller: Caller) -> frozenset[str]:
-    """Return the tenants whose things ``caller`` sees: its own and all below it.
+    """Return the tenants whose resources ``caller`` sees: its own and all below it.
 
     An accounting system sees those that are linked to one, and none below them.
     """
@@ -64,7 +64,7 @@ def _seen(
 
 
 def seen_by(view: StateView, caller: Caller) -> frozenset[str] | None:
-    """Return the tenants whose things may be named to ``caller``; None is all of them."""
+    """Return the tenants whose resources may be named to ``caller``; None is all of them."""
     return None if caller.oversees else tenants_of(view, caller)
 
 
@@ -108,7 +108,7 @@ OWNERS: Final[dict[str, Callable[[StateView, str], str]]] = {
     "claim": _run_owner,
     "charge": lambda view, name: _run_owner(view, name.partition("/")[0]),
 }
-"""Kind -> whose a thing is. What is not here is the fleet's, and everybody's to see."""
+"""Kind -> the owner of a resource. Kinds that are not here are visible to all callers."""
 
 
 def visible(view: StateView, caller: Caller, kind: Kind, names: Sequence[str]) -> list[str]:

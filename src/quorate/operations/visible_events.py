@@ -1,7 +1,7 @@
 """Which events of the ledger may be seen by whom.
 
-The fleet, its rules and conflicts are everybody's; what happens to runs, budgets and tenants is
-their tenant's and those above it. An event that is not named here is for those who oversee.
+The fleet, its rules and conflicts are visible to all callers; events of runs, budgets and tenants
+to their tenant and those above it. An event that is not named here is for overseers only.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Sight:
         return not self._mine.isdisjoint(self._owners_of(event))
 
     def told(self, event: Event) -> Event:
-        """Return ``event``, which the caller sees, without the names of what it does not."""
+        """Return ``event``, which the caller sees, with only the names that it may see."""
         return self.redaction.event(event)
 
     def warnings(self, decision: Decision) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""An allocation: which part of its time each job is to have GPUs of each flavor.
+"""An allocation: which part of its time each job has GPUs of each flavor.
 
 It carries the objective it reaches, a bound that no allocation can pass, and what one more GPU of
-each flavor would be worth. A problem that cannot be solved as asked is a refusal, never a guess.
+each flavor would be worth. A problem that cannot be solved is a refusal, never a guess.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from quorate.policy.problem import Floats, Ints, Problem
 
 ALONE: Final = -1
 FEASIBLE: Final = 1e-9
-"""By how much a constraint may be missed, relative to its limit: what is left of rounding."""
+"""By how much a constraint may be missed, relative to its limit: rounding."""
 
 NO_BOUND: Final = float("nan")
-"""The bound of a rule, which makes nothing large or small."""
+"""The bound of a rule, which optimises nothing."""
 
 
 class Method(StrEnum):
@@ -38,11 +38,11 @@ class Method(StrEnum):
 class Allocation:
     """Shares of time, one row for each job alone and for each pair that has any.
 
-    ``first`` and ``second`` name the jobs of a row, ``second`` is ``ALONE`` where it is one job's.
+    ``first`` and ``second`` name the jobs of a row, ``second`` is ``ALONE`` in the row of one job.
     Jobs alone come first, all of them, in the order of the problem. ``objective`` is what the
-    policy makes large, or small where it says so; ``bound`` is what no allocation can better,
-    ``NO_BOUND`` for a rule.
-    ``prices`` are the change of the objective for one more GPU of each flavor; a rule has none.
+    policy maximises, or minimises where it says so; ``bound`` is what no allocation can better,
+    ``NO_BOUND`` for a rule. ``prices`` are the change of the objective for one more GPU of each
+    flavor; a rule has none.
     """
 
     first: Ints
@@ -55,10 +55,10 @@ class Allocation:
     dropped: tuple[int, ...] = ()
     """Jobs whose deadline cannot be kept beside the others, where a policy knows deadlines."""
     discounts: Floats | None = None
-    """By what the shares of each job were multiplied at the end, where a policy does that."""
+    """The final factor on the shares of each job, where a policy has one."""
     unfinished: tuple[int, ...] = ()
-    """Jobs that might have more: there is too much work in it (``Problem.work_max``), or rounding
-    hides how much."""
+    """Jobs that might have more: it takes too much work (``Problem.work_max``) to say, or
+    rounding hides how much."""
 
     @property
     def gap(self) -> float:
@@ -82,7 +82,7 @@ class UnsolvedCode(StrEnum):
 class Unsolved:
     """A refusal: which job or flavor keeps the policy from an answer, and what would help.
 
-    ``jobs`` are all that it is so with, where the policy may well have an answer for the others.
+    ``jobs`` are all jobs with that fault; the policy may have an answer for the others.
     """
 
     code: UnsolvedCode
@@ -93,7 +93,7 @@ class Unsolved:
 
 
 def solver_failed(message: str, remedy: str) -> Unsolved:
-    """Return the refusal of a problem on which the solver gave up, or did not do what it says."""
+    """Return the refusal of a problem on which the solver failed or broke its contract."""
     return Unsolved(
         code=UnsolvedCode.SOLVER_FAILED, subject="solver", message=message, remedy=remedy
     )

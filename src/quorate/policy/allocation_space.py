@@ -1,7 +1,7 @@
 """The space of allocations: which shares may be given, and what each of them moves.
 
-A column is the share of one row, a job alone or a pair, on one flavor. Only columns on which every
-job of the row advances are there: nobody is ever given time on GPUs where it stands still. Base
+A column is the share of one row, a job alone or a pair, on one flavor. There are columns only where
+every job of the row makes progress: no job gets time on GPUs on which it makes none. Base
 constraints as published: Gavel, section 3.1.
 """
 
@@ -26,9 +26,9 @@ def added(places: Ints, amounts: Floats, count: int) -> Floats:
 class Space:
     """Columns, and the entries of the rows that they are in.
 
-    ``rows`` and ``flavors`` say what each column is a share of; ``first`` and ``second`` which jobs
-    each row has, all jobs alone first. Of the entries, ``jobs`` is the job that column
-    ``columns`` moves at ``rates``; a column of a pair has two entries.
+    ``rows`` and ``flavors`` are the row and the flavor of each column; ``first`` and ``second`` the
+    jobs of each row, all jobs alone first. In each entry, a share of the column in ``columns``
+    moves the job in ``jobs`` at ``rates``; a column of a pair has two entries.
     """
 
     problem: Problem
@@ -40,11 +40,11 @@ class Space:
     columns: Ints
     rates: Floats
     counts: Ints | None = None
-    """How many equal jobs each row stands for, where that is more than itself."""
+    """How many equal jobs each row represents, where that is more than itself."""
 
     @property
     def loads(self) -> Floats:
-        """How many GPUs of its flavor a whole share of each column takes, of all it stands for."""
+        """How many GPUs of its flavor a whole share of each column takes, for its whole row."""
         scales = self.problem.scales[self.first[self.rows]].astype(np.float64)
         return scales if self.counts is None else scales * self.counts[self.rows]
 
@@ -131,7 +131,7 @@ def space_of(problem: Problem, *, paired: bool, agnostic: bool = False) -> Space
 
 
 def program(space: Space, gains: Floats, more: tuple[Floats, ...] = ()) -> Program:
-    """Return the program over the columns of ``space`` that makes ``gains`` large.
+    """Return the program over the columns of ``space`` that maximises ``gains``.
 
     Its rows are, in this order: the rate of each job (at least 0; ask for more by ``row_low``), the
     time of each job, the GPUs of each flavor. Each of ``more`` is one further column, after the
@@ -181,7 +181,7 @@ def unsolvable(problem: Problem) -> Unsolved | None:
         return Unsolved(
             code=UnsolvedCode.NEVER_RUNS,
             subject=name,
-            message=f"job {name} stands still on every flavor that has GPUs",
+            message=f"job {name} makes no progress on any flavor that has GPUs",
             remedy=f"give a flavor on which job {name} advances, or leave the job out",
             jobs=problem.names(stuck),
         )

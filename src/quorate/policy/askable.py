@@ -1,4 +1,4 @@
-"""What every policy needs before it can answer: jobs, GPUs, and whatever it reads."""
+"""What every policy needs before it can answer: jobs, GPUs, and the fields it reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quorate.policy.problem import Problem
 
 
 class Asked(Protocol):
-    """What is known of a policy before it is asked."""
+    """What is known of a policy before it is called."""
 
     @property
     def name(self) -> str:
@@ -62,14 +62,14 @@ def without_steps(problem: Problem) -> Unsolved | None:
     return Unsolved(
         code=UnsolvedCode.NOT_APPLICABLE,
         subject=problem.jobs[unknown[0]],
-        message=f"job {problem.jobs[unknown[0]]}: nobody says how many steps it has left",
+        message=f"job {problem.jobs[unknown[0]]}: its steps left are not given",
         remedy="add num_steps_remaining, or choose a policy that does not read it",
         jobs=problem.names(np.isnan(problem.steps_left)),
     )
 
 
 def answer(policy: Asked, problem: Problem) -> Allocation | Unsolved:
-    """Return what ``policy`` answers, once what it reads is there and its answer was checked.
+    """Return the answer of ``policy``, after checking what it reads and what it answers.
 
     An allocation that misses a constraint is never passed on: it is a refusal that names the job or
     flavor.
@@ -105,6 +105,6 @@ def _without_costs(problem: Problem) -> Unsolved | None:
     return Unsolved(
         code=UnsolvedCode.NOT_APPLICABLE,
         subject="instance_costs",
-        message="nobody says what GPUs cost",
+        message="the costs of GPUs are not given",
         remedy="add instance_costs to the problem, or choose a policy that does not read them",
     )

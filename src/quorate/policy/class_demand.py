@@ -1,6 +1,6 @@
-"""What jobs or classes of jobs ask for, their pairs with it, and class shares handed to members.
+"""The demand of jobs or classes of jobs, their pairs, and class shares handed to members.
 
-Pairs of classes stand for the pairs of their members; a class pairs with itself when it has two.
+Pairs of classes represent the pairs of their members; a class pairs with itself when it has two.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def demand_of(problem: Problem) -> Demand:
 
 
 def demand_of_classes(problem: Problem, classes: Classes) -> Demand | None:
-    """Return what the classes ask for, or None where pairs tell members of a class apart."""
+    """Return the demand of the classes; None where pairs distinguish members of a class."""
     pairs = problem.pairs
     together = None
     if pairs is not None and len(pairs):
@@ -50,13 +50,13 @@ def demand_of_classes(problem: Problem, classes: Classes) -> Demand | None:
 
 
 def _moving(rates: Floats) -> Floats:
-    """Return the rates of pairs where both of them move, and 0 where either stands still."""
+    """Return the rates of pairs where both make progress, and 0 where either makes none."""
     moving: Floats = rates * (rates > 0).all(axis=2, keepdims=True)
     return moving
 
 
 def _pairs_of_classes(pairs: Pairs, classes: Classes, scales: Ints) -> Together | None:
-    """Return the pairs of classes: each stands for all pairs of members, which must be alike.
+    """Return the pairs of classes: each represents all pairs of members, which must be alike.
 
     The time of such a pair is counted in that of a member of the smaller class.
     """
@@ -132,7 +132,7 @@ def pairs_of_members(together: Together, classes: Classes, shares: Floats) -> Pa
 
 
 def _line(n: int, m: int) -> tuple[Ints, Ints, Floats]:
-    """Return who of ``n`` meets whom of ``m``, and for which part of the smaller side's time."""
+    """Return which of ``n`` pairs with which of ``m``, for which part of the smaller's time."""
     ends = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
     begins = np.concatenate(([0], ends[:-1]))
     part: Floats = (ends - begins) / max(n, m)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from quorate.policy.problem import Bools, Ints, Problem
 
 BLOCK: Final = 12_288
-"""How many jobs are looked at together: what they need fits a processor's cache."""
+"""How many jobs are processed together: their data fits a processor's cache."""
 FEW: Final = 256
-"""How many jobs are looked at first where these may be enough."""
+"""How many jobs are read first where these may be enough."""
 TABLES: Final = 8
 """How many tables are tried for a job whose place is taken by another class."""
 _BITS: Final = 14
@@ -78,7 +78,7 @@ class _Tables:
         return False
 
     def _is_same(self, part: Sequence[Words], rows: Ints | slice, found: Ints) -> Bools:
-        """Return which jobs are what the members of the classes found for them are."""
+        """Return which jobs equal the first members of the classes found for them."""
         same = np.ones(len(found), dtype=bool)
         member = np.empty(len(found), dtype=np.uint64)
         is_equal = np.empty_like(same)
@@ -110,7 +110,7 @@ def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes 
         field: NDArray[Any] = np.ascontiguousarray(getattr(problem, name)).view(np.uint64)
         columns += [field] if field.ndim == 1 else list(field.T)
     jobs = len(problem.jobs)
-    # What is the same for all tells nobody apart; one column is kept for those all alike.
+    # A column with one value distinguishes no jobs; one column is kept if all are alike.
     columns = [column for column in columns if _tells_apart(column)] or columns[:1]
     tables = _Tables(columns, at_most)
     of = np.empty(jobs, dtype=np.int64)
@@ -127,7 +127,7 @@ def classes_of(problem: Problem, reads: Sequence[str], at_most: int) -> Classes 
 
 
 def _tells_apart(column: Words) -> bool:
-    """Return whether not all are the same; the first of them mostly show it."""
+    """Return whether the column has different values; the first few mostly show it."""
     first = column[0]
     return bool(np.any(column[:FEW] != first) or np.any(column[FEW:] != first))
 

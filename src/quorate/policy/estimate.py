@@ -49,7 +49,7 @@ class Match:
 
 
 class UnmatchedCode(StrEnum):
-    """Why a type is near to none."""
+    """Why a type matches none."""
 
     NOTHING_MEASURED = "nothing-measured"
     STANDS_STILL = "stands-still"
@@ -78,7 +78,7 @@ def completed(matrix: Floats, known: Known, start: Start) -> Floats | None:
     """Return the product of factors that is nearest to what is known, or None if none settles.
 
     What is not known in ``matrix`` is not read. Rows and columns take turns: each is a regularised
-    least-squares problem while the other stands (mu = ``PENALTY``).
+    least-squares problem while the other is fixed (mu = ``PENALTY``).
     """
     rows, columns = start.rows.copy(), start.columns.copy()
     weights = known.astype(np.float64)

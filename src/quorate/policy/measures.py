@@ -12,7 +12,7 @@ from quorate.policy.problem import Floats, Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """An allocation in figures; infinite where a job does not go on, NaN where nobody can say."""
+    """An allocation in figures; infinite where a job makes no progress, NaN where unknown."""
 
     least_relative_rate: float
     """The least of the jobs' rates: each times its scale, over its weight and its rate on a
@@ -74,7 +74,7 @@ def _finish_time_ratio(problem: Problem, rates: Floats) -> float:
 
 
 def _seconds(steps: Floats, rates: Floats) -> Floats:
-    """Return how long ``steps`` take: none none, and some for ever at no rate."""
+    """Return how long ``steps`` take: 0 for no steps, infinite at rate 0."""
     found = np.where(steps == 0, 0.0, np.where(np.isnan(steps), np.nan, np.inf))
     np.divide(steps, rates, out=found, where=(rates > 0) & ~np.isnan(steps))
     return found

@@ -1,4 +1,4 @@
-"""The parts that policies need besides Quorate itself, and whether they are there."""
+"""The optional packages that policies need, and whether they are installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def missing_part() -> str | None:
 
 
 def install_text(part: str) -> str:
-    """Return what to tell whoever needs ``part``."""
+    """Return how to install ``part``."""
     return (
         f"policies need {part}, which is not installed; install it with: "
         "pip install 'quorate[rounds]'"

@@ -1,4 +1,4 @@
-"""What a policy is: a name, what it is after, and the function that answers a problem."""
+"""What a policy is: a name, its goal, and the function that answers a problem."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ Solve = Callable[[Problem], Allocation | Unsolved]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy: its published name, what it is after, and the function that solves it."""
+    """A policy: its published name, its goal, and the function that solves it."""
 
     name: str
     goal: str
     solve: Solve
     metric: str
-    """What its objective is, in a few words."""
+    """Its objective, in a few words."""
     is_least: bool = False
-    """Whether the objective is to be small."""
+    """Whether a smaller objective is better."""
     reads_pairs: bool = False
     reads_entities: bool = False
     reads_steps: bool = False
     """Whether it has to know how many steps each job has left."""
     reads_costs: bool = False
     pairs_max: int | None = None
-    """For how many pairs a pool asks it at most, if fewer than usual."""
+    """For how many pairs a pool calls it at most, if fewer than usual."""
     jobs_max: int | None = None
     jobs_per_gpu_max: int | None = None
     """For how many jobs a pool asks it at most, and how many for each GPU that they can run on:
     about a second's worth with three flavors.
 
-    None where it never takes long. Whoever asks it for himself may ask for as many as he likes."""
+    None where it never takes long. A caller outside of a pool is not limited."""

@@ -30,7 +30,7 @@ class EntityRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """Somebody whose jobs share what it gets: in a pool, an owner."""
+    """A group of jobs that share what it gets: in a pool, an owner."""
 
     name: str
     weight: float = 1.0
@@ -42,7 +42,8 @@ class Pairs:
     """Jobs that can share GPUs, two at a time, and how fast each of the two is then.
 
     ``first`` and ``second`` are rows of jobs, ``first < second``, of equal scale. ``rates`` has the
-    shape (pairs, flavors, 2); a flavor where either of the two stands still cannot have the pair.
+    shape (pairs, flavors, 2); a flavor where either of the two makes no progress cannot have the
+    pair.
     """
 
     first: Ints
@@ -55,15 +56,15 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
-    """What a policy is asked.
+    """The input of a policy.
 
     ``rates`` are steps per second of the whole job on GPUs of one flavor; ``scales`` how many GPUs
     a job takes at a time. ``steps_left``, ``ages_s`` (since the job first ran), ``isolated_s`` (how
     long what it has done would have taken alone on an equal share) and ``deadlines_s`` (from now;
     infinite without one) are read by the policies that say so. ``costs`` are money per GPU and hour
-    of each flavor. ``work_max`` is how many columns of linear programs may be looked at, again each
-    time that one is solved and for every few steps of it, by the policies that can stop early;
-    without it they take what they need.
+    of each flavor. ``work_max`` bounds the work of the policies that can stop early: columns of
+    linear programs, counted for each solve and every few steps of it; without it they take what
+    they need.
     """
 
     flavors: tuple[str, ...]

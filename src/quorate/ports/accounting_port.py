@@ -1,8 +1,8 @@
-"""The accounting port: another system that grants hours, is told what was used, and bills it.
+"""The accounting port: another system that grants hours, records what was used, and bills it.
 
 An owner is linked to a *resource* there. Each kind of hours is a *component* of it, by a name of
-that system's choosing. What was used is told as absolute amounts of a month, so that telling it
-twice changes nothing (docs/adr/0022).
+that system's choosing. Use is reported as absolute amounts of a month, so that a repeated report
+changes nothing (docs/adr/0022).
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Consumption:
 
 @dataclass(slots=True)
 class LinkStatus:
-    """How a link stands, for metrics and people; read from any thread.
+    """The status of a link, for metrics and people; read from any thread.
 
-    ``troubles`` says why an owner was not answered for when that was last asked; ``trouble`` what
-    is wrong on this side, with its remedy, and keeps anything from being told.
+    ``troubles`` says why an owner had no answer at the last request; ``trouble`` what is wrong on
+    this side, with its remedy, and stops all reports.
     """
 
     answered_ms: dict[str, int] = field(default_factory=dict)
@@ -64,9 +64,9 @@ class Accounting(Protocol):
         ...
 
     def report(self, consumption: Consumption) -> None:
-        """Return when it is recorded there, instead of what was told of that month before."""
+        """Return when it is recorded there, replacing the earlier report of that month."""
         ...
 
     def close(self) -> None:
-        """Let go of everything. Closing twice is allowed."""
+        """Release everything. Closing twice is allowed."""
         ...

@@ -16,7 +16,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """A reading that nobody can set: ``ms`` since the start of the boot called ``boot``."""
+    """A reading that cannot be set: ``ms`` since the start of the boot called ``boot``."""
 
     boot: str
     ms: int
@@ -24,19 +24,19 @@ class Steady:
 
 @runtime_checkable
 class SteadyClock(Clock, Protocol):
-    """A clock whose wall time can be compared with one that only ever goes on."""
+    """A clock whose wall time can be compared with a monotonic one."""
 
     def steady(self) -> Steady:
-        """Return how far the machine is in its boot, time asleep included."""
+        """Return the time since the machine's boot, time asleep included."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockStatus:
-    """How the wall clock stands against the steady one.
+    """The wall clock compared with the steady one.
 
-    ``trusted_ms`` is what everything goes by; ``step_ms`` is how far the wall clock is from it.
-    ``why`` says why nothing is decided, and is empty while it is.
+    ``trusted_ms`` is the time that decisions use; ``step_ms`` is how far the wall clock is from it.
+    ``why`` says why deciding has stopped, and is empty while it runs.
     """
 
     wall_ms: int
@@ -46,12 +46,12 @@ class ClockStatus:
 
 
 class ClockControl(Protocol):
-    """What an operator looks at and accepts; safe from every thread."""
+    """What an operator reads and accepts; safe from every thread."""
 
     def status(self) -> ClockStatus:
-        """Return how the clocks stand now."""
+        """Return the present status of the clocks."""
         ...
 
     def accept(self, actor: str) -> ClockStatus:
-        """Go by the wall clock as it is now, and decide again; ``actor`` is logged."""
+        """Use the wall clock as it is now, and decide again; ``actor`` is logged."""
         ...

@@ -13,7 +13,7 @@
     ├── AccountingError         another system did not take or tell what it should
     │   └── AccountingDownError it cannot be reached, or does not answer in time
     └── StoreError              the store cannot do what was asked; nothing was recorded
-        ├── StaleHeadError      somebody else appended first
+        ├── StaleHeadError      another writer appended first
         ├── LedgerHeldError     another process is writing to it
         ├── StoreUrlError       no store is named so
         ├── LedgerNotFoundError there is no such file
@@ -84,22 +84,22 @@ class WorkFolderError(QuorateError):
 
 
 class GpusUnknownError(QuorateError):
-    """The GPUs of this machine cannot be told; the text says why."""
+    """The GPUs of this machine are unknown; the text says why."""
 
 
 class DecidingStoppedError(QuorateError):
-    """Nothing is decided; the text says why, and what an operator does about it. Reads go on."""
+    """Deciding has stopped; the text says why, and names the remedy. Reads continue."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"nothing is decided: {why}")
 
 
 class AccountingError(QuorateError):
-    """An accounting system did not take what it was told, or told what cannot be understood."""
+    """An accounting system did not accept a report, or its answer cannot be read."""
 
 
 class AccountingDownError(AccountingError):
-    """An accounting system cannot be reached, or did not answer in time: the next try may do."""
+    """An accounting system cannot be reached, or did not answer in time; worth a retry."""
 
 
 class StoreError(QuorateError):

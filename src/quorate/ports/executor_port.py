@@ -7,9 +7,9 @@ anew: it says what a ledger holds, which may have been restored. Where an ``EndL
 ``StartLease`` of one run in one batch name the same slots (a hand-over, a swap, a step that takes a
 lost group's place), the work there goes on.
 
-What has come to an end is asked for, not called back: ``reports`` says it again each time until an
-``EndLease`` shows that the ledger has it, so nothing is lost between a process and a commit. The
-end of a wipe is said until the node is given work again.
+Ends are polled, not called back: ``reports`` returns each end until an ``EndLease`` shows that the
+ledger has it, so nothing is lost between a process and a commit. The end of a wipe is reported
+until the node takes work again.
 
 ``testing/executor_contract.py`` has these promises as tests, which every executor passes.
 """
@@ -29,8 +29,8 @@ from quorate.model.specs import Run
 class StartLease:
     """Run the work of ``run`` on the slots of ``lease``; a spare's slots are only kept.
 
-    ``grace_ms`` is how long its work gets when it has to stop to go on elsewhere. ``partner`` is
-    another run, whose work is run on the same slots: each exits by itself, and the lease has gone
+    ``grace_ms`` is how long its work gets when it has to stop to continue elsewhere. ``partner`` is
+    another run, whose work runs on the same slots: each exits by itself, and the lease has ended
     when both have.
     """
 
@@ -47,7 +47,7 @@ class StartLease:
 
 @dataclass(frozen=True, slots=True)
 class StopLease:
-    """Let the work under a lease checkpoint and go, by ``deadline_ms`` at the latest."""
+    """Let the work under a lease checkpoint and exit, by ``deadline_ms`` at the latest."""
 
     lease: str
     deadline_ms: int
@@ -55,7 +55,7 @@ class StopLease:
 
 @dataclass(frozen=True, slots=True)
 class EndLease:
-    """A lease has ended in the ledger: nothing may be left of it, and it is not reported again."""
+    """A lease has ended in the ledger: no process of it may be left. It is not reported again."""
 
     lease: str
     reason: EndReason
@@ -63,7 +63,7 @@ class EndLease:
 
 @dataclass(frozen=True, slots=True)
 class WipeNode:
-    """A claim has left ``node``: wipe it, once, so that nobody after it finds anything there."""
+    """A claim has left ``node``: wipe it, once, so that the next user finds nothing of it there."""
 
     node: str
     claim: str
@@ -71,7 +71,7 @@ class WipeNode:
 
 @dataclass(frozen=True, slots=True)
 class FenceNode:
-    """``node`` has failed: what runs there under leases that are open now is ended at once."""
+    """``node`` has failed: work there under leases that are open now is ended at once."""
 
     node: str
 
@@ -83,7 +83,7 @@ Order = StartLease | StopLease | EndLease | WipeNode | FenceNode
 class RunExited:
     """All the work of a run has ended by itself, with ``code``; ``lease`` is one it ran under.
 
-    The lease tells this life of the run from an earlier or later one.
+    The lease identifies this start of the run among earlier and later ones.
     """
 
     run: str
@@ -94,7 +94,7 @@ class RunExited:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGone:
-    """The last process under a lease that was told to stop has gone."""
+    """The last process under a stopping lease has exited."""
 
     lease: str
 
@@ -120,9 +120,9 @@ class Executor(Protocol):
         ...
 
     def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease anew, after a restart; what is not among them must go.
+        """Take every open lease again, after a restart; work of other leases must end.
 
-        A stop follows the start of each lease that is ending; nodes that have failed or are to be
+        A stop follows the start of each lease that is ending; nodes that have failed or have to be
         wiped are named again.
         """
         ...
@@ -136,7 +136,7 @@ class Executor(Protocol):
         ...
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return the last step that each of ``runs`` has reported; none of those that never did."""
+        """Return the last step that each of ``runs`` has reported, where it has reported any."""
         ...
 
 

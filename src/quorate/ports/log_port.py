@@ -1,4 +1,4 @@
-"""The logs port: whoever keeps what the work of a run has written."""
+"""The logs port: keeps what the work of a run has written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Stream(StrEnum):
 class Line:
     """One line that the work of a run wrote on ``node``, without its end.
 
-    ``rank`` is the process that wrote it; None where whoever runs the work says something itself.
+    ``rank`` is the process that wrote it; None where the executor wrote it itself.
     """
 
     at_ms: int
@@ -33,7 +33,7 @@ class Line:
 class Output:
     """Lines of one run, in the order in which they were kept.
 
-    ``first`` is the number of the first one, which is later than asked for where older ones are not
+    ``first`` is the number of the first one, which is later than requested where older ones are not
     kept any more. ``is_last`` says that there is nothing after them now.
     """
 

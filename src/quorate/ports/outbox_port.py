@@ -1,8 +1,8 @@
-"""The outbox port: what is to be delivered outside, kept until it was (ADR-0021).
+"""The outbox port: deliveries to other systems, kept until they succeed (ADR-0021).
 
-A *sink* is one place that things are delivered to. It takes *parcels* in while it reads the ledger,
-and remembers in the same transaction how far it has read: its cursor. So after any crash it reads
-on from there, and a parcel is delivered at least once; its key lets the receiver see repetitions.
+A *sink* is one receiver of deliveries. It takes *parcels* in while it reads the ledger, and stores
+in the same transaction how far it has read: its cursor. So after any crash it reads on from there,
+and a parcel is delivered at least once; its key lets the receiver see repetitions.
 
 ``testing/outbox_contract.py`` is this text as tests; every adapter passes it.
 """
@@ -31,7 +31,7 @@ _JITTER_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """One thing to be delivered to one sink."""
+    """One delivery to one sink."""
 
     key: str
     """Idempotency key: unique in its sink, for ever."""
@@ -64,7 +64,7 @@ class Waiting:
 
     lines_failing: int
     trouble: str
-    """Why the last that failed did, of the lines that fail still; empty when none does."""
+    """The reason of the last failure, of the lines that still fail; empty when none does."""
 
     trouble_ms: int | None
     """When that was."""
@@ -103,7 +103,7 @@ class Outbox(Protocol):
     def delivered(self, sink: str, key: str) -> None:
         """Forget the parcel and keep its key; the next of its line is due at once.
 
-        Saying it twice changes nothing. The key must have been taken in.
+        A second call changes nothing. The key must have been taken in.
         """
         ...
 
@@ -119,7 +119,7 @@ class Outbox(Protocol):
         ...
 
     def waiting(self, sink: str) -> Waiting:
-        """Return how many wait, since when, and what was in their way: for metrics and people."""
+        """Return how many wait, since when, and what prevented them: for metrics and people."""
         ...
 
     def next_due_ms(self, sink: str) -> int | None:
@@ -127,7 +127,7 @@ class Outbox(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of everything; further calls are bugs. Closing twice is allowed."""
+        """Release everything; further calls are bugs. Closing twice is allowed."""
         ...
 
 

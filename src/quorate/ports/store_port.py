@@ -21,7 +21,7 @@ class EventStore(Protocol):
     """
 
     def head(self) -> Head:
-        """Return where the log ends; ``GENESIS`` when it is empty."""
+        """Return the end of the log; ``GENESIS`` when it is empty."""
         ...
 
     def kept_end(self) -> Checkpoint | None:

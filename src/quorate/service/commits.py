@@ -1,4 +1,4 @@
-"""What became of orders: whether commits work, and blocks, failures and refusals for metrics."""
+"""The results of commits: whether commits work, and blocks, failures and refusals for metrics."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ CHECK_S: Final = 1.0
 class CommitHealth:
     """Whether commits work. Written by the ledger's thread, and read by any.
 
-    A service that is not ready is sent nothing by those who look at that, so that no commit would
-    show that it is well again: ``check_writable`` is tried instead. It raises a ``QuorateError``
-    while the disk takes nothing.
+    A load balancer sends nothing to a service that is not ready, so that no commit would show that
+    it has recovered: ``check_writable`` is tried instead. It raises a ``QuorateError`` while the
+    disk takes nothing.
     """
 
     def __init__(self, check_writable: Callable[[], None] | None = None) -> None:
@@ -55,7 +55,7 @@ class CommitHealth:
             self.worked()
 
     def worked(self) -> None:
-        """Note that something was committed, or can be."""
+        """Record that something was committed, or can be."""
         if self.trouble:
             _LOG.info("ready: commits work again")
         self.trouble = ""
@@ -67,7 +67,7 @@ class CommitHealth:
         return max(0.0, self._next_s - monotonic())
 
     def check(self) -> None:
-        """See whether the disk takes something again, if it is time to."""
+        """Check whether the disk takes writes again, if it is time to."""
         if self._check_writable is None or self.wait_s() > 0:
             return
         self._next_s = monotonic() + CHECK_S

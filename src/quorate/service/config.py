@@ -29,7 +29,7 @@ _EXECUTOR_KIND: Final = "executor.kind"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What the daemon was told, checked."""
+    """The daemon's settings, checked."""
 
     listen: Address
     grpc_listen: Address | str
@@ -76,7 +76,7 @@ class Configuration:
 
     @property
     def oidc(self) -> Oidc | None:
-        """Whom to trust besides the ledger; None where nobody was named."""
+        """The issuer to trust besides the ledger; None where none is configured."""
         if not self.oidc_issuer:
             return None
         return Oidc(
@@ -95,7 +95,7 @@ class Configuration:
 def configured(
     flags: Mapping[str, str], environ: Mapping[str, str], file: str | None
 ) -> Configuration:
-    """Return what was told: by the ``file``, the environment, then ``flags``, by their keys.
+    """Return the settings: of the ``file``, the environment, then ``flags``, by their keys.
 
     Raises ``CommandError`` with everything that is wrong; each line names where it was given.
     """

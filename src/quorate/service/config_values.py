@@ -1,4 +1,4 @@
-"""The values of settings: each is read from text or from TOML, and said to be wrong in words."""
+"""The values of settings: each is read from text or from TOML, with errors as text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The daemon: opens the ledger, listens, and ends cleanly when it is told to.
+"""The daemon: opens the ledger, listens, and ends cleanly on a signal.
 
 It takes the ledger's lock for as long as it runs. What it acknowledged is durable, so that it may
-be killed at any instant: the next start goes on from the ledger.
+be killed at any instant: the next start continues from the ledger.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(slots=True, kw_only=True)
 class Extras:
-    """What others add to the daemon: further ways of asking, and the ledger's key.
+    """What is added to the daemon: further surfaces, and the ledger's key.
 
     ``surfaces`` are entered when the ledger is open, and left before it is closed. ``open_store``
     opens the ledger; ``clock`` is the time that everything goes by; ``make_executor`` makes
@@ -87,7 +87,7 @@ class Extras:
 
 
 def _guard(clock: Clock, path: Path) -> ClockGuard | None:
-    """Return what compares ``clock`` with a steady one; None where a caller drives the time."""
+    """Return the guard of ``clock``; None where a caller drives the time."""
     return ClockGuard(clock, path) if isinstance(clock, SteadyClock) else None
 
 
@@ -113,7 +113,7 @@ class Daemon:
             self._server.should_exit = True
 
     async def run(self, tell: Callable[[Address, str | None], None]) -> None:
-        """Serve until told to stop; ``tell`` is given the address and the first token, if any."""
+        """Serve until stopped; ``tell`` gets the address and the first token, if any."""
         configuration = self._configuration
         sys.setswitchinterval(SWITCH_S)
         check_tls(configuration)
@@ -157,7 +157,7 @@ class Daemon:
             oidc = None if configuration.oidc is None else OidcTrust(configuration.oidc, clock)
             authenticator = Authenticator(ledger_thread.token, clock, oidc)
             if not configuration.waldur_links and not ledger_thread.trouble:
-                # Nobody will say that what was once told is too old.
+                # No link will report that the recorded budgets are outdated.
                 await ledger_thread.run(lambda engine: record_news(engine, (), {}))
             self._server = self._http(ledger_thread, authenticator, watchers)
             for surface in self._extras.surfaces:
@@ -175,7 +175,7 @@ class Daemon:
     async def _serve(
         self, server: _Server, listening: socket.socket, ledger_thread: LedgerThread
     ) -> None:
-        """Answer until told to stop; raises ``CommandError`` when the ledger's thread has ended."""
+        """Answer until stopped; raises ``CommandError`` when the ledger's thread has ended."""
         ending = asyncio.ensure_future(ledger_thread.ended.wait())
         ending.add_done_callback(lambda _: self.stop())
         try:
@@ -228,7 +228,7 @@ class Daemon:
 
 
 class _Server(uvicorn.Server):
-    """Lets watchers go first when it is told to stop: they would never end by themselves."""
+    """Closes watchers first when it stops: they would never end by themselves."""
 
     def __init__(
         self,
@@ -262,13 +262,13 @@ class _Server(uvicorn.Server):
             )
             for each in sockets
         ]
-        # They are closed as servers are, and asked nothing else.
+        # They are closed as servers are, and nothing else is called.
         self.servers = acceptors
         self.started = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop when told to by a signal; the ledger is closed after that, so nothing is raised."""
+        """Stop on a signal; the ledger is closed after that, so nothing is raised."""
         if current_thread() is not main_thread():
             yield
             return

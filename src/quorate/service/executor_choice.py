@@ -52,7 +52,7 @@ def _work_folder(configuration: Configuration) -> Path:
 
 
 def _job_users(configuration: Configuration) -> JobUsers | None:
-    """Return who runs what; None where all work is the service's own user's."""
+    """Return the system users of work; None where all work runs as the service's own user."""
     if not isinstance(configuration.run_as, RunAs):
         return None
     return JobUsers(

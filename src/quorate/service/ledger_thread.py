@@ -1,8 +1,8 @@
-"""The ledger thread: one thread owns the ledger, and answers everybody one after another.
+"""The ledger thread: one thread owns the ledger, and answers requests one after another.
 
 Submits that wait while a commit is under way are committed together, as one block with one flush:
-group commit without a timer. Between two groups the others are answered, for a bounded time. Nobody
-is answered before the block is durable (docs/adr/0019).
+group commit without a timer. Between two groups the other requests are answered, for a bounded
+time. No caller is answered before the block is durable (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from quorate.views.exits import CommandError, Exit
 _LOG = logging.getLogger(__name__)
 
 WAITING_MAX: Final = 4_096
-"""How many requests may wait for the ledger; more are told to come back."""
+"""How many requests may wait for the ledger; callers of more have to come back."""
 OTHERS_S_MAX: Final = 0.05
 """How long submits may wait while others are answered; one of those is answered in any case."""
 CLOSE_S_MAX: Final = 10.0
@@ -71,10 +71,10 @@ T = TypeVar("T")
 
 
 class Listener(Protocol):
-    """Whoever wants to know what was recorded, on the ledger's thread: be quick."""
+    """A listener for what was recorded, called on the ledger's thread: it must be quick."""
 
     def __call__(self, engine: Engine) -> None:
-        """Look at a ledger whose head has moved."""
+        """Handle a ledger whose head has moved."""
         ...
 
 
@@ -122,7 +122,7 @@ class LedgerThread:
         self._read_pool: ReadPool | None = None
         self._streams: ReadPool | None = None
         self._commits = CommitHealth(check_writable)
-        # The blocks that all who watch read together; for the ledger's thread only.
+        # The blocks that all watchers read together; for the ledger's thread only.
         self._recent: Recent | None = None
         self._line = Line(waiting_max)
         self._watchdog = Watchdog()
@@ -179,7 +179,7 @@ class LedgerThread:
     async def stop(self, within_s: float = CLOSE_S_MAX) -> None:
         """Take nothing more, answer what waits, and close the ledger.
 
-        Raises ``CommandError`` when that takes too long; nothing waits for the thread then.
+        Raises ``CommandError`` when that takes too long; the thread is then abandoned.
         """
         for room in (self._read_pool, self._streams):
             if room is not None:
@@ -212,7 +212,7 @@ class LedgerThread:
 
     @property
     def crowding(self) -> str:
-        """What there is too much of, so that callers are told to come back; empty if nothing."""
+        """What there is too much of, so that callers have to come back; empty if nothing."""
         connections = "" if self.connections is None else self.connections.trouble
         return self._line.trouble or self.bodies.trouble or self.admission.trouble or connections
 
@@ -226,7 +226,7 @@ class LedgerThread:
         return len(self._line)
 
     def nudge(self) -> None:
-        """Have the executor's reports looked at; from any thread."""
+        """Have the executor's reports read; from any thread."""
         self._line.nudge()
 
     def token(self, name: str) -> TokenRecord | None:
@@ -316,7 +316,7 @@ class LedgerThread:
         )
 
     def _own(self, opened: ThreadFuture[bool]) -> None:
-        """Open the ledger, say whether an executor runs its work, and answer until told to stop."""
+        """Open the ledger, report whether an executor runs its work, and answer until stopped."""
         try:
             engine = self._opening()
         except BaseException as error:  # noqa: BLE001 - raised by start() instead
@@ -335,7 +335,7 @@ class LedgerThread:
             self._close(engine)
 
     def _close(self, engine: Engine) -> None:
-        """Let go of the ledger, and of those who still wait if this comes unexpectedly."""
+        """Close the ledger, and fail the waiting requests if this comes unexpectedly."""
         self._line.close()
         self._trouble = "the ledger is closed"
         left = self._line.rest()
@@ -390,7 +390,7 @@ class LedgerThread:
         self._settle(engine, settled)
 
     def _answer(self, engine: Engine, queued: QueuedRequest) -> Reply:
-        """Return the answer to one that shares its block with nobody."""
+        """Return the answer to a request that does not share its block."""
         assert queued.operation is not None, queued
         assert queued.asked is not None, queued
         is_order = queued.operation.effect is Effect.WRITE and not getattr(queued.asked, DRY_RUN)
@@ -399,7 +399,7 @@ class LedgerThread:
         return reply_of(found, queued.operation, queued.form)
 
     def _answer_others(self, engine: Engine) -> None:
-        """Answer those who wait one after another, until submits have waited long enough."""
+        """Answer other requests one after another, until submits have waited long enough."""
         until_s = monotonic() + OTHERS_S_MAX
         settled: _Settled = []
         while queued := self._line.other():
@@ -417,24 +417,25 @@ class LedgerThread:
         self._settle(engine, settled)
 
     def _settle(self, engine: Engine, settled: _Settled) -> None:
-        """Tell those who wait, all at once: waking the event loop costs more than an answer."""
+        """Deliver answers all at once: waking the event loop costs more than an answer."""
         if not settled:
             return
         self._look(engine)
         self._tell(_deliver, settled)
 
     def _look(self, engine: Engine) -> None:
-        """Note where the ledger stands, and tell those who follow it when it has moved."""
+        """Record the ledger's head, and notify its followers when it has moved."""
         try:
             view = engine.view
         except QuorateError as error:
-            # What is stored cannot be read back; whoever asks next is told, and it is tried anew.
+            # What is stored cannot be read back; the next caller gets the error, and it is tried
+            # again.
             _LOG.warning("the ledger cannot be read: %s", error)
             return
         assert isinstance(view.tokens, dict), "the engine's own state has plain tables"
         self._tokens = view.tokens
         if view.family_cache is not self._families or view.reports.keys() != self._tenants.linked:
-            # Made anew whenever an owner changes, and never changed: the event loop reads it.
+            # Replaced whenever an owner changes, and never changed: the event loop reads it.
             self._families, self._tenants = view.family_cache, Tenants.of(view)
         if engine.head.seq == self.recorded_seq:
             return
@@ -442,12 +443,12 @@ class LedgerThread:
             try:
                 listener(engine)
             except QuorateError as error:
-                # What was recorded is recorded; who follows it reads on from there next time.
+                # What was recorded is recorded; a follower reads on from there next time.
                 _LOG.warning("what was recorded cannot be read back: %s", error)
         self._tell(self._moved_to, engine.head.seq)
 
     def _moved_to(self, seq: int) -> None:
-        """Wake those who follow; in the event loop."""
+        """Wake the followers; in the event loop."""
         self.recorded_seq = max(self.recorded_seq, seq)
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
@@ -457,7 +458,7 @@ class LedgerThread:
         try:
             self._loop.call_soon_threadsafe(what, argument)
         except RuntimeError:
-            # The event loop has ended before its ledger_thread: nobody is left to be told.
+            # The event loop has ended before its ledger thread: no caller is left.
             _LOG.warning("answers could not be delivered, because the service has ended")
 
 
@@ -487,7 +488,7 @@ def _replied(
 def _deliver(settled: _Settled) -> None:
     for done, found, error in settled:
         if done.done():
-            continue  # Whoever asked has gone.
+            continue  # The caller has disconnected.
         if error is None:
             done.set_result(found)
         else:

@@ -1,4 +1,4 @@
-"""Opening a ledger to serve it: verified from its first block, and with somebody who may ask."""
+"""Opening a ledger to serve it: verified from its first block, with at least one valid token."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _opened(
 
 
 def _check_parts(path: Path, engine: Engine) -> None:
-    """Raise ``CommandError`` where a pool shares in rounds, and what that takes is not here."""
+    """Raise ``CommandError`` where a pool shares in rounds, and its packages are missing."""
     shared = [p.name for p in engine.view.pools.values() if p.discipline is Discipline.ROUNDS]
     missing = missing_part() if shared else None
     if missing is not None:
@@ -119,7 +119,7 @@ def open_ledger(
 
 
 def first_token(engine: Engine) -> str | None:
-    """Return a new admin token if the ledger has none that is taken; recorded, but its secret."""
+    """Return a new admin token if the ledger has no valid one; only its digest is recorded."""
     now_ms = engine.now_ms()
     for record in engine.view.tokens.values():
         issued = record.issued

@@ -1,4 +1,4 @@
-"""What went wrong, as REST tells it: problem+json with the code, the lines and the numbers."""
+"""Errors in REST: problem+json with the code, the lines and the numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def problem(code: str, *lines: str) -> CommandError:
 
 
 def problem_of(error: Exception, request_id: str) -> Problem:
-    """Return what whoever asked is told of ``error``; a bug is told by its request id alone."""
+    """Return ``error`` for the caller; a bug is reported by its request id alone."""
     told = as_command_error(error)
     if told is None:
         _LOG.error("request %s failed: this is a bug in Quorate", request_id, exc_info=error)

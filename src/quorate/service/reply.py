@@ -1,4 +1,4 @@
-"""Answers on their way out: in the form that was asked for, made by whoever owns the state."""
+"""Responses: in the requested form, made by the owner of the state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 class Form(StrEnum):
-    """How an answer is wanted: for programs, for people, for spreadsheets, or line by line."""
+    """The form of an answer: for programs, for people, for spreadsheets, or line by line."""
 
     TREE = "tree"
     JSON = "json"

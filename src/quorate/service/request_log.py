@@ -1,4 +1,4 @@
-"""One request as the log tells it: who asked for what, and how it ended. Never a secret."""
+"""One request in the log: the caller, the operation, and how it ended. Never a secret."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ID_BYTES: Final = 8
 
 @dataclass(slots=True, kw_only=True)
 class Handled:
-    """What is known of a request, more and more of it."""
+    """What is known of a request so far."""
 
     request_id: str
     method: str

@@ -1,4 +1,4 @@
-"""The line before the ledger's thread: submits, which share a commit, and everybody else."""
+"""The queue before the ledger's thread: submits, which share a commit, and all other requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from quorate.views.statuses import UNAVAILABLE
 
 @dataclass(slots=True)
 class QueuedRequest:
-    """Something that waits for the ledger: ``do`` is carried out, unless it is a submit."""
+    """A request that waits for the ledger: ``do`` is called, unless it is a submit."""
 
     done: asyncio.Future[Any]
     do: Callable[[Engine], Any] | None = None
@@ -107,13 +107,13 @@ class Line:
             self._wake.notify()
 
     def was_nudged(self) -> bool:
-        """Return whether somebody nudged since this was last asked."""
+        """Return whether the queue was nudged since the last call."""
         with self._wake:
             nudged, self._is_nudged = self._is_nudged, False
             return nudged
 
     def close(self) -> None:
-        """Let nobody else wait; those who do are still taken."""
+        """Accept no more requests; those that wait are still taken."""
         with self._wake:
             self._is_closed = True
             self._wake.notify()
@@ -134,14 +134,14 @@ class Line:
         return next(iter(self._take(self._others, 1)), None)
 
     def rest(self) -> list[QueuedRequest]:
-        """Return all who wait."""
+        """Return all requests that wait."""
         return [
             *self._take(self._submits, len(self._submits)),
             *self._take(self._others, len(self._others)),
         ]
 
     def _take(self, turns: Turns, most: int) -> list[QueuedRequest]:
-        """Return those in front of ``turns``, without the ones whose callers have gone."""
+        """Return those in front of ``turns``, without the ones whose callers have disconnected."""
         with self._wake:
             found: list[QueuedRequest] = []
             while turns and len(found) < most:
@@ -152,7 +152,7 @@ class Line:
             return found
 
     def _drop_gone(self) -> None:
-        """Forget the requests whose callers have gone: they wait for nothing."""
+        """Drop the requests whose callers have disconnected."""
         for turns in (self._submits, self._others):
             queued_requests = [turns.popleft() for _ in range(len(turns))]
             for queued in queued_requests:
@@ -163,5 +163,5 @@ class Line:
 
 
 def unavailable(text: str) -> CommandError:
-    """Return what is told to those who have to come back."""
+    """Return the error for callers that have to come back."""
     return CommandError(Exit.UNUSABLE, text, fault=UNAVAILABLE)

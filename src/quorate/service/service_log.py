@@ -69,7 +69,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _fields(found: Handled) -> dict[str, Any]:
-    """Return what is told of a request; nothing of what it carried, which may be secret."""
+    """Return the logged fields of a request; nothing of its content, which may be secret."""
     return {
         "request": found.request_id,
         "method": found.method,
@@ -82,12 +82,12 @@ def _fields(found: Handled) -> dict[str, Any]:
 
 
 def _printable(text: str) -> str:
-    """Return ``text`` on one line: whoever sends odd characters must not write lines of a log."""
+    """Return ``text`` on one line: a client must not be able to forge log lines."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def set_up(form: str, level: str) -> None:
-    """Have everything logged in ``form`` from ``level`` on."""
+    """Configure all logging in ``form`` from ``level`` on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
@@ -95,6 +95,6 @@ def set_up(form: str, level: str) -> None:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(_LEVELS[level])
-    # What the server says of itself, we say in our own words.
+    # The server's own messages are replaced by ours.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
         logging.getLogger(name).setLevel(max(_LEVELS[level], logging.WARNING))

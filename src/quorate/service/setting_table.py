@@ -88,8 +88,8 @@ SETTINGS: Final = (
         key="executor",
         read=values.one_of("none", "simulated", "local"),
         default="none",
-        text="who runs the work: nobody, a simulation that takes as long as was declared, or this "
-        "machine; `kind` of the table `executor` in a file that has one",
+        text="who runs the work: no executor, a simulation that takes as long as was declared, or "
+        "this machine; `kind` of the table `executor` in a file that has one",
         kind="none, simulated or local",
     ),
     Setting(
@@ -155,7 +155,7 @@ SETTINGS: Final = (
         read=values.flag,
         default=False,
         field="metrics_public",
-        text="tell metrics to whoever asks, without a token; they name tenants and envelopes",
+        text="serve metrics to any caller, without a token; they name tenants and envelopes",
         kind=_FLAG,
     ),
     Setting(
@@ -221,7 +221,7 @@ SETTINGS: Final = (
         read=values.seconds(0, 3_600),
         default=20.0,
         field="stop_s_max",
-        text="how long requests under way may take to end when the daemon is told to stop",
+        text="how long requests under way may take to end when the daemon stops",
         kind=_SECONDS,
     ),
     Setting(
@@ -229,7 +229,7 @@ SETTINGS: Final = (
         read=values.text,
         default="",
         field="oidc_issuer",
-        text="whose JSON Web Tokens are taken; the claim `iss`",
+        text="the issuer whose JSON Web Tokens are accepted; the claim `iss`",
     ),
     Setting(
         key="oidc.audience",
@@ -329,7 +329,7 @@ SETTINGS: Final = (
         read=values.seconds(1, 86_400),
         default="900",
         field="waldur_report_s",
-        text="how often Waldur is told what linked owners used",
+        text="how often the use of linked owners is reported to Waldur",
         kind=_SECONDS,
     ),
 )

@@ -1,7 +1,7 @@
 """A simulated machine room on the real clock: work that takes as long as was declared.
 
-For trying things out without a machine. What it had done is forgotten when the program ends: work
-begins anew then, under the leases it had.
+For experiments without a machine. Its progress is lost when the program ends: work begins again
+then, under the same leases.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SimulatedRoom:
 
     @property
     def trouble(self) -> str:
-        """Nothing: what is simulated cannot break down."""
+        """Empty: a simulation does not break down."""
         return ""
 
     def belong_to(self, ledger_id: str) -> None:
@@ -77,7 +77,7 @@ class SimulatedRoom:
     def next_ms(self) -> int | None:
         """Return when something will happen in the room by itself; now, if it has happened.
 
-        Work that ends while a commit is carried out is in no report that was looked at before.
+        Work that ends during a commit is in no report that was read before.
         """
         if self.machines.reports() != self._reported:
             return self._timeline.now_ms
@@ -89,12 +89,12 @@ class SimulatedRoom:
         self.machines.carry_out(orders)
 
     def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease anew, after a restart."""
+        """Take every open lease again, after a restart."""
         self._catch_up()
         self.machines.resume(orders)
 
     def reports(self) -> Sequence[Report]:
-        """Return what has come to an end and is not in the ledger yet, oldest first."""
+        """Return what has ended and is not in the ledger yet, oldest first."""
         self._catch_up()
         self._reported = self.machines.reports()
         return self._reported
@@ -105,7 +105,7 @@ class SimulatedRoom:
         return self.machines.steps(runs)
 
     def _catch_up(self) -> None:
-        """Let everything happen that was to happen by now."""
+        """Let everything happen that is due by now."""
         now_ms = max(self._clock.now_ms(), self._timeline.now_ms)
         while True:
             next_ms = self._timeline.next_ms()

@@ -1,7 +1,7 @@
 """Timers: what time makes due in a ledger that is served, done between two answers.
 
-Finding out what is due next may take as long as the ledger has leases, so it is not done after each
-commit: the longer it takes, the longer it waits for the next time, up to a second.
+Computing what is due next may take time with the number of leases, so it is not done after each
+commit: the longer it takes, the longer the pause before the next time, up to a second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.ports.executor_port import ServedExecutor
 _LOG = logging.getLogger(__name__)
 
 SLEEP_S_MAX: Final = 60.0
-"""How long nothing is looked at, at most: the clock may have been set meanwhile."""
+"""How long the thread sleeps at most: the clock may have been set meanwhile."""
 TROUBLE_S: Final = 1.0
 """How long to wait until something due is tried again that the store did not take."""
 PAUSE_S_MAX: Final = 1.0
@@ -63,7 +63,7 @@ class Timers:
             return False
         began_s = monotonic()
         if self._engine.stopped:
-            # Said by whoever stopped it; it may be accepted at any time.
+            # Logged by the code that stopped it; it may be accepted at any time.
             self._not_before_s = began_s + TROUBLE_S
             return False
         try:

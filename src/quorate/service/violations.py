@@ -1,8 +1,8 @@
 """What stops the deciding of a service: an invariant that was broken, and a clock that stepped.
 
 The evidence of a violation is kept in ``LEDGER.violation.json``: the violations, the head, and the
-events of the block after which they were found. While that file is there nothing is decided, also
-after another start; an operator who has looked at it moves it away.
+events of the block after which they were found. While that file exists nothing is decided, also
+after a restart; an operator moves it away after an inspection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The watchdog of the ledger's thread: what it does, and since when, for those who wait for it."""
+"""The watchdog of the ledger's thread: its present task, and since when, for waiting callers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class Watchdog:
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s = now_s
-        # Replaced as a whole, so that nobody reads half of it.
+        # Replaced as a whole, so that no reader sees half of it.
         self._doing: tuple[str, float] | None = None
 
     def begin(self, what: str) -> None:
-        """Note what is begun now."""
+        """Record the task that begins now."""
         self._doing = (what, self._now_s())
 
     def rest(self) -> None:
-        """Note that nothing is being done."""
+        """Record that there is no task."""
         self._doing = None
 
     @property

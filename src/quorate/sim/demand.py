@@ -1,4 +1,4 @@
-"""What arrives in a random world, and what people ask for: runs, what they really do, and wishes.
+"""What arrives in a random world, and people's commands: runs, what they really do, and wishes.
 
 All of it is plain data drawn from one stream of chance; ``random_world.py`` draws where it happens.
 """
@@ -71,7 +71,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Something else that somebody asks for."""
+    """Another command of a person."""
 
     at_ms: int
     command: Command
@@ -85,7 +85,7 @@ def draw_arrivals(
 ) -> tuple[Arrival, ...]:
     """Return runs that come over time, some of them in rushes.
 
-    In an honest world each does exactly what it says.
+    In an honest world each does exactly what it declares.
     """
     rushes = [chance.randrange(START_MS, until_ms) for _ in range(1 + size.hours // 10)]
     times = sorted(
@@ -103,7 +103,7 @@ def draw_arrivals(
             run = replace(run, flavors=("H100",))
         if is_honest:
             run = _steady(run)
-        # Looking for a way through the maze takes its time, so nobody does so for long.
+        # The search for a way through the maze takes its time, so no run does so for long.
         is_lost = run.owner == "maze"
         patience_ms = chance.randrange(MINUTE_MS if is_lost else 4 * HOUR_MS)
         said_ms = run.expected_duration_ms or usual_ms.get(run.pool, HOUR_MS)
@@ -186,7 +186,7 @@ def _funding(chance: Random) -> Funding:
 
 
 def _truth(chance: Random, said_ms: int, *, is_honest: bool) -> Truth:
-    """Return what a run really is: what it said, or much less, or much more."""
+    """Return what a run really is: what it declared, or much less, or much more."""
     tenths = 10 if is_honest else chance.choice((1, 5, 9, 10, 10, 11, 20, 60))
     return Truth(
         work_ms=max(1, said_ms * tenths // 10),
@@ -213,7 +213,7 @@ def draw_wishes(
             at_ms = arrival.at_ms + chance.randrange(HOUR_MS)
             found.append(Wish(at_ms, _wish_about(chance, arrival.run)))
             continue
-        # Whoever lowers a budget or asks for room does so when something runs.
+        # A budget is lowered, or room is freed by hand, when something runs.
         at_ms = min(until_ms, arrival.at_ms + chance.randrange(2 * HOUR_MS))
         if chance.randrange(2):
             found.append(Wish(at_ms, Apply((_changed(chance, chance.choice(specs)),))))
@@ -243,7 +243,7 @@ def _wish_about(chance: Random, run: Run) -> Command:
 
 
 def _room(chance: Random) -> Resolve:
-    """Return that somebody wants room by hand: some, more than there is, or nowhere."""
+    """Return a request to free GPUs by hand: some, more than exist, or nowhere."""
     return Resolve(
         pool=chance.choice(("default", "default", "side")),
         flavor=chance.choice(("H100", "H100", "A100")),
@@ -277,7 +277,7 @@ def _changed(chance: Random, spec: Applied) -> Applied:
 def _tightened(chance: Random, budget: Budget) -> Budget:
     """Return ``budget`` with one of its limits far below what may be in use.
 
-    GPU-hours stay as they are: those cannot be taken back once they are spent.
+    GPU-hours are not changed: those cannot be taken back once they are spent.
     """
     lines = []
     kind = chance.randrange(3)

@@ -1,7 +1,7 @@
 """Faults: what goes wrong in a machine room, at instants drawn from a seed.
 
 Nodes are lost and come back, the program ends between commits and inside them, clocks jump,
-messages are late or come twice, stops hang until somebody takes the power away.
+messages are late or come twice, stops hang until an operator cuts the power.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import CrashedError, Simulation
 
 RESCUE_AFTER_MS: Final = 2 * HOUR_MS
-"""How long a stop may hang before somebody takes the power away."""
+"""How long a stop may hang before an operator cuts the power."""
 
 
 class Loss(Enum):
-    """What becomes of the append during which the program ends."""
+    """The result of the append during which the program ends."""
 
     LOST = auto()
     KEPT = auto()
@@ -41,8 +41,8 @@ _RESOLVED: Final = b"conflict-resolved/"
 class CrashingStore:
     """A store over another during one of whose appends the program may end.
 
-    ``watch`` is asked about every block that declares or settles a conflict: the instants at which
-    somebody would gain by having the program end.
+    ``watch`` is called for every block that declares or settles a conflict: the instants at which
+    an attacker would gain by a crash.
     """
 
     def __init__(self, inner: EventStore) -> None:
@@ -147,11 +147,12 @@ class FaultRates:
 class Courier:
     """Carries people's commands to the engine, until it has an answer; some late, some twice.
 
-    Who says that a node is clean has wiped it, unless a claim is on it, or another was there last.
+    A report that a node is clean follows a wipe, unless a claim is on it, or another was there
+    last.
     """
 
     RETRY_MS = 2 * MINUTE_MS
-    """How long whoever got no answer waits before asking again."""
+    """How long a caller without an answer waits before it asks again."""
 
     def __init__(
         self, simulation: Simulation, executor: SimExecutor, rates: FaultRates, chance: Random
@@ -189,7 +190,7 @@ class Courier:
 
 
 class Faults:
-    """Lets things go wrong in ``simulation`` until ``until_ms``, and has them put right again."""
+    """Causes faults in ``simulation`` until ``until_ms``, and repairs them again."""
 
     def __init__(  # noqa: PLR0913 - the parts of a machine room
         self,
@@ -246,7 +247,7 @@ class Faults:
         self._fence(self._some_node(), self._chance.randrange(2 * MINUTE_MS))
 
     def _some_node(self) -> str:
-        """Return a node: rather one where something stops, or whose spare somebody else fills."""
+        """Return a node: rather one where a lease is stopping, or whose spare another run fills."""
         stopping = self._executor.stuck_nodes(since_ms=self._timeline.now_ms)
         filled = self._unspared()
         hurt = self._chance.choice((stopping, filled, filled, ()))
@@ -285,7 +286,7 @@ class Faults:
             if self._simulation.send(failed, actor="watchdog") is None:
                 self._timeline.after(Courier.RETRY_MS, notice)
             else:
-                # Power comes back only after the ledger knows that it was gone.
+                # Power comes back only after the ledger knows that it was off.
                 self._timeline.after(self._chance.randrange(MINUTE_MS, 6 * HOUR_MS), restore)
 
         self._timeline.after(notice_ms, notice)
@@ -342,7 +343,7 @@ class Faults:
         self._timeline.after(self._chance.randrange(2 * HOUR_MS), set_right)
 
     def _rescue(self) -> None:
-        """Take the power from nodes whose work was told to stop hours ago and did not.
+        """Cut the power of nodes whose leases are stopping for hours.
 
         Nodes that could not be wiped after a claim are wiped by hand.
         """

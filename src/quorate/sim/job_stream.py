@@ -52,7 +52,7 @@ TEMPLATES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What jobs are to be drawn, of ``templates``, of which there is at least one.
+    """Which jobs to draw, from ``templates``, of which there is at least one.
 
     With ``has_sizes``, a job takes as many GPUs as are drawn, or as many as its type can. ``gap_s``
     is the mean time between two arrivals; 0 means that all come at once.
@@ -67,7 +67,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnJob:
-    """A job that was drawn. Alone on the flavor that rates were asked of, it takes ``duration_s``.
+    """A job that was drawn. Alone on the reference flavor it takes ``duration_s``.
 
     ``slo`` is how many times as long it may take.
     """
@@ -82,7 +82,7 @@ class DrawnJob:
 
     @property
     def deadline_s(self) -> float:
-        """By when it is to be done: a time of the clock."""
+        """Its deadline: a time of the clock."""
         return self.arrives_s + self.slo * self.duration_s
 
 

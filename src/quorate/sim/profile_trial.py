@@ -40,7 +40,7 @@ class TrialRow:
 
 
 def try_estimator(table: ThroughputTable, trial: Trial) -> tuple[TrialRow, ...] | Faulty:
-    """Return what each type of one scale is taken for, drawn as the published estimator draws."""
+    """Return the match of each type of one scale, drawn as the published estimator draws."""
     at = At()
     family = next(
         (each for each in families(table) if table.types[each.types[0]].scale == trial.scale), None

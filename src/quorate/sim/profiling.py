@@ -29,7 +29,7 @@ class Profiler:
     def matched(self, references: Floats, row: Floats, part: float) -> Match | UnmatchedCode:
         """Return the known type that ``row`` is nearest to when about ``part`` of it is measured.
 
-        A type that cannot be matched costs a draw, as where any known type is taken for it.
+        An unmatched type costs one draw, as a type that is matched at random.
         """
         drawn = np.array([self._chance.uniform(0, 1) for _ in row])
         measured = np.where(drawn <= part, row, np.nan)

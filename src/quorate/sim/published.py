@@ -22,7 +22,7 @@ def has_pairs(policy: str) -> bool:
 
 
 def is_aware(policy: str) -> bool:
-    """Return whether ``policy`` tells flavors apart, so that they choose in a fixed order."""
+    """Return whether ``policy`` distinguishes flavors, so that they choose in a fixed order."""
     return has_pairs(policy) or "perf" in policy or policy.startswith("allox")
 
 

@@ -1,8 +1,7 @@
 """Random worlds: fleets, families, money and work, all drawn from one stream of chance.
 
 A world is plain data: what is declared at the start, which runs arrive when, what they really do,
-and what people ask for in between (``sim/demand.py``). A trace is another way to make the same
-data.
+and people's commands in between (``sim/demand.py``). A trace is another way to make the same data.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ _EVERYWHERE: Final[Selector] = ((REGION, "r"),)
 class World:
     """All that is given before anything is decided.
 
-    In an honest world every run takes as long as it says and nothing breaks, so what is promised
-    there has no excuse.
+    In an honest world every run takes as long as it declares and nothing breaks, so a moved firm
+    start there has no excuse.
     """
 
     specs: tuple[Applied, ...]
@@ -84,14 +83,14 @@ def draw_world(chance: Random, size: Size) -> World:
         wishes += draw_tenant_wishes(chance, size, until_ms, arrivals)
         wishes += draw_claim_wishes(chance, size, START_MS, until_ms, nodes)
     in_time = tuple(sorted(wishes, key=lambda wish: wish.at_ms))
-    # From a stream of its own, so that all else stays as it was drawn without it.
+    # From a stream of its own, so that everything else is drawn as without it.
     loans = Random(f"{chance.getrandbits(64)}/loans")
     more, borrowed = draw_loans(loans, size, until_ms, is_honest=is_honest)
     arrivals = tuple(sorted((*arrivals, *borrowed), key=lambda arrival: arrival.at_ms))
     return World((*specs, *more), arrivals, in_time, until_ms, is_honest)
 
 
-# --- What is there ---
+# --- What exists ---
 
 
 def _nodes(chance: Random) -> tuple[Node, ...]:

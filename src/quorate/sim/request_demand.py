@@ -1,4 +1,4 @@
-"""What comes over a network: submits with an idempotency key, tokens, and told budgets.
+"""Requests over a network: submits with an idempotency key, tokens, and reported budgets.
 
 Drawn from a stream of chance of its own, so that the rest of a world is the same with it.
 """
@@ -37,7 +37,7 @@ _AGAIN_AFTER_MS: Final = (MINUTE_MS, HOUR_MS, 6 * HOUR_MS, 26 * HOUR_MS)
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """How some runs, by name, are submitted, and what else is asked for."""
+    """How some runs, by name, are submitted, and the other requests."""
 
     submits: Mapping[str, Keyed]
     wishes: tuple[Wish, ...]
@@ -54,7 +54,7 @@ def draw_requests(chance: Random, size: Size, world: World) -> Requests:
         first = Keyed(Submit(arrival.run), f"submit-{name}", _digest(chance))
         submits[name] = first
         if one_in(chance, 2):
-            # Not before the first one, unless that is later than anybody is patient.
+            # Not before the first one, unless that is later than any caller waits.
             after_ms = 30 * MINUTE_MS + chance.randrange(chance.choice(_AGAIN_AFTER_MS))
             wishes.append(Wish(arrival.at_ms + after_ms, _again(chance, first, arrival)))
     wishes += _token_wishes(chance, size, world.until_ms)
@@ -71,7 +71,7 @@ def _again(chance: Random, first: Keyed, arrival: Arrival) -> Keyed:
 
 
 def _token_wishes(chance: Random, size: Size, until_ms: int) -> list[Wish]:
-    """Return tokens that are issued, some of which cannot be, and revoked later."""
+    """Return tokens that are issued, some of which are refused, and revoked later."""
     found: list[Wish] = []
     for number in range(2 + size.wishes // _WISHES_PER_TOKEN):
         at_ms = chance.randrange(START_MS, until_ms)
@@ -95,7 +95,7 @@ def _last_tokens(chance: Random, world: World) -> Iterator[Wish]:
 
 
 def _told_budgets(chance: Random, size: Size, until_ms: int) -> Iterator[Wish]:
-    """Yield what an accounting system tells of owners, and that it tells nothing any more."""
+    """Yield an accounting system's reports about owners, and that it reports nothing any more."""
     for _ in range(2 + size.wishes // _WISHES_PER_REPORT):
         at_ms, owner = chance.randrange(START_MS, until_ms), chance.choice((*TEAMS, "nobody"))
         told = ReportBudget(owner, _SOURCE, _allowance(chance), _allowance(chance))

@@ -42,7 +42,7 @@ _SHORTEN: Final = "make the jobs shorter, or the rounds longer"
 
 
 class RoundsStuckError(ValueError):
-    """Jobs are left that no round will ever run, or none that anybody would wait for."""
+    """Jobs are left that no round will ever run, or none within a reasonable time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class RoundJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is simulated. Jobs are in the order in which they come.
+    """The input of a simulation. Jobs are in the order in which they come.
 
     ``has_pairs``: any two jobs of one size may share GPUs, whether or not they have a share.
     """
@@ -118,7 +118,7 @@ class Lasting:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What became of a simulation so far. A job that was given up has no completion time."""
+    """The result of a simulation so far. A job that was given up has no completion time."""
 
     completion_s: dict[str, float | None] = field(default_factory=dict)
     busy_s: dict[int, float] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class Tally:
 
 
 class Play:
-    """A simulation under way. ``rounds`` plays it; ``tally`` is what became of it."""
+    """A simulation under way. ``rounds`` plays it; ``tally`` is the result so far."""
 
     def __init__(
         self,
@@ -169,9 +169,9 @@ class Play:
         self._ended_s: float | None = None
 
     def rounds(self) -> Iterator[Round]:
-        """Yield every round as it begins, the last of which is empty, until all jobs are gone.
+        """Yield every round as it begins, the last of which is empty, until all jobs have ended.
 
-        Raises ``RoundsStuckError`` when jobs are left that nothing will run.
+        Raises ``RoundsStuckError`` when jobs are left that no round will run.
         """
         idle = 0
         for _ in range(ROUNDS_MAX):
@@ -203,7 +203,7 @@ class Play:
 
     def _pass_time(self) -> None:
         if not self._coming and not self._running and self.setting.rules.reset_gap_s:
-            # Published: when nothing runs and nobody comes, the gate opens.
+            # Published: when no job runs and none arrives, the gate opens.
             self._book = replace(self._book, since_s=0.0)
         latest_s = max((lasting.until_s for lasting in self._running), default=0.0)
         if latest_s > 0.0:
@@ -321,7 +321,7 @@ class Play:
             self.tally.extensions += stays(self._before.get(row), where)
 
     def _lasting(self, row: Row, where: Place) -> Lasting | None:
-        """Return what ``row`` does in the round, or None where it stands still when spread."""
+        """Return what ``row`` does in the round, or None where it makes no progress when spread."""
         rules = self.setting.rules
         is_spread = where.is_spread and not rules.ignores_spread
         rates = self._rates(row, where.flavor, is_spread)

@@ -1,4 +1,4 @@
-"""A trial: one seed, one world, one life of a system in which things go wrong.
+"""A trial: one seed, one world, one life of a system with faults.
 
 Each part draws from its own stream of chance, so that changing one leaves the others as they were.
 """
@@ -25,10 +25,10 @@ from quorate.sim.simulation import Observer, Simulation, Timeline, VirtualClock
 Draw = Callable[[Random, Size], World]
 """A world, drawn from a stream of chance."""
 CALM_MS: Final = 24 * HOUR_MS
-"""How long a trial goes on after the last fault: long enough for everything to be put right."""
+"""How long a trial continues after the last fault: long enough for every repair."""
 
 _LOOKS_MAX: Final = 20
-"""How often whoever has waited long enough looks for a run that nobody knows of."""
+"""How often a caller that has waited long enough looks for a run without an answer."""
 _SNAPSHOT_EVENTS: Final = 150
 """A trial keeps snapshots this often, so that it also opens from them."""
 
@@ -102,7 +102,7 @@ class Trial:
         self.simulation.run(world.until_ms + CALM_MS)
 
     def _give_up(self, courier: Courier, run: str, looks: int = _LOOKS_MAX) -> None:
-        """Withdraw a run that still waits; look again later if nobody can say."""
+        """Withdraw a run that still waits; look again later if the engine is down."""
         engine = self.simulation.engine
         record = None if engine is None else engine.view.runs.get(run)
         if record is None:
@@ -115,7 +115,7 @@ class Trial:
 
 
 def draw_rates(chance: Random) -> FaultRates:
-    """Return how often things go wrong: in some trials some kinds never do."""
+    """Return how often faults happen: in some trials some kinds never do."""
     return FaultRates(
         node_loss_ms=chance.choice((0, HOUR_MS // 2, HOUR_MS, 6 * HOUR_MS)),
         upkeep_ms=chance.choice((0, HOUR_MS, 5 * HOUR_MS)),
@@ -131,6 +131,6 @@ def draw_rates(chance: Random) -> FaultRates:
 
 def _truth_of(truths: dict[str, Truth], run: Run) -> Truth:
     if run.sensitive:
-        # Its work takes as long as it may; nobody's start depends on that.
+        # Its work takes as long as it may; no start depends on that.
         return Truth(work_ms=run.expected_duration_ms or HOUR_MS, checkpoint_every_ms=HOUR_MS)
     return truths[run.name]

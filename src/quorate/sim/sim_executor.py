@@ -1,10 +1,10 @@
 """The simulated executor: work that takes as long as it takes, whatever was declared.
 
-Work is counted in GPU-milliseconds, done at the width a run has; it stands still while a part of
-its first bundle is stopping or lost. A stop lets it checkpoint, unless told otherwise; a lost node
-throws it back to its last checkpoint. The executor also looks after the machine room: ``wrongs``
-names every order that would have put two pieces of work on one slot, started a lease twice, or
-given away slots still in use.
+Work is counted in GPU-milliseconds, done at the width a run has; it makes no progress while a part
+of its first bundle is stopping or lost. A stop lets it checkpoint, unless set otherwise; a lost
+node throws it back to its last checkpoint. The executor also checks its orders: ``wrongs`` names
+every order that would have put two pieces of work on one slot, started a lease twice, or given away
+slots still in use.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from quorate.sim.simulation import Timeline
 class Truth:
     """What a run really is: ``work_ms`` at its declared width, then it exits with ``code``.
 
-    ``speeds_ppm`` are how fast it is on which flavor; on others it is as fast as that takes.
-    ``shared_ppm`` is what is left of that while another run has the same GPUs. It says how far it
-    is after every ``tells_every_ms`` of its work; 0 is at any time.
+    ``speeds_ppm`` are its speeds by flavor; on other flavors it has full speed. ``shared_ppm`` is
+    the part of its speed while another run has the same GPUs. It reports its steps after every
+    ``tells_every_ms`` of its work; 0 is at any time.
     """
 
     work_ms: int
@@ -52,13 +52,13 @@ CODE_LOST: Final = 137
 """The exit code of work that lost a part of itself."""
 
 WIPE_MS: Final = 10 * MINUTE_MS
-"""How long it takes to wipe a node, unless told otherwise."""
+"""How long it takes to wipe a node, unless set otherwise."""
 
 Wipe = Callable[[], tuple[int | None, bool]]
 """How long wiping a node takes (None: for ever), and whether it is clean then."""
 
 StopDelay = Callable[[int], int | None]
-"""How long a lease takes to go, given the time it was left; None when it never goes by itself."""
+"""How long a lease takes to end, given the time it has left; None when it never ends by itself."""
 
 
 @dataclass(slots=True)
@@ -100,12 +100,12 @@ class _Work:
     speed_ppm: int = PPM
 
     def accrue(self, now_ms: int) -> None:
-        """Count what was done since the last time somebody looked."""
+        """Count the work since the last call."""
         self.done_gpu_ms += self.width * (now_ms - self.since_ms) * self.speed_ppm // PPM
         self.since_ms = now_ms
 
     def throw_back(self) -> int:
-        """Return what is lost since the last checkpoint; stand still until looked at again."""
+        """Return what is lost since the last checkpoint; no work is done until the next call."""
         every = self.truth.checkpoint_every_ms * self.run.gpus
         kept = max(self.saved_gpu_ms, self.done_gpu_ms - self.done_gpu_ms % every)
         lost, self.done_gpu_ms = self.done_gpu_ms - kept, kept
@@ -165,7 +165,7 @@ class SimExecutor:
         self._lost_nodes: set[str] = set()
         self._touched: dict[str, None] = {}
         self._wipe_takes = wipe
-        # Nodes with something of a claim on them, and what became of wiping them.
+        # Nodes with something of a claim on them, and the results of wiping them.
         self._dirty: dict[str, str] = {}
         self._wiping: dict[str, str] = {}
         self._wiped: dict[str, WipeDone] = {}
@@ -194,14 +194,14 @@ class SimExecutor:
             self._reassess(self._work[run])
 
     def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease anew, and end what is not among them."""
+        """Take every open lease again, and end the work of others."""
         known = {order.lease.lease for order in orders if isinstance(order, StartLease)}
         for name in [name for name in self._held if name not in known]:
             self._end(name, None, set())
         self.carry_out(orders)
 
     def reports(self) -> Sequence[Report]:
-        """Return the exits, then the leases that have gone."""
+        """Return the exits, then the leases that have ended."""
         found: list[Report] = []
         for run in self._exited:
             lease = self._working_lease(run)
@@ -217,7 +217,7 @@ class SimExecutor:
         return next((n for n in names if self._held[n].fact.role is not Role.SPARE), None)
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return how many steps each of ``runs`` has done, as far as it says how many there are."""
+        """Return how many steps each of ``runs`` has done, as far as it reports them."""
         found: dict[str, int] = {}
         for name in runs:
             work = self._work.get(name)
@@ -254,7 +254,7 @@ class SimExecutor:
         self._lost_nodes.discard(node)
 
     def clean_by_hand(self, node: str, claim: str) -> None:
-        """Have somebody wipe ``node`` who sees to it that it is clean, if ``claim`` has left it."""
+        """Wipe ``node`` by hand until it is clean, if ``claim`` has left it."""
         if self._dirty.get(node) != claim or self._on_node.get(node):
             return
         del self._dirty[node]
@@ -262,7 +262,7 @@ class SimExecutor:
         self._wiped.pop(node, None)
 
     def forget_stops(self) -> None:
-        """Forget what was told to stop and still runs, as a program does that ends."""
+        """Forget the stopping leases that still run, as a program does that ends."""
         for held in self._held.values():
             if not held.is_gone:
                 held.stopping_since_ms = None
@@ -270,7 +270,7 @@ class SimExecutor:
                 self._touched.update(dict.fromkeys(_runs_of(held.fact)))
 
     def known(self) -> dict[str, bool]:
-        """Return the leases it was told of, and whether each was told to stop."""
+        """Return the leases it has orders for, and whether each is stopping."""
         return {name: held.stopping_since_ms is not None for name, held in self._held.items()}
 
     def done_gpu_ms(self, runs: Collection[str] | None = None) -> int:
@@ -283,7 +283,7 @@ class SimExecutor:
         return found
 
     def stuck_nodes(self, *, since_ms: int) -> list[str]:
-        """Return the nodes with leases that were told to stop before ``since_ms`` and have not."""
+        """Return the nodes with leases that are stopping since before ``since_ms``."""
         found: dict[str, None] = {}
         for held in self._held.values():
             told_ms = held.stopping_since_ms
@@ -296,7 +296,7 @@ class SimExecutor:
     def _start(self, order: StartLease) -> None:
         fact = order.lease
         if fact.lease in self._held:
-            return  # Told again.
+            return  # A repeated order.
         if fact.lease in self._ended:
             self.wrongs.append(f"{fact.lease} is started a second time")
             return
@@ -317,7 +317,7 @@ class SimExecutor:
             self._break(held)
 
     def _take_up(self, run: Run, fact: LeaseStarted) -> None:
-        """Have the work of ``run`` go on under a lease, slower where it is not alone there."""
+        """Continue the work of ``run`` under a lease, slower where it is not alone there."""
         work = self._work.get(run.name)
         if work is None:
             work = self._work[run.name] = _Work(run, self._truth_of(run))
@@ -372,7 +372,7 @@ class SimExecutor:
             self._work[run].accrue(self._timeline.now_ms)
             self._touched[run] = None
         if reason is not None and not self._may_end(held, reason, kept):
-            self.wrongs.append(f"{name} ended by {reason} before it was gone")
+            self.wrongs.append(f"{name} ended by {reason} before it had stopped")
         if reason is EndReason.FAIL:
             self.lost_gpu_ms += self._work[fact.run].throw_back()
         for slot in _slots_of(fact):
@@ -388,14 +388,14 @@ class SimExecutor:
                 work.has_exited = False
 
     def _may_end(self, held: _Held, reason: EndReason, kept: set[tuple[str, str, int]]) -> bool:
-        """Return whether nothing of the lease is left, or what is goes on under another one."""
+        """Return whether no work of the lease is left, or it continues under another one."""
         if held.is_gone or held.fact.role is Role.SPARE:
             return True
         if reason is EndReason.END and held.fact.partner is None:
             return True
         if all(self._work[run].has_exited for run in _runs_of(held.fact)):
             return True
-        # Who waits for a spare is told to stop only when its node is back; that comes back empty.
+        # A run that waits for a spare is stopped only when its node is back; that comes back empty.
         return all(
             node in held.lost or (held.fact.run, node, ordinal) in kept
             for node, ordinal in _slots_of(held.fact)
@@ -404,7 +404,7 @@ class SimExecutor:
     def _wipe(self, order: WipeNode) -> None:
         node, claim = order.node, order.claim
         if self._wiping.get(node) == claim or node in self._wiped:
-            return  # Told again.
+            return  # A repeated order.
         if self._on_node.get(node):
             self.wrongs.append(f"{node} is to be wiped after {claim} while it is in use")
         self._wiping[node] = claim
@@ -423,7 +423,7 @@ class SimExecutor:
     # --- Work ---
 
     def _let_go(self, name: str, stops: int | None = None) -> None:
-        """Note that the last process of a stopping lease has gone; ``stops``: unless told anew."""
+        """Record that a stopping lease has ended, unless it was stopped again since ``stops``."""
         held = self._held.get(name)
         if held is None or stops not in (None, held.stops):
             return
@@ -432,7 +432,7 @@ class SimExecutor:
             self._gone[name] = None
 
     def _notice(self, held: _Held) -> None:
-        """Let a run fail whose broken lease nobody has dealt with."""
+        """Let a run fail whose broken lease was not handled."""
         if self._held.get(held.fact.lease) is held and held.stopping_since_ms is None:
             for run in _runs_of(held.fact):
                 self._exit(self._work[run], code=CODE_LOST)
@@ -498,7 +498,7 @@ def _kept_slots(orders: Iterable[Order]) -> set[tuple[str, str, int]]:
 
 
 def _stands_still(held: Sequence[_Held]) -> bool:
-    """Return whether a part is missing without which nothing of the run gets on."""
+    """Return whether a part is missing without which the run makes no progress."""
     for lease in held:
         if lease.fact.role is Role.SPARE:
             continue

@@ -1,6 +1,6 @@
-"""The simulated machine room: true time, things that happen in it, and the engine that runs there.
+"""The simulated machine room: true time, the actions in it, and the engine that runs there.
 
-Things happen in the order of (instant, sequence). The engine is the production one over whatever
+Actions happen in the order of (instant, sequence). The engine is the production one over whatever
 store it is given; it sees time through a wall clock that may be wrong, and may be ended and opened
 again at any instant.
 """
@@ -70,42 +70,42 @@ class Timeline:
         self.at(self.now_ms + ms, action)
 
     def next_ms(self) -> int | None:
-        """Return when the next thing happens."""
+        """Return when the next action happens."""
         return self._planned[0][0] if self._planned else None
 
     def take(self) -> Action:
-        """Move on to the next thing and return it."""
+        """Move on to the next action and return it."""
         self.clock.true_ms, _, action = heappop(self._planned)
         return action
 
 
 class Observer(Protocol):
-    """Whoever watches. It may look at everything and change nothing."""
+    """An observer. It may read everything and change nothing."""
 
     def asked(self, commands: Sequence[Command], now_ms: int) -> None:
-        """Look at what the engine is about to decide at ``now_ms``."""
+        """Observe what the engine is about to decide at ``now_ms``."""
         ...
 
     def decided(self, command: Command, receipt: Receipt, view: StateView) -> None:
-        """Look at what one command of a committed group led to."""
+        """Observe the result of one command of a committed group."""
         ...
 
     def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
-        """Look at the state after a block was committed, or none was needed."""
+        """Observe the state after a block was committed, or none was needed."""
         ...
 
     def reopened(self, view: StateView) -> None:
-        """Look at the state with which the engine was opened again after a crash."""
+        """Observe the state with which the engine was opened again after a crash."""
         ...
 
 
 class WatchedEngine(Engine):
-    """The production engine, which tells somebody what it has committed."""
+    """The production engine, which notifies observers of what it has committed."""
 
     observers: Sequence[Observer] = ()
 
     def commit_group(self, asked: Sequence[Asked]) -> list[Receipt]:
-        """Decide and commit as ``Engine`` does, and tell the observers before and after."""
+        """Decide and commit as ``Engine`` does, and notify the observers before and after."""
         commands = [each.command for each in asked]
         for observer in self.observers:
             observer.asked(commands, self.now_ms())
@@ -119,7 +119,7 @@ class WatchedEngine(Engine):
 
 @dataclass(slots=True)
 class _Line:
-    """The way from one life of the engine to the executor; a dead engine tells nobody anything."""
+    """The connection from one life of the engine to the executor; a dead engine sends nothing."""
 
     executor: Executor
     is_cut: bool = False
@@ -188,7 +188,7 @@ class Simulation:
     def send(self, command: Command, *, actor: str) -> Receipt | None:
         """Give ``command`` to the engine; None when it is down or went down before it answered.
 
-        After None nobody knows whether it was recorded.
+        After None it is unknown whether the command was recorded.
         """
         if self._engine is None:
             return None
@@ -199,7 +199,7 @@ class Simulation:
             return None
 
     def crash(self) -> None:
-        """End the engine's life without a word; nothing but the store and the executor is left."""
+        """End the engine's life without notice; only the store and the executor are left."""
         if self._line is not None:
             self._line.is_cut = True
         self._engine, self._due_ms = None, None

@@ -1,6 +1,6 @@
-"""What people ask for about tenants: new ones, other limits, lower ones than are in use, removals.
+"""People's commands about tenants: new ones, other limits, limits below the use, removals.
 
-Some name a version that is long gone, and some ask to remove what is in use.
+Some name a version that is long outdated, and some try to remove what is in use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.model.specs import Owner, Quota
 from quorate.sim.demand import TEAMS, Arrival, Size, Wish, one_in
 
 _COMING: Final = ("newt", "owl", "guest")
-"""Owners that come and go; nobody but the guest has runs."""
+"""Owners that come and go; of these only the guest has runs."""
 _LONG_AGO: Final = 1
 """The version that no owner ever has: it is the ledger's opening."""
 _WISHES_PER_TENANT_WISH: Final = 6
@@ -36,7 +36,7 @@ def draw_soft_quota(chance: Random) -> Quota:
 def draw_tenant_wishes(
     chance: Random, size: Size, until_ms: int, arrivals: Sequence[Arrival]
 ) -> tuple[Wish, ...]:
-    """Return what is asked for about tenants, mostly when something runs."""
+    """Return commands about tenants, mostly when something runs."""
     found = []
     for _ in range(size.wishes // _WISHES_PER_TENANT_WISH):
         arrival = chance.choice(arrivals)

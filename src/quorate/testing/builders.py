@@ -91,7 +91,7 @@ def lending(
     gpu_ms_max: int | None = None,
     recall_notice_ms: int | None = None,
 ) -> Lending:
-    """Return lending to ``to``, or to anybody."""
+    """Return lending to ``to``, or to any owner."""
     return Lending(
         allow=True,
         to=to,

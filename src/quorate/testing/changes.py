@@ -21,7 +21,7 @@ Named = tuple[str, str]
 
 
 class Changes:
-    """Feed it every event, numbered. An object that is applied as it was has not changed."""
+    """Takes every event, numbered. An object that is applied unchanged has not changed."""
 
     def __init__(self) -> None:
         self._last: dict[Named, int] = {}

@@ -1,4 +1,4 @@
-"""Firm places checked by brute force: every instant, every lease, nothing remembered.
+"""Firm places checked by brute force: every instant, every lease, nothing cached.
 
 Independent of ``core/planning``: it adds up what each lease and each firm place holds at each
 instant at which that changes. Knows GPUs and whole nodes by domain; payers, what they lend, and
@@ -21,7 +21,7 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A firm place: whose, when, where and paid by whom."""
+    """A firm place: its run, start, place and payers."""
 
     run: str
     start_ms: int
@@ -362,7 +362,7 @@ def is_counted(view: StateView, place: Place) -> bool:
 
 
 def stoppable(view: StateView, place: Place) -> frozenset[str]:
-    """Return the leases that are past their word and may be stopped for ``place``.
+    """Return the leases that are past their declared end and may be stopped for ``place``.
 
     Marked as out of order, started after the run of the place began to wait, and past their
     declared ends one grace before the start.
@@ -386,7 +386,7 @@ def stoppable(view: StateView, place: Place) -> frozenset[str]:
 
 
 def overstaying(view: StateView, place: Place, others: Collection[Place]) -> list[str]:
-    """Return the leases that had to be told to stop for ``place`` by now, and were not.
+    """Return the leases that had to be stopped for ``place`` by now, and were not.
 
     Those that may be stopped for it, less than one grace before its start, where it lacks room.
     """

@@ -1,10 +1,10 @@
-"""An inspection: a trial of one seed, looked at from all sides while it happens.
+"""An inspection: a trial of one seed, checked in every way while it runs.
 
-After every commit what was touched holds, every so often everything does; a second tick at the same
-instant changes nothing; the executor was told nothing impossible. A request that comes again is
-given the first answer and does nothing. After every crash whatever was answered is still there. At
-the end the whole history is audited, replayed and compared, and nothing hangs. What has happened is
-counted, so that a test can insist that everything does.
+After every commit the invariants of what was touched hold, every so often those of everything; a
+second tick at the same instant changes nothing; the executor gets no impossible order. A repeated
+request gets the first response and does nothing. After every crash everything that was answered is
+still recorded. At the end the whole history is audited, replayed and compared, and nothing hangs.
+What has happened is counted, so that a test can insist that everything does.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from quorate.testing.shrinking import Deed, unsettled
 from quorate.testing.states import same
 
 SWEEP_EVERY: Final = 20
-"""After how many commits everything is looked at, not only what was touched."""
+"""After how many commits everything is checked, not only what was touched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class Happened:
 
 @dataclass(slots=True)
 class Findings:
-    """What a seed came to. ``failure`` is why it failed, in full; empty when it did not.
+    """The result of a seed. ``failure`` is why it failed, in full; empty when it did not.
 
-    ``deeds`` is what was asked for until it failed, so that the failure can be made smaller.
+    ``deeds`` are the commands until it failed, so that the failure can be made smaller.
     """
 
     seed: int
@@ -96,7 +96,7 @@ def _found(inspection: Inspection) -> Findings:
 
 
 class Inspection:
-    """Watches the trial of ``seed``; an assertion fails at the first thing that is wrong."""
+    """Watches the trial of ``seed``; an assertion fails at the first fault."""
 
     def __init__(self, seed: int, size: Size | None = None, draw: Draw = draw_world) -> None:
         self.findings = Findings(seed)
@@ -110,14 +110,14 @@ class Inspection:
         self._unanswered = 0
 
     def run(self) -> None:
-        """Let the trial happen, and look at all of it at the end."""
+        """Run the trial, and check all of it at the end."""
         self.trial.run()
         self._look_back()
 
     # --- While it happens ---
 
     def asked(self, commands: Sequence[Command], now_ms: int) -> None:
-        """Write down what is asked for."""
+        """Record the commands."""
         self._books.looked(now_ms)
         self.deeds += [Deed(now_ms, command) for command in commands]
         self._unanswered = len(commands)
@@ -141,7 +141,7 @@ class Inspection:
             assert due_ms is None or due_ms > view.at_ms, ("left undone", due_ms)
 
     def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
-        """See that what was touched holds, and now and then that everything does."""
+        """Check the invariants of what was touched, and now and then of everything."""
         self._unanswered = 0
         events = [event for receipt in receipts for event in receipt.decision.events]
         _expect_none(check_touched(view, events))
@@ -154,9 +154,9 @@ class Inspection:
         _expect_tenants(view)
 
     def reopened(self, view: StateView) -> None:
-        """See that nothing that was answered is gone, and that the state is whole."""
+        """Check that nothing that was answered is lost, and that the state is whole."""
         if self.trial.store.head() == self._read:
-            # What was asked last was lost with the program.
+            # The last command was lost with the program.
             del self.deeds[len(self.deeds) - self._unanswered :]
         self._unanswered = 0
         now_ms = max(view.at_ms, self.trial.timeline.clock.now_ms())
@@ -176,7 +176,7 @@ class Inspection:
     @property
     def _engine(self) -> Engine:
         engine = self.trial.simulation.engine
-        assert engine is not None, "nobody answers while it is down"
+        assert engine is not None, "no engine answers while it is down"
         return engine
 
     def _read_on(self, view: StateView) -> None:
@@ -190,7 +190,7 @@ class Inspection:
             assert not faults, faults[:5]
 
     def _see_the_executor(self, view: StateView) -> None:
-        """See that the executor knows what the ledger holds, and was told nothing impossible."""
+        """Check that the executor knows what the ledger holds, and got no impossible order."""
         executor = self.trial.executor
         assert not executor.wrongs, executor.wrongs
         ledger = {name: lease.ending is not None for name, lease in view.leases.items()}
@@ -243,7 +243,7 @@ class Inspection:
 
 
 def _expect_waiting(view: StateView) -> None:
-    """See that whoever waits for a quota could not start now."""
+    """Check that a run that waits for a quota could not start now."""
     for names in view.parked.values():
         for name in names:
             answer = admit_beside(view, view.runs[name].spec, view.at_ms, has_executor=True)
@@ -253,7 +253,7 @@ def _expect_waiting(view: StateView) -> None:
 def _expect_tenants(view: StateView) -> None:
     """See that no access token outlives its tenant."""
     tenants = {known.issued.tenant for known in view.tokens.values() if known.revoked_ms is None}
-    assert tenants <= {"", *view.owners}, ("tokens of nobody", tenants)
+    assert tenants <= {"", *view.owners}, ("tokens of unknown tenants", tenants)
 
 
 def _expect_none(found: Sequence[Violation]) -> None:

@@ -1,4 +1,4 @@
-"""Engines for tests: a whole ledger in memory, and a clock that shows what it is told."""
+"""Engines for tests: a whole ledger in memory, and a clock that is set by the test."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class MemoryLogs:
         self.kept.setdefault(run, []).append(line)
 
     def read(self, run: str, *, first: int, limit: int) -> Output | None:
-        """Return lines of ``run``, as the port says."""
+        """Return lines of ``run``, as the port describes."""
         lines = self.kept.get(run)
         if lines is None:
             return None

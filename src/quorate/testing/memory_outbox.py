@@ -104,7 +104,7 @@ class MemoryOutbox:
         return min((box.due_ms[one.key] for one in self._first(box)), default=None)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
     def _of(self, sink: str) -> _Sink:
         return self._sinks.setdefault(sink, _Sink())

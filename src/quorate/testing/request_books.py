@@ -1,7 +1,7 @@
-"""The books of requests: each is carried out once, and who asks again gets the first answer.
+"""The books of requests: each is carried out once, and a repetition gets the first response.
 
-Kept from the blocks that are read, and by no code of the core: what a request-kept event says must
-be what stands before it, and what the engine reads back must be that again.
+Kept from the blocks that are read, and by no code of the core: a request-kept event must describe
+the events before it, and the engine must read back the same.
 """
 
 from __future__ import annotations

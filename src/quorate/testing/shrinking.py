@@ -1,8 +1,8 @@
 """Shrinking: what went wrong in a simulation, as the shortest script that still goes wrong.
 
-A trial writes down what was asked of the engine, and when. ``failure_of`` asks all that of a new
-engine, without the machine room around it; ``shrink`` leaves out what the failure does not need;
-``scenario_of`` writes down the rest as a file for ``quorate calc scenario``.
+A trial records the commands to the engine, and their times. ``failure_of`` gives them to a new
+engine, without the simulated machines; ``shrink`` leaves out what the failure does not need;
+``scenario_of`` writes the rest as a file for ``quorate calc scenario``.
 """
 
 from __future__ import annotations
@@ -64,33 +64,33 @@ _NUMBERS: Final = re.compile(r"[0-9a-f]{16,}|\d+")
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What the engine is asked at ``at_ms``; None is that its program ends and begins anew."""
+    """A command to the engine at ``at_ms``; None is a restart of its program."""
 
     at_ms: int
     command: Command | None
 
 
 class _Patient:
-    """An executor that takes orders; what became of them is among the deeds."""
+    """An executor that accepts orders; their results are among the deeds."""
 
     def carry_out(self, orders: Sequence[Order]) -> None:
         """Take the orders."""
 
     def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease anew."""
+        """Take every open lease again."""
 
     def reports(self) -> Sequence[Report]:
         """Return nothing."""
         return ()
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return nothing: nobody works here."""
+        """Return nothing: no work runs here."""
         del runs
         return {}
 
 
 class Replay:
-    """A new engine that is asked what another was asked; an assertion fails where it is wrong."""
+    """A new engine that gets the commands of another; an assertion fails where it is wrong."""
 
     def __init__(self, at_ms: int) -> None:
         self._clock = VirtualClock(at_ms)
@@ -110,13 +110,13 @@ class Replay:
         )
 
     def play(self, deeds: Sequence[Deed]) -> None:
-        """Do ``deeds``, each at its time, and look at everything at the end."""
+        """Do ``deeds``, each at its time, and check everything at the end."""
         for deed in deeds:
             self._clock.true_ms = deed.at_ms
             if deed.command is None:
                 self._restart()
             elif isinstance(deed.command, Draw):
-                # Not before then: a program may have ended before it came to that.
+                # Not before then: a program may have ended before it reached that instant.
                 self._engine.settle_due()
             else:
                 self._ask(deed.command)
@@ -174,7 +174,7 @@ def _undone(view: StateView, again: Decision) -> list[Event]:
 
 
 def failure_of(deeds: Sequence[Deed]) -> str:
-    """Return how ``deeds`` go wrong, in words that stay the same when numbers change; or nothing.
+    """Return how ``deeds`` fail, in words that stay the same when numbers change; or nothing.
 
     The first line of whatever is raised: a failure that shrinks into another one is another one.
     """
@@ -265,10 +265,10 @@ def _deed(command: Command | None) -> dict[str, object]:  # noqa: C901, PLR0911,
         case CreateOwner() | UpdateOwner() | RemoveOwner():
             return _tenant_deed(command)
         case Keyed():
-            # A run that is there already is not submitted twice without its key either.
+            # A run that exists already is not submitted twice without its key either.
             return _deed(command.command)
         case _:
-            # Scenarios know no access tokens, which let nobody start.
+            # Scenarios know no access tokens, which start nothing.
             return {"tick": True}
 
 

@@ -1,4 +1,4 @@
-"""Comparing states: everything two of them hold, index by index, told apart in words.
+"""Comparing states: everything two of them hold, index by index, with differences as text.
 
 ``same`` knows the shape of no table: it walks whatever a ``State`` keeps, so a table added later is
 compared without being named here. Two things are equal though they are kept differently: an empty

@@ -1,1 +1,1 @@
-"""Answers: what people and programs are told, as lines or as trees. Pure; nothing here asks."""
+"""Views: what people and programs are shown, as lines or as trees. Pure; no module here asks."""

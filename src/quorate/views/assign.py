@@ -26,7 +26,7 @@ Step = tuple[str, bool]
 
 
 def assigned(tree: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
-    """Return a copy of ``tree`` with each ``PATH=VALUE`` carried out, in order."""
+    """Return a copy of ``tree`` with each ``PATH=VALUE`` applied, in order."""
     changed = copy.deepcopy(tree)
     for assignment in assignments:
         path, steps, text = _parsed(assignment)
@@ -70,7 +70,7 @@ def _assign(tree: dict[str, Any], path: str, steps: Sequence[Step], text: str) -
     for index, (name, _) in enumerate(steps[:-1]):
         key = _key(place, name, path)
         if isinstance(place, dict) and place.get(key) is None:
-            # A field that is not there yet is a mapping: elements of lists are never made up.
+            # A missing field is a mapping: elements of lists are never made up.
             if steps[index + 1][1] and not _is_mapping_field(name):
                 raise _wrong(path, f"there is no list {name} to look in; set it whole, as JSON")
             place[key] = {}
@@ -113,7 +113,7 @@ def _key(place: Any, name: str, path: str) -> Any:
 
 
 def _value(text: str, now: Any, path: str) -> Any:
-    """Return what ``text`` says, given what the field holds ``now``."""
+    """Return the value of ``text``, given what the field holds ``now``."""
     try:
         found = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError):

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Final
 
 Cell = str | bool | int | Decimal | None
-"""What may stand in a cell; None is left empty."""
+"""What a cell may hold; None is left empty."""
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """What a text begins with that some spreadsheet would compute."""

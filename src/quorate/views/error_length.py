@@ -1,4 +1,4 @@
-"""Errors as short as they may be sent: what a caller sent is repeated in part only. Pure."""
+"""Errors in the length that may be sent: only parts of a caller's text are repeated. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEAD_CHARS: Final = 600
 def in_bounds(error: CommandError) -> CommandError:
     """Return ``error`` with lines and refusals of at most the lengths stated here.
 
-    The very same where it is short enough.
+    The same object where it is short enough.
     """
     if (
         len(error.lines) <= LINES_CHARS_MAX // LINE_CHARS_MAX

@@ -32,7 +32,7 @@ UNKNOWN_NAME: Final = "unknown-name"
 
 
 class CommandError(Exception):
-    """A command cannot go on; each of ``lines`` is one fault with its remedy.
+    """A command fails; each of ``lines`` is one fault with its remedy.
 
     ``fault`` is its name for programs, that of the first refusal where there are ``refusals``.
     """

@@ -14,7 +14,7 @@ from quorate.views.word_forms import shortage
 
 
 def as_command_error(error: Exception) -> CommandError | None:
-    """Return ``error`` as the caller is told it, within bounds; None when it is a bug."""
+    """Return ``error`` in the form for the caller, within bounds; None when it is a bug."""
     if isinstance(error, CommandError):
         return in_bounds(error)
     code = exit_of(error)
@@ -31,13 +31,13 @@ def text_of(error: Exception) -> str:
 
 
 def refused(refusals: Sequence[Refusal]) -> CommandError:
-    """Return the error that tells every one of ``refusals``."""
+    """Return the error with every one of ``refusals``."""
     codes = [STATUSES[refusal.code.value].exit for refusal in refusals]
     return CommandError(max(codes), *map(_text, refusals), refusals=tuple(refusals))
 
 
 def _text(refusal: Refusal) -> str:
-    """Return ``refusal`` and the numbers behind it, which nobody can ask for afterwards."""
+    """Return ``refusal`` with its numbers, which cannot be read afterwards."""
     numbers = [f"  {shortage(each, refusal.code)}" for each in refusal.shortages]
     return "\n".join([refusal_line(refusal), *numbers])
 

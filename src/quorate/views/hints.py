@@ -1,4 +1,4 @@
-"""What a name that nobody has was probably meant to be, found fast among however many."""
+"""The name that an unknown name probably meant, found fast among however many."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WORD_CHARS_MAX: Final = 100
 def nearest_name(word: str, known: Collection[str]) -> str | None:
     """Return the name of ``known`` that is nearest to ``word``, None where none is near.
 
-    Of more than ``CANDIDATES_MAX`` names only those that begin as ``word`` does are looked at, as
-    far as any does.
+    Of more than ``CANDIDATES_MAX`` names only those that begin as ``word`` does are compared, if
+    there are any.
     """
     if len(word) > WORD_CHARS_MAX:
         return None

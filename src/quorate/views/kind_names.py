@@ -1,4 +1,4 @@
-"""What the kinds of thing are called, and which one a word means. Imports nothing heavy."""
+"""The names of the kinds of resource, and which kind a word means. Imports nothing heavy."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Month:
 
     @property
     def until_ms(self) -> int:
-        """The first instant that is not in it any more."""
+        """The first instant after it."""
         return _day_ms(self.year + self.month // 12, self.month % 12 + 1)
 
 

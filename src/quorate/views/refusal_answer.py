@@ -12,7 +12,7 @@ _OF_QUOTAS = (
 
 
 def error(name: str, refusal: Refusal) -> dict[str, object]:
-    """Return the answer that is a no: ``name`` is what the calculus calls it."""
+    """Return the answer of a refusal: ``name`` is what the calculus calls it."""
     return {"error": name, "message": sentence(refusal), "refusal": refusal_tree(refusal)}
 
 

@@ -1,4 +1,4 @@
-"""The one table from what went wrong to how each way of asking says it: HTTP, gRPC, exit code."""
+"""The one table from error codes to HTTP status, gRPC status and exit code."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ STATUSES: Final[dict[str, Status]] = {
     USAGE: Status(400, "INVALID_ARGUMENT", Exit.USAGE, "The request is not well formed"),
     "unknown-name": _refused(404, "NOT_FOUND", "There is no such thing"),
     "already-exists": _refused(409, "ALREADY_EXISTS", "The name is taken"),
-    "no-logs": _refused(404, "NOT_FOUND", "Nobody keeps this output"),
+    "no-logs": _refused(404, "NOT_FOUND", "The output is not kept"),
     "stale-version": _refused(412, "ABORTED", "It has changed since you read it"),
     "stale-cursor": _refused(410, "OUT_OF_RANGE", "The cursor does not lead anywhere any more"),
     "key-reused": _invalid("The idempotency key was used for another request"),
@@ -68,7 +68,7 @@ STATUSES: Final[dict[str, Status]] = {
     "no-key": _refused(409, "FAILED_PRECONDITION", "There is no key to sign with here"),
     "not-found": _refused(404, "UNIMPLEMENTED", "There is nothing at this address"),
     "method-not-allowed": _refused(405, "UNIMPLEMENTED", "Nothing answers this method here"),
-    "not-acceptable": _refused(406, "INVALID_ARGUMENT", "It cannot be told in that form"),
+    "not-acceptable": _refused(406, "INVALID_ARGUMENT", "The form is not available"),
     "unsupported-media-type": _invalid("The body is of a kind that is not read here", 415),
     "too-slow": Status(408, "DEADLINE_EXCEEDED", Exit.UNUSABLE, "The request came too slowly"),
     "timed-out": Status(504, "DEADLINE_EXCEEDED", Exit.UNUSABLE, "There was no answer in time"),
@@ -97,7 +97,7 @@ ERRORS: Final[tuple[tuple[type[Exception], str], ...]] = (
 
 
 def status_of(code: str) -> Status:
-    """Return the status of a fault; one that nobody has entered in the table is a conflict."""
+    """Return the status of a fault; a fault that is not in the table is a conflict."""
     return STATUSES.get(code, _CONFLICT)
 
 

@@ -10,7 +10,7 @@ GAP = "   "
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A title and how its cells stand. ``wide`` columns are shown when asked for."""
+    """A title and how its cells are aligned. ``wide`` columns are shown on request."""
 
     title: str
     right: bool = False

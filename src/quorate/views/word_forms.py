@@ -35,7 +35,7 @@ def hours(gpu_ms: int) -> str:
 
 
 def told_text(gpu: Allowance | None, node: Allowance | None) -> str:
-    """Return what an accounting system says is left, of which hours."""
+    """Return what an accounting system reports as left, of which hours."""
     told = ((gpu, "GPU-hours"), (node, "node-hours"))
     return " and ".join(
         f"{hours(each.left_ms)} of {hours(each.granted_ms)} {what} left"

@@ -48,8 +48,8 @@ def cell(kind: Kind, moment: Moment, name: str, title: str) -> str:
 def test_a_cancelled_run_is_stopping_until_its_last_process_is_gone() -> None:
     state = started(run("r", 8))
     assert do(state, Cancel("r", "wrong data")) == [
-        "run/r stopping: Cancelled, somebody cancelled the run (wrong data); then it is cancelled",
-        f"lease/r/0 stopping: Cancelled, somebody cancelled the run; it has until {DEADLINE}",
+        "run/r stopping: Cancelled, the run was cancelled (wrong data); then it is cancelled",
+        f"lease/r/0 stopping: Cancelled, the run was cancelled; it has until {DEADLINE}",
     ]
     assert do(state, Confirm("r/0"), LATER_MS + MINUTE_MS) == [
         "lease/r/0 ended: Cancelled, 8 GPUs free, 0.27 GPU-hours paid from b/e",
@@ -129,4 +129,6 @@ def test_money_that_ends_takes_a_run_through_all_payers_and_back_to_the_queue() 
     told = do(state, Tick(), NOW_MS + 3 * hold_ms, executor=False)
     assert " handed over at " in told[0]
     assert told[1].startswith("lease/r/1 ended: BudgetExhausted, 8 GPUs free, 8.27 GPU-hours")
-    assert told[2] == "run/r waits again: BudgetExhausted, nobody who may pay has anything left"
+    assert (
+        told[2] == "run/r waits again: BudgetExhausted, no envelope that may pay has anything left"
+    )

@@ -124,7 +124,7 @@ def test_a_place_is_told_in_four_lines() -> None:
 
 def test_a_follower_is_not_in_line_yet() -> None:
     lines = standing_lines(standing(eligible_since_ms=None), NOW_MS)
-    assert lines[2:] == ["score 0.2500, step 8 of 32; it waits for others", "nobody is ahead of it"]
+    assert lines[2:] == ["score 0.2500, step 8 of 32; it waits for others", "no run is ahead of it"]
 
 
 def test_of_many_ahead_a_handful_is_told_apart() -> None:

@@ -36,7 +36,7 @@ class Slow:
         """Take orders, and do not say what becomes of them."""
 
     def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease anew."""
+        """Take every open lease again."""
 
     def reports(self) -> Sequence[Report]:
         """Return nothing."""

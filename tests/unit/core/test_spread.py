@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from quorate.core.admission.domain_offer import Yards
+from quorate.core.admission.domain_offer import DomainOffers
 from quorate.core.admission.layout import Bundle, PackRequest
 from quorate.core.admission.payers import Demand
 from quorate.core.admission.search_budget import SearchBudget
@@ -30,7 +30,9 @@ def in_order(
 ) -> list[list[tuple[str, int, int]]]:
     """Return (domain, GPUs of a group, groups) of each piece of each spread."""
     state: State = world(nodes=nodes)
-    return [_told(spread) for spread in spreads(Yards(state, asked), payable, SearchBudget())]
+    return [
+        _told(spread) for spread in spreads(DomainOffers(state, asked), payable, SearchBudget())
+    ]
 
 
 def _told(spread: Spread) -> list[tuple[str, int, int]]:
@@ -90,7 +92,7 @@ def test_a_domain_that_is_full_is_given_no_part_of_a_later_step() -> None:
 def test_groups_of_one_size_are_filled_in_without_searching(bundle: Bundle, spares: int) -> None:
     steps = SearchBudget()
     state = world(nodes=fleet({"A": 10, "B": 10}))
-    domain_offers = Yards(state, request(bundle, spares_per_group=spares))
+    domain_offers = DomainOffers(state, request(bundle, spares_per_group=spares))
     assert len(list(spreads(domain_offers, None, steps))) == 1
     assert steps == SearchBudget()
 
@@ -116,7 +118,7 @@ def test_no_spread_comes_up_twice() -> None:
 def test_groups_of_whole_nodes_are_made_up_of_mixed_sizes() -> None:
     nodes = [*(node(f"a{n}", 8) for n in range(3)), *(node(f"b{n}", 4) for n in range(5))]
     asked = request(grouped(12, 12), whole_nodes=True, one_domain=True)
-    spreads_found = spreads(Yards(world(nodes=nodes), asked), None, SearchBudget())
+    spreads_found = spreads(DomainOffers(world(nodes=nodes), asked), None, SearchBudget())
     amounts = [piece.amounts for spread in spreads_found for piece in spread]
     # Each group is eight and four, or three fours.
     assert amounts == [(16, 8), (8, 16)]
@@ -124,7 +126,7 @@ def test_groups_of_whole_nodes_are_made_up_of_mixed_sizes() -> None:
 
 def test_a_search_that_is_cut_short_says_so() -> None:
     steps = SearchBudget(left=3)
-    domain_offers = Yards(
+    domain_offers = DomainOffers(
         world(nodes=fleet(dict.fromkeys("ABCD", 8))), request(Bundle(0, 32, None))
     )
     assert list(spreads(domain_offers, only_at("A"), steps)) == []
@@ -144,7 +146,7 @@ def test_steps_that_are_not_left_are_not_taken() -> None:
 
 def test_no_rack_gives_less_than_nothing() -> None:
     nodes = [node(f"n{rack}", 4, rack=f"k{rack}") for rack in range(3)]
-    domain_offers = Yards(world(nodes=nodes), request(Bundle(0, 3, None)), by_rack=True)
+    domain_offers = DomainOffers(world(nodes=nodes), request(Bundle(0, 3, None)), by_rack=True)
     found = spreads(domain_offers, lambda _: True, SearchBudget())
     amounts = [piece.amounts for spread in found for piece in spread]
     # Three can be divided among three in ten ways.

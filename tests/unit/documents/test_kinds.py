@@ -148,7 +148,7 @@ def test_every_fault_of_an_owner_is_told() -> None:
             5, "metadata.labels", "unknown field 'labels'", "remove it; only a Node carries labels"
         ),
         Told(7, "spec.parents", 'lists "b" more than once', "list it once"),
-        Told(7, "spec.parents", 'lists "a" itself', "remove it; nobody is their own parent"),
+        Told(7, "spec.parents", 'lists "a" itself', "remove it; no owner is its own parent"),
         Told(
             9,
             "spec.quota.max_nodes",
@@ -167,7 +167,7 @@ def test_every_fault_of_an_owner_is_told() -> None:
 
 def test_an_owner_is_not_its_own_parent() -> None:
     assert faults(headed("Owner", "spec: {parents: [a]}\n")) == [
-        Told(5, "spec.parents", 'lists "a" itself', "remove it; nobody is their own parent")
+        Told(5, "spec.parents", 'lists "a" itself', "remove it; no owner is its own parent")
     ]
 
 

@@ -163,7 +163,7 @@ def test_what_is_in_the_way_of_output_is_told_and_waited_for(tmp_path: Path) -> 
     folder = tmp_path / "output"
     folder.write_text("in the way")
     writer = OutputWriter(folder)
-    assert "is not gone on with" in writer.trouble
+    assert "is not continued" in writer.trouble
     writer.take(A, b"lost\n", 1)
     folder.unlink()
     writer.take(A, b"two\n", 2)

@@ -63,7 +63,7 @@ def test_without_looking_inside_times_are_not_checked() -> None:
 def test_a_fault_names_what_was_expected_and_what_was_found() -> None:
     first, second, third = chained(at(1, 2), at(3), at(4))
     assert verify_blocks([first, third]) == Broken(
-        height=2, seq=3, what="block 2 is missing: block 3 stands in its place"
+        height=2, seq=3, what="block 2 is missing: block 3 is in its place"
     )
     assert verify_blocks([first, replace(second, first_seq=7)]) == Broken(
         height=2, seq=3, what="the block says it begins at sequence 7, not 3"

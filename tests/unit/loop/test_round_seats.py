@@ -94,7 +94,7 @@ def test_what_fits_nowhere_costs_nobody_a_round_and_is_told_why(why: str) -> Non
     assert not any(found.view.in_rounds["a0"].entitled_ms.values())
     told = between_rounds(found.view, record, found.timeline.now_ms)
     assert told is not None
-    assert "its share is nothing: it would fit nowhere if nobody else were there" in told.subject
+    assert "its share is nothing: it would not fit even if the pool were empty" in told.subject
     assert told.also is not None
     assert told.also.wanted == record.spec.gpus
     found.look_back()
@@ -123,8 +123,8 @@ def test_it_is_told_on_which_flavor_it_fits_nowhere() -> None:
     words = share_words(found.view, found.view.runs["a"])
     assert "100 % on a100" in words
     assert words.endswith(
-        "it would not fit on k80 if nobody else were there: no single domain has 8 GPUs free, the "
-        "best is 4 short"
+        "it would not fit on k80 even if the pool were empty: no single domain has 8 GPUs free, "
+        "the best is 4 short"
     )
     shared = found.view.rounds[POOL].shared
     assert [(rate > 0) for share in shared.shares for rate in share.rates] == [True, False]

@@ -486,7 +486,7 @@ def test_a_round_says_of_how_many_its_policy_could_not_say_all() -> None:
     room = Room(world(team("ant")), policies={"by_weight": Weighing(solve=early)})
     room.submit_together(*(run(f"r{n}", "ant") for n in range(3)))
     note = room.view.rounds[POOL].shared.note
-    assert note.startswith("2 runs might have more: how much takes by_weight too long to say")
+    assert note.startswith("2 runs might have more: how much takes by_weight too long to compute")
 
 
 def test_who_worked_through_a_long_outage_is_ahead_by_no_more_than_a_round() -> None:

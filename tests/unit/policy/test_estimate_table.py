@@ -104,7 +104,7 @@ def test_what_cannot_be_estimated_is_named() -> None:
     (none,) = faults(table_of({("small", "large"): (0.8, 0.4)}))
     assert none.startswith("no type of 1 GPUs was measured beside itself on every flavor; measure")
     still = table_of({**RATIOS, ("twin", "large"): (0.0, 0.0), ("twin", "small"): (0.0, 0.0)})
-    assert faults(still)[0].startswith("\"('twin', 1)\": stands still beside every type")
+    assert faults(still)[0].startswith("\"('twin', 1)\": makes no progress beside any type")
 
 
 def test_a_type_without_a_rate_alone_is_named() -> None:

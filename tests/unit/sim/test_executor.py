@@ -178,7 +178,7 @@ def test_work_that_came_after_the_power_was_back_is_not_gone() -> None:
     executor.restore_node("n")
     executor.carry_out([start("r/0", "n", 3, run("r", 2)), StopLease("r/0", NOW_MS)])
     executor.carry_out([EndLease("r/0", EndReason.FAIL)])
-    assert executor.wrongs == ["r/0 ended by Fail before it was gone"]
+    assert executor.wrongs == ["r/0 ended by Fail before it had stopped"]
 
 
 def test_work_is_not_gone_where_only_another_of_its_nodes_lost_its_power() -> None:
@@ -188,7 +188,7 @@ def test_work_is_not_gone_where_only_another_of_its_nodes_lost_its_power() -> No
     executor.carry_out([StartLease(both, order.run)])
     executor.lose_node("n")
     executor.carry_out([StopLease("r/0", NOW_MS), EndLease("r/0", EndReason.FAIL)])
-    assert executor.wrongs == ["r/0 ended by Fail before it was gone"]
+    assert executor.wrongs == ["r/0 ended by Fail before it had stopped"]
 
 
 def test_a_lease_that_starts_twice_is_wrong() -> None:

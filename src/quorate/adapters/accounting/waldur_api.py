@@ -2,7 +2,7 @@
 
 Reads what a resource of the marketplace is limited to and has used of its limit, and sets the usage
 of its components. Waldur keeps one figure for each resource, component and month, and replaces it:
-whatever is told twice counts once.
+a repeated report counts once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class WaldurAccounting:
-    """One Waldur, asked with one token. For one thread; connections are kept between requests."""
+    """The client of one Waldur, with one token; for one thread. Connections are kept."""
 
     def __init__(self, url: str, token: str, timeout_s: float) -> None:
         self._url = url.rstrip("/")
@@ -91,7 +91,7 @@ class WaldurAccounting:
         self._client.get_httpx_client().close()
 
     def _ask(self, request: Callable[[], T]) -> T:
-        """Return the answer; turns whatever goes wrong into errors of the port."""
+        """Return the answer; turns every error into errors of the port."""
         try:
             return request()
         except httpx.HTTPError as error:
@@ -120,7 +120,7 @@ def _table(found: Any, name: str, resource: str) -> Mapping[str, Any]:
     """Return the numbers of a resource by component; raises where there are none."""
     table = getattr(found, "additional_properties", None)
     if not isinstance(table, dict):
-        raise AccountingError(f"resource {resource}: its {name} were not told")
+        raise AccountingError(f"resource {resource}: its {name} are missing")
     return table
 
 
@@ -133,7 +133,7 @@ def _allowance(
             "none; give it one in Waldur, or name another in waldur.links"
         )
     granted_ms = _hours_ms(limits[component], f"limit of {component!r}", resource)
-    # What was never reported in this period is not listed.
+    # A component without a report in this period is not listed.
     used_ms = _hours_ms(used.get(component, 0), f"usage of {component!r}", resource)
     return Allowance(granted_ms=granted_ms, left_ms=granted_ms - used_ms)
 
@@ -161,7 +161,8 @@ def _number(value: object) -> Decimal | None:
 class _Bounded(httpx.BaseTransport):
     """Reads whole answers, neither longer than a limit nor for longer than a time.
 
-    The client's own time-out is for each part: one that sends a byte now and then would hold it.
+    The client's own time-out is for each part: a server that sends a byte now and then would hold
+    it.
     """
 
     def __init__(self, timeout_s: float) -> None:

@@ -1,9 +1,9 @@
 """The local executor: leases become processes of this machine, each run under a keeper of its own.
 
-What is wanted of each run is written to its folder, and its keeper sees to it; what has become of
-it is read from there. A daemon that is killed at any instant forgets nothing: after a restart
-``resume`` writes what is wanted anew, and what keepers have noted meanwhile is read then. Files are
-written and processes started by a thread of its own, so that the ledger waits for neither.
+What is wanted of each run is written to its folder, and its keeper does it; its status is read from
+there. A daemon that is killed at any instant loses nothing: after a restart ``resume`` writes what
+is wanted again, and reads what keepers have recorded meanwhile. Files are written and processes
+started by a thread of its own, so that the ledger waits for neither.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 2.0
 """How often keepers are looked after that may have been killed."""
 AGAIN_S: Final = 0.1
-"""How long until a keeper is looked for again that did not listen."""
+"""How long until a keeper that did not listen is tried again."""
 READ_BYTES: Final = 64 * 1024
 CODE_NOT_KEPT: Final = 126
 """How a run has exited that no keeper can work for."""
@@ -77,7 +77,7 @@ class LocalExecutor:
         self._nudged, self._nudging = os.pipe()
         os.set_blocking(self._nudging, False)
         self._thread = Thread(target=self._work, name="executor", daemon=True)
-        # For its own thread: when to look again at runs that could not be seen to.
+        # For its own thread: when to try again the runs that failed.
         self._late: dict[str, float] = {}
         self._unreadable: set[str] = set()
 
@@ -86,7 +86,7 @@ class LocalExecutor:
         self._wake = wake
 
     def belong_to(self, ledger_id: str) -> None:
-        """Be alone with the work of one ledger; raises ``WorkFolderError`` where that cannot be."""
+        """Lock the work of one ledger; raises ``WorkFolderError`` where that fails."""
         try:
             self._open()
             found = self._keepers.belong_to(ledger_id)
@@ -103,7 +103,7 @@ class LocalExecutor:
             )
 
     def _open(self) -> None:
-        """Have the folder for oneself, until ``close``."""
+        """Lock the folder, until ``close``."""
         self._keepers.open()
         if not self._keepers.be_alone(self._takeover_s):
             raise WorkFolderError(
@@ -120,7 +120,7 @@ class LocalExecutor:
         return self._trouble
 
     def close(self) -> None:
-        """Tell keepers what was ordered last, and do no more. The work goes on."""
+        """Pass the last orders to the keepers, and do no more. The work continues."""
         self._is_closing = True
         if self._thread.is_alive():
             self._nudge()
@@ -129,7 +129,7 @@ class LocalExecutor:
                 left = sum(1 for wanted in self._told.values() if wanted.parts)
             if left:
                 runs = counted(left, "run")
-                _LOG.info("left at work: %s, found by whoever serves this ledger next", runs)
+                _LOG.info("left at work: %s; the next service of this ledger takes over", runs)
         self._keepers.let_go()
         for file in (self._room, self._nudged, self._nudging):
             if file >= 0:
@@ -139,7 +139,7 @@ class LocalExecutor:
     # --- The port, on the ledger's thread ---
 
     def next_ms(self) -> int | None:
-        """Return None: whatever happens is told by itself."""
+        """Return None: every event wakes the driver by itself."""
         return None
 
     def carry_out(self, orders: Sequence[Order]) -> None:
@@ -149,9 +149,9 @@ class LocalExecutor:
         self._nudge()
 
     def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease anew; what is not among them must go."""
+        """Take every open lease again; work of other leases must end."""
         if self._room < 0:
-            # Only now: whoever is given orders is alone with the ledger, and with this folder.
+            # Only now: an executor with orders has the ledger, and this folder, for itself.
             self._open()
             self._room = os.open(self._folder / ROOM_FIFO, os.O_RDWR | os.O_NONBLOCK)
         with self._lock:
@@ -169,7 +169,7 @@ class LocalExecutor:
             self._thread.start()
 
     def _wanted_before(self, name: str) -> Wanted | None:
-        """Return what was wanted of a run; None where that is lost, and the run is kept anew."""
+        """Return what was wanted of a run; None where that is lost, and a new keeper starts."""
         try:
             return read_wanted(run_folder(self._folder, name))
         except (UnreadableError, OSError) as error:
@@ -177,7 +177,7 @@ class LocalExecutor:
             return None
 
     def reports(self) -> Sequence[Report]:
-        """Return the exits, then the leases that have gone: of all who share them."""
+        """Return the exits, then the leases that have ended: for all runs that share them."""
         exits: list[Report] = []
         gone: dict[str, set[str]] = {}
         with self._lock:
@@ -195,7 +195,7 @@ class LocalExecutor:
         return {run: step for run, step in found.items() if step is not None}
 
     def _news(self, run: str) -> tuple[list[RunExited], list[str]]:
-        """Return whether a run has exited, and which of its leases have gone."""
+        """Return whether a run has exited, and which of its leases have ended."""
         idle = self._book.stopping_idle(run)
         wanted, status = self._book.wanted(run), self._status.get(run, Status())
         lease = self._book.any_lease(run)
@@ -231,14 +231,16 @@ class LocalExecutor:
     def _work(self) -> None:
         try:
             self._see_to_all()
-        except Exception:  # noqa: BLE001 - the top frame of this thread; told to whoever looks
-            self._trouble = "the executor has ended by a bug; the log has more: start it again"
-            _LOG.exception("the executor has ended by a bug; the work goes on, on its own")
+        except Exception:  # noqa: BLE001 - the top frame of this thread
+            self._trouble = (
+                "the executor has ended by a bug; see the log, and start the service again"
+            )
+            _LOG.exception("the executor has ended by a bug; the work continues by itself")
 
     def _see_to_all(self) -> None:
         look_s = 0.0
         while True:
-            # Whatever was ordered before it was told to end is still told to the keepers.
+            # Orders from before the stop are still passed to the keepers.
             is_last = self._is_closing
             names = {} if is_last else self._heard(look_s)
             with self._lock:
@@ -257,7 +259,7 @@ class LocalExecutor:
                 self._wake()
 
     def _heard(self, look_s: float) -> dict[str, None]:
-        """Wait until there is something to be seen to; return the runs whose keepers have news."""
+        """Wait until there is something to do; return the runs whose keepers have news."""
         until_s = min([look_s, *self._late.values()])
         wait_s = max(0.0, until_s - monotonic())
         ready, _, _ = select.select([self._room, self._nudged], [], [], wait_s)
@@ -269,7 +271,7 @@ class LocalExecutor:
         return dict.fromkeys(text.split("\n")[:-1])
 
     def _try(self, name: str) -> bool:
-        """See to a run, now or a little later; return whether there is news of it."""
+        """Handle a run, now or a little later; return whether there is news of it."""
         self._late.pop(name, None)
         try:
             return self._see_to(name)
@@ -279,12 +281,12 @@ class LocalExecutor:
             return False
 
     def _see_to(self, name: str) -> bool:
-        """Write what is wanted of a run, see that it is kept, and return whether there is news."""
+        """Write what is wanted of a run, ensure a keeper, and return whether there is news."""
         with self._lock:
             told = self._told.get(name)
             wanted = self._book.wanted(name)
             is_idle = bool(self._book.stopping_idle(name))
-        # Kept once, and nobody knows why: whatever is left of it must go.
+        # Kept once, for an unknown reason: what is left of it must end.
         is_stray = wanted is None and told is None and name in self._keepers.known()
         if wanted is None:
             if told is None and not is_stray:
@@ -329,7 +331,7 @@ class LocalExecutor:
         return True
 
     def _have_kept(self, name: str, wanted: Wanted, status: Status | None) -> Status | None:
-        """Start a keeper, or give the run up where none can work; return what has become of it."""
+        """Start a keeper, or give the run up where none can work; return the run's status."""
         why_not = self._keepers.why_not(name)
         wait_s = self._keepers.wait_s(name)
         if why_not and self._keepers.clear(name):
@@ -344,17 +346,17 @@ class LocalExecutor:
         return status
 
     def _read_status(self, name: str) -> Status | None:
-        """Return what has become of a run; None where that is lost, and a keeper has to look."""
+        """Return the status of a run; None where it is lost, and a keeper has to find out."""
         try:
             return read_status(run_folder(self._folder, name)) or Status()
         except UnreadableError as error:
             if name not in self._unreadable:
                 self._unreadable.add(name)
-                _LOG.warning("what has become of run %s is not known: %s", name, error)
+                _LOG.warning("the status of run %s is not known: %s", name, error)
             return None
 
     def _keep(self, name: str, wanted: Wanted, status: Status) -> bool:
-        """Remember how a run is, or forget it when it is over; return whether that is news."""
+        """Store the status of a run, or forget it when it is over; return whether that is news."""
         is_kept = bool(wanted.parts or status.slots) or self._keepers.is_alive(name)
         with self._lock:
             is_news = self._status.get(name) != status
@@ -374,7 +376,7 @@ class LocalExecutor:
 
 
 def _needs_keeper(wanted: Wanted, status: Status | None) -> bool:
-    """Return whether something is to be run, ended or looked for."""
+    """Return whether a keeper has to run, end or find something."""
     if status is None or status.slots:
         return True
     is_over = status.exited is not None and status.exited.life == wanted.life

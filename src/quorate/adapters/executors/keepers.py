@@ -1,4 +1,4 @@
-"""The keepers of this machine's runs: started, poked, and looked for."""
+"""The keepers of this machine's runs: started, poked, and found."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEEPER_LOG: Final = "keeper.log"
 KEEPER_LOG_BYTES_MAX: Final = 1024 * 1024
 """How long the log of a keeper may be when the next one starts; a longer one begins anew."""
 DEATHS_MAX: Final = 5
-"""How often a keeper is started in vain, one time after another."""
+"""How often in a row a keeper may fail to start."""
 IN_VAIN_S: Final = 60.0
 """A keeper that has lived longer was not started in vain."""
 AFTER_DEATH_S: Final = 0.1
@@ -49,7 +49,7 @@ LEDGER: Final = "ledger"
 
 
 def work_folder(ledger: Path) -> Path:
-    """Return where the work of a ledger lies unless its service was told otherwise."""
+    """Return the default folder for the work of a ledger."""
     return Path(f"{ledger}.work")
 
 
@@ -73,7 +73,7 @@ def job_folder(root: Path, name: str) -> Path:
 
 
 def kept_runs(root: Path) -> list[str]:
-    """Return the runs below ``root`` that somebody keeps now, whoever has started them."""
+    """Return the runs below ``root`` that have a keeper now, started by any service."""
     try:
         names = sorted(path.name for path in (root / LIVE).iterdir())
     except FileNotFoundError:
@@ -101,7 +101,7 @@ class Keepers:
     def open_to_jobs(self) -> None:
         """Let other system users pass to the folders of their own runs, and to nothing else.
 
-        What keepers note is in other folders, which stay shut, whatever the modes of its files.
+        The keepers' own files are in other folders, which stay closed.
         """
         (self._root / JOBS).mkdir(exist_ok=True)
         for folder, mode in (
@@ -113,7 +113,7 @@ class Keepers:
             folder.chmod(mode)
 
     def be_alone(self, wait_s: float) -> bool:
-        """Hold the folder against other services until it is let go; return whether that is so.
+        """Lock the folder against other services until it is released; return whether that worked.
 
         It is tried for ``wait_s`` while another service, or what is left of one, holds it.
         """
@@ -129,7 +129,7 @@ class Keepers:
         return True
 
     def belong_to(self, ledger_id: str) -> str:
-        """Have all this belong to a ledger, unless it does to one; return to which it does."""
+        """Assign the folder to a ledger, unless it has one; return its ledger."""
         path = self._root / LEDGER
         try:
             return path.read_text(encoding="utf-8").strip()
@@ -142,14 +142,14 @@ class Keepers:
         return sorted(path.name for path in (self._root / LIVE).iterdir())
 
     def prepare(self, name: str) -> None:
-        """Have a folder for the run, and remember that it is kept."""
+        """Make a folder for the run, and remember that it is kept."""
         folder = run_folder(self._root, name)
         (folder / HOME).mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_fifo(folder / POKE_FIFO)
         (self._root / LIVE / name).touch()
 
     def is_alive(self, name: str) -> bool:
-        """Return whether somebody keeps the run, or is about to."""
+        """Return whether the run has a keeper, or is about to have one."""
         started = self._started.get(name)
         code = 0 if started is None else started.poll()
         if code is None:
@@ -166,7 +166,7 @@ class Keepers:
         return False
 
     def _note_death(self, name: str) -> None:
-        """Count a keeper that has died, and have the next one wait."""
+        """Count a keeper that has died, and delay the next one."""
         is_in_vain = monotonic() - self._started_s.pop(name, 0.0) < IN_VAIN_S
         deaths = self._deaths.get(name, 0) + 1 if is_in_vain else 1
         self._deaths[name] = deaths
@@ -177,7 +177,7 @@ class Keepers:
         return max(0.0, self._not_before_s.get(name, 0.0) - monotonic())
 
     def forget(self, name: str) -> None:
-        """Note that nobody keeps the run, and nobody has to."""
+        """Record that the run has no keeper, and needs none."""
         (self._root / LIVE / name).unlink(missing_ok=True)
         self._deaths.pop(name, None)
         self._not_before_s.pop(name, None)
@@ -230,7 +230,7 @@ class Keepers:
     def let_go(self) -> None:
         """Leave the keepers, and the folder, as they are when this process ends."""
         for started in self._started.values():
-            # Nobody waits for them any more, and nobody has to be warned of that.
+            # The service no longer waits for them, and Python must not warn about that.
             started.returncode = started.poll() or 0
         self._started = {}
         if self._lock >= 0:
@@ -238,7 +238,7 @@ class Keepers:
         self._lock = -1
 
     def poke(self, name: str) -> bool:
-        """Have the keeper look; return False if it does not listen yet, or does no more."""
+        """Wake the keeper; return False if it does not listen yet, or any more."""
         try:
             poke = os.open(run_folder(self._root, name) / POKE_FIFO, os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
@@ -255,7 +255,7 @@ class Keepers:
 
 
 def _is_locked(path: Path) -> bool:
-    """Return whether somebody has the lock; the kernel lets go of it when its holder dies."""
+    """Return whether a process holds the lock; the kernel releases it when its holder dies."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Which leases of which runs are open, as a keeper is told: orders in, what is wanted out."""
+"""The open leases of each run, for its keeper: orders in, what is wanted out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _OpenRun:
 class Book:
     """The open leases by run; ``root`` is where the runs have their folders.
 
-    ``isolate`` says whose processes those of a run are to be; without it, the service's user's.
+    ``isolate`` gives the system user of a run's processes; without it, that is the service's user.
     """
 
     def __init__(self, root: Path, isolate: Callable[[Run], Isolation] | None = None) -> None:
@@ -108,7 +108,7 @@ class Book:
         return [name for name, run in self._runs.items() if run.leases]
 
     def stopping(self) -> list[str]:
-        """Return the runs with leases that were told to stop."""
+        """Return the runs with stopping leases."""
         return list(dict.fromkeys(run for lease in self._stopping for run in self._runs_of[lease]))
 
     def runs_of(self, lease: str) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ class Book:
         return self._runs_of.get(lease, ())
 
     def wanted(self, name: str) -> Wanted | None:
-        """Return what a keeper is told of a run; None where there is nothing to be run."""
+        """Return what is wanted of a run's keeper; None where there is nothing to run."""
         run = self._runs.get(name)
         if run is None or not run.spec.command:
             return None
@@ -150,7 +150,7 @@ class Book:
         return Wanted(life=run.life, work=work, parts=tuple(parts), nonce=spec.nonce)
 
     def stopping_idle(self, name: str) -> list[str]:
-        """Return the leases that were told to stop and on which nothing ever runs."""
+        """Return the stopping leases on which nothing ever runs."""
         run = self._runs.get(name)
         if run is None:
             return []
@@ -223,7 +223,7 @@ class Book:
 
 
 def nothing_wanted(name: str) -> Wanted:
-    """Return that nothing of a run may be left, where it is not known what it was."""
+    """Return that nothing of a run may be left, for a run whose orders are unknown."""
     work = Work(run=name, command=(), env={}, working_dir="", processes="gpu", grace_ms=0)
     return Wanted(life="", work=work)
 

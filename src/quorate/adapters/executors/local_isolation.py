@@ -29,7 +29,7 @@ _PROBE: Final = "from quorate.keeper.confinement import why_others_show as w; pr
 
 @dataclass(slots=True)
 class JobUsers:
-    """Who runs what, and at most how much: ``memory_bytes`` 0 is nine tenths of the machine's."""
+    """The system users of runs, and limits: ``memory_bytes`` 0 is nine tenths of the machine's."""
 
     run_as: RunAs
     memory_bytes: int = 0
@@ -38,7 +38,7 @@ class JobUsers:
     _cgroup: str = field(default="", init=False)
 
     def open(self, folder: Path) -> None:
-        """Prepare what all work needs, and say what it gets; raises ``WorkFolderError``."""
+        """Prepare what all work needs, and log its bounds; raises ``WorkFolderError``."""
         _check_reach(folder)
         parent = cgroups.prepare()
         self._cgroup = parent.path
@@ -115,9 +115,9 @@ def _memory_bytes() -> int:
 
 
 def _why_others_show() -> str:
-    """Return why work cannot be kept from seeing others' processes; empty where it can.
+    """Return why other users' processes cannot be hidden from work; empty where they can.
 
-    Asked of a process of its own: this one has several threads, and would hide them from itself.
+    Tried in a process of its own: this one has several threads, and would hide them from itself.
     """
     try:
         return subprocess.run(  # noqa: S603 - this program's own module

@@ -14,7 +14,7 @@ from quorate.ports.log_port import Line, Output, Stream
 from quorate.runtime import STEPS
 
 STEP_MAX: Final = 2**53
-"""A step beyond this is no step: nobody takes so many."""
+"""A larger number is no step: no run does so many."""
 _TAIL_BYTES: Final = 8_192
 """How much of the end of a record is read; a line is far shorter."""
 
@@ -52,14 +52,14 @@ class LocalLogs:
         return Output(lines=lines, first=begins, is_last=True)
 
     def end(self, run: str) -> int:
-        """Return the number after the last line of ``run``, by a look at its last file alone."""
+        """Return the number after the last line of ``run``; reads its last file only."""
         return lines_end(run_folder(self._folder, run) / OUTPUT)
 
 
 def last_step(folder: Path) -> int | None:
     """Return the last step that the run of ``folder`` has reported; None where it never did.
 
-    A line that is being written, or that somebody else wrote, is passed over.
+    A line that is being written, or that another program wrote, is ignored.
     """
     for name in ("rank-0.jsonl", "rank-0.old.jsonl"):
         for line in reversed(_tail(folder, name)):

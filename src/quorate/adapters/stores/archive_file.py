@@ -6,7 +6,7 @@ One transaction writes a snapshot and the rows that belong to it: whenever the p
 machine ends, the file has the one before, whole, or this one. It need not be durable on return,
 only whole: what is lost is read from the log again (docs/adr/0033).
 
-Rows are only added. A row says by which snapshot it was archived, so that a reader that began at an
+Rows are only added. A row names the snapshot that archived it, so that a reader that began at an
 earlier one leaves it out, and has a checksum over all its columns.
 """
 
@@ -60,7 +60,7 @@ def remove_archive(ledger: Path) -> None:
 class ArchiveFile:
     """The archive of one ledger. Reading keeps one connection open if it ``is_kept_open``.
 
-    That goes on reading the file that it was opened to, also when another program replaces it.
+    That connection keeps reading its file, also when another program replaces it.
 
     For one thread, but for ``save``, which may be called on another.
     """
@@ -70,9 +70,9 @@ class ArchiveFile:
         self.path = archive_path(ledger)
         self._is_kept_open = is_kept_open
         self._db: sqlite3.Connection | None = None
-        # Which file the connection is to: a new one may have been put in its place.
+        # The file of the connection: a new one may have been put in its place.
         self._made = self._opened = 0
-        # Held by whoever replaces the file or commits to it, and by whoever closes it.
+        # Held while the file is replaced, committed to or closed.
         self._changing = Lock()
         self._is_closed = False
 
@@ -132,7 +132,7 @@ class ArchiveFile:
 
     def _checked(self, row: ArchivedRow, archived_seq: int) -> tuple[Any, ...]:
         """Return all columns of ``row``; raises when the archive is closed."""
-        # Without the lock: here it is only to end soon.
+        # Without the lock: here it only makes the end come sooner.
         self._check_open()
         return *row, archived_seq, _row_digest(row, archived_seq)
 
@@ -194,7 +194,7 @@ class ArchiveFile:
         return int(found)
 
     def close(self) -> None:
-        """Let go of the file; a snapshot that another thread is writing is given up.
+        """Close the file; a snapshot that another thread is writing is given up.
 
         From then on nothing is changed here: another program may own the ledger.
         """
@@ -299,7 +299,7 @@ def _where(query: RowQuery) -> tuple[str, tuple[Any, ...]]:
     }
     given = {part: value for part, value in parts.items() if value is not None}
     if query.is_claim:
-        # As the index of claims says it, which is used for nothing else.
+        # In the words of the index of claims, which is used for nothing else.
         del given["is_claim = ?"]
     tests = [*given, *(("is_claim = 1",) if query.is_claim else ())]
     order = "DESC" if query.is_newest_first else "ASC"
@@ -308,12 +308,12 @@ def _where(query: RowQuery) -> tuple[str, tuple[Any, ...]]:
 
 
 def _digest(head: Head, payload: bytes) -> bytes:
-    """Return what shows that a snapshot's row is whole."""
+    """Return the checksum of a snapshot's row."""
     place = f"quorate-snapshot/1 {head.height} {head.seq} ".encode()
     return sha256(place + head.hash + payload).digest()
 
 
 def _row_digest(row: ArchivedRow, archived_seq: int) -> bytes:
-    """Return what shows that a run's row is whole."""
+    """Return the checksum of a run's row."""
     told = f"quorate-archived/1 {archived_seq} {row[:5]!r} ".encode()
     return sha256(told + row.payload).digest()

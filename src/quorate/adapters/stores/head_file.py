@@ -1,8 +1,9 @@
 """The head file: where a ledger ended when its writer last committed, kept in ``LEDGER.head``.
 
-SQLite takes a write-ahead log that is damaged, cut short or gone for one that was never longer, so
-the ledger's file alone cannot tell that its end is missing. After each commit is durable the writer
-records the new head here; a log that ends before it has lost acknowledged blocks (docs/adr/0029).
+SQLite treats a write-ahead log that is damaged, cut short or gone as one that was never longer, so
+the ledger's file alone does not show that its end is missing. After each commit is durable the
+writer records the new head here; a log that ends before it has lost acknowledged blocks
+(docs/adr/0029).
 
 The file has two slots, written in turn, each with a checksum and a number that grows by one: a
 write that was cut off damages one slot, and the other still has the head before it. A record is a
@@ -110,7 +111,7 @@ class HeadFile:
 
     @property
     def record(self) -> Checkpoint:
-        """What was recorded last."""
+        """The last record."""
         return self._newest.record
 
     def write(self, record: Checkpoint) -> None:
@@ -121,7 +122,7 @@ class HeadFile:
         self._newest = slot
 
     def close(self) -> None:
-        """Let go of the file. Closing twice is allowed."""
+        """Close the file. Closing twice is allowed."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -195,7 +196,7 @@ def _newest(fd: int, ledger: Path) -> _Slot:
             return max(whole, key=lambda slot: slot.number)
     path = head_path(ledger)
     raise CorruptLedgerError(
-        f"{path.name} cannot be read, so whether the end of the ledger is missing cannot be told",
+        f"{path.name} cannot be read, so a missing end of the ledger would not be detected",
         remedy=(
             "compare the ledger with a checkpoint kept elsewhere: quorate ledger verify --against "
             f"CHECKPOINT; then move {path.name} away, and the next opening for writing makes a new "

@@ -1,4 +1,4 @@
-"""What the head file records of a ledger's end: a checkpoint, signed where the key is at hand."""
+"""The head file's records of a ledger's end: a checkpoint, signed where the key is present."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _opening(first: Block | None) -> LedgerOpened | None:
     try:
         opened = open_block(first, after=GENESIS)[0]
     except QuorateError:
-        # Whoever reads the blocks says what is wrong with the first one.
+        # The reader of the blocks reports what is wrong with the first one.
         return None
     return opened if isinstance(opened, LedgerOpened) else None
 

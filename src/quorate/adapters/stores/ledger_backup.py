@@ -35,7 +35,7 @@ SECRETS: Final = {"signing key": key_path, "lottery's secret": lottery_path}
 def copy_ledger(source: Path, out: Path, *, secrets: tuple[str, ...] = ()) -> Head:
     """Return the head of the new ledger ``out``, a verified copy of ``source``.
 
-    ``secrets`` names those of ``SECRETS`` that are copied, too. What exists is left alone; a
+    ``secrets`` names those of ``SECRETS`` that are copied, too. Existing files are not changed; a
     failure leaves no file. Raises ``CorruptLedgerError`` when ``source`` does not verify, a
     ``StoreError`` or ``KeyFileError`` when something cannot be read or written.
     """

@@ -1,7 +1,7 @@
 """The outbox in one SQLite file beside the ledger, in WAL mode with every commit synced to disk.
 
-The first parcel of each line has a time at which it is due; those behind it have none. So finding
-what is due looks at the lines that wait and not at everything that does.
+The first parcel of each line has a time at which it is due; those behind it have none. So a search
+for due parcels reads one parcel of each waiting line, not all parcels.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LAYOUT: Final = 2
 _SCHEMA: Final = (
     """CREATE TABLE sink (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
         head BLOB NOT NULL DEFAULT x'') WITHOUT ROWID""",
-    # A number is never given twice, so that it orders what was taken in for ever.
+    # A number is never used twice, so that it orders parcels for ever.
     """CREATE TABLE parcel (id INTEGER PRIMARY KEY AUTOINCREMENT, sink TEXT NOT NULL,
         key TEXT NOT NULL, line TEXT NOT NULL, body BLOB NOT NULL, seq INTEGER NOT NULL,
         attempts INTEGER NOT NULL, at_ms INTEGER NOT NULL, due_ms INTEGER, UNIQUE (sink, key))""",
@@ -205,7 +205,7 @@ class SqliteOutbox:
         return None if row[0] is None else int(row[0])
 
     def close(self) -> None:
-        """Let go of the file. Closing twice is allowed."""
+        """Close the file. Closing twice is allowed."""
         with self._turn, _translated(self._path):
             self._db.close()
 

@@ -58,7 +58,7 @@ def existing(path: Path) -> Path:
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Return what tells the file at ``path`` from every other on this machine."""
+    """Return the identity of the file at ``path`` on this machine."""
     found = path.stat()
     return found.st_dev, found.st_ino
 
@@ -217,8 +217,8 @@ def _readable(path: Path) -> Iterator[Block]:
     height = 0
     try:
         with closing(connected(path, "mode=ro")) as db:
-            # Otherwise SQLite reads nothing at all of a file that was cut short. Nothing is
-            # written: the connection is for reading.
+            # Otherwise SQLite refuses a file that was cut short. Nothing is written: the connection
+            # is for reading.
             db.execute("PRAGMA writable_schema = ON")
             while True:
                 height += 1

@@ -74,7 +74,7 @@ class MemoryStore:
         if base_seq and known != base_seq:
             raise StoreError(f"the snapshot that is kept is not the one at sequence {base_seq}")
         added = {row.name: (head.seq, row) for row in ended}
-        # Replaced, not changed: a reader may be at it on another thread.
+        # Replaced, not changed: another thread may be reading it.
         self._archive = {**self._archive, **added} if base_seq else added
         self._snapshot = (head, payload)
 
@@ -119,7 +119,7 @@ class MemoryStore:
         return sum(row.owner == owner and seq <= upto_seq for seq, row in rows)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
     def __enter__(self) -> Self:
         """Return the store itself."""

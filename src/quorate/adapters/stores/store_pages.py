@@ -112,7 +112,7 @@ class PagedReader:
         return self._archive.count(owner, upto_seq)
 
     def close(self) -> None:
-        """Let go of the archive; nothing else is open."""
+        """Close the archive; nothing else is open."""
         self._archive.close()
 
     def __enter__(self) -> Self:

@@ -132,7 +132,7 @@ class SqliteStore:
         """
         real = existing(path)
         with translated(real), ExitStack() as undo:
-            # Before the log is looked at: a writer records its end after each commit.
+            # Before the log is read: a writer records its end after each commit.
             end = read_head(real)
             db = undo.enter_context(closing(connected_to_read(real)))
             store = cls(real, db)
@@ -282,7 +282,7 @@ class SqliteStore:
         """Raise unless this store may write and its file is still the one at its path."""
         if self._lock is None:
             raise StoreReadOnlyError(f"{self._path} was opened for reading")
-        # SQLite would go on writing to a file that nobody can find any more.
+        # SQLite would keep writing to a file that was removed.
         with translated(self._path):
             if identity(self._path) != self._file:
                 raise StoreError(
@@ -307,7 +307,7 @@ class SqliteStore:
             self._begin_end_file()
             if head != GENESIS:
                 _LOG.warning(
-                    "%s had no %s, so whether its end was missing cannot be told; one was made: "
+                    "%s had no %s, so a missing end could not be detected; one was made: "
                     "the ledger ends at block %d, sequence %d",
                     self._path,
                     head_path(self._path).name,

@@ -1,1 +1,1 @@
-"""Commands of people who submit work and look at it: one module each."""
+"""Commands for people who submit work and follow it: one module each."""

@@ -1,4 +1,4 @@
-"""``quorate apply``: make the ledger hold what documents say, all of them or none."""
+"""``quorate apply``: create or update resources from documents, all of them or none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from quorate.cli.settings import Settings
 @writer
 @click.pass_obj
 def apply(settings: Settings, files: tuple[str, ...], dry_run: bool) -> None:
-    """Make the ledger hold the documents of files.
+    """Create or update resources from files.
 
     Nodes, owners, budgets, pools and the system's settings are created or changed; runs are
     submitted. All documents of all files are recorded in one commit, or none of them.

@@ -42,7 +42,7 @@ _OPTIONS: Final = {
     help="How many GPUs instead, where nodes differ; they must make up whole nodes.",
 )
 @click.option("--for", "duration", metavar="DURATION", required=True, help="For how long: 8h, 2d.")
-@click.option("--user", metavar="USER", help="For whom.  [default: whoever asks]")
+@click.option("--user", metavar="USER", help="For whom.  [default: the caller]")
 @click.option("--pool", metavar="POOL", help="In which pool.  [default: default]")
 @click.option(
     "--select",
@@ -53,7 +53,7 @@ _OPTIONS: Final = {
 )
 @click.option("--one-domain", is_flag=True, help="All nodes in one domain.")
 @click.option(
-    "--checkpoint", metavar="DURATION", help="How long before its end the work is told to stop."
+    "--checkpoint", metavar="DURATION", help="How long before its end the work is warned to stop."
 )
 @writer
 @click.pass_obj
@@ -77,8 +77,8 @@ def claim(
 
     Granted at once or refused: there is no queue for claims. The owner's own envelopes pay for all
     of it from the start, whether anything works there or not; what is left when it is released
-    early is theirs again. Nobody else is placed on these nodes, nothing there is cut or drawn, and
-    each node is wiped before anybody else gets it. Who claimed what is recorded first.
+    early is theirs again. No other run is placed on these nodes, nothing there is cut or drawn, and
+    each node is wiped before another user gets it. The claim is recorded first.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.fleet.claim_handlers import claim_document
@@ -100,8 +100,8 @@ def claim(
         checkpoint=checkpoint,
         dry_run=dry_run,
     )
-    # Judged here first, so that what is wrong is called by its flag; how many GPUs a node has is
-    # not known here, and one will do.
+    # Checked here first, so that errors name the flag; the GPUs of a node are not known here, and
+    # one will do.
     claim_document(asked, gpus or 1, words=_OPTIONS)
     ask(settings, "claim-nodes", asked)
 
@@ -130,8 +130,9 @@ def _selector(labels: tuple[str, ...]) -> dict[str, str]:
 def release(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     """Give the nodes of a claim back before its end.
 
-    What was held for the rest of its time is released. The nodes are given to nobody before they
-    have been wiped: whoever runs the work does that, or somebody says: quorate node wiped NODE.
+    What was held for the rest of its time is released. The nodes take no other work before they
+    have been wiped: the executor does that, or an operator records it with: quorate node wiped
+    NODE.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import checked_note, run_name

@@ -1,4 +1,4 @@
-"""``quorate describe``: everything about one thing."""
+"""``quorate describe``: everything about one resource."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
         return
     if not names:
         raise click.UsageError(f"which {found.name}? list them: quorate get {found.plural}")
-    # A queue has no place for one run; what waits is described as the run it is.
+    # The queue is no resource; a waiting run is described as a run.
     told = "run" if found.name == "queue" else found.name
     verb = "describe" if settings.is_table else "get"
     ask_each(settings, f"{verb}-{told}", [GetThing(name=name) for name in names])

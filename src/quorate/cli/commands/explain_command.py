@@ -23,9 +23,9 @@ from quorate.cli.settings import Settings
 def explain(settings: Settings, *, run: str, is_exact: bool) -> None:
     """Say why a run waits and what would start it.
 
-    Each change that is listed was tried by a dry run of the very command, and starts the run now.
-    A run with a firm start sees how that came about; one that was cut sees the conflict,
-    its seed and the odds it had. Nothing is changed.
+    Each listed change was tried by a dry run of that command, and starts the run now. For a run
+    with a firm start it shows how that came about; for one that was cut the conflict, its seed and
+    the odds. Nothing is changed.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.ledger.plan_operations import AboutRun

@@ -46,8 +46,8 @@ def complete(settings: Settings, run: str, note: str, dry_run: bool) -> None:
 def fail(settings: Settings, run: str, note: str, dry_run: bool) -> None:
     """Record that a run's work has ended badly.
 
-    The run is over and is not tried again; runs that follow it are told so. Its slots are free at
-    once. For a machine that broke see: quorate node fail.
+    The run is over and is not tried again; runs that follow it wait to be withdrawn, or fail. Its
+    slots are free at once. For a machine that broke see: quorate node fail.
     """
     _end(settings, "fail-run", run, note, dry_run=dry_run)
 
@@ -65,8 +65,9 @@ def fail(settings: Settings, run: str, note: str, dry_run: bool) -> None:
 def cancel(settings: Settings, run: str, note: str, dry_run: bool) -> None:
     """Stop a run, or withdraw it from the queue.
 
-    A firm start is gone with it. Whoever cancels a run that has just started by a conflict may
-    not ask for one again for the pool's cool-down. One that is cancelled already stays so.
+    Its firm start, if any, is dropped. The owner of a cancelled run that has just started by a
+    conflict may not call another one for the pool's cool-down. A run that is cancelled already
+    stays so.
     """
     _end(settings, "cancel-run", run, note, dry_run=dry_run)
 
@@ -78,9 +79,9 @@ def tick(settings: Settings, dry_run: bool) -> None:
     """Do what time has made due.
 
     Holds that ran out are extended, handed over to the next payer, or their runs stopped when no
-    money is left; firm starts that are due are kept, conflicts that are due are settled, and
-    what cannot be kept moves, with its cause; runs that wait are tried, and malleable ones grow
-    when nobody waits. Every command that writes does this too.
+    money is left; firm starts that are due are kept, conflicts that are due are settled, and what
+    cannot be kept moves, with its cause; waiting runs are tried, and malleable ones grow when no
+    run waits. Every command that writes does this too.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.fleet.fleet_operations import Tick
@@ -102,5 +103,5 @@ def run_name(run: str) -> str:
 
 
 def checked_note(note: str) -> str:
-    """Return ``note``, which may be empty and is else one line; raises ``CommandError``."""
+    """Return ``note``, which is empty or one line; raises ``CommandError`` otherwise."""
     return one_line(note, "--note", NOTE_CHARS_MAX) if note else ""

@@ -23,9 +23,9 @@ PAUSE_S: Final = 0.5
 
 @click.command(
     epilog=examples(
-        'quorate logs train-1 -f || echo "nobody keeps its output"',
-        'quorate logs train-1 --tail 20 -f || echo "nobody keeps its output"',
-        'quorate logs train-1 --prefix || echo "nobody keeps its output"',
+        'quorate logs train-1 -f || echo "no logs are kept"',
+        'quorate logs train-1 --tail 20 -f || echo "no logs are kept"',
+        'quorate logs train-1 --prefix || echo "no logs are kept"',
     )
 )
 @click.argument("run", shell_complete=names_of("run"))
@@ -82,7 +82,7 @@ def _lines(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogL
 
 
 def _kept(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLine]:
-    """Yield what is kept beside a ledger's file, page by page; with ``follow`` until the end."""
+    """Yield the lines kept beside a ledger's file, page by page; with ``follow`` until the end."""
     from msgspec import convert
     from msgspec.structs import replace
 

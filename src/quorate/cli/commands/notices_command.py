@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from quorate.operations.notices.notice_operations import WatchNotices
 
 _LOOK_S: Final = 1.0
-"""How often the ledger's file is looked at."""
+"""How often the ledger's file is read."""
 
 
 @click.command(
@@ -56,12 +56,12 @@ def notices(
     limit: int | None,
     count: int | None,
 ) -> None:
-    """Show what concerns you, and be told of it.
+    """Show the notices that concern you, and follow them.
 
     Starts, cuts, lotteries, thresholds, lost nodes and money that has ended: each with its numbers
-    and the next command to type. They are derived from the ledger, so that they can be asked for
-    again at any time. With -f those that come are printed as they are recorded, one a line (with
-    -o json one JSON object a line), until Ctrl-C or --count.
+    and the next command to type. They are derived from the ledger, so that they can be read again
+    at any time. With -f new ones are printed as they are recorded, one a line (with -o json one
+    JSON object a line), until Ctrl-C or --count.
     """
     from quorate.operations.notices.notice_operations import (
         NOTICES_SHOWN,
@@ -101,12 +101,12 @@ def _follow(settings: Settings, asked: WatchNotices, count: int | None) -> None:
             for notice in islice(client.notices(asked), count):
                 _print(settings, to_builtins(notice))
     except KeyboardInterrupt:
-        # This is how one stops following: nothing went wrong, and nothing is left half done.
+        # The usual way to stop following: not an error, and nothing is left half done.
         raise CommandError(Exit.INTERRUPTED) from None
 
 
 def _of_file(settings: Settings, asked: WatchNotices) -> Iterator[dict[str, Any]]:
-    """Yield what is recorded in the ledger's file, which is looked at again and again."""
+    """Yield what is recorded in the ledger's file, which is read again and again."""
     from time import sleep
 
     from quorate.cli.session import clock_of, open_to_read
@@ -138,7 +138,7 @@ def _from(asked: WatchNotices, cursor: int | None) -> WatchNotices:
 
 
 def _print(settings: Settings, tree: dict[str, Any]) -> None:
-    """Print one notice at once, whoever reads it."""
+    """Print one notice and flush."""
     import json
 
     if settings.is_table:

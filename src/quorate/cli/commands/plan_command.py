@@ -66,7 +66,7 @@ def plan(
     from quorate.operations.request_documents import RUNS, check_only_runs
 
     sources = read_sources(files, needs_owner=settings.service() is None, bare=RUNS)
-    # A change that is proposed for one of several runs is not one of a file.
+    # A change that is proposed for one of several runs is no change of a file.
     source = files[0] if len(sources.documents) == 1 else "FILE"
     with sources.located():
         check_only_runs(sources.documents)

@@ -19,10 +19,10 @@ from quorate.cli.settings import Settings
 @reader
 @click.pass_obj
 def queue(settings: Settings, *, owner: str | None, limit: int | None) -> None:
-    """Show who waits, in order, and why.
+    """Show which runs wait, in order, and why.
 
-    The same as `quorate get queue`. `quorate explain RUN` says why one of them stands where it
-    stands, and what would start it.
+    The same as `quorate get queue`. `quorate explain RUN` says why a run has its position, and what
+    would start it.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.resources.resource_operations import ListRuns

@@ -1,4 +1,4 @@
-"""``quorate resolve``: room made by hand, one notice ahead, by the rules that hold for all."""
+"""``quorate resolve``: GPUs freed by hand, after the notice period, by the rules for all."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _MANY: Final = frozenset({"domain", "region", "cluster"})
 @writer
 @click.pass_obj
 def resolve(settings: Settings, *, scope: str, deficit: int, dry_run: bool) -> None:
-    """Make room in a scope, one notice from now.
+    """Free GPUs in a scope by hand, after the notice period.
 
-    The conflict is declared at once, with everybody who enters its lottery, and settled when the
-    pool's notice is over: overstayed backfill first, then spares, steps of malleable runs, and the
-    lottery. Nothing is ended unless all of it together is enough. A domain is given by its key,
+    The conflict is declared at once, with all entrants of its lottery, and settled when the pool's
+    notice is over: overstayed backfill first, then spares, steps of malleable runs, and the
+    lottery. Nothing is ended unless all cuts together are enough. A domain is given by its key,
     region/cluster/domain, or by its last part where that is not ambiguous; region and cluster leave
     the domains that are in one of them. With a cap, GPUs are freed among those that it bounds.
 
-    With --dry-run: what would be cut, who would enter with which odds, and a dummy draw.
+    With --dry-run: what would be cut, which runs would enter with which odds, and a dummy draw.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.fleet.fleet_operations import Resolve

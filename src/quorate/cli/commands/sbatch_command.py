@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    # What stands after the script is the script's own.
+    # What follows the script belongs to the script.
     context_settings={"allow_interspersed_args": False},
     epilog=examples(
         "quorate sbatch --team rai job.sh",
@@ -66,10 +66,10 @@ def sbatch(
     """Submit a script that was written for Slurm.
 
     Its #SBATCH lines are understood: job-name, gpus, gpus-per-node, gpus-per-task, gres=gpu, nodes,
-    ntasks, time, account, partition, chdir, export and dependency=afterok. What is left out of them
-    is said on standard error, line by line; what would mean something else without it, such as an
-    array, is refused. Options given here win; they stand before the script, and what stands after
-    it is the script's own.
+    ntasks, time, account, partition, chdir, export and dependency=afterok. Ignored options are
+    listed on standard error, line by line; an option that changes the meaning, such as an array, is
+    refused. Options given here win; they come before the script, and what follows it belongs to the
+    script.
 
     The script is not copied: it must be there, under the same path, when the run starts.
     """
@@ -85,7 +85,7 @@ def sbatch(
         click.echo(line, err=True)
     for word in _meant_for_us(arguments):
         click.echo(
-            f"{word}: stands after {script}, so it is handed to the script; to give it to quorate, "
+            f"{word}: comes after {script}, so it is handed to the script; to give it to quorate, "
             "write it before",
             err=True,
         )
@@ -94,11 +94,11 @@ def sbatch(
 
 
 _INSTEAD = (("pool", "partition", "--pool"), ("duration", "time", "--for"))
-"""Parameter, the option of a script that it stands in for, and what is typed."""
+"""Parameter, the script's option that it replaces, and what is typed."""
 
 
 def _meant_for_us(arguments: Sequence[str]) -> list[str]:
-    """Return the words after a script that are options of this command, as it takes them too."""
+    """Return the words after a script that are also options of this command."""
     ours = {name for each in click.get_current_context().command.params for name in each.opts}
     words = (each.partition("=")[0] for each in arguments)
     return [word for word in dict.fromkeys(words) if word.startswith("--") and word in ours]

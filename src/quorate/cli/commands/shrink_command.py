@@ -26,10 +26,10 @@ from quorate.cli.settings import Settings
 @writer
 @click.pass_obj
 def shrink(settings: Settings, *, run: str, to: int | None, by: int | None, dry_run: bool) -> None:
-    """Let a malleable run go on with fewer GPUs.
+    """Shrink a malleable run to fewer GPUs.
 
     Whole steps are given back, the highest first; the minimum stays. Runs that wait are tried on
-    what becomes free. A run that gave steps back grows again when nobody waits in its pool.
+    what becomes free. The run does not grow beyond that again by itself.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import run_name

@@ -1,4 +1,4 @@
-"""``quorate statement``: what became of every envelope's money in a month."""
+"""``quorate statement``: granted, spent, held and free money of every envelope in a month."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def statement(
     from quorate.operations.money.statement_handlers import prices_named
     from quorate.views.month import month_named
 
-    # Judged here first, so that what is wrong is called by its flag.
+    # Checked here first, so that errors name the flag.
     prices_named(prices, "--price")
     if month is not None:
         month_named(month, "--month")

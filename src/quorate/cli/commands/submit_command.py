@@ -96,7 +96,7 @@ def submit(
     Prints where a run started and who pays, or why it waits. A run that waits is accepted and
     starts by itself when it can; the exit code is 0.
 
-    What stands after -- is the command of the run, word by word; no shell reads it.
+    What follows -- is the command of the run, word by word; no shell reads it.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.resources.run_operations import SubmitRun
@@ -156,7 +156,7 @@ def _submit_files(
             for tree in trees
         ]
         trees = tuple(map(tree_of, changed))
-    # What was set is not what the files say.
+    # The set fields are not in the files.
     with nullcontext() if assignments else sources.located():
         ask(settings, "submit-runs", SubmitRuns(documents=trees, dry_run=dry_run))
 

@@ -60,13 +60,13 @@ def watch(
 ) -> None:
     """Follow a run, the reservations or a pool.
 
-    On a terminal the picture is drawn anew, with countdowns. Anywhere else it is printed once, and
+    On a terminal the picture is redrawn, with countdowns. Anywhere else it is printed once, and
     then a line for each new event. Nothing is written, and the ledger is read again only when
-    something was recorded. A service says by itself when something was; a connection that is cut
-    is taken up where it was.
+    something was recorded. A service reports that by itself; a connection that is cut is resumed
+    where it was.
 
-    Ends with exit code 0 when the run it watches is over, whatever became of it, or after --count;
-    with 130 on Ctrl-C.
+    Ends with exit code 0 when the run it watches is over, however it ended, or after --count; with
+    130 on Ctrl-C.
     """
     from quorate.cli.watch_file import Looking, follow
 
@@ -86,7 +86,7 @@ def watch(
 
             follow_service(settings, target, _watched(what, pool), looking)
     except KeyboardInterrupt:
-        # This is how one stops watching: nothing went wrong, and nothing is left half done.
+        # The usual way to stop watching: not an error, and nothing is left half done.
         raise CommandError(Exit.INTERRUPTED) from None
 
 

@@ -73,7 +73,7 @@ def bars(fleet: Sequence[Machine], owners: Iterable[str], *, color: bool = False
 
 
 def _words(count: Counter[str], names: Sequence[str]) -> Iterator[str]:
-    """Yield how many GPUs each owner has, how many of them are spares, and what nobody has."""
+    """Yield how many GPUs each owner has, how many of them are spares, and how many no run has."""
     for name in names:
         spare, works = count[name[0]], count[name[0].upper()]
         if spare + works:

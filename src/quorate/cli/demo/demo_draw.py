@@ -35,9 +35,9 @@ def draw_a_lottery(stage: Stage, *, submit: Callable[[str, str], tuple[str, ...]
     )
     stage.type(*submit("grasp", "robotics"))
     stage.say(
-        """Nobody has priority here, so nobody can be told to go because somebody is more
-        important. Each owner in the way when a firm start is due enters a lottery, and
-        everybody knows the odds before it is drawn:"""
+        """No run has priority here, so no run can be stopped because another one is more
+        important. Each owner in the way when a firm start is due enters a lottery, and all
+        owners know the odds before it is drawn:"""
     )
     odds = stage.type("plan", "grasp", pipe=("grep", "-A", "9", "whom it could cost"))
     stage.check(odds.count("1/2 (50.0 %)") == _ODDS, "the odds were not told before the draw")

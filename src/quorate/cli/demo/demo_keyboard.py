@@ -34,7 +34,7 @@ class Keyboard:
     settings: Settings
 
     def run(self, words: Sequence[str]) -> Typed:
-        """Return what ``quorate`` with ``words`` does; raises ``KeyboardInterrupt`` if that was."""
+        """Return the result of ``quorate`` with ``words``; raises ``KeyboardInterrupt``."""
         out, err = io.StringIO(), io.StringIO()
         with redirect_stdout(out), redirect_stderr(err):
             code = main(words, self.settings)
@@ -43,7 +43,7 @@ class Keyboard:
         return Typed(int(code), out.getvalue(), err.getvalue())
 
     def ask(self, *words: str) -> Any:
-        """Return what ``quorate`` answers to ``words`` as a value; raises ``CommandError``."""
+        """Return the response of ``quorate`` to ``words`` as a value; raises ``CommandError``."""
         typed = self.run((*words, "-o", "json"))
         if typed.code != Exit.OK:
             raise CommandError(Exit.UNSOUND, f"quorate {shlex.join(words)}: {typed.err.strip()}")

@@ -29,7 +29,7 @@ _SERVICE_NEEDS: Final = ("starlette", "uvicorn", "uvloop")
 def open_stage(settings: Settings, folder: str | None) -> Iterator[Stage]:
     """Make the folder and serve in it; the folder stays, and nothing that was started does.
 
-    However it is left: at the end, by an error, by Ctrl-C, or because somebody ends the process.
+    However it is left: at the end, by an error, by Ctrl-C, or by a signal.
     """
     missing = [name for name in _SERVICE_NEEDS if find_spec(name) is None]
     if missing:
@@ -47,7 +47,7 @@ def open_stage(settings: Settings, folder: str | None) -> Iterator[Stage]:
             service.wait_ready()
             yield Stage(place, service, settings.environ)
         finally:
-            # Whoever is impatient now would leave processes behind.
+            # A second signal now would leave processes behind.
             for number in _SIGNALS:
                 signal.signal(number, signal.SIG_IGN)
             service.clear()
@@ -55,7 +55,7 @@ def open_stage(settings: Settings, folder: str | None) -> Iterator[Stage]:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let whoever ends or hangs up the process interrupt it instead, so that it clears up."""
+    """Turn signals that would end the process into an interrupt, so that it clears up."""
 
     def interrupt(number: int, frame: object) -> NoReturn:
         del number, frame

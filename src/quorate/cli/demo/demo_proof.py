@@ -47,7 +47,7 @@ def edit_history(stage: Stage, lottery: Lottery, receipt: str) -> None:
     """Play the fifth scene."""
     stage.title("5. History edited in a copy, and found")
     stage.say(
-        f"""What is left is one file. In a copy of it somebody edits one event, the outcome of the
+        f"""What is left is one file. In a copy of it a forger edits one event, the outcome of the
         lottery: {lottery.victim} of {lottery.owner} becomes {lottery.spared} of
         {lottery.spared_owner}. Nothing else is touched."""
     )
@@ -61,8 +61,8 @@ def edit_history(stage: Stage, lottery: Lottery, receipt: str) -> None:
     stage.check(f"block {height}" in screen, f"verify does not name block {height}")
     stage.say(
         """A cleverer forger computes all hashes again, so that the blocks fit. But every command
-        prints a receipt, the hash of what it wrote; whoever kept one has proof. And the seed is
-        still what it is:"""
+        prints a receipt, the hash of what it wrote; the holder of one has proof. And the seed
+        is still what it is:"""
     )
     _hash_anew(copy)
     stage.type("--ledger", FORGED, *verify, "--receipt", receipt, expect=Exit.UNSOUND)
@@ -142,9 +142,9 @@ def recall(stage: Stage, bill: Bill, why: str, lottery: Lottery) -> None:
 
 
 def _rename_in_event(ledger: Path, names: Sequence[tuple[str, str]]) -> int:
-    """Replace names in the one event that tells the outcome of a lottery; return its block.
+    """Replace names in the one event with the outcome of a lottery; return its block.
 
-    Each is as long as the other, so that everything else stays where it is.
+    Each is as long as the other, so that everything else keeps its offset.
     """
     with closing(sqlite3.connect(ledger)) as db, db:
         blocks = db.execute("SELECT height, body FROM block ORDER BY height").fetchall()

@@ -57,12 +57,12 @@ class Service:
 
     @property
     def keyboard(self) -> Keyboard:
-        """What types to it."""
+        """The keyboard that types to it."""
         asked = {"QUORATE_SERVER": self.url, "QUORATE_TOKEN": self.token, "NO_COLOR": "1"}
         return Keyboard(Settings(environ=asked))
 
     def wait_ready(self) -> None:
-        """Return when it listens; raises ``CommandError`` with its last words when it does not."""
+        """Return when it listens; raises ``CommandError`` with its last output when it does not."""
         until_s = time.monotonic() + START_S
         while time.monotonic() < until_s and self._process.poll() is None:
             self.said = (self._folder / OUTPUT).read_text()
@@ -80,7 +80,7 @@ class Service:
         )
 
     def stop(self) -> int:
-        """Return its exit code when it has ended, and with it whatever was left of its work."""
+        """Return its exit code when it has ended, with all that is left of its work."""
         if self._process.poll() is None:
             self._process.terminate()
         try:
@@ -126,7 +126,7 @@ def _end_keepers(runs: Path) -> None:
         try:
             words = entry.read_bytes().decode(errors="replace").split("\0")
         except OSError:
-            continue  # It has gone, or is not ours to look at.
+            continue  # It has ended, or is not ours to inspect.
         if "quorate.keeper" in words and any(Path(word).parent == runs for word in words):
             with suppress(ProcessLookupError):
                 os.kill(int(entry.parent.name), signal.SIGKILL)

@@ -43,7 +43,7 @@ class Stage:
     # --- Telling ---
 
     def say(self, text: str) -> None:
-        """Print a paragraph of the story."""
+        """Print a paragraph."""
         click.echo("\n" + _WRAPPER.fill(" ".join(text.split())))
 
     def title(self, text: str) -> None:
@@ -74,8 +74,8 @@ class Stage:
     def type(self, *words: str, pipe: Sequence[str] = (), expect: Exit = Exit.OK) -> str:
         """Carry out ``quorate`` with ``words``, show command and output, and return the output.
 
-        ``pipe`` is what its output goes through. Raises ``CommandError`` when it does not end as it
-        must: the demo never glosses over.
+        ``pipe`` is what its output goes through. Raises ``CommandError`` when it ends with another
+        exit code than expected.
         """
         line = shlex.join(["quorate", *words])
         self.prompt(f"{line} | {shlex.join(pipe)}" if pipe else line)
@@ -107,7 +107,7 @@ class Stage:
     def wait(self, what: str, happened: Callable[[], bool]) -> None:
         """Return when it has ``happened``; meanwhile a terminal shows the fleet.
 
-        Raises ``CommandError`` when it takes longer than anything here may take.
+        Raises ``CommandError`` when it takes too long.
         """
         until_s = time.monotonic() + WAIT_S
         try:
@@ -120,12 +120,12 @@ class Stage:
             self.screen.clear()
 
     def check(self, is_so: bool, otherwise: str) -> None:
-        """Raise ``CommandError`` unless things are as they are told."""
+        """Raise ``CommandError`` unless ``is_so``."""
         if not is_so:
             raise CommandError(Exit.UNSOUND, f"the demo did not go as it is told: {otherwise}")
 
     def end_service(self) -> int:
-        """Stop the service, and return its exit code; from then on the ledger's file is asked."""
+        """Stop the service, and return its exit code; later commands read the ledger's file."""
         code = self.service.stop()
         self.keyboard = Keyboard(Settings(environ={"QUORATE_ACTOR": "demo", "NO_COLOR": "1"}))
         return code

@@ -27,7 +27,7 @@ _STEP_SAVED: Final = 6
 
 
 def tell(stage: Stage) -> None:
-    """Play all scenes; raises ``CommandError`` where something is not as it is told."""
+    """Play all scenes; raises ``CommandError`` where something does not match the text."""
     _open(stage)
     _pay_first(stage)
     why = _refuse(stage)
@@ -103,10 +103,10 @@ def _refuse(stage: Stage) -> str:
         shlex.split(line) for line in screen.splitlines() if line.startswith("  quorate patch ")
     ]
     stage.check(bool(proposed), "explain did not offer to change the budget")
-    stage.say("Whoever looks after the money types the last one, as it is printed:")
+    stage.say("The owner of the budget types the last one, as it is printed:")
     stage.type(*proposed[-1][1:])
     phase = stage.keyboard.ask("get", "run", "detect")["status"]["phase"]
-    stage.check(phase == "Running", f"after what explain had printed detect is {phase}")
+    stage.check(phase == "Running", f"after the command that explain printed, detect is {phase}")
     return reason
 
 

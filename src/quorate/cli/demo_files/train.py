@@ -2,7 +2,8 @@
 
 It needs nothing but Python and ``quorate.runtime``. The processes find each other by MASTER_ADDR
 and MASTER_PORT, as those of any framework do, and average their gradients at every step. Now and
-then, and when it is told to stop, it saves a checkpoint; started again, it goes on from the last.
+then, and when it is warned to stop, it saves a checkpoint; started again, it continues from the
+last.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def meet(world: runtime.World) -> list[socket.socket]:
 
 
 def hear(peer: socket.socket) -> tuple[float, bool]:
-    """Return what ``peer`` says; exits when it has gone, for then nobody can go on."""
+    """Return what ``peer`` sent; exits when it has gone, because the others cannot continue."""
     try:
         found = peer.recv(WORD.size, socket.MSG_WAITALL)
     except ConnectionError:
@@ -60,7 +61,7 @@ def hear(peer: socket.socket) -> tuple[float, bool]:
 def average(
     gradient: float, peers: list[socket.socket], world: runtime.World
 ) -> tuple[float, bool]:
-    """Return the mean of everybody's gradients, and whether all are to stop after this step."""
+    """Return the mean of all gradients, and whether all processes stop after this step."""
     if world.rank > 0:
         peers[0].sendall(WORD.pack(gradient, 0))
         return hear(peers[0])
@@ -79,7 +80,7 @@ def save(step: int, weight: float) -> None:
 
 
 def main() -> None:
-    """Train until somebody says stop."""
+    """Train until a stop is requested."""
     world, last = runtime.world(), runtime.last_checkpoint()
     is_first = world.rank == 0
     step, weight = 0, 10.0

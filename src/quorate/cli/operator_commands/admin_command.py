@@ -21,8 +21,8 @@ _LIMITS = (
         "N",
         "At most N running runs at once, those below it included.",
     ),
-    (("--gpu-hours-budget",), "HOURS", "GPU-hours per period; using more comes later in line."),
-    (("--node-hours-budget",), "HOURS", "Node-hours per period; likewise."),
+    (("--gpu-hours-budget",), "HOURS", "GPU-hours per period; beyond it, runs come later."),
+    (("--node-hours-budget",), "HOURS", "Node-hours per period; beyond it, runs come later."),
     (("--fair-share-target",), "SHARE", "The part of the fleet it should get, from 0 to 1."),
     (("--burst-allowance",), "FACTOR", "How far above its share it may go when others are idle."),
 )
@@ -57,7 +57,7 @@ def _versioned(command: F) -> F:
         "--expected-version",
         metavar="N",
         type=click.IntRange(min=1),
-        help="Refuse if somebody has changed it since it was at version N.",
+        help="Refuse if it has changed since version N.",
     )(command)
 
 
@@ -288,7 +288,7 @@ def show_clock(settings: Settings) -> None:
 @reader
 @click.pass_obj
 def accept_clock(settings: Settings) -> None:
-    """Go by the clock of the service as it is now.
+    """Accept the present time of the service's clock.
 
     A wall clock that departs by more than five minutes from the time since the machine was started
     stops deciding. Set it right first: the ledger's time never runs back.

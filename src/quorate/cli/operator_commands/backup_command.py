@@ -48,7 +48,7 @@ def restore(settings: Settings, backup: Path, out: Path) -> None:
         click.echo(receipt_line(head))
         if not had_end:
             click.echo(
-                f"whether the end of {backup} is missing cannot be told: no "
+                f"a missing end of {backup} cannot be detected: no "
                 f"{head_path(backup).name} lies beside it; compare the restored ledger with a "
                 "checkpoint kept elsewhere: quorate ledger verify --against CHECKPOINT"
             )

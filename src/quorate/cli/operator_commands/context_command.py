@@ -156,7 +156,7 @@ def set_context(
     _save(path, changed)
     if place.is_open:
         click.echo(
-            f"warning: {place.server} is not encrypted: anybody on the way can read your token; "
+            f"warning: {place.server} is not encrypted: others on the network can read your token; "
             "use https where you can",
             err=True,
         )
@@ -221,7 +221,7 @@ def _save(path: Path | None, config: Config) -> None:
 
 
 def _told() -> AbstractContextManager[None]:
-    """Return what lets errors of contexts end a command as they should."""
+    """Return a context manager that turns errors of contexts into exits of the command."""
     from quorate.cli.service_errors import telling_why
 
     return telling_why()

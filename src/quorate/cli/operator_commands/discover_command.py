@@ -12,7 +12,7 @@ from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 FLAVOR_UNKNOWN: Final = "GPU"
-"""What GPUs are called that are declared, and that nobody has named."""
+"""The flavor of declared GPUs without a name."""
 
 
 @click.command(
@@ -30,9 +30,9 @@ FLAVOR_UNKNOWN: Final = "GPU"
 def discover(settings: Settings, *, flavor: str | None, gpus: int | None, name: str | None) -> None:
     """Print the Node document of this machine.
 
-    Its GPUs are looked for with NVIDIA's library, an optional part: pip install 'quorate[nvml]'.
-    A machine without any can be declared as well, to try everything: --gpus 4. Nothing is
-    recorded; look at the document, and then: quorate apply -f FILE.
+    Its GPUs are found with NVIDIA's library, an optional part: pip install 'quorate[nvml]'. A
+    machine without any can be declared as well, to try everything: --gpus 4. Nothing is recorded;
+    check the document, and then: quorate apply -f FILE.
     """
     from quorate.cli.printing import print_tree
     from quorate.documents.render import render

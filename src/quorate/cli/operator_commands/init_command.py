@@ -49,7 +49,9 @@ def init(settings: Settings) -> None:
         apply = shlex.join(["quorate", *prefix, "apply"])
         click.echo(created)
         click.echo(f"signing key in {key_path(path)}; keep a copy of it elsewhere")
-        click.echo(f"lottery's secret in {lottery_path(path)}; keep a copy of it, and tell nobody")
+        click.echo(
+            f"lottery's secret in {lottery_path(path)}; keep a copy of it, and keep it secret"
+        )
         click.echo(f"public key {public_key}")
         click.echo(f"next: {apply} -f FILE, with nodes, owners and budgets")
         if asked is not None:

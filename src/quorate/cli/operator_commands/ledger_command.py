@@ -79,8 +79,8 @@ def verify(
 ) -> None:
     """Check that the ledger is what was written.
 
-    The chain alone shows any changed bit. That the ledger was cut short or rewritten by whoever
-    holds it takes a checkpoint or a receipt kept elsewhere. Exit code 5 when anything does not
+    The chain alone shows any changed bit. To detect that the holder of the ledger cut it short or
+    rewrote it takes a checkpoint or a receipt kept elsewhere. Exit code 5 when anything does not
     fit.
     """
     from quorate.cli.ask_and_print import ask, print_answer
@@ -115,10 +115,10 @@ def verify(
 @ledger_options
 @click.pass_obj
 def checkpoint(settings: Settings, out: str | None) -> None:
-    """Sign where the ledger ends.
+    """Sign the end of the ledger.
 
-    Keep checkpoints where whoever holds the ledger cannot change them. Needs the signing key
-    beside the ledger; the chain is verified first.
+    Keep checkpoints where the holder of the ledger cannot change them. Needs the signing key beside
+    the ledger; the chain is verified first.
     """
     from quorate.cli.ask_and_print import answered
     from quorate.cli.printing import telling
@@ -151,7 +151,7 @@ def export(settings: Settings, out: str | None) -> None:
     """Write the whole ledger as JSON lines.
 
     One line for each block: its hashes, its exact bytes in base64, and its events decoded, so that
-    anybody can recompute every hash with no part of Quorate. Format: docs/reference/export.md.
+    every hash can be recomputed without Quorate. Format: docs/reference/export.md.
     """
     from quorate.cli.ask_and_print import answered
     from quorate.cli.printing import telling
@@ -225,8 +225,8 @@ def backup(settings: Settings, out: str, *, with_keys: bool) -> None:
     """Copy the ledger, also while a service writes it.
 
     The copy is one consistent state of the ledger, verified, with its head file beside it. Nothing
-    that exists is overwritten. Whoever has the secrets can sign for the ledger and knows every draw
-    to come, so they are copied only if asked.
+    that exists is overwritten. A holder of the secrets can sign for the ledger and knows every draw
+    to come, so they are copied only on request.
     """
     from pathlib import Path
 
@@ -275,8 +275,8 @@ def restore(settings: Settings, file: str, out: str | None) -> None:
 def replay(settings: Settings, at: str, what: tuple[str, ...]) -> None:
     """Show the state as it was at a time.
 
-    The ledger is folded again up to that instant; nothing else is needed. KIND is as for `get`,
-    by default runs. Where in the ledger that is, is told on standard error.
+    The ledger is folded again up to that instant; nothing else is needed. KIND is as for `get`, by
+    default runs. The position in the ledger is printed on standard error.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.operations.resources.resource_operations import (

@@ -46,7 +46,7 @@ def verify(settings: Settings, export: str | None) -> None:
 
     Checks the chain of the ledger, that links are revealed one after the other and each for one
     lottery, that tokens are what was submitted, that every seed is the one its parts give, and that
-    nobody was drawn but whom the seed gives. Exit code 5 when anything does not fit.
+    only the runs that the seed gives were drawn. Exit code 5 when anything does not fit.
     """
     from quorate.cli.ask_and_print import ask, print_answer
     from quorate.cli.ledger_import import export_blocks

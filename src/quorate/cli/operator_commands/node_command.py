@@ -45,11 +45,11 @@ class NodeGroup(click.Group):
     ),
 )
 def node() -> None:
-    """Say that a node failed, is back, or is to be emptied; or what this machine is.
+    """Mark a node as failed, ready, cordoned or drained; or describe this machine.
 
-    A node is Ready, Cordoned (what runs there goes on, nothing new is placed) or Failed (what ran
-    there is gone). One that a claim has had is given to nobody else before it was wiped. Every
-    change is recorded with who said so.
+    A node is Ready, Cordoned (its work continues, nothing new is placed) or Failed (its work is
+    lost). After a claim a node takes no other work before it was wiped. Every change is recorded
+    with its actor.
     """
 
 
@@ -90,7 +90,7 @@ def recover(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 @_marking
 @click.pass_obj
 def cordon(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
-    """Place nothing new on a node; what is on it goes on."""
+    """Cordon a node: its work continues, and nothing new is placed on it."""
     _mark(settings, "cordon-node", name, note, dry_run=dry_run)
 
 
@@ -141,8 +141,8 @@ def wiped(
 ) -> None:
     """Record that a node is clean after a claim.
 
-    Nobody is given a node that a claim has had before it was wiped. One that could not be wiped is
-    quarantined until somebody says, with this command, that it is clean.
+    After a claim a node takes no other work before it was wiped. A node that could not be wiped is
+    quarantined until an operator records, with this command, that it is clean.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.commands.finish_command import checked_note

@@ -1,4 +1,4 @@
-"""``quorate serve``: the daemon that owns a ledger and answers everybody else."""
+"""``quorate serve``: the daemon that owns a ledger and answers all other callers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _FLAGS = (
     ("waldur.timeout_s", "SECONDS", "How long it may take for one answer."),
     ("waldur.refresh_s", "SECONDS", "How often it is asked what is left."),
     ("waldur.stale_s", "SECONDS", "For how long an answer counts without another."),
-    ("waldur.report_s", "SECONDS", "How often it is told what was used."),
+    ("waldur.report_s", "SECONDS", "How often use is reported."),
 )
 
 
@@ -86,7 +86,7 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--insecure", is_flag=True, help="Listen without TLS where others can connect.")
 @click.option(
-    "--metrics-public", is_flag=True, help="Tell metrics to whoever asks, without a token."
+    "--metrics-public", is_flag=True, help="Serve metrics to any caller, without a token."
 )
 @click.option("--print-config", "show", is_flag=True, help="Print all settings, and do not serve.")
 @_settings
@@ -109,8 +109,8 @@ def serve(
     REST is answered under /api/v1; gRPC where --grpc-listen says.
 
     Everything can be set in a file, as QUORATE_... in the environment, or by a flag; the later one
-    wins. At the first start a token for an admin is printed, this once. It ends when it is told to
-    by SIGTERM or Ctrl-C, after what is under way; whatever it has acknowledged is in the ledger.
+    wins. At the first start a token for an admin is printed, this once. It ends on SIGTERM or
+    Ctrl-C, after what is under way; whatever it has acknowledged is in the ledger.
     """
     from quorate.cli.session import on_file
     from quorate.service.config import configured
@@ -187,7 +187,7 @@ def _make_ledger(settings: Settings, made: Configuration, *, make: bool) -> None
 
 
 def _serve(made: Configuration, token_file: str | None) -> None:
-    """Run the daemon until it is told to stop."""
+    """Run the daemon until it is stopped."""
     import asyncio
 
     import uvloop

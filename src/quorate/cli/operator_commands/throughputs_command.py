@@ -28,9 +28,9 @@ def throughputs() -> None:
 def check(settings: Settings, file: str) -> None:
     """Say what a table has, and everything that is wrong or missing in it.
 
-    SPREAD are the rates on GPUs that are not together, which stand under the name of the flavor
-    with _unconsolidated; what is missing there is told, and no fault. Exit code 3 when anything is
-    wrong, or a type has no rate on a flavor.
+    SPREAD are the rates on GPUs that are not together, which are listed under the name of the
+    flavor with _unconsolidated; what is missing there is listed, and no fault. Exit code 3 when
+    anything is wrong, or a type has no rate on a flavor.
     """
     from quorate.cli.policy_files import table_in
     from quorate.cli.printing import print_tree

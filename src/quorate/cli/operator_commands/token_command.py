@@ -109,7 +109,7 @@ def list_(settings: Settings, tenant: str | None, user: str | None) -> None:
 @writer
 @click.pass_obj
 def revoke(settings: Settings, name: str, note: str, dry_run: bool) -> None:
-    """Do not take TOKEN, given by its id, any more."""
+    """Revoke an access token, by its id."""
     from quorate.cli.ask_and_print import ask
     from quorate.operations.service.service_operations import RevokeToken
 

@@ -1,4 +1,4 @@
-"""``quorate waldur``: how the link to Waldur stands."""
+"""``quorate waldur``: the status of the link to Waldur."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quorate.cli.settings import Settings
 
 @click.group(epilog=examples("quorate waldur status"))
 def waldur() -> None:
-    """See how the link to Waldur stands."""
+    """Show the status of the link to Waldur."""
 
 
 @waldur.command(epilog=examples("quorate waldur status", "quorate waldur status -o wide"))

@@ -1,8 +1,8 @@
-"""Who was charged what, lease by lease: before a period, and in it by whom the lease was used.
+"""Charges per lease: before a period, and within it by user.
 
-The events of a ledger are gone through once, up to the end of the period. A lease is charged from
-its start to its end as recorded; one that is open is charged up to the end of the period, and no
-further than was held for it.
+The events of a ledger are read once, up to the end of the period. A lease is charged from its
+recorded start to its recorded end; an open lease is charged up to the end of the period, and no
+further than its hold.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from quorate.model.specs import EnvelopeId
 
 
 class Use(NamedTuple):
-    """Whose run used GPUs of what flavor, and how their owner stands to who paid."""
+    """The user of some GPUs: owner, user, flavor, and the payer's relation to the owner."""
 
     owner: str
     user: str
@@ -45,7 +45,7 @@ class _Open:
 
 
 class ChargeBook:
-    """What was charged to every envelope up to ``until_ms``, and since ``from_ms`` to whom."""
+    """Charges of every envelope up to ``until_ms``, and since ``from_ms`` by use."""
 
     __slots__ = ("_before", "_flavors", "_from_ms", "_open", "_runs", "_since", "_until_ms")
 
@@ -88,7 +88,7 @@ class ChargeBook:
         before = dict(self._before)
         since = {payer: dict(uses) for payer, uses in self._since.items()}
         for lease in self._open.values():
-            # Whoever is slow to stop is charged no further than its hold.
+            # A lease that is slow to stop is charged no further than its hold.
             hold_ends_ms = lease.fact.start_ms + lease.hold_gpu_ms // sum(lease.gpus.values())
             self._charge(lease, hold_ends_ms, before, since)
         return before, since

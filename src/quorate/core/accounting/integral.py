@@ -1,8 +1,8 @@
 """An integral: how much of something was in use over any stretch of time, exactly.
 
-What is in use changes in steps, and a step may be told late: a lease's end can lie before facts
-that were recorded earlier. So steps are kept in order of their own time, with running sums that
-are renewed from the first changed step on, when somebody asks.
+What is in use changes in steps, and a step may be recorded late: a lease's end can lie before facts
+that were recorded earlier. So steps are kept in order of their own time, with running sums that a
+query renews from the first changed step on.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Integral:
     def used(self, from_ms: int, until_ms: int) -> int:
         """Return the sum over every millisecond of [``from_ms``, ``until_ms``) of what was in use.
 
-        What is in use now is taken to stay in use. Nothing before what was forgotten can be asked.
+        What is in use now counts as staying in use. ``from_ms`` must not lie before what was
+        forgotten.
         """
         assert self._floor_ms <= from_ms <= until_ms, (self._floor_ms, from_ms, until_ms)
         self._renew()
@@ -59,7 +60,7 @@ class Integral:
         return until_ms * level_last - from_ms * level_first - (moment_last - moment_first)
 
     def forget(self, before_ms: int) -> None:
-        """Let go of every step before ``before_ms``; stretches from then on stay exact."""
+        """Forget every step before ``before_ms``; sums over later times stay exact."""
         if before_ms <= self._floor_ms:
             return
         self._floor_ms = before_ms

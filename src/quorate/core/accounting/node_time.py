@@ -1,8 +1,7 @@
-"""Node time: on how many different nodes somebody was, at every instant.
+"""Node time: on how many different nodes an owner or user was, at every instant.
 
-Two leases on one node count it once. What is kept for each node are the stretches that are over,
-joined where they touch, and the holds that are not; the integral is told how their
-union changes.
+Two leases on one node count it once. For each node the books keep the stretches that are over,
+joined where they touch, and the holds that are open; the integral records how their union changes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Stretch = tuple[int, int | None]
 
 @dataclass(slots=True)
 class _OnNode:
-    """What somebody holds and held on one node; ``over`` is sorted, and its parts do not touch."""
+    """What an owner or user holds and held on one node; ``over`` is sorted and disjoint."""
 
     holds: dict[str, int] = field(default_factory=dict)
     over: list[tuple[int, int]] = field(default_factory=list)
@@ -46,7 +45,7 @@ class _OnNode:
         self.over[first:last] = [(from_ms, until_ms)]
 
     def forget(self, before_ms: int) -> None:
-        """Let go of the stretches that were over by ``before_ms``."""
+        """Forget the stretches that were over by ``before_ms``."""
         del self.over[: bisect_right(self.over, before_ms, key=_end)]
 
 
@@ -95,7 +94,7 @@ class NodeTime:
         return self._integral.used(from_ms, until_ms)
 
     def forget(self, before_ms: int) -> None:
-        """Let go of what was over by ``before_ms``."""
+        """Forget what was over by ``before_ms``."""
         self._integral.forget(before_ms)
         for node, known in list(self._nodes.items()):
             known.forget(before_ms)
@@ -103,7 +102,7 @@ class NodeTime:
                 del self._nodes[node]
 
     def _change(self, before: Sequence[Stretch], after: Sequence[Stretch]) -> None:
-        """Tell the integral that the node was busy during ``after``, and not during ``before``."""
+        """Record that the node was busy during ``after``, and not during ``before``."""
         steps: dict[int, int] = {}
         for stretches, sign in ((before, -1), (after, 1)):
             for from_ms, until_ms in stretches:

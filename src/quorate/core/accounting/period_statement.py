@@ -1,9 +1,9 @@
 """The statement of a period: for each envelope what was granted, spent, held and is free.
 
-And what was used in the period by whom, what was lent and what was borrowed, with sums for each
-budget, for each owner and in all. It is as of the end of the period, by what was recorded until
-then: a statement says the same whenever it is made. A fact that is recorded late is in the
-statement of the period in which it was recorded, and corrects what that one brings forward.
+And who used what in the period, what was lent and what was borrowed, with sums for each budget, for
+each owner and in all. It is as of the end of the period, by what was recorded until then: a
+statement says the same whenever it is made. A fact that is recorded late is in the statement of the
+period in which it was recorded, and corrects what that one brings forward.
 
 Costs are rounded once, for each use of an envelope, to millionths; every sum is a sum of those.
 """
@@ -75,7 +75,7 @@ class Line:
 
     @property
     def lent(self) -> tuple[tuple[str, int], ...]:
-        """To which owners outside the family it was lent in the period, and how much, by name."""
+        """Owners outside the family that it was lent to in the period, and how much, by name."""
         found: dict[str, int] = {}
         for used in self.used:
             if used.tier is Tier.BORROWED:
@@ -136,9 +136,9 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be stated: a period, and in it one budget, one owner, or all; at what prices.
+    """What to state: a period, and in it one budget, one owner, or all; at what prices.
 
-    ``owners`` are those whose money may be told of; None is everybody.
+    ``owners`` are those whose money the caller may see; None is all.
     """
 
     from_ms: int
@@ -149,11 +149,11 @@ class Asked:
     prices: Prices = field(default_factory=dict)
 
     def takes(self, line: Line) -> bool:
-        """Return whether ``line`` is to be stated."""
+        """Return whether ``line`` is part of the statement."""
         return self.budget in (None, line.budget) and self._takes_owner(line.owner)
 
     def takes_borrower(self, borrower: str) -> bool:
-        """Return whether what ``borrower`` borrowed is to be stated: never for one budget."""
+        """Return whether the statement has what ``borrower`` borrowed: never for one budget."""
         return self.budget is None and self._takes_owner(borrower)
 
     def _takes_owner(self, name: str) -> bool:
@@ -161,7 +161,7 @@ class Asked:
 
 
 def make_statement(events: Iterable[Event], view: StateView, asked: Asked) -> Statement:
-    """Return the statement that was ``asked`` for.
+    """Return the statement that ``asked`` describes.
 
     ``events`` are all those of the ledger up to the end of the period, and ``view`` is the state
     they add up to. Takes time in the number of events, and memory in that of open leases.
@@ -289,11 +289,11 @@ def _line(
 
 def _borrowings(lines: Sequence[Line]) -> list[Borrowing]:
     """Return who borrowed from which envelope, by borrower."""
-    found: dict[tuple[str, str, EnvelopeId], list[Used]] = {}
+    uses: dict[tuple[str, str, EnvelopeId], list[Used]] = {}
     for line in lines:
         for used in line.used:
             if used.tier is Tier.BORROWED:
-                found.setdefault((used.owner, line.owner, line.envelope), []).append(used)
+                uses.setdefault((used.owner, line.owner, line.envelope), []).append(used)
     return [
         Borrowing(
             borrower=borrower,
@@ -302,7 +302,7 @@ def _borrowings(lines: Sequence[Line]) -> list[Borrowing]:
             gpu_ms=sum(used.gpu_ms for used in parts),
             cost_micros=_cost(parts),
         )
-        for (borrower, lender, envelope), parts in sorted(found.items())
+        for (borrower, lender, envelope), parts in sorted(uses.items())
     ]
 
 

@@ -1,11 +1,11 @@
 """The usage ledger: GPU time and node time per owner and per user, over any stretch of time.
 
-Usage follows the owner of a run, whoever pays. A lease counts from its start to its end as they
-were charged, and up to now while it is open, with the GPUs it was given at its start: spares and
-pledges count like the rest. Node time counts the different nodes an owner is on; a spare that
-somebody fills still counts for its owner. Amounts are whole GPU- and node-milliseconds.
+Usage follows the owner of a run, whichever envelope pays. A lease counts from its start to its end
+as they were charged, and up to now while it is open, with the GPUs it was given at its start:
+spares and pledges count like the rest. Node time counts the different nodes an owner is on; a spare
+that another run fills still counts for its owner. Amounts are whole GPU- and node-milliseconds.
 
-Events are folded once, as they come; a daemon keeps the books and asks whenever it likes.
+Events are folded once, as they come; a daemon keeps the books and reads them at any time.
 """
 
 from __future__ import annotations
@@ -215,9 +215,9 @@ class UsageBooks:
         return _usage(_only(self._owners.get(name)), from_ms, until_ms)
 
     def family(self, name: str, *, from_ms: int, until_ms: int) -> Usage:
-        """Return what the owner and those below it used; a node several are on counts once.
+        """Return what the owner and its descendants used; a node that several use counts once.
 
-        Below it is who is so now, however often there are ways to it.
+        The descendants are the present ones; each counts once, however many paths lead to it.
         """
         accounts = [
             self._owners[each] for each in self._with_descendants(name) if each in self._owners
@@ -231,7 +231,7 @@ class UsageBooks:
     def users(
         self, *, owner: str | None = None, user: str | None = None, from_ms: int, until_ms: int
     ) -> tuple[UserUsage, ...]:
-        """Return who used something for whom, by owner and user, for all or for those named."""
+        """Return the usage of the named owner and user, or of all, by owner and user."""
         found = []
         for each_owner, each_user in sorted(self._users):
             if owner not in (None, each_owner) or user not in (None, each_user):
@@ -280,14 +280,14 @@ class UsageBooks:
         for child, parents in self._parents.items():
             for parent in parents:
                 children.setdefault(parent, []).append(child)
-        found = {name: None}
+        family = {name: None}
         waiting = [name]
         while waiting:
             for child in children.get(waiting.pop(), ()):
-                if child not in found:
-                    found[child] = None
+                if child not in family:
+                    family[child] = None
                     waiting.append(child)
-        return list(found)
+        return list(family)
 
     def _sweep(self, window_ms: int) -> None:
         self._sweep_ms = self.at_ms + max(1, window_ms // SWEEPS_PER_WINDOW)
@@ -297,7 +297,8 @@ class UsageBooks:
 
 
 def _pledge_name(pledge: str) -> str:
-    # A pledge is called after its lease, which may hold the same node until its own end is told.
+    # A pledge is closed after its lease, which may hold the same node until its own end is
+    # recorded.
     return f"pledge {pledge}"
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from quorate.core.admission.cover import payer_phases
-from quorate.core.admission.domain_offer import DomainOffer, Yards
+from quorate.core.admission.domain_offer import DomainOffer, DomainOffers
 from quorate.core.admission.hard_quota import Headroom, too_many_runs
 from quorate.core.admission.holds import grace_ms, hold_duration_ms
 from quorate.core.admission.layout import Bundle, PackRequest, pack_request
@@ -51,13 +51,13 @@ class Admitted(Struct, frozen=True):
 
 
 class _Attempt(Struct):
-    """One flavor at one width: the request, the first placement and whose money can be tried.
+    """One flavor at one width: the request, the first placement and the payers to try.
 
-    ``over_quota`` is the node quota that stood in the way of a placement, if one did.
+    ``over_quota`` is the node quota that prevented a placement, if one did.
     """
 
     request: PackRequest
-    domain_offers: Yards
+    domain_offers: DomainOffers
     first: Spread | None
     cover: CoverRequest
     phases: tuple[Payers, ...]
@@ -74,10 +74,10 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
     asked_ms: int | None = None,
     steps: SearchBudget | None = None,
 ) -> Admitted | Refusal:
-    """Return how ``run`` starts at ``now_ms``, or why it cannot, told of its least width.
+    """Return how ``run`` starts at ``now_ms``, or the refusal of its least width.
 
-    ``asked_ms`` is when a start is planned, where that is earlier. Unless a budget of ``steps`` is
-    given, which several attempts may share, the least width is searched in full.
+    ``asked_ms`` is when a start is planned, where that is earlier. Unless the caller gives a budget
+    of ``steps``, which several attempts may share, the least width is searched in full.
     """
     refusal = None if run.sensitive else too_many_runs(view, run.owner)
     if refusal is not None:
@@ -90,9 +90,9 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
     shared = steps
     steps = SearchBudget() if shared is None else shared
     for width in wider:
-        found = _at_width(view, [_attempt(view, run, c, width, steps) for c in covers], steps)
-        if found is not None:
-            return found
+        admitted = _at_width(view, [_attempt(view, run, c, width, steps) for c in covers], steps)
+        if admitted is not None:
+            return admitted
         if steps.exhausted:
             break
     # However long the search for more was, the least width is searched in full.
@@ -114,9 +114,8 @@ def admit_round(  # noqa: PLR0913 - whose start, of what, when, and where it was
 ) -> Admitted | Refusal:
     """Return how ``run`` gets GPUs of ``flavor`` for a round, or why it cannot.
 
-    ``begins`` is how many runs count as running by it that did not before: none where it had a
-    round already. Domains that it knows (``prefer``) come first; where it is told what was meant
-    for it, it gets nothing else.
+    ``begins`` is how many more runs count as running: 0 where the run had GPUs in the last round.
+    Domains in ``prefer`` come first; with ``within``, the run gets nothing outside of it.
     """
     refusal = too_many_runs(view, run.owner, begins) if begins else None
     if refusal is not None:
@@ -172,11 +171,11 @@ def admit_bundles(
         request = replace(request, selector=selector_of(dict(run.selector) | home))
     attempt = _attempt_at(view, request, cover, steps)
     for payers in attempt.phases:
-        found = _place_and_pay(view, attempt, payers, steps)
-        if found is not None:
+        admitted = _place_and_pay(view, attempt, payers, steps)
+        if admitted is not None:
             first = 1 + max(int(lease.fact.comp_path.partition("/")[2]) for lease in leases)
-            groups = tuple(replace(g, index=first + g.index) for g in found.plan.groups)
-            return replace(found, plan=PackPlan(groups))
+            groups = tuple(replace(g, index=first + g.index) for g in admitted.plan.groups)
+            return replace(admitted, plan=PackPlan(groups))
     return None
 
 
@@ -192,9 +191,9 @@ def cover_request(  # noqa: PLR0913 - what, when, and what is there already
 ) -> CoverRequest:
     """Return what covering a start of ``run`` now asks of its payers.
 
-    ``leases`` are those it keeps beside what is to be covered. With an executor whatever starts
-    has to be told to stop one grace before its money ends, so a payer must outlast that; and
-    whoever pays for a claim pays to its end.
+    ``leases`` are those it keeps beside what is to be covered. With an executor a lease has to stop
+    one grace before its money ends, so a payer must outlast that; the payer of a claim pays to its
+    end.
     """
     pool = view.pools[run.pool]
     duration_ms = hold_duration_ms(run, pool)
@@ -231,7 +230,7 @@ def _attempt_at(
     phases = payer_phases(view, cover)
     sponsors = phases[-1][len(phases[0]) :]
     by_rack = family_of(view, cover.owner, cover.flavor).by_rack or names_racks(view, sponsors)
-    domain_offers = Yards(view, request, by_rack=by_rack)
+    domain_offers = DomainOffers(view, request, by_rack=by_rack)
     first = next(spreads(domain_offers, None, steps), None)
     return _Attempt(request, domain_offers, first, cover, phases, Headroom.of(view, cover.owner))
 
@@ -246,9 +245,9 @@ def _place_and_pay(
     demands = demands_of(attempt.first)
     legs = pay(payer_list, demands, steps)
     if legs is not None:
-        found = _admitted(attempt, attempt.first, demands, legs)
-        if found is not None:
-            return found
+        admitted = _admitted(attempt, attempt.first, demands, legs)
+        if admitted is not None:
+            return admitted
         payer_list.reset()
     gpus = sum(gpus for _, gpus in demands)
     if not _money_anywhere(payer_list, gpus) or _too_many_nodes(attempt):
@@ -269,7 +268,7 @@ def _money_anywhere(payer_list: PayerList, gpus: int) -> bool:
 def _too_many_nodes(attempt: _Attempt) -> bool:
     """Return whether no placement takes fewer nodes beyond a limit than the one that was tried.
 
-    Then there is nothing to search for, neither a start nor a smaller number to tell.
+    Then a search finds neither a start nor a smaller number to report.
     """
     if attempt.headroom is None or attempt.over_quota is None:
         return False
@@ -299,9 +298,9 @@ def _search(attempt: _Attempt, payer_list: PayerList, steps: SearchBudget) -> Ad
         if legs is None:
             refused.add(bill)
             continue
-        found = _admitted(attempt, spread, demands, legs)
-        if found is not None:
-            return found
+        admitted = _admitted(attempt, spread, demands, legs)
+        if admitted is not None:
+            return admitted
         payer_list.reset()
     return None
 
@@ -318,8 +317,8 @@ def _admitted(
         plan = pick_slots(spread, attempt.request, headroom.kept)
         refusal = headroom.refuses(plan.nodes)
         if refusal is not None:
-            known = attempt.over_quota
-            if known is None or refusal.short < known.short:
+            last_refusal = attempt.over_quota
+            if last_refusal is None or refusal.short < last_refusal.short:
                 attempt.over_quota = refusal
             return None
     return Admitted(plan.gpus, attempt.request.flavor, plan, demands, legs)
@@ -373,8 +372,8 @@ def _least_short(
 ) -> Refusal:
     """Return what is short: money first, then room, and the other where both are.
 
-    It is measured against the slice with the least deficit among ``served``, the domains where
-    somebody may pay for this run at all, in ``places``: room elsewhere is of no use to it.
+    It is measured against the slice with the least deficit among ``served``, the domains where some
+    envelope may pay for this run, in ``places``: room elsewhere is of no use to it.
     """
     parts, _ = best_slice(attempt.request, served)
     demands = [(places[part.domain], part.wanted) for part in parts]

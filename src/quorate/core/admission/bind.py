@@ -85,6 +85,6 @@ def _leases(
             if head.gpus == 0:
                 queues[where].pop(0)
     path = f"spare/{group.index}" if spare else f"group/{group.index}"
-    for (payer, tier, hold_ms), found in parts.items():
+    for (payer, tier, hold_ms), chunks in parts.items():
         role = Role.SPARE if spare else _BORROWED if tier is _LENT else _ACTIVE
-        yield LeaseDraft(path, group.bundle, role, payer, tier, hold_ms, tuple(found))
+        yield LeaseDraft(path, group.bundle, role, payer, tier, hold_ms, tuple(chunks))

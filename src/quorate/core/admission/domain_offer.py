@@ -1,8 +1,8 @@
 """What a domain offers one request: its node classes.
 
 A node class is a set of nodes in one domain that are alike for this request. Usually a domain is
-one class. Where money or the run asks for racks, each rack is a class; where nodes are given whole,
-each node size is one, and only untouched nodes count.
+one class. Where an envelope or the run selects racks, each rack is a class; where nodes are given
+whole, each node size is one, and only untouched nodes count.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class DomainOffer(Struct, frozen=True, gc=False):
         return len(self.node_classes) == 1 and self.node_classes[0].unit == 1
 
 
-class Yards:
-    """The domains a request may use, made into domain_offers as they are asked for.
+class DomainOffers:
+    """The offers of the domains that a request may use, computed on demand.
 
-    ``by_rack`` says that racks matter to whoever pays.
+    ``by_rack`` says that an envelope which may pay selects racks.
     """
 
     __slots__ = ("_index", "_made", "_offers", "_simple", "by_rack", "request", "view")
@@ -70,7 +70,7 @@ class Yards:
             )
 
     def most_free(self, need: int = 0) -> Iterator[DomainOffer]:
-        """Yield the domain_offers that offer at least ``need`` GPUs, most first, then by key."""
+        """Yield the offers of at least ``need`` GPUs, most first, then by key."""
         if not self._simple:
             for domain_offer in self._offers:
                 if domain_offer.gpus_free >= need:
@@ -82,7 +82,7 @@ class Yards:
                 yield found
 
     def least_free(self, need: int) -> Iterator[DomainOffer]:
-        """Yield the domain_offers that offer at least ``need`` GPUs, least first, then by key."""
+        """Yield the offers of at least ``need`` GPUs, least first, then by key."""
         if not self._simple:
             offers = [
                 domain_offer for domain_offer in self._offers if domain_offer.gpus_free >= need
@@ -95,7 +95,7 @@ class Yards:
                 yield found
 
     def at(self, domain: str) -> DomainOffer | None:
-        """Return the domain's offer of ``domain``, or None where there is none for this request."""
+        """Return the offer of ``domain``; None where it has none for this request."""
         if domain in self._made:
             return self._made[domain]
         number = self._index.numbers.get(domain)
@@ -110,7 +110,7 @@ class Yards:
         island = self._within(key) if request.within else self.view.island(key)
         domain_offer: DomainOffer | None = None
         if island is None:
-            pass  # Nothing of it was meant for this request.
+            pass  # None of it is in the request's ``within``.
         elif not request.selector or not contradicts(request.selector, island.labels):
             if self._simple:
                 gpus = island.gpus_free
@@ -155,7 +155,7 @@ class Yards:
 
 
 def _split(island: Island, request: PackRequest, *, by_rack: bool) -> tuple[NodeClass, ...]:
-    """Return the node_classes of ``island``: by rack, by node size, or both; most free first."""
+    """Return the node classes of ``island``: by rack, by node size, or both; most free first."""
     members: dict[tuple[str, int], int] = {}
     firsts: dict[tuple[str, int], Node] = {}
     offered = island.whole if request.whole_nodes else ALL_NODES
@@ -164,7 +164,7 @@ def _split(island: Island, request: PackRequest, *, by_rack: bool) -> tuple[Node
             continue
         rack = (node.rack or "") if by_rack else ""
         key = (rack, node.gpus if request.whole_nodes else 1)
-        # A class of which nothing is left is one all the same: its place may have money.
+        # A class without free GPUs is a class all the same: an envelope may pay there.
         members[key] = members.get(key, 0) | 1 << position & offered
         firsts.setdefault(key, node)
     node_classes = []

@@ -39,7 +39,7 @@ _WAITING: Final = RefusalCode.WAITING_FOR_QUOTA
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """How many more nodes each of those above an owner, itself included, may hold."""
+    """How many more nodes an owner and each of its ancestors may hold."""
 
     view: StateView
     bounds: tuple[tuple[str, int], ...]
@@ -47,7 +47,7 @@ class Headroom:
 
     @classmethod
     def of(cls, view: StateView, owner: str) -> Headroom | None:
-        """Return the headroom of ``owner``; None where nobody limits its nodes."""
+        """Return the headroom of ``owner``; None where no limit on nodes applies to it."""
         names = view.holdings.bounds_of(owner)
         if not names:
             return None
@@ -74,7 +74,7 @@ class Headroom:
 
     def kept(self, island: Island) -> int:
         """Return the nodes of ``island``, as bits of positions, that cost no bound anything."""
-        has, found = self.view.holdings.has, 0
+        has, held = self.view.holdings.has, 0
         open_nodes = 0
         for nodes in island.buckets[1:]:
             open_nodes |= nodes
@@ -83,8 +83,8 @@ class Headroom:
             open_nodes ^= low
             name = island.nodes[low.bit_length() - 1].name
             if all(has(owner, name) for owner, _ in self.bounds):
-                found |= low
-        return found
+                held |= low
+        return held
 
     def refuses_wherever(self, islands: Sequence[Island], gpus: int) -> Refusal | None:
         """Return which limit ``gpus`` of ``islands`` exceed however they are placed, if any.
@@ -119,9 +119,9 @@ class Headroom:
         return new
 
     def refuses_at_least(self, run: Run) -> Refusal | None:
-        """Return which limit ``run`` exceeds wherever it goes, if any: it needs that many nodes.
+        """Return which limit ``run`` exceeds wherever it is placed, if any.
 
-        What is free on nodes that its owner has already needs no others.
+        What is free on nodes that its owner holds already needs no other nodes.
         """
         view, least = self.view, run.widths()[-1]
         nodes = None
@@ -145,7 +145,7 @@ def _free(island: Island, nodes: int) -> int:
 
 
 def too_many_runs(view: StateView, owner: str, more: int = 1) -> Refusal | None:
-    """Return whose limit on running runs ``more`` of ``owner`` would exceed, if anybody's."""
+    """Return whose limit on running runs ``more`` runs of ``owner`` would exceed, if any."""
     for name in view.holdings.bounds_of(owner):
         limit = view.owners[name].quota.concurrent_runs_max
         current = view.holdings.runs.get(name, 0)
@@ -167,7 +167,7 @@ def _over(code: RefusalCode, owner: str, current: int, wanted: int, limit: int) 
 
 
 def refuses_ever_so(view: StateView, run: Run) -> Refusal | None:
-    """Return the hard quota that forbids ``run`` now, wherever it would go, if any does."""
+    """Return the hard quota that forbids ``run`` now, wherever it is placed, if any does."""
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)
     if refusal is None and headroom is not None:
@@ -176,31 +176,31 @@ def refuses_ever_so(view: StateView, run: Run) -> Refusal | None:
 
 
 def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
-    """Return ``refusal``, which is of a hard quota, as what an accepted run waits for.
+    """Return the hard-quota ``refusal`` as the reason why an accepted run waits.
 
     Where other nodes coming free would help too, it says so, and the run is not parked with its
-    owner: it is tried whenever something has changed.
+    owner: it is tried after every change.
     """
     held = held_by_quota(view, run)
-    found = refusal if held is None else held
-    left = max(0, found.limit - found.current)
-    elsewhere = Shortage(where="nodes", wanted=found.wanted, available=left, limit="max_nodes")
+    cause = refusal if held is None else held
+    left = max(0, cause.limit - cause.current)
+    elsewhere = Shortage(where="nodes", wanted=cause.wanted, available=left, limit="max_nodes")
     return Refusal(
         code=RefusalCode.WAITING_FOR_QUOTA,
-        subject=found.subject,
-        wanted=found.wanted,
-        short=found.short,
+        subject=cause.subject,
+        wanted=cause.wanted,
+        short=cause.short,
         shortages=(elsewhere,) if held is None else (),
-        current=found.current,
-        limit=found.limit,
-        also=found,
+        current=cause.current,
+        limit=cause.limit,
+        also=cause,
     )
 
 
 def held_by_quota(view: StateView, run: Run) -> Refusal | None:
-    """Return the hard quota that forbids ``run`` whatever others do, if any does.
+    """Return the hard quota that forbids ``run`` whatever other runs do, if any does.
 
-    It needs so many nodes beside those that its owner has, were all that is on these its own.
+    The run needs that many nodes beyond those of its owner, even if these were empty.
     """
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)
@@ -221,20 +221,20 @@ def held_by_quota(view: StateView, run: Run) -> Refusal | None:
 
 
 def still_over_quota(view: StateView, record: RunRecord, full: set[tuple[str, str]]) -> bool:
-    """Return whether a run that waits for its turn to run is certainly not given one now.
+    """Return whether a parked run certainly has no headroom now.
 
-    False says nothing. Many may wait behind one limit, and most of them wait on: ``full`` are the
-    (tenant at its limit, owner below it) found so far.
+    False says nothing. Many runs may wait behind one limit, and most of them wait on: ``full`` are
+    the (tenant at its limit, owner below it) found so far.
     """
-    known = record.refusal
-    if known is None or known.also is None or known.code is not _WAITING:
+    refusal = record.refusal
+    if refusal is None or refusal.also is None or refusal.code is not _WAITING:
         return False
-    if known.also.code is not _RUNS:
+    if refusal.also.code is not _RUNS:
         return False
-    key = (known.subject, record.spec.owner)
+    key = (refusal.subject, record.spec.owner)
     if key in full:
         return True
-    if known.subject in view.holdings.bounds_of(key[1]) and _is_full(view, known.subject):
+    if refusal.subject in view.holdings.bounds_of(key[1]) and _is_full(view, refusal.subject):
         full.add(key)
         return True
     return False
@@ -253,15 +253,15 @@ def woken(log: DecisionLog) -> Iterator[str]:
 
 
 def _is_full(view: StateView, owner: str) -> bool:
-    """Return whether as many runs as may run under ``owner`` do: then nobody is woken there."""
+    """Return whether ``owner`` is at its limit of running runs: then none of its runs is woken."""
     known = view.owners.get(owner)
     limit = None if known is None else known.quota.concurrent_runs_max
     return limit is not None and view.holdings.runs.get(owner, 0) >= limit
 
 
 def _relieved(view: StateView, events: Iterable[Event]) -> set[str] | None:
-    """Return the owners that may hold less since ``events``; None for all of them."""
-    found: set[str] = set()
+    """Return the owners that may hold less after ``events``; None for all of them."""
+    owners: set[str] = set()
     seen: set[str] = set()
     for event in events:
         match event:
@@ -280,5 +280,5 @@ def _relieved(view: StateView, events: Iterable[Event]) -> set[str] | None:
         owner = view.runs[run].spec.owner
         if owner not in seen:
             seen.add(owner)
-            found.update(lineage(view.owners, owner))
-    return found
+            owners.update(lineage(view.owners, owner))
+    return owners

@@ -28,9 +28,9 @@ def grace_ms(run: Run, pool: Pool) -> int:
 
 
 def expected_ms(run: Run, pool: Pool) -> int:
-    """Return how long ``run`` is expected to take, once it has started; a claim takes just that.
+    """Return how long ``run`` is expected to take from its start; a claim takes exactly that.
 
-    In a pool that shares in rounds it has what it is given for one round, and is told to stop then.
+    In a pool that shares in rounds it has its GPUs for one round and then stops.
     """
     if pool.discipline is _ROUNDS:
         return pool.round_ms + grace_ms(run, pool)
@@ -44,7 +44,8 @@ def hold_duration_ms(run: Run, pool: Pool) -> int:
     """Return how long a start of ``run`` is paid for in advance: what it expects, plus grace.
 
     A claim is over at its stated end, and its work stops one grace before that. A round is paid to
-    its end, and a little longer: whoever stays is paid for again only when the next one begins.
+    its end, and a little longer: a run that keeps its GPUs is paid for again only when the next
+    round begins.
     """
     if run.sensitive:
         return expected_ms(run, pool)
@@ -88,7 +89,7 @@ def _affordable_ms(view: StateView, lease: Lease, account: EnvelopeAccount, want
 
 
 def may_still_pay(view: StateView, lease: Lease) -> bool:
-    """Return whether the payer of ``lease`` would still be asked: lists and families change.
+    """Return whether the payer of ``lease`` may still pay for it: lists and families change.
 
     What was held stays promised; nothing more is.
     """

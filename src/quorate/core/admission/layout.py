@@ -1,4 +1,4 @@
-"""How a run is cut into bundles and groups, before anybody asks where they go.
+"""How a run is cut into bundles and groups, before they are placed.
 
 A fixed run is one bundle. A malleable run's minimum is one bundle and each step above it another.
 With ``groupGPUs`` a bundle is cut into groups of that size, the last perhaps smaller; without, its

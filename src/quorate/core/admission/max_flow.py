@@ -1,4 +1,4 @@
-"""A small maximum flow, for asking quickly whether demands could be paid at all.
+"""A small maximum flow, to decide quickly whether demands could be paid at all.
 
 Demands flow to envelopes, envelopes to at most one cap each, caps to the sink. Dropping the other
 caps only makes paying easier, so 'no' is a proof, and 'yes' is exact where no envelope is in two.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quorate.core.admission.domain_offer import DomainOffer, NodeClass, Yards
+from quorate.core.admission.domain_offer import DomainOffer, DomainOffers, NodeClass
 from quorate.core.admission.layout import PackRequest
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.core.admission.spread import Spread, spreads
@@ -60,7 +60,7 @@ class PackPlan(Struct, frozen=True, gc=False):
 
 def pack_gang(view: StateView, request: PackRequest) -> PackPlan | Refusal:
     """Return the slots for ``request``, or what is missing where."""
-    domain_offers, steps = Yards(view, request), SearchBudget()
+    domain_offers, steps = DomainOffers(view, request), SearchBudget()
     spread = next(spreads(domain_offers, None, steps), None)
     if spread is not None:
         return pick_slots(spread, request)
@@ -184,20 +184,20 @@ class _Draft:
 
     def take_avoiding(self, gpus: int, nodes: int, avoid: int) -> list[tuple[str, int]]:
         """Take ``gpus`` slots of ``nodes``, those in ``avoid`` last; each node once, as picked."""
-        found: list[tuple[int, int]] = []
+        picked: list[tuple[int, int]] = []
         avoid |= self.others
         if avoid:
             outside = ~avoid & nodes
             room = sum(c * (bits & outside).bit_count() for c, bits in enumerate(self.buckets))
-            self._take(min(gpus, room), outside, found)
+            self._take(min(gpus, room), outside, picked)
             gpus -= min(gpus, room)
         if gpus:
-            self._take(gpus, nodes, found)  # Nothing is left outside: these are other nodes.
+            self._take(gpus, nodes, picked)  # Nothing is left outside: these are other nodes.
         if self.others:
             # A node that is used anyway comes before another one.
-            self.others &= ~sum(1 << position for position, _ in found)
+            self.others &= ~sum(1 << position for position, _ in picked)
         known = self.island.nodes
-        return [(known[position].name, mask) for position, mask in found]
+        return [(known[position].name, mask) for position, mask in picked]
 
     def bits_of(self, slots: Slots) -> int:
         """Return the nodes of ``slots`` as bits of positions."""
@@ -205,7 +205,7 @@ class _Draft:
         return sum(1 << p for p, node in enumerate(self.island.nodes) if node.name in names)
 
     def _take(self, gpus: int, nodes: int, found: list[tuple[int, int]]) -> None:
-        """Add (position, mask) pairs worth ``gpus`` to ``found``, in picking order."""
+        """Append (position, mask) pairs worth ``gpus`` to ``found``, in picking order."""
         if gpus >= len(self.buckets) - 1:
             gpus = self._take_whole(gpus, nodes, found)
         if gpus:

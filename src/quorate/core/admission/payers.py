@@ -1,7 +1,7 @@
 """The payers of one run: every envelope that may pay, in cover order, and how much each can.
 
 Order: the owner's own; siblings through a shared parent; the parents; then sponsors, when the
-decision has come to them. Ties by budget name, then envelope name. No number ranks anybody.
+decision has come to them. Ties by budget name, then envelope name. No priority number ranks payers.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from quorate.model.state.state_view import Family, Payers, StateView
 
 
 class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):
-    """Whose work, of what kind, from when and for how long, is to be paid.
+    """What a cover has to pay: for which owner and flavor, from when and for how long.
 
     ``duration_ms`` is the expected duration plus grace (``holds.hold_duration_ms``).
     ``borrow_gpus_left`` is what the run may still borrow; None means any number. A payer whose
-    window ends by ``outlast_ms`` does not pay: it would have to be told to stop at once. A start
-    planned at ``asked_ms`` may count on a window that opens later only where reservations may.
-    With ``own_only`` nobody but the owner itself pays. ``barred`` envelopes do not pay.
+    window ends by ``outlast_ms`` does not pay: its lease would have to stop at once. A start
+    planned at ``asked_ms`` may count on a window that opens later only where reservations may. With
+    ``own_only`` only envelopes of the owner itself pay. ``barred`` envelopes do not pay.
     """
 
     owner: str
@@ -53,7 +53,7 @@ class Leg(Struct, frozen=True, gc=False):
 
 
 class Place(Struct, frozen=True, gc=False):
-    """Somewhere GPUs are to be paid for: its name for people, its labels for selectors."""
+    """A place whose GPUs are to be paid for: its name for messages, its labels for selectors."""
 
     where: str
     labels: Mapping[str, str]
@@ -89,7 +89,7 @@ def family_of(view: StateView, owner: str, flavor: str) -> Family:
             for key in _envelopes_of(view, relatives, flavor)
             if view.envelopes[key].spec.sharing is Sharing.FAMILY
         )
-    # A diamond in the family can make somebody both sibling and parent; the first mention counts.
+    # In a diamond-shaped family an owner can be both sibling and parent; the first position counts.
     seen: dict[EnvelopeId, Tier] = {}
     for key, tier in found:
         seen.setdefault(key, tier)
@@ -141,7 +141,7 @@ def sponsor_payers(view: StateView, request: CoverRequest) -> Payers:
 
 
 def is_open(spec: Envelope, at_ms: int, outlast_ms: int, asked_ms: int | None) -> bool:
-    """Return whether an envelope may pay for a start at ``at_ms``, which is asked for then or now.
+    """Return whether an envelope may pay for a start at ``at_ms`` that is planned at ``asked_ms``.
 
     See ``CoverRequest``.
     """
@@ -259,7 +259,7 @@ class PayerList:
         """Return the legs when taking the most from each payer in order pays for everything.
 
         When it does, no payer earlier in the order could have paid more, so the answer is the
-        lexicographically first. When it does not, the list is left as it was found: empty.
+        lexicographically first. When it does not, the list is left empty, as it was.
         """
         legs: list[Leg] = []
         envelopes = self.view.envelopes

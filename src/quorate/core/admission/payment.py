@@ -106,8 +106,8 @@ class Relaxation:
 def shared_bounds(payer_list: PayerList, payer: tuple[EnvelopeId, Tier]) -> list[tuple[int, str]]:
     """Return (GPUs left, name) of each bound that ``payer`` shares with others.
 
-    What a cap on GPU-hours leaves is told in GPUs that hold for as short as any of its payers does,
-    so it is never told as less than it is.
+    What a cap on GPU-hours leaves is converted to GPUs with the shortest hold of its payers, so it
+    is never reported as less than it is.
     """
     key, tier = payer
     limits: list[tuple[int, str]] = []
@@ -144,7 +144,7 @@ def is_exact(payer_list: PayerList, payers: Iterable[tuple[EnvelopeId, Tier]]) -
 
 
 _Ahead = tuple[tuple[EnvelopeId, ...], tuple[CapId, ...]]
-"""From one cell on: who may pay once more, and which caps they are under."""
+"""From one cell on: the payers that may pay again, and their caps."""
 
 
 def _ahead(payer_list: PayerList, choices: Sequence[Choice]) -> list[_Ahead]:

@@ -20,7 +20,7 @@ HOLDERS_MAX: Final = 5
 """How many runs are named that hold something of a quota."""
 
 RAISES_MAX: Final = 16
-"""How often a limit is raised to see what else stands in the way."""
+"""How often a limit is raised to find further obstacles."""
 
 LIMIT_FIELDS: Final = {
     RefusalCode.MAX_NODES: "nodes_max",
@@ -71,21 +71,23 @@ class Obstacles:
 
 
 def obstacles(view: StateView, run: Run, now_ms: int) -> Obstacles:
-    """Return the hard quotas that keep ``run`` from starting if nobody else waited."""
+    """Return the hard quotas that keep ``run`` from starting if no other run waited."""
     trial = view.overlay()
-    found: dict[tuple[str, str], Refusal] = {}
+    refusals: dict[tuple[str, str], Refusal] = {}
     for _ in range(RAISES_MAX):
         answer = admit(trial, run, now_ms)
         if isinstance(answer, Admitted) or answer.code not in HARD:
-            return Obstacles(tuple(found.values()), isinstance(answer, Admitted))
+            return Obstacles(tuple(refusals.values()), isinstance(answer, Admitted))
         tenant, field = _field(answer)
-        # A limit that turned out too low again keeps the number that people know.
-        known = found.get((tenant, field))
-        found[tenant, field] = answer if known is None else replace(answer, limit=known.limit)
+        # A limit that is too low again keeps the number in its first refusal.
+        earlier = refusals.get((tenant, field))
+        refusals[tenant, field] = (
+            answer if earlier is None else replace(answer, limit=earlier.limit)
+        )
         owner = trial.owners[tenant]
         quota = replace(owner.quota, **{field: answer.current + answer.wanted})
         apply(trial, OwnerApplied(at_ms=now_ms, actor="explain", owner=replace(owner, quota=quota)))
-    return Obstacles(tuple(found.values()))
+    return Obstacles(tuple(refusals.values()))
 
 
 def _field(refusal: Refusal) -> tuple[str, str]:
@@ -93,7 +95,7 @@ def _field(refusal: Refusal) -> tuple[str, str]:
 
 
 def quotas_in_the_way(view: StateView, refusals: Iterable[Refusal]) -> tuple[QuotaInTheWay, ...]:
-    """Return each of the quotas that ``refusals`` are about with those who hold it."""
+    """Return each of the quotas that ``refusals`` are about, with its holders."""
     return tuple(_with_holders(view, refusal) for refusal in refusals)
 
 
@@ -115,7 +117,7 @@ def _with_holders(view: StateView, refusal: Refusal) -> QuotaInTheWay:
 
 
 def _holders(view: StateView, tenant: str) -> Iterator[Holder]:
-    """Yield the runs of ``tenant`` and of all below it that hold nodes."""
+    """Yield the runs of ``tenant`` and its descendants that hold nodes."""
     owners = family_of(view, tenant)
     nodes: dict[str, set[str]] = {}
     gpus: dict[str, int] = {}
@@ -128,16 +130,16 @@ def _holders(view: StateView, tenant: str) -> Iterator[Holder]:
     for pledge in view.pledges.values():
         if view.runs[pledge.run].spec.owner in owners:
             nodes.setdefault(pledge.run, set()).update(node for node, _ in pledge.slots)
-    for node, known in view.unwiped.items():
-        if view.runs[known.claim].spec.owner in owners:
-            nodes.setdefault(known.claim, set()).add(node)
+    for node, unwiped in view.unwiped.items():
+        if view.runs[unwiped.claim].spec.owner in owners:
+            nodes.setdefault(unwiped.claim, set()).add(node)
     for run, held in nodes.items():
         owner = view.runs[run].spec.owner
         yield Holder(run=run, owner=owner, nodes=len(held), gpus=gpus.get(run, 0))
 
 
 def family_of(view: StateView, tenant: str) -> dict[str, None]:
-    """Return ``tenant`` and all below it, each once."""
+    """Return ``tenant`` and its descendants, each once."""
     found = {tenant: None}
     level = [tenant]
     while level:

@@ -52,8 +52,8 @@ def check_shape(
 ) -> Iterator[Violation]:
     """Yield where the open leases of ``run`` are not what it asked for: I2, I5 and I7.
 
-    ``ending`` names those that were told to stop: they go one by one, so what is left of their
-    bundles is never whole, but a bundle that goes goes as one.
+    ``ending`` names the leases that are stopping. Leases end one by one, so what is left of such a
+    bundle is not whole, but a bundle stops as one.
     """
     if not facts:
         return
@@ -146,7 +146,7 @@ def _places(run: Run, shape: _Shape) -> Iterator[Violation]:
 
 
 def _bundles(run: Run, shape: _Shape) -> Iterator[Violation]:
-    """Yield bundles that are there in part, and widths off the grid."""
+    """Yield incomplete bundles, and widths off the grid."""
     least, step, most = run.gpus, 0, run.gpus
     if run.malleable is not None:
         least, step, most = run.malleable.gpus_min, run.malleable.gpus_step, run.malleable.gpus_max

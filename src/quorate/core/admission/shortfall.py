@@ -1,4 +1,4 @@
-"""Shortfall: why nobody pays, with numbers: what is short where, and what holds each payer."""
+"""Shortfall: why no envelope pays, in numbers: what is short where, what limits each payer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quorate.model.state.state_view import Payers
 def explain_uncovered(
     payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget
 ) -> Refusal:
-    """Return why nobody pays for ``demands``: per place what is short, per payer what limits it."""
+    """Return why ``demands`` are not paid: per place what is short, per payer what limits it."""
     request = payer_list.request
     wanted = sum(gpus for _, gpus in demands)
     usable = tuple(
@@ -56,8 +56,8 @@ def explain_uncovered(
 def _paid_in_order(payer_list: PayerList, demands: Sequence[Demand]) -> list[int]:
     """Return how much of each demand can be paid, earlier demands first.
 
-    For limits that overlap, where the quick bound may say too much. What pays for more pays for
-    less, so the most that goes with what is already kept is found by halving.
+    For overlapping limits, where the quick bound may be too high. What pays for more pays for less,
+    so the most that goes with what is already kept is found by halving.
     """
     kept: list[Demand] = []
     paid: list[int] = []

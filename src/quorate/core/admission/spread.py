@@ -1,7 +1,7 @@
 """Spread: how many groups go to which domain, in pack order.
 
 ``spreads`` yields every distinct way to divide a request among domains, best first, so that the
-first one that can also be paid is the answer. Without a payer to please, the first is the answer.
+first one that can also be paid is the answer. Without a check of payers, the first is the answer.
 Order: under ``tight``, and for a run that must stay in one domain, single domains first (``tight``:
 the least free that holds it; ``classic``: the most free); then one domain is filled before the
 next, beginning with those the run already uses, most free first, ties by key.
@@ -16,14 +16,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from quorate.core.admission.domain_offer import DomainOffer, Yards
+from quorate.core.admission.domain_offer import DomainOffer, DomainOffers
 from quorate.core.admission.layout import PackRequest
 from quorate.core.admission.payers import Demand
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.model.specs import Placement
 
 Payable = Callable[[Sequence[Demand]], bool]
-"""Whether some demands could be paid; asked to prune, so it may err towards yes alone."""
+"""Whether some demands could be paid; used for pruning, so it may err towards yes only."""
 
 DEPTH_MAX: Final = 200
 """Into how many pieces a search for payable placements cuts a run before it gives up."""
@@ -78,7 +78,9 @@ def demands_of(spread: Sequence[Piece]) -> list[Demand]:
     return list(totals.values())
 
 
-def spreads(domain_offers: Yards, payable: Payable | None, steps: SearchBudget) -> Iterator[Spread]:
+def spreads(
+    domain_offers: DomainOffers, payable: Payable | None, steps: SearchBudget
+) -> Iterator[Spread]:
     """Yield the ways to place ``domain_offers.request``, in pack order.
 
     Stops early, with ``steps.exhausted`` set, when the search is too long.
@@ -100,7 +102,7 @@ def spreads(domain_offers: Yards, payable: Payable | None, steps: SearchBudget) 
     yield from search.run()
 
 
-def _fits_whole_nodes(domain_offers: Yards, items: Sequence[Item]) -> bool:
+def _fits_whole_nodes(domain_offers: DomainOffers, items: Sequence[Item]) -> bool:
     """Return whether every group could be made up of whole nodes, were there enough of them."""
     sizes = {
         node_class.unit
@@ -126,7 +128,7 @@ def fills_nodes(items: Sequence[Item], spares: int, sizes: Collection[int]) -> b
 
 
 def _single_domain(
-    domain_offers: Yards, items: Sequence[Item], payable: Payable | None, steps: SearchBudget
+    domain_offers: DomainOffers, items: Sequence[Item], payable: Payable | None, steps: SearchBudget
 ) -> Iterator[Spread]:
     """Yield the spreads that use one domain only."""
     spares = domain_offers.request.spares_per_group
@@ -145,11 +147,11 @@ def _single_domain(
                 )
             yield tuple(pieces)
         else:
-            yield from _InOneYard(domain_offer, items, spares, payable, steps).run()
+            yield from _InOneDomain(domain_offer, items, spares, payable, steps).run()
 
 
 @dataclass(slots=True)
-class _InOneYard:
+class _InOneDomain:
     """Every way to take all items from the node classes of a domain, the first ones first."""
 
     domain_offer: DomainOffer
@@ -160,7 +162,7 @@ class _InOneYard:
     entered: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
 
     def run(self) -> Iterator[Spread]:
-        """Yield complete spreads; two that take the same from each node_class come up once."""
+        """Yield complete spreads; two that take the same from each node class come up once."""
         return self._rest(
             0, [node_class.gpus_free for node_class in self.domain_offer.node_classes], ()
         )
@@ -182,7 +184,7 @@ class _InOneYard:
                 yield from self._rest(at + 1, rest, pieces)
 
 
-def _holding(domain_offers: Yards, need: int) -> Iterator[DomainOffer]:
+def _holding(domain_offers: DomainOffers, need: int) -> Iterator[DomainOffer]:
     """Yield the domains with at least ``need`` free, those the run uses first, ties by key."""
     request = domain_offers.request
     in_order = (
@@ -227,7 +229,7 @@ def _fits(  # noqa: PLR0913, PLR0917 - what to take, from where, and how long to
 def _group_by_group(
     domain_offer: DomainOffer, left: Sequence[int], gpus: int, count: int, steps: SearchBudget
 ) -> Iterator[tuple[int, ...]]:
-    """Yield what ``count`` groups of ``gpus``, each of whole nodes, can take from the node_classes.
+    """Yield what ``count`` groups of ``gpus``, each of whole nodes, can take from the node classes.
 
     One group after the other, each in its first way first; no total is met twice.
     """
@@ -301,7 +303,7 @@ def _here(rest: int, left: int, unit: int, behind: int, grain: int) -> Iterator[
 class _SpreadSearch:
     """Depth-first, domain by domain, the most groups first; no state is entered twice."""
 
-    domain_offers: Yards
+    domain_offers: DomainOffers
     items: Sequence[Item]
     payable: Payable | None
     steps: SearchBudget
@@ -400,7 +402,7 @@ class _SpreadSearch:
                     yield from self._rest(at, rest - amount, (*done, domain_offer.domain))
                 if self.steps.exhausted:
                     return
-            # Whatever follows does without this domain, so that no division comes up twice.
+            # What follows does without this domain, so that no division comes up twice.
             done = (*done, domain_offer.domain)
 
     def _amounts(self, item: Item, most: int, domain_offer: DomainOffer) -> Iterator[int]:

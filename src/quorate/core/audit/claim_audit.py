@@ -1,7 +1,7 @@
-"""I12: sensitive nodes serve one user, and are wiped before anybody else is given them.
+"""I12: sensitive nodes serve one user, and are wiped before another user gets them.
 
 A part of the sweep (``invariants.py``) and of the audit (``history_audit.py``), with books of its
-own: which claim each node was set apart for, and which leases are open there.
+own: the claim that each node was set apart for, and the leases open there.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from quorate.model.state.free_slots import all_slots
 from quorate.model.state.state_view import StateView
 
 _ENDS: Final = frozenset((EndReason.END, EndReason.CANCELLED, EndReason.FAIL))
-"""How a claim may end: never by anybody's need."""
+"""How a claim may end: never because another run needs its nodes."""
 
 
 def check_claims(view: StateView) -> Iterator[Violation]:
-    """Yield nodes of claims that others use (I12), and counters that are not so (I8)."""
+    """Yield nodes of claims that others use (I12), and counters that do not match (I8)."""
     leases: dict[str, int] = {}
     for lease in view.leases.values():
         fact = lease.fact
@@ -50,19 +50,19 @@ def check_claims(view: StateView) -> Iterator[Violation]:
             continue
         for node, _ in fact.slots:
             leases[node] = leases.get(node, 0) + 1
-            known = view.unwiped.get(node)
-            if known is None or known.claim != fact.run:
+            unwiped = view.unwiped.get(node)
+            if unwiped is None or unwiped.claim != fact.run:
                 yield Violation("I12", fact.lease, f"is on {node}, which it did not claim")
-    for node, known in view.unwiped.items():
-        if known.leases != leases.get(node, 0):
-            yield Violation("I8", node, f"counts {known.leases} leases of a claim")
-        if known.leases and known.user != view.runs[known.claim].spec.user:
-            yield Violation("I12", node, f"is set apart for {known.user}")
+    for node, unwiped in view.unwiped.items():
+        if unwiped.leases != leases.get(node, 0):
+            yield Violation("I8", node, f"counts {unwiped.leases} leases of a claim")
+        if unwiped.leases and unwiped.user != view.runs[unwiped.claim].spec.user:
+            yield Violation("I12", node, f"is set apart for {unwiped.user}")
 
 
 @dataclass(slots=True)
 class _Apart:
-    """A node that was set apart: for which claim, and what is open there."""
+    """A node that was set apart: for which claim, and the leases open there."""
 
     claim: NodesClaimed
     leases: dict[str, int] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class _Apart:
 
 @dataclass(slots=True)
 class ClaimBooks:
-    """Which nodes are set apart for whom, gone through event by event."""
+    """The nodes that are set apart and for which claims, from the events so far."""
 
     _size_max: int | None = None
     _runs: dict[str, Run] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class ClaimBooks:
     _facts: dict[str, LeaseStarted] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901 - one case per kind
-        """Write ``event`` down, and yield what it does that a claim forbids."""
+        """Record ``event``, and yield what it does that a claim forbids."""
         match event:
             case SystemApplied():
                 self._size_max = event.system.sensitive_pool_size
@@ -107,7 +107,7 @@ class ClaimBooks:
                 return
 
     def settle(self) -> Iterator[Violation]:
-        """Yield nodes that a claim has in part."""
+        """Yield nodes that a claim holds in part."""
         for node, apart in self._apart.items():
             known = self._nodes.get(node)
             taken = 0
@@ -138,7 +138,7 @@ class ClaimBooks:
             apart = self._apart.get(node)
             if apart is None:
                 if fact.role is Role.CLAIM:
-                    yield Violation("I12", fact.lease, f"takes {node}, and nobody claimed it")
+                    yield Violation("I12", fact.lease, f"takes {node} without a claim on it")
                 continue
             if fact.role is not Role.CLAIM or fact.run != apart.claim.claim:
                 yield Violation("I12", fact.lease, f"takes {node} of claim {apart.claim.claim}")

@@ -41,7 +41,7 @@ from quorate.model.state.state_view import StateView
 
 
 def check_touched(view: StateView, events: Iterable[Event]) -> list[Violation]:
-    """Return what does not hold of what ``events``, the last ones in ``view``, were about.
+    """Return the violations in what ``events``, the last ones in ``view``, were about.
 
     I1, I2, I3, I5, I6, I7 and I11, as far as a state shows them. Takes time in proportion to the
     runs that were touched and what they hold.
@@ -49,30 +49,30 @@ def check_touched(view: StateView, events: Iterable[Event]) -> list[Violation]:
     touched = _Touched()
     for event in events:
         touched.note(view, event)
-    found: list[Violation] = []
+    violations: list[Violation] = []
     if touched.payers:
         excused = tightened(view)
         for key in touched.payers:
             if not _is_within(view, view.envelopes[key]):
-                found += _payer(view, key, excused)
+                violations += _payer(view, key, excused)
     if touched.nodes:
-        found += _nodes(view, touched.nodes)
+        violations += _nodes(view, touched.nodes)
     runs, leases = view.runs, view.leases
     for name in touched.runs:
         record = runs[name]
-        # Most runs have one lease and nothing special: one look, and only the others in detail.
+        # Most runs have one lease and nothing special: one check; only the others in detail.
         if _is_plain_and_sound(view, record):
             continue
-        found += check_run_record(view, record)
+        violations += check_run_record(view, record)
         for lease in record.leases:
-            found += check_lease(view, leases[lease])
-    return found
+            violations += check_lease(view, leases[lease])
+    return violations
 
 
 def _is_plain_and_sound(view: StateView, record: RunRecord) -> bool:
-    """Return whether nothing is wrong with a run that ended, waits or works in one plain group.
+    """Return whether a run that ended, waits or works in one plain group is sound.
 
-    False where it is more than that, or where anything is wrong, which is then looked for.
+    False where the run is not plain, or where anything is wrong: the caller then checks in detail.
     """
     run, gpus = record.spec, record.spec.gpus
     if record.phase is not Phase.RUNNING:
@@ -87,16 +87,16 @@ def _is_plain_and_sound(view: StateView, record: RunRecord) -> bool:
         return False
     leases, place = view.leases, None
     for name in record.leases:
-        placed, found = _plain_gpus(view, leases[name])
-        if not placed or (place is not None and found != place):
+        placed, island = _plain_gpus(view, leases[name])
+        if not placed or (place is not None and island != place):
             return False
-        place = found
+        place = island
         gpus -= placed
     return gpus == 0
 
 
 def _plain_gpus(view: StateView, lease: Lease) -> tuple[int, IslandKey | None]:
-    """Return the GPUs of a sound, plain lease, and where they are; none where it is not that."""
+    """Return the GPUs of a sound, plain lease, and their island; none for any other lease."""
     fact = lease.fact
     account = view.envelopes[fact.payer]
     payer = account.spec
@@ -129,7 +129,7 @@ def _plain_gpus(view: StateView, lease: Lease) -> tuple[int, IslandKey | None]:
 
 
 def _is_within(view: StateView, account: EnvelopeAccount) -> bool:
-    """Return whether a payer and its caps are within their limits, what is to go included."""
+    """Return whether a payer and its caps are within their limits, stopping leases included."""
     spec, lending = account.spec, account.spec.lending
     if (
         account.gpus_active + account.gpus_reserved > spec.concurrency
@@ -175,7 +175,7 @@ class _Touched:
             case HoldExtended() if event.lease in view.leases:
                 self.payers[view.leases[event.lease].fact.payer] = None
             case LeaseEnding() | LeaseEnded():
-                # What has ended is no longer there to ask; its id begins with its run's name.
+                # An ended lease is no longer in the state; its id begins with its run's name.
                 self.runs[event.lease.rpartition("/")[0]] = None
             case _:
                 pass
@@ -206,7 +206,7 @@ def _payer(view: StateView, key: EnvelopeId, excused: set[str]) -> Iterator[Viol
 
 
 def _tell(view: StateView, payers: Iterable[EnvelopeId], tally: Tally) -> None:
-    """Count into ``tally`` what was told to stop of what ``payers`` pay for."""
+    """Count into ``tally`` the stopping leases that ``payers`` pay for."""
     for payer in payers:
         for name in view.payer_leases.get(payer, ()):
             lease = view.leases[name]

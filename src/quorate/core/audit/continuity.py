@@ -1,10 +1,10 @@
-"""Continuity: what follows what in a history. A part of the audit, with books of its own.
+"""Continuity: which events may follow which. A part of the audit, with books of its own.
 
-A hand-over is the same slots of the same groups under other payers, from the very instant on. A
-swap puts slots the run already had, with their payers and what is left of their holds, in the place
-of lost ones. What was told to stop goes for that reason, unless its work ends by itself before; a
-run that is stopping gets nothing new, and one that is stopped for good does not come back. Nothing
-is given out on a node that is not ready.
+A hand-over is the same slots of the same groups under other payers, from the same instant on. A
+swap puts slots that the run already had, with their payers and what is left of their holds, in the
+place of lost ones. A stopping lease ends for the reason of its stop, unless its work ends by itself
+before; a stopping run gets no new leases, and a run that is stopped for good does not come back. No
+lease starts on a node that is not ready.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Slot = tuple[str, int]
 
 @dataclass(slots=True)
 class _Open:
-    """An open lease: its start, what is held for it, and why it stops if it does."""
+    """An open lease: its start, its hold, and why it is stopping, if it is."""
 
     fact: LeaseStarted
     hold_gpu_ms: int
@@ -54,7 +54,7 @@ class _Open:
 
 @dataclass(slots=True)
 class Continuity:
-    """The books: feed it every event of a ledger in order, and ``settle`` at the end."""
+    """The books: ``enter`` every event of a ledger in order, and ``settle`` at the end."""
 
     _open: dict[str, _Open] = field(default_factory=dict)
     _status: dict[str, NodeStatus] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Continuity:
     _resized: RunResized | None = None
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Write ``event`` down, and yield where it does not follow from what came before."""
+        """Record ``event``, and yield where it does not follow from the events before."""
         if not self._goes_on(event):
             yield from self.settle()
         if self._resized is not None and not _shrinks(event):
@@ -88,7 +88,7 @@ class Continuity:
                 return
 
     def settle(self) -> Iterator[Violation]:
-        """Yield what is wrong with the replacement that has just been written down, if one has."""
+        """Yield what is wrong with the replacement that was just recorded, if there is one."""
         ended, started = self._ended, self._started
         self._ended, self._started = [], []
         if not ended and not started:
@@ -139,7 +139,7 @@ class Continuity:
         self._stopping[event.run] = event.outcome
 
     def _width(self) -> Iterator[Violation]:
-        """Yield a run that was resized and does not work on as many GPUs as it was told to."""
+        """Yield a run whose width after a resize is not the recorded one."""
         resized, self._resized = self._resized, None
         assert resized is not None, "asked only after a change of width"
         gpus = sum(

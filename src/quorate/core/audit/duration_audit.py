@@ -42,7 +42,7 @@ class DurationBooks:
     buckets: dict[str, list[int]] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Write ``event`` down; yields nothing, for no event is wrong by itself."""
+        """Record ``event``; yields nothing, because no event is wrong by itself."""
         match event:
             case PoolApplied():
                 self.pools[event.pool.name] = event.pool
@@ -72,7 +72,7 @@ class DurationBooks:
         if life is None or life.began_ms is None or life.is_stopped:
             return
         if life.last_ms != life.began_ms:
-            return  # It was put back, and may have gone on from a checkpoint.
+            return  # It was requeued, and may have continued from a checkpoint.
         if event.outcome is not Outcome.CANCELLED:
             run = life.run
             expected_ms = declared_ms(run, self.pools[run.pool])

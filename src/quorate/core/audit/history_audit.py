@@ -1,8 +1,8 @@
-"""The audit: a whole history is gone through, event by event, and must never have been wrong.
+"""The audit of a whole history: every event is checked, and none may have been wrong.
 
 It keeps its own small books (who holds which slot, what each envelope has promised) and shares no
-counter with the state, so that a mistake in one shows up against the other. The time it takes
-grows with the number of events, not with their product.
+counter with the state, so that a mistake in one shows up against the other. The time it takes grows
+linearly with the number of events.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ VIOLATIONS_MAX: Final = 1_000
 
 
 def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Violation]:
-    """Return everything that was ever wrong in ``events``, a ledger from its first event on.
+    """Return every violation in ``events``, a ledger from its first event on.
 
-    I1 to I7, I9, I11 and I12 after every event, in ledger order; a run is looked at when
-    the events about it are interrupted by others, so a start of several leases counts as one. With
-    ``view``, the state those events add up to, also that it spent exactly what leases cost (I10),
-    and that owners' histories of durations are those of their runs (I8).
+    I1 to I7, I9, I11 and I12 after every event, in ledger order; a run is checked when the events
+    about it are interrupted by others, so a start of several leases counts as one. With ``view``,
+    the state those events add up to, also that it spent exactly what leases cost (I10), and that
+    owners' histories of durations are those of their runs (I8).
     """
     books, continuity, promises = _Books(), Continuity(), Promises()
     claims, durations = ClaimBooks(), DurationBooks()
@@ -106,22 +106,22 @@ def audit(events: Iterable[Event], *, view: StateView | None = None) -> list[Vio
         durations,
         RecallBooks(),
     )
-    found: list[Violation] = []
+    violations: list[Violation] = []
     for event in events:
-        found.extend(books.enter(event))
+        violations.extend(books.enter(event))
         for other in others:
-            found.extend(other.enter(event))
-        if len(found) >= VIOLATIONS_MAX:
-            return found[:VIOLATIONS_MAX]
-    found.extend(books.settle(None))
-    found.extend(books.kept())
-    found.extend(continuity.settle())
-    found.extend(promises.settle())
-    found.extend(claims.settle())
+            violations.extend(other.enter(event))
+        if len(violations) >= VIOLATIONS_MAX:
+            return violations[:VIOLATIONS_MAX]
+    violations.extend(books.settle(None))
+    violations.extend(books.kept())
+    violations.extend(continuity.settle())
+    violations.extend(promises.settle())
+    violations.extend(claims.settle())
     if view is not None:
-        found.extend(_compare(books, view))
-        found.extend(durations.compare(view))
-    return found[:VIOLATIONS_MAX]
+        violations.extend(_compare(books, view))
+        violations.extend(durations.compare(view))
+    return violations[:VIOLATIONS_MAX]
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ class _Line:
 
 @dataclass(slots=True)
 class _Books:
-    """What the auditor has written down so far."""
+    """What the auditor has recorded so far."""
 
     at_ms: int = 0
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -176,7 +176,7 @@ class _Books:
     conflicts: dict[str, str] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
-        """Write ``event`` down, and yield what is wrong with it or with what it leaves behind."""
+        """Record ``event``, and yield what is wrong with it or with the state after it."""
         if event.at_ms < self.at_ms:
             yield Violation("I6", f"event at {event.at_ms}", f"comes after one at {self.at_ms}")
         self.at_ms = max(self.at_ms, event.at_ms)
@@ -215,7 +215,7 @@ class _Books:
                 return
 
     def settle(self, run: str | None) -> Iterator[Violation]:
-        """Look at the run that events were about until now, unless it still is ``run``."""
+        """Check the run that the last events were about, unless it still is ``run``."""
         before, self.unsettled = self.unsettled, run
         if before is None or before == run or before not in self.runs:
             return
@@ -258,14 +258,14 @@ class _Books:
             return
         nodes = (self.nodes[node] for node, _ in fact.slots if node in self.nodes)
         yield from check_payer(fact, line.spec, nodes)
-        # A swap goes on with the payer it has, as the lease it follows would have done.
+        # A swap continues with its payer, as the lease it follows would have done.
         is_new = fact.reason is not StartReason.SWAP
         if is_new and fact.run in self.runs and not self._may_pay(fact, line.spec):
             run = self.runs[fact.run]
             yield Violation("I3", name, f"{fact.payer} may not pay for {run.owner} as {fact.tier}")
 
     def _may_pay(self, fact: LeaseStarted, envelope: Envelope) -> bool:
-        """Return whether the payer stands to the run's owner as ``fact`` says."""
+        """Return whether the payer's relation to the run's owner is what ``fact`` says."""
         run = self.runs[fact.run]
         payer = self.budgets[fact.payer.partition("/")[0]].owner
         if fact.tier is Tier.OWNED:
@@ -277,7 +277,7 @@ class _Books:
         return is_kin and payer != run.owner and envelope.sharing is Sharing.FAMILY
 
     def _budget(self, budget: Budget) -> Iterator[Violation]:
-        """Write down the lines of ``budget``; what they promised before, they still promise."""
+        """Record the envelopes of ``budget``; what they promised before, they still promise."""
         for envelope in self.budgets[budget.name].envelopes if budget.name in self.budgets else ():
             line = self.lines[envelope_id(budget.name, envelope.name)]
             line.spec, line.caps = None, ()
@@ -286,7 +286,7 @@ class _Books:
             key = envelope_id(budget.name, envelope.name)
             line = self.lines.setdefault(key, _Line(envelope, Tally()))
             line.spec = envelope
-            # Whether a limit that was lowered is kept is looked at when what follows is written.
+            # Whether a lowered limit is kept is checked when the events that follow are recorded.
             limits = {f"envelope {key}", f"lending {key}"}
             self.tightening.update(limits)
             yield from check_envelope(key, envelope, line.tally, limits)
@@ -316,8 +316,8 @@ class _Books:
         more = gpus > 0 or gpu_ms > 0
         excused = self.tightening | self.to_reach
         if gpus > 0 and fact.reason in _NEW:
-            # What is new may not come under a limit that is still to be reached. What is not lent
-            # does not come under one of lending.
+            # A new lease does not count under a limit that is still to be reached. A lease that is
+            # not lent does not count under a limit of lending.
             excused &= set() if fact.tier is Tier.BORROWED else {f"lending {fact.payer}"}
         if more and line.spec is not None:
             yield from check_envelope(fact.payer, line.spec, line.tally, excused)
@@ -327,13 +327,13 @@ class _Books:
                 yield from check_cap(cap.cap_id, cap.spec, cap.tally, excused)
 
     def _tell(self, lease: _Open, sign: int) -> None:
-        """Count a lease (-1: no longer) as told to stop."""
+        """Count a lease (-1: no longer) as stopping."""
         line = self.lines[lease.fact.payer]
         for tally in (line.tally, *(cap.tally for cap in line.caps)):
             tally.tell(lease.fact.tier, sign * lease.gpus)
 
     def kept(self) -> Iterator[Violation]:
-        """Yield the limits that were lowered, are not kept, and that no conflict is about."""
+        """Yield the lowered limits that are exceeded and that no conflict is about."""
         names, self.tightening = self.tightening, set()
         for key in sorted({name.partition(" ")[2].partition("/")[0] for name in names}):
             for envelope in self.budgets[key].envelopes:
@@ -347,7 +347,7 @@ class _Books:
     def _hold(
         self, event: ReservationMade | ReservationMoved | ReservationClosed
     ) -> Iterator[Violation]:
-        """Write down what is held for a planned start, and look at the limits of who holds it."""
+        """Record what is held for a planned start, and check the limits of its payers."""
         for share in self.promised.pop(event.reservation, ()):
             self._keep(share, -1)
         if isinstance(event, ReservationClosed):
@@ -377,7 +377,7 @@ class _Books:
     def _set_aside(self, fact: LeaseStarted, filled: SpareFilled, sign: int) -> None:
         """Count (-1: no longer) what the payer of a filled spare keeps for its return.
 
-        Its limits are looked at when the spare's own lease has ended, which counts until then.
+        Its limits are checked when the spare's own lease has ended, which counts until then.
         """
         gpus, gpu_ms = lease_gpus(filled.slots) * sign, filled.hold_gpu_ms * sign
         line = self.lines[fact.payer]
@@ -395,7 +395,7 @@ class _Books:
             yield from check_cap(cap.cap_id, cap.spec, cap.tally, self.to_reach)
 
     def _continue(self, event: LeaseEnding | HoldExtended) -> Iterator[Violation]:
-        """Write down what happens to a lease between its start and its end."""
+        """Record what happens to a lease between its start and its end."""
         lease = self.open.get(event.lease)
         if lease is None:
             yield Violation("I6", event.lease, "is not open")
@@ -459,14 +459,14 @@ class _Books:
 
 
 def _is_of_an_apply(event: Event) -> bool:
-    """Return whether ``event`` may be part of what a tightened budget leads to at once."""
+    """Return whether ``event`` may be an immediate effect of a tightened budget."""
     if isinstance(event, LeaseStarted | LeaseEnded):
         return event.reason in (StartReason.HANDOVER, EndReason.HANDOVER)
     return isinstance(event, _APPLIED)
 
 
 def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
-    """Yield envelopes and runs of ``view`` that did not pay for their leases to the GPU-ms: I10."""
+    """Yield envelopes and runs of ``view`` whose charges differ from their leases: I10."""
     spent: dict[EnvelopeId, int] = {}
     for (_, payer, _), gpu_ms in books.charges.items():
         spent[payer] = spent.get(payer, 0) + gpu_ms
@@ -475,8 +475,10 @@ def _compare(books: _Books, view: StateView) -> Iterator[Violation]:
         spent[lease.fact.payer] = spent.get(lease.fact.payer, 0) + running
     for key, account in view.envelopes.items():
         if account.spent_gpu_ms(view.at_ms) != spent.get(key, 0):
-            found = account.spent_gpu_ms(view.at_ms)
-            yield Violation("I10", key, f"{found} GPU-ms on its account, {spent.get(key, 0)} used")
+            account_ms = account.spent_gpu_ms(view.at_ms)
+            yield Violation(
+                "I10", key, f"{account_ms} GPU-ms on its account, {spent.get(key, 0)} used"
+            )
     charged = {
         (name, payer, tier): gpu_ms
         for name, record in view.runs.items()

@@ -36,7 +36,7 @@ from quorate.model.state.free_slots import all_slots
 from quorate.model.state.records import TERMINAL, Lease, Phase, RunRecord
 from quorate.model.state.state_view import StateView
 
-# The decoder already insists on these; a history that never was on disk has no decoder.
+# The decoder already insists on these; a history that was never on disk has no decoder.
 START_REASONS: Final = frozenset(StartReason)
 END_REASONS: Final = frozenset(EndReason)
 
@@ -61,8 +61,8 @@ __all__ = [
 class Tally:
     """What one envelope has in use, and has spent or promised; ``lent`` is the part lent out.
 
-    ``reserved`` is the width kept for filled spares, and ``going`` what was told to stop: a limit
-    that was tightened is kept when all that is too much is on its way out.
+    ``reserved`` is the width kept for filled spares, and ``going`` the width of stopping leases: a
+    tightened limit is kept when everything beyond it is stopping.
     """
 
     gpus: int = 0
@@ -74,7 +74,7 @@ class Tally:
     lent_going: int = 0
 
     def tell(self, tier: Tier, gpus: int) -> None:
-        """Count ``gpus`` (negative: no longer) as told to stop."""
+        """Count ``gpus`` (negative: no longer) as stopping."""
         self.going += gpus
         if tier is Tier.BORROWED:
             self.lent_going += gpus
@@ -94,16 +94,16 @@ def sweep(view: StateView) -> list[Violation]:
     Checks I1, I2, I3, I5, I6 and I12 as far as a state shows them, I7, I10, I11, and of I8 that
     counters and indexes are what the tables add up to. Takes time in proportion to the state.
     """
-    found = [*_slots(view), *_money(view), *_indexes(view)]
-    found += [*check_pledges(view), *check_claims(view)]
+    violations = [*_slots(view), *_money(view), *_indexes(view)]
+    violations += [*check_pledges(view), *check_claims(view)]
     for lease in view.leases.values():
-        found += check_lease(view, lease)
+        violations += check_lease(view, lease)
     for record in view.runs.values():
-        found += check_run_record(view, record)
-    return found
+        violations += check_run_record(view, record)
+    return violations
 
 
-# --- One lease, one run, one line: the audit looks at these too ----------------------------------
+# --- One lease, one run, one envelope: the audit checks these too ---------------------------------
 
 
 def check_payer(
@@ -136,7 +136,7 @@ def check_envelope(
 ) -> Iterator[Violation]:
     """Yield each limit of ``envelope`` and of its lending that ``tally`` exceeds: I2.
 
-    ``excused`` names limits that were tightened and are still to be reached.
+    ``excused`` names tightened limits that are still to be reached.
     """
     lending = envelope.lending
     if f"envelope {key}" not in excused:
@@ -160,7 +160,7 @@ def check_cap(
 
 
 def tightened(view: StateView) -> set[str]:
-    """Return the limits that were tightened below their use, and that a conflict is to reach."""
+    """Return the limits that were tightened below their use, and that an open conflict is about."""
     declared = (view.conflicts[name].declared for name in view.open_conflicts)
     return {each.scope.limit for each in declared if each.cause is ConflictCause.TIGHTENED}
 
@@ -210,7 +210,7 @@ def _slots(view: StateView) -> Iterator[Violation]:
                 )
             taken[node] = taken.get(node, 0) | mask
     for pool, flavor in {(r.island.pool, r.island.flavor) for r in view.nodes.values()}:
-        view.domain_order(pool, flavor)  # asking brings the index up to date
+        view.domain_order(pool, flavor)  # reading brings the index up to date
     for name, record in view.nodes.items():
         island = view.island(record.island)
         left = all_slots(record.spec.gpus) & ~taken.get(name, 0)
@@ -232,7 +232,7 @@ class _Account:
 
 
 def _money(view: StateView) -> Iterator[Violation]:
-    """Yield limits passed (I2), wrong bills (I10) and accounts that do not add up (I8)."""
+    """Yield exceeded limits (I2), wrong bills (I10) and accounts that do not add up (I8)."""
     tallies, excused = tallies_of(view), tightened(view)
     for budget in view.budgets.values():
         for envelope in budget.envelopes:
@@ -253,8 +253,8 @@ def _money(view: StateView) -> Iterator[Violation]:
             yield Violation("I10", key, f"{spent_is} GPU-ms on its account, {spent} used")
         kept = (account.gpus_active, account.committed_gpu_ms, account.gpus_reserved)
         lent = (account.lent_gpus_active, account.lent_committed_gpu_ms)
-        told = (tally.gpus, tally.gpu_ms, tally.reserved)
-        if kept != told or lent != (tally.lent_gpus, tally.lent_gpu_ms):
+        counted = (tally.gpus, tally.gpu_ms, tally.reserved)
+        if kept != counted or lent != (tally.lent_gpus, tally.lent_gpu_ms):
             yield Violation("I8", key, f"counts {kept} and lent {lent}, leases say {tally}")
     for key in accounts:
         yield Violation("I3", key, "pays and does not exist")
@@ -262,7 +262,7 @@ def _money(view: StateView) -> Iterator[Violation]:
 
 
 def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Violation]:
-    """Yield caps in force that are passed (I2) or are not the sum of their envelopes (I8)."""
+    """Yield caps in force that are exceeded (I2) or are not the sum of their envelopes (I8)."""
     for budget in view.budgets.values():
         for cap in budget.caps:
             key = cap_id(budget.name, cap.name)
@@ -274,8 +274,8 @@ def _caps(view: StateView, tallies: Mapping[EnvelopeId, Tally]) -> Iterator[Viol
             account = view.caps[key]
             kept = (account.gpus_active, account.committed_gpu_ms, account.gpus_reserved)
             if kept != (gpus, gpu_ms, reserved):
-                told = (gpus, gpu_ms, reserved)
-                yield Violation("I8", key, f"counts {kept}, its envelopes {told}")
+                summed = (gpus, gpu_ms, reserved)
+                yield Violation("I8", key, f"counts {kept}, its envelopes {summed}")
 
 
 def _indexes(view: StateView) -> Iterator[Violation]:
@@ -311,7 +311,7 @@ def _indexes(view: StateView) -> Iterator[Violation]:
 
 
 def _tenancy(view: StateView) -> Iterator[Violation]:
-    """Yield counters of hard quotas, and a queue, that are not what leases and runs are: I8."""
+    """Yield counters of hard quotas, and a queue, that do not match leases and runs: I8."""
     recounted = view.overlay()
     recounted.recount()
     rooms = {name: gpus for name, gpus in view.holdings.room.items() if gpus}
@@ -336,7 +336,7 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
 
 
 def _kept_of_queue(view: StateView) -> Iterator[Violation]:
-    """Yield that ranks or cut runs are remembered otherwise than they are: I8."""
+    """Yield cached ranks or cut runs that do not match the state: I8."""
     fresh, now_ms = view.overlay(), max(view.at_ms, view.line_ranks.last_asked_ms)
     fresh.ranks_changed()
     if ranked_lines(view, now_ms) != ranked_lines(fresh, now_ms):
@@ -351,7 +351,7 @@ def _kept_of_queue(view: StateView) -> Iterator[Violation]:
 
 
 def _crossings(view: StateView) -> Iterator[Violation]:
-    """Yield that owners cross thresholds at other times than is remembered: I8."""
+    """Yield cached threshold crossings that do not match the owners' use: I8."""
     fresh, until_ms = view.overlay(), view.at_ms + DAY_MS
     fresh.uses_changed()
     known, found = view.crossings, fresh.crossings
@@ -362,7 +362,7 @@ def _crossings(view: StateView) -> Iterator[Violation]:
 
 
 def _ends(view: StateView) -> Iterator[Violation]:
-    """Yield expected ends that are remembered otherwise than the leases have them: I8."""
+    """Yield cached expected ends that do not match the leases: I8."""
     cache, fresh = view.ends_cache, view.overlay()
     fresh.ends_changed()
     known, found = Profile(view, 0), Profile(fresh, 0)
@@ -375,7 +375,7 @@ def _ends(view: StateView) -> Iterator[Violation]:
 
 
 def _rooms(view: StateView) -> Iterator[Violation]:
-    """Yield domains that have GPUs free sooner than is remembered: I8."""
+    """Yield domains that have GPUs free sooner than their cached bound: I8."""
     index = view.room_index
     now_ms = max(view.at_ms, index.last_asked_ms)
     first = FirstRoom(Profile(view, now_ms))

@@ -1,8 +1,8 @@
 """The lotteries of a whole history: invariant I9. A part of the audit, with books of its own.
 
-What two events show by themselves is checked by ``lottery.check_draws``. Here is what takes the
+``lottery.check_draws`` checks what two events show by themselves. This module checks what takes the
 history: that the links of the committed chain are revealed one after the other, each for one
-lottery; that tokens are what was submitted; and that nobody loses a lease to chance but a victim.
+lottery; that the tokens match the submitted runs; and that only a victim loses a lease to chance.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from quorate.model.events import (
 
 @dataclass(slots=True)
 class Lotteries:
-    """The books: feed it every event of a ledger in order.
+    """The books: ``enter`` every event of a ledger in order.
 
-    ``_public`` is the last link of the chain that everybody knows, in hex, and ``_revealed`` its
-    number. Conflicts may be open beside each other, but a link serves one lottery: a conflict whose
-    link another has revealed meanwhile may not draw, and has to be declared anew.
+    ``_public`` is the last revealed link of the chain, in hex, and ``_revealed`` its number.
+    Several conflicts may be open at once, but a link serves one lottery: a conflict whose link
+    another has revealed meanwhile may not draw, and has to be declared again.
     """
 
     _public: str | None = None
@@ -45,7 +45,7 @@ class Lotteries:
     _seeds: dict[str, str] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Write ``event`` down, and yield what is wrong with it."""
+        """Record ``event``, and yield what is wrong with it."""
         match event:
             case LotteryCommitted():
                 yield from self._commit(event)
@@ -66,7 +66,8 @@ class Lotteries:
         if link_of(event.commitment) is None or event.length < 1:
             yield Violation("I9", "a lottery chain", "has no link or no length")
         if self._revealed < self._length:
-            # Whoever could begin a new chain at will could choose it when it knows the tokens.
+            # An operator who could begin a new chain at will could choose it after the tokens are
+            # known.
             text = f"begins when {self._revealed} of {self._length} links of the last are used"
             yield Violation("I9", "a lottery chain", text)
         self._public, self._revealed, self._length = event.commitment, 0, event.length

@@ -29,9 +29,9 @@ _Slot = tuple[str, int]
 
 
 def check_pledges(view: StateView) -> Iterator[Violation]:
-    """Yield pledges whose slots are not their filler's (I1), or that nobody has a use for (I5).
+    """Yield pledges whose slots are not their filler's (I1), or that no run can use (I5).
 
-    A state is looked at between decisions, and each of those brings back what it can.
+    A state is checked between decisions, and each decision brings back the spares it can.
     """
     if not view.pledges:
         return
@@ -75,7 +75,7 @@ def _use(view: StateView, pledge: PledgeRecord) -> Iterator[Violation]:
 
 @dataclass(slots=True)
 class PledgeBooks:
-    """The books of filled spares: feed it every event of a ledger in order.
+    """The books of filled spares: ``enter`` every event of a ledger in order.
 
     A spare ends by ``Filled`` where its slots were pledged, and only there. While a pledge is open
     only its filler starts on its slots. A spare of a group that works already starts on slots whose
@@ -90,7 +90,7 @@ class PledgeBooks:
     _begun: set[tuple[str, str]] = field(default_factory=set)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Write ``event`` down, and yield where it does not follow from what came before."""
+        """Record ``event``, and yield where it does not follow from the events before."""
         if self._filled is not None and not _ends(event, self._filled):
             yield Violation("I6", self._filled, "is filled and does not end next")
             self._filled = None
@@ -151,11 +151,11 @@ class PledgeBooks:
 
     def _returned(self, fact: LeaseStarted) -> Iterator[Violation]:
         for slot in _slots(fact.slots):
-            known = self._closed.pop(slot, None)
-            if known is None:
+            closed = self._closed.pop(slot, None)
+            if closed is None:
                 yield Violation("I6", fact.lease, f"a spare comes back to {slot}, not its own")
                 continue
-            pledge, was = known
+            pledge, was = closed
             here = (fact.run, fact.comp_path, fact.bundle, fact.payer, fact.tier)
             if here != (was.run, was.comp_path, was.bundle, was.payer, was.tier):
                 yield Violation("I3", fact.lease, f"does not come back as {was.lease} was")

@@ -1,7 +1,7 @@
 """The audit of promises: reservations made, moved and closed, with books of its own.
 
-A run has one reservation at most, only while it waits; a start that moves later has a cause; what
-is closed as activated starts at that instant.
+A run has one reservation at most, only while it waits; a start that moves later has a cause; a run
+whose reservation is closed as activated starts at that instant.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from quorate.model.events import (
 
 @dataclass(slots=True)
 class Promises:
-    """The reservations that are open, and the runs that are to start because one was activated."""
+    """The open reservations, and the runs that have to start because theirs was activated."""
 
     open: dict[str, ReservationMade] = field(default_factory=dict)
     of_run: dict[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Promises:
     running: set[str] = field(default_factory=set)
 
     def enter(self, event: Event) -> Iterator[Violation]:
-        """Write ``event`` down, and yield what is wrong with it."""
+        """Record ``event``, and yield what is wrong with it."""
         match event:
             case ReservationMade():
                 yield from self._make(event)
@@ -49,7 +49,7 @@ class Promises:
                 if event.run in self.of_run:
                     yield Violation("I11", event.run, f"ends and has {self.of_run[event.run]}")
             case RunStopping() if event.run in self.of_run:
-                yield Violation("I11", event.run, "is told to stop and waits for its start")
+                yield Violation("I11", event.run, "is stopped and waits for its start")
             case _:
                 return
 
@@ -64,9 +64,7 @@ class Promises:
         if event.run in self.running:
             yield Violation("I11", event.reservation, f"run {event.run} is running")
         if event.planned_start_ms < event.at_ms or not event.payers or not event.slice.domains:
-            yield Violation(
-                "I6", event.reservation, "is planned for nowhere, by nobody or too late"
-            )
+            yield Violation("I6", event.reservation, "has no place, no payer or a past start")
         self.open[event.reservation] = event
         self.of_run[event.run] = event.reservation
 
@@ -81,7 +79,7 @@ class Promises:
     def _close(self, event: ReservationClosed) -> Iterator[Violation]:
         made = self.open.pop(event.reservation, None)
         if made is None:
-            yield Violation("I6", event.reservation, "is closed and not there")
+            yield Violation("I6", event.reservation, "is closed and was not open")
             return
         del self.of_run[made.run]
         if event.outcome is ReservationOutcome.ACTIVATED:

@@ -1,7 +1,7 @@
 """The audit of hard quotas, I4, with books of its own: nodes and running runs, owner by owner.
 
-Whatever starts or grows leaves its owner, and everybody above it, within their limits. What was
-within them when it started may be beyond them later, when a limit is lowered or a family changes.
+A start or growth leaves its owner, and every ancestor of it, within their limits. What was within
+them at its start may exceed them later, when a limit is lowered or a family changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from quorate.model.specs import Owner
 
 @dataclass(slots=True)
 class Quotas:
-    """Who holds what, counted lease by lease."""
+    """What each owner holds, counted lease by lease."""
 
     owners: dict[str, Owner] = field(default_factory=dict)
     owner_of: dict[str, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Quotas:
     """Runs that are claims: these take nodes, and are not counted as running."""
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
-        """Write ``event`` down, and yield the limits that it exceeds."""
+        """Record ``event``, and yield the limits that it exceeds."""
         match event:
             case OwnerApplied():
                 self.owners[event.owner.name] = event.owner
@@ -83,7 +83,7 @@ class Quotas:
         grows = event.reason is StartReason.GROW
         starts = event.reason is StartReason.START and self.running[event.run] == event.at_ms
         if owner is None or not (grows or starts):
-            return  # A swap, a hand-over or a spare that comes back: no more than there was.
+            return  # A swap, a hand-over or a returning spare: no more than before.
         for name in self._above(owner):
             quota, family = self.owners[name].quota, self._family(name)
             if quota.nodes_max is not None:
@@ -114,7 +114,7 @@ class Quotas:
 
     def _above(self, owner: str) -> list[str]:
         """Return ``owner`` and its ancestors that have a hard quota."""
-        found, rest = [], [owner]
+        limited, rest = [], [owner]
         seen: set[str] = set()
         while rest:
             name = rest.pop()
@@ -123,11 +123,11 @@ class Quotas:
             seen.add(name)
             rest += self.owners[name].parents
             if self.owners[name].quota.is_hard:
-                found.append(name)
-        return found
+                limited.append(name)
+        return limited
 
     def _family(self, owner: str) -> set[str]:
-        """Return ``owner`` and all below it."""
+        """Return ``owner`` and its descendants."""
         found, grew = {owner}, True
         while grew:
             below = {n for n, spec in self.owners.items() if found.intersection(spec.parents)}

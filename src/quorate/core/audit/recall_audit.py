@@ -1,4 +1,4 @@
-"""The audit of recalls, with books of its own: only loans, on their terms, and never too soon."""
+"""The audit of recalls, with books of its own: only loans, on their terms, and never early."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RecallBooks:
     recalls: dict[tuple[str, int], LoanRecalled] = field(default_factory=dict)
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one per event
-        """Write ``event`` down, and yield what is wrong with it."""
+        """Record ``event``, and yield what is wrong with it."""
         match event:
             case PoolApplied():
                 name, grace_ms = event.pool.name, event.pool.grace_max_ms
@@ -95,15 +95,15 @@ class RecallBooks:
             yield Violation("I6", what, f"is recalled for {event.due_ms}, which breaks its terms")
 
     def _stop(self, event: LeaseEnding) -> Iterator[Violation]:
-        """Yield that a lease is told to go without a recall, or with less than its notice."""
+        """Yield a lease that is stopped without a recall, or with less than its notice."""
         fact = self.leases.get(event.lease)
         recall = None if fact is None else self._recall_of(fact)
         if fact is None or recall is None:
-            yield Violation("I6", event.lease, "is told to go and was not recalled")
+            yield Violation("I6", event.lease, "is stopped and was not recalled")
             return
         first_ms = recall.due_ms - self.graces_ms[self.runs[fact.run].pool]
         if event.deadline_ms < recall.due_ms or event.at_ms < first_ms:
-            yield Violation("I6", event.lease, f"is told to go before {recall.due_ms}")
+            yield Violation("I6", event.lease, f"is stopped before {recall.due_ms}")
 
     def _end(self, event: LeaseEnded) -> Iterator[Violation]:
         fact = self.leases.pop(event.lease, None)

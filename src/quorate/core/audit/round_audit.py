@@ -1,4 +1,4 @@
-"""The invariants of rounds: who is in them, who waits for room, who shares a lease with whom."""
+"""The invariants of rounds: which runs are in them, wait for room, or share a lease."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from quorate.model.state.state_view import StateView
 
 
 def check_rounds(view: StateView) -> Iterator[Violation]:
-    """Yield runs that are not where they belong (I8), and partners that are not one owner's (I1).
+    """Yield runs that are not where they belong (I8), and partners of different owners (I1).
 
-    Every run that declared work in rounds and is not over is in them, and nobody else. A grant
-    waits only for a run that is there.
+    Every run that declared work in rounds and is not over is in them, and no other run. A grant
+    waits only for a run that exists.
     """
     there = {n for n, r in view.runs.items() if r.spec.rounds is not None}
     there = {name for name in there if view.runs[name].phase not in TERMINAL}
     if set(view.in_rounds) != there:
         yield Violation("I8", "rounds", "are not of the runs that are in them")
-    if Counter(known.pool for known in view.in_rounds.values()) != dict(view.round_sizes):
+    if Counter(member.pool for member in view.in_rounds.values()) != dict(view.round_sizes):
         yield Violation("I8", "rounds", "are not counted as they are")
     yield from _grants(view)
     yield from _partners(view)
 
 
 def _partners(view: StateView) -> Iterator[Violation]:
-    """Yield leases that are shared by others than two runs of one owner, or by a run too many."""
+    """Yield leases that are shared by more than two runs, or by runs of different owners."""
     beside = {
         lease.fact.partner: name
         for name, lease in view.leases.items()
@@ -44,26 +44,26 @@ def _partners(view: StateView) -> Iterator[Violation]:
         first = view.runs[view.leases[name].fact.run].spec
         if view.runs[partner].spec.owner != first.owner:
             yield Violation("I1", name, f"is shared with {partner}, which is another's")
-    for name, known in view.in_rounds.items():
-        if known.lease and view.runs[name].leases:
+    for name, member in view.in_rounds.items():
+        if member.lease and view.runs[name].leases:
             yield Violation("I1", name, "has a lease of its own and shares another")
-        if known.lease and (known.lease not in view.leases or name not in beside):
-            yield Violation("I8", name, f"shares {known.lease}, which is not open")
+        if member.lease and (member.lease not in view.leases or name not in beside):
+            yield Violation("I8", name, f"shares {member.lease}, which is not open")
 
 
 def _grants(view: StateView) -> Iterator[Violation]:
-    """Yield grants of nobody's, and leases that are told to stop and not noted."""
+    """Yield grants without a run, and stopping leases that are not noted."""
     for pool, round_ in view.rounds.items():
         leaving = {
             lease
-            for name, known in view.in_rounds.items()
-            if known.pool == pool
+            for name, member in view.in_rounds.items()
+            if member.pool == pool
             for lease in view.runs[name].leases
             if view.leases[lease].ending is not None
         }
         if set(round_.leaving) != leaving:
             yield Violation("I8", pool, "has not noted which of its leases were told to stop")
         for name in round_.waiting:
-            known = view.in_rounds.get(name)
-            if known is None or known.pool != pool:
+            member = view.in_rounds.get(name)
+            if member is None or member.pool != pool:
                 yield Violation("I11", name, f"is granted a round of {pool}, and is not there")

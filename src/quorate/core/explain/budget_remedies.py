@@ -46,14 +46,14 @@ def budget_remedies(view: StateView, settled: State, run: Run, now_ms: int) -> t
     ``settled`` is ``view`` with everything done that is due.
     """
     search = _Search(view, settled, run, now_ms)
-    found: list[Remedy] = []
+    remedies: list[Remedy] = []
     for lever in _levers(settled, run, now_ms):
         remedy = search.remedy(lever)
         if remedy is not None:
-            found.append(remedy)
-        if len(found) == LISTED_MAX:
+            remedies.append(remedy)
+        if len(remedies) == LISTED_MAX:
             break
-    return tuple(found)
+    return tuple(remedies)
 
 
 def _levers(settled: StateView, run: Run, now_ms: int) -> list[Lever]:
@@ -100,7 +100,7 @@ class _Search:
         value, _ = alone
         proof = self._proof(lever.make(value))
         if not proof and self.gpus_ahead:
-            # Those ahead take it first: raise it by what they take, as far as that is needed.
+            # Runs ahead take it first: raise it by what they take, as far as that is needed.
             last = min(lever.reach(self.gpus + self.gpus_ahead), GPUS_MAX)
             enough = first_working(
                 range(value, last + 1), lambda more: self._proof(lever.make(more))
@@ -110,7 +110,7 @@ class _Search:
         return self._worded(lever, value, proof) if proof else None
 
     def _admits(self, budget: Budget) -> bool:
-        """Return whether the run would start with ``budget`` if nobody else waited."""
+        """Return whether the run would start with ``budget`` if no other run waited."""
         if not self.trials.spend():
             return False
         over = self.settled.overlay()

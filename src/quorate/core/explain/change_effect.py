@@ -1,7 +1,7 @@
-"""The effect of a change: whose place in the queue, start, width or payer is another afterwards.
+"""The effect of a change: which runs change their queue position, start, width or payers.
 
-How everything stands is noted before and after, and the two are compared: a dry run compares with
-what it has only tried, so what it shows is what then happens. Pure.
+Two pictures, before and after, are compared: a dry run compares with the state in its overlay, so
+what it shows is what the change does. Pure.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Risk:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """How everything stands: places in the queue from 1, planned starts, GPUs that work, payers.
+    """One picture of the state: queue positions from 1, planned starts, working GPUs, payers.
 
-    ``payers`` are those of each bundle of a run that was not told to stop.
+    ``payers`` are those of each bundle of a run that is not stopping.
     """
 
     places: Mapping[str, int]
@@ -84,7 +84,7 @@ class Picture:
 
     @classmethod
     def of(cls, view: StateView, now_ms: int) -> Picture:
-        """Return how everything stands in ``view`` at ``now_ms``."""
+        """Return the picture of ``view`` at ``now_ms``."""
         places = {name: place for place, name in enumerate(queue_order(view, now_ms), start=1)}
         starts = {r.made.run: r.planned_start_ms for r in view.reservations.values()}
         widths: dict[str, int] = {}
@@ -100,11 +100,11 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What is another than it was; each in the order of names.
+    """What has changed; each in the order of names.
 
     ``causes`` say why firm starts of ``starts`` were moved, ``stops`` when and why those in
-    ``stopped`` stop. ``risks`` are the runs that a conflict which is declared may end, and
-    ``recalled`` those that a lender has recalled: (run, when it is due).
+    ``stopped`` stop. ``risks`` are the runs that a declared conflict may end, and ``recalled``
+    those that a lender has recalled: (run, when it is due).
     """
 
     places: tuple[Moved[int], ...] = ()
@@ -120,7 +120,7 @@ class Effect:
     recalled: tuple[tuple[str, int], ...] = ()
 
     def __bool__(self) -> bool:
-        """Return whether there is any."""
+        """Return whether anything has changed."""
         changed = (self.places, self.starts, self.shrunk, self.grown, self.stopped, self.started)
         return any((*changed, self.handed, self.risks, self.recalled))
 
@@ -128,10 +128,10 @@ class Effect:
 def effect_between(
     before: Picture, after: Picture, view: StateView, events: Iterable[Event] = ()
 ) -> Effect:
-    """Return how ``after``, which is how things stand in ``view``, differs from ``before``.
+    """Return how ``after``, the picture of ``view``, differs from ``before``.
 
-    A start that was promised or is promised no longer has moved from or to None. ``events`` are
-    what happened in between: they say why and when.
+    A start that was planned or is planned no longer has moved from or to None. ``events`` are what
+    happened in between: they say why and when.
     """
     events = tuple(events)
     stopped = tuple(sorted(before.widths.keys() - after.widths.keys()))
@@ -157,7 +157,7 @@ def effect_between(
 
 
 def _handed(before: Picture, after: Picture) -> Iterator[HandedOver]:
-    """Yield the bundles that are as wide as they were and that others pay for."""
+    """Yield the bundles of unchanged width that other envelopes pay for."""
     for key in sorted(before.payers.keys() & after.payers.keys()):
         had, has = before.payers[key], after.payers[key]
         if had != has and sum(had.values()) == sum(has.values()):

@@ -1,4 +1,4 @@
-"""Ending one running run of the same owner: the last resort an owner has in its own hands."""
+"""Ending one running run of the same owner: the last remedy that the owner controls itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> 
     everything done that is due.
     """
     trials = Trials(view, now_ms, DRY_RUNS_MAX)
-    found: list[Remedy] = []
+    remedies: list[Remedy] = []
     for name, gpus in _running(settled, run.owner):
         command = Cancel(name)
         proof: Proof = ()
@@ -36,7 +36,7 @@ def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> 
             # The whole command, because runs that wait longer are tried first.
             proof = trials.start_of(run.name, command, attempts=1 + len(settled.pending))
         if proof:
-            found.append(
+            remedies.append(
                 Remedy(
                     kind=RemedyKind.END_RUN,
                     target_kind="run",
@@ -48,13 +48,13 @@ def end_remedies(view: StateView, settled: StateView, run: Run, now_ms: int) -> 
                     trial=command,
                 )
             )
-        if len(found) == LISTED_MAX or trials.dry_runs_left == 0:
+        if len(remedies) == LISTED_MAX or trials.dry_runs_left == 0:
             break
-    return tuple(found)
+    return tuple(remedies)
 
 
 def _makes_room(settled: StateView, name: str, run: Run, now_ms: int) -> bool:
-    """Return whether ``run`` would start after the end of run ``name`` if nobody else waited."""
+    """Return whether ``run`` would start after the end of run ``name`` if no other run waited."""
     log = DecisionLog(settled, now_ms=now_ms, actor=ACTOR)
     stop_run(log, settled.runs[name], EndReason.CANCELLED, Outcome.CANCELLED)
     return isinstance(admit(log.view, run, now_ms), Admitted)

@@ -41,17 +41,17 @@ __all__ = ["Explanation", "Remedy", "RemedyKind", "explain", "refused_now", "wit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Where a run stands at one instant, why, and what would start it.
+    """The state of a run at one instant, why it is so, and what would start it.
 
     ``phase`` is what holds now; ``recorded_phase`` is what the ledger says so far, and the two
     differ when time has made something due that the next command will record. ``since_ms`` is when
-    the run came to where it is: submitted, started or ended. ``refusal``, since when it is for this
-    reason, and the queue position (from 1) are there while it waits, and ``reservation`` where its
-    start is firm. ``plan`` is when it starts, and ``parked`` says why that is not firm.
-    ``standing`` is why it has that position, and ``quotas`` are the hard ones in its way.
-    ``ordeals`` are the conflicts it entered or was cut by. ``note`` says why it failed. One that
-    shares a pool in rounds has a ``share``, and a refusal whenever it has no GPUs. ``loans`` are
-    what it borrows, or will by its plan, with the terms.
+    that phase began: submitted, started or ended. ``refusal``, since when it is for this reason,
+    and the queue position (from 1) are there while it waits, and ``reservation`` where its start is
+    firm. ``plan`` is when it starts, and ``parked`` says why that is not firm. ``standing`` is why
+    it has that position, and ``quotas`` are the hard quotas that hold it. ``ordeals`` are the
+    conflicts it entered or was cut by. ``note`` says why it failed. One that shares a pool in
+    rounds has a ``share``, and a refusal whenever it has no GPUs. ``loans`` are what it borrows, or
+    will by its plan, with the terms.
     """
 
     run: str
@@ -82,7 +82,7 @@ def explain(
     outlook: Outlook | None = None,
     is_exact: bool = False,
 ) -> Explanation | Refusal:
-    """Return why ``run_name`` is where it is at ``now_ms``; a refusal when there is no such run.
+    """Return the explanation of ``run_name`` at ``now_ms``; a refusal when there is no such run.
 
     ``outlook`` is that of ``view`` at ``now_ms``, where the caller has it already. Where
     ``is_exact`` and the run is beyond the depth, everything before it is planned, too.
@@ -148,7 +148,7 @@ def _in_rounds(
     ordeals: tuple[Ordeal, ...],
     now_ms: int,
 ) -> Explanation:
-    """Return where a run stands that shares a pool in rounds: it is in no queue."""
+    """Return the explanation of a run that shares a pool in rounds: it is in no queue."""
     refusal = between_rounds(settled, record, now_ms)
     return Explanation(
         run=record.spec.name,
@@ -163,7 +163,7 @@ def _in_rounds(
 
 
 def _same_since_ms(record: RunRecord, refusal: Refusal, now_ms: int) -> int:
-    """Return since when the run is refused for this reason, as far as the ledger tells."""
+    """Return since when the run is refused for this reason, as recorded in the ledger."""
     return now_ms if is_news(record.refusal, refusal) else record.refused_since_ms
 
 
@@ -204,13 +204,13 @@ def _obstacles(settled: State, record: RunRecord, refusal: Refusal, now_ms: int)
         return Obstacles()
     found = obstacles(_own_room(settled, record, now_ms), record.spec, now_ms)
     if not found.quotas and refusal.also is not None:
-        # It was recorded in its turn, and is gone since.
+        # The refusal was recorded in its turn, and the quota has room since.
         return Obstacles((refusal.also,))
     return found
 
 
 def _own_room(settled: State, record: RunRecord, now_ms: int) -> State:
-    """Return the state in which what is held for the run itself is there for it."""
+    """Return the state in which the run may use what is held for it."""
     return settled if record.reservation is None else without(settled, record.reservation, now_ms)
 
 
@@ -226,7 +226,7 @@ def _remedies(  # noqa: PLR0913 - the run, why it waits, and the state before an
     """Return what would start the run: changes of it, then of others' limits, then others' ends."""
     run = record.spec
     if refusal.code in (RefusalCode.WAITING_FOR_UPSTREAM, RefusalCode.UPSTREAM_FAILED):
-        # Nothing else is even looked at while it waits for others.
+        # While it waits for other runs, nothing else is checked.
         return follow_remedies(view, run, now_ms)
     settled = _own_room(settled, record, now_ms)
     return (

@@ -1,7 +1,7 @@
 """Raising the hard quota of one tenant, by as little as starts a run that waits for it.
 
 What the run alone needs is found first, on an overlay; then the whole command is decided, because
-runs that stand ahead are tried first and may take what was added.
+runs ahead are tried first and may take what was added.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def quota_remedies(
         attempts = 1 + len(view.pending)
         return trials.start_of(run.name, _command(tenant, least, more), attempts=attempts)
 
-    # Those ahead take it first: raise it by what they take, as far as that is needed.
+    # Runs ahead take it first: raise it by what they take, as far as that is needed.
     at_once = proof(0)
     most = len(view.nodes) + len(view.pending)
-    found = (0, at_once) if at_once else first_working(range(1, most + 1), proof)
-    if found is None:
+    working = (0, at_once) if at_once else first_working(range(1, most + 1), proof)
+    if working is None:
         return ()
-    more, leases = found
+    more, leases = working
     changes: tuple[tuple[str, Value], ...] = tuple(
         (f"spec.quota.{_DOCUMENT[field]}", _limit(value, more)) for field, value in least.items()
     )

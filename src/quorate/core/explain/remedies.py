@@ -19,13 +19,13 @@ from quorate.model.events import LeaseStarted
 from quorate.model.state.state_view import StateView
 
 ACTOR: Final = "explain"
-"""Who dry runs are made by; it is never recorded."""
+"""The actor of dry runs; it is never recorded."""
 
 ATTEMPTS_MAX: Final = 500
 """How many waiting runs the dry runs of one family of remedies may try again, in all."""
 
 PROOFS_MIN: Final = 4
-"""How many commands may be decided in full however long the queue is, which each tries again."""
+"""How many commands may be decided in full, whatever the length of the queue."""
 
 Value = str | int | bool | None
 """A field's new value, as a document has it; None takes the field away."""
@@ -65,10 +65,9 @@ class Remedy:
     """One change and what it does.
 
     ``command`` is the argument vector to type, ``changes`` its fields and values (None: removed),
-    ``target_kind`` and ``target_name`` what it changes: a run to copy, a budget, an
-    owner, or a run to end.
-    ``trial`` is the command that was decided to prove it. ``instead`` says that the run it copies
-    has to be cancelled before: room or money is kept for that one.
+    ``target_kind`` and ``target_name`` what it changes: a run to copy, a budget, an owner, or a run
+    to end. ``trial`` is the command that was decided to prove it. ``instead`` says that the copied
+    run has to be cancelled first: room or money is kept for that one.
     """
 
     kind: RemedyKind
@@ -83,7 +82,7 @@ class Remedy:
 
 @dataclass(slots=True)
 class Trials:
-    """Dry runs against ``view``. Once none are left every trial fails: nothing unproven is said."""
+    """Dry runs against ``view``. Once none are left every trial fails: no remedy is unproven."""
 
     view: StateView
     now_ms: int
@@ -129,9 +128,9 @@ def first_working(
     low, high = -1, len(values) - 1
     while high - low > 1:
         middle = (low + high) // 2
-        found = attempt(values[middle])
-        if found:
-            high, best = middle, found
+        outcome = attempt(values[middle])
+        if outcome:
+            high, best = middle, outcome
         else:
             low = middle
     return values[high], best

@@ -54,7 +54,7 @@ Changes = tuple[tuple[str, Value], ...]
 
 
 class _Copies:
-    """Tries changed copies of one run and words what works.
+    """Tries changed copies of one run and describes what works.
 
     Beside the run itself first. One that was promised a start keeps room and money for that, so a
     copy that finds none is tried once more as if the run had been cancelled just before.
@@ -130,7 +130,7 @@ def run_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
 
 
 def follow_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
-    """Return the remedy for a run that waits for others: not to."""
+    """Return the remedy for a run that follows others: not to follow them."""
     copies = _Copies(view, run, now_ms)
     return tuple(
         copies.once(RemedyKind.NO_FOLLOW, replace(run, follow=None), ("spec.follow", None))
@@ -177,15 +177,15 @@ def _smaller_groups(copies: _Copies, run: Run, group_gpus: int) -> Iterator[Reme
     """Yield the largest part of the group size that works, such as half of it."""
     parts = [size for size in range(group_gpus // 2, 0, -1) if group_gpus % size == 0]
     for size in parts[:GROUP_SIZES_MAX]:
-        found = list(
+        remedies = list(
             copies.once(
                 RemedyKind.SMALLER_GROUPS,
                 replace(run, group_gpus=size),
                 ("spec.locality.groupGPUs", size),
             )
         )
-        if found:
-            yield from found
+        if remedies:
+            yield from remedies
             return
 
 
@@ -274,7 +274,7 @@ def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
     every = range((run.gpus - 1) // unit * unit, 0, -unit)
     full = range((run.gpus - 1) // group * group, 0, -group)
     for values in (every, full):
-        found = list(
+        remedies = list(
             copies.best(
                 RemedyKind.FEWER_GPUS,
                 values,
@@ -282,8 +282,8 @@ def _fewer_gpus(copies: _Copies, run: Run) -> Iterator[Remedy]:
                 lambda gpus: (("spec.resources.totalGPUs", gpus),),
             )
         )
-        if found:
-            yield from found
+        if remedies:
+            yield from remedies
             return
 
 

@@ -1,7 +1,6 @@
 """Grounds: what a planned start rests on, and the conflicts that may make room for it.
 
-Parts of a forecast (``start_plan.py``), each computed from the state in which everything due is
-done.
+Parts of a forecast (``start_plan.py``), each computed from the state after everything due.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from quorate.core.admission.domain_offer import Yards
+from quorate.core.admission.domain_offer import DomainOffers
 from quorate.core.admission.layout import pack_request
 from quorate.core.admission.quota_holders import family_of, obstacles
 from quorate.core.admission.target_slices import SlicePart, best_slice
@@ -35,9 +34,9 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 RELEASES_MAX: Final = 64
-"""How many leases of a domain, those that end first, tell when a start comes."""
+"""How many leases of a domain, those that end first, are examined to date a start."""
 DANGERS_MAX: Final = 8
-"""How many conflicts that could end a running run are looked into."""
+"""How many conflicts that could end a running run are examined."""
 
 
 class Confidence(Word):
@@ -48,7 +47,7 @@ class Confidence(Word):
     EXPECTED = "expected"
     """Ends of runs that are within their expected duration, or a conflict that works as it is."""
     ROUGH = "rough"
-    """Runs that are overdue already, or stops that are late: nobody knows when those end."""
+    """Runs that are overdue already, or stops that are late: their ends are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,7 @@ class Recourse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Danger:
-    """A conflict that could end a running run: for whom, when, and how likely."""
+    """A conflict that could end a running run: for which run, when, and how likely."""
 
     conflict: str
     reservation: str
@@ -80,7 +79,7 @@ class Danger:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The state in which everything due is done, and how it is looked at."""
+    """The state after everything due, and how it is read."""
 
     state: State
     now_ms: int
@@ -97,7 +96,7 @@ def unpromised(seen: Seen, promise: ReservationRecord | None) -> State:
 def planned(
     promise: ReservationRecord | None, natural: Entry | None
 ) -> tuple[int | None, Slice | None, tuple[Share, ...]]:
-    """Return the start that is promised, else the natural one, with its place and payers."""
+    """Return the planned start, else the natural one, with its place and payers."""
     if promise is not None and promise.planned_start_ms is not None:
         return promise.planned_start_ms, promise.slice, promise.payers
     if natural is not None:
@@ -106,12 +105,12 @@ def planned(
 
 
 def least_short(view: StateView, run: Run) -> tuple[int, Slice | None]:
-    """Return how many GPUs are missing now, and of which slice: where that is least."""
+    """Return how many GPUs are missing now, and in which slice: the one that lacks least."""
     pool, least = view.pools[run.pool], run.widths()[-1]
     found: tuple[int, Slice] | None = None
     for flavor in run.flavors:
         request = pack_request(run, pool, flavor, least)
-        domain_offers = list(Yards(view, request).most_free())
+        domain_offers = list(DomainOffers(view, request).most_free())
         parts: Sequence[SlicePart] = best_slice(request, domain_offers)[0] if domain_offers else ()
         deficit = sum(part.deficit for part in parts)
         if parts and (found is None or deficit < found[0]):
@@ -128,8 +127,8 @@ def waits_for(
 ) -> Iterator[str]:
     """Yield the leases whose expected ends a start counts on: where what is free is not enough.
 
-    What is free, or what a hard quota leaves: then those that hold it have to end.
-    None for a start by a conflict, which waits for nobody.
+    What is free, or what a hard quota leaves: then leases of its holders have to end. None for a
+    start by a conflict, which waits for no lease.
     """
     start_ms, place, payers = planned(promise, natural)
     if start_ms is None or place is None or (promise is not None and promise.by_conflict):
@@ -155,8 +154,8 @@ def _counted_on(
 ) -> dict[str, None]:
     """Return the leases that have to end so that ``gpus`` are free at ``at_ms``.
 
-    None where that many are free though nothing ends. What is late may not be expected until then
-    any more, and is counted on all the same where nothing else is enough.
+    None where that many are free already. A late lease may be expected to end only after ``at_ms``;
+    it is counted on all the same where the others are not enough.
     """
     free = resource.value(at_ms)
     if free - (resource.unplanned(at_ms) - resource.free_now) >= gpus:
@@ -169,7 +168,7 @@ def _counted_on(
 
 
 def _is_late(seen: Seen, name: str) -> bool:
-    """Return whether a lease's run takes longer than it said, or its stop does."""
+    """Return whether a lease's run has passed its declared end, or its stop is late."""
     lease = seen.state.leases[name]
     if lease.ending is not None:
         return seen.now_ms > lease.ending.deadline_ms
@@ -177,7 +176,7 @@ def _is_late(seen: Seen, name: str) -> bool:
 
 
 def overdue_runs(seen: Seen, leases: Sequence[str]) -> Iterator[str]:
-    """Yield the runs among those waited for that take longer than they said, or stop late."""
+    """Yield the runs among those waited for that have passed their declared end, or stop late."""
     late = (name for name in leases if _is_late(seen, name))
     yield from dict.fromkeys(seen.state.leases[name].fact.run for name in late)
 
@@ -197,10 +196,11 @@ def confidence_of(
 
 
 def quantiles_of(profile: Profile, entry: Entry | None) -> StartQuantiles | None:
-    """Return by when a planned start has come with a chance of a half, and of nine in ten.
+    """Return the P50 and the P90 of a planned start.
 
     From each owner's history of actual against declared durations. ``profile`` has the plan put in:
-    what it takes then has to come free first. None where ends of running work do not tell.
+    what it takes then has to come free first. None where the start does not rest on ends of running
+    work.
     """
     if entry is None:
         return None
@@ -230,8 +230,8 @@ def recourse_of(
 ) -> Recourse | None:
     """Return whether the run may ask for a conflict, and when that would start it.
 
-    None where it is of no use: a start by itself is not farther away than a notice, or room is
-    being made already.
+    None where a conflict is of no use: the natural start is nearer than a notice, or room is being
+    made already.
     """
     state, now_ms = seen.state, seen.now_ms
     pool = state.pools[record.spec.pool]
@@ -246,7 +246,7 @@ def recourse_of(
     _, place = least_short(state, record.spec)
     if place is None:
         return None
-    found = foresee_conflict(
+    foreseen = foresee_conflict(
         state,
         record.spec,
         place,
@@ -255,22 +255,22 @@ def recourse_of(
         has_executor=seen.has_executor,
         reservation="" if promise is None else promise.made.reservation,
     )
-    if found is None:
-        return Recourse(why_not="ending all that may be ended there is not enough")
-    lost_gpu_ms, flavor = found.lost_gpu_ms, found.slice.flavor
+    if foreseen is None:
+        return Recourse(why_not="ending everything that may be ended there is not enough")
+    lost_gpu_ms, flavor = foreseen.lost_gpu_ms, foreseen.slice.flavor
     refused = may_call(state, record, now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
     why_not = "" if refused is None else refused.text
     covered_ms = None if refused is None else refused.covered_ms
-    if found.short and state.lottery.next_index > state.lottery.length:
-        why_not = "somebody would have to be drawn, and this ledger has no lottery left"
+    if foreseen.short and state.lottery.next_index > state.lottery.length:
+        why_not = "a lottery would be needed, and this ledger's lottery chain is used up"
         covered_ms = None
-    elif found.start_ms >= natural.start_ms:
-        why_not = "what runs there may not be drawn before it can start by itself"
+    elif foreseen.start_ms >= natural.start_ms:
+        why_not = "the runs there may not be drawn before it can start by itself"
         covered_ms = None
     return Recourse(
-        start_ms=found.start_ms,
+        start_ms=foreseen.start_ms,
         why_not=why_not,
-        lost_gpu_ms=found.lost_gpu_ms,
+        lost_gpu_ms=foreseen.lost_gpu_ms,
         covered_ms=covered_ms,
     )
 
@@ -294,21 +294,21 @@ def contest_for(seen: Seen, promise: ReservationRecord | None) -> Contest | Refu
 def dangers_of(seen: Seen, record: RunRecord) -> Iterator[Danger]:
     """Yield the conflicts that could end a running run, the next one first."""
     state, run = seen.state, record.spec
-    found: list[tuple[int, str, Contest | Refusal | None]] = []
+    contests: list[tuple[int, str, Contest | Refusal | None]] = []
     for key in list(state.open_conflicts)[:DANGERS_MAX]:
         declared = state.conflicts[key].declared
         if declared.scope.pool == run.pool:
             contest = foresee_declared(state, declared, seen.now_ms, has_executor=seen.has_executor)
-            found.append((declared.due_ms, declared.reservation, contest))
+            contests.append((declared.due_ms, declared.reservation, contest))
     declared_for = {state.conflicts[key].declared.reservation for key in state.open_conflicts}
     for name, promise in state.reservations.items():
-        if len(found) >= DANGERS_MAX:
+        if len(contests) >= DANGERS_MAX:
             break
         is_here = state.runs[promise.made.run].spec.pool == run.pool
         if promise.by_conflict and is_here and name not in declared_for:
             at_ms = max(promise.planned_start_ms or 0, seen.now_ms)
-            found.append((at_ms, name, contest_for(seen, promise)))
-    for at_ms, reservation, contest in sorted(found, key=lambda each: each[:2]):
+            contests.append((at_ms, name, contest_for(seen, promise)))
+    for at_ms, reservation, contest in sorted(contests, key=lambda each: each[:2]):
         if isinstance(contest, Contest):
             yield from _danger(run.name, at_ms, reservation, contest)
 

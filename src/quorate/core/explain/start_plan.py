@@ -1,7 +1,7 @@
-"""Plan: when a run starts, why not now, who pays, what would help, and whom it could cost.
+"""Plan: when a run starts, why not now, who pays, what would help, and which runs it could cost.
 
-Told for a run that waits, or for one that nobody has submitted yet: it is submitted in an overlay,
-so that what is told is what ``decide`` would do, and nothing is written. The CLI only prints it.
+For a waiting run, or for one that is not submitted yet: it is submitted in an overlay, so that the
+forecast is what ``decide`` would do, and nothing is written. The CLI only prints it.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ from quorate.model.state.state_view import StateView
 class Forecast:
     """What is known at ``now_ms`` about a run's start.
 
-    ``recorded_phase`` None: it is not submitted. ``planned_start_ms`` is that of its firm
-    ``reservation``; ``natural_start_ms`` is when it could start by itself, as far as is known now.
-    ``plan_state`` says what the start is worth, None where nothing is planned; ``long_walk`` is
-    there where it was searched beyond the depth, as an exact forecast is.
-    ``place`` and ``payers`` are of the planned start, else of the natural one. ``deficit`` and
-    ``scope`` are what is short now, where that is least. ``parked`` says why there is no
-    firm one. ``dangers`` are there while it runs. ``loans`` are what it borrows or would borrow,
-    with the terms; ``returning`` is what its owner lent and has recalled for it.
+    ``recorded_phase`` is None for a run that is not submitted. ``planned_start_ms`` is that of its
+    firm ``reservation``; ``natural_start_ms`` is when it could start by itself, as far as is known
+    now. ``plan_state`` says what the start is worth, None where nothing is planned; ``long_walk``
+    is there where it was searched beyond the depth, as an exact forecast is. ``place`` and
+    ``payers`` are of the planned start, else of the natural one. ``deficit`` and ``scope`` are what
+    is short now, where that is least. ``parked`` says why there is no firm one. ``dangers`` are
+    there while it runs. ``loans`` are what it borrows or would borrow, with the terms;
+    ``returning`` is what its owner lent and has recalled for it.
     """
 
     run: Run
@@ -99,13 +99,13 @@ class Forecast:
 
     @property
     def plan_start_ms(self) -> int | None:
-        """The planned start, firm or tentative; None where it starts only not before something."""
+        """The planned start, firm or tentative; None where only a bound (not before) is known."""
         is_tentative = self.plan_state is PlanState.TENTATIVE
         return self.natural_start_ms if is_tentative else self.planned_start_ms
 
     @property
     def start_ms(self) -> int | None:
-        """The start to count down to: the promised one, else the natural one."""
+        """The start to count down to: the planned one, else the natural one."""
         return self.natural_start_ms if self.planned_start_ms is None else self.planned_start_ms
 
 
@@ -118,17 +118,17 @@ def foretell(  # noqa: PLR0913 - what is known already, and how far to look
     outlook: Outlook | None = None,
     is_exact: bool = False,
 ) -> Forecast | tuple[Refusal, ...]:
-    """Return what is known about the start of ``run``, which may be in the queue or new.
+    """Return the forecast of ``run``, which may be in the queue or new.
 
-    The refusals with which it would not even be accepted, where it is new. ``outlook`` is that of
-    ``view`` at ``now_ms``, where the caller has it already. Where ``is_exact`` and the run is
-    beyond the depth, everything before it is planned, too.
+    For a new run that would not be accepted, the refusals. ``outlook`` is that of ``view`` at
+    ``now_ms``, where the caller has it already. Where ``is_exact`` and the run is beyond the depth,
+    everything before it is planned, too.
     """
     now_ms = max(now_ms, view.at_ms)
-    known = view.runs.get(run.name)
-    if known is not None and known.spec == run:
+    record = view.runs.get(run.name)
+    if record is not None and record.spec == run:
         before = outlook or Outlook(view, now_ms, has_executor=has_executor)
-        return _told(before.after_due, before, run.name, known.phase, is_exact=is_exact)
+        return _told(before.after_due, before, run.name, record.phase, is_exact=is_exact)
     state = _submitted(view, run, now_ms, has_executor=has_executor)
     if not isinstance(state, State):
         return state
@@ -144,21 +144,22 @@ def foretell_new(
     has_executor: bool = False,
     is_exact: bool = False,
 ) -> list[Forecast] | tuple[Refusal, ...]:
-    """Return what is known about each of ``runs``, as if those before it were submitted too.
+    """Return the forecast of each of ``runs``, as if those before it were submitted too.
 
-    None of them is there yet; the refusals of the first that would not be accepted, where one is.
+    None of them is submitted yet. Where one would not be accepted, the refusals of the first such
+    run.
     """
     now_ms = max(now_ms, view.at_ms)
-    found: list[Forecast] = []
+    forecasts: list[Forecast] = []
     state: StateView = view
     for run in runs:
         after = _submitted(state, run, now_ms, has_executor=has_executor)
         if not isinstance(after, State):
             return after
         outlook = Outlook(after, now_ms, has_executor=has_executor)
-        found.append(_told(outlook, outlook, run.name, None, is_exact=is_exact))
+        forecasts.append(_told(outlook, outlook, run.name, None, is_exact=is_exact))
         state = after
-    return found
+    return forecasts
 
 
 def _submitted(
@@ -204,7 +205,7 @@ def _told(
 
 
 def _in_rounds(seen: Seen, record: RunRecord, recorded: Phase | None) -> Forecast:
-    """Return the forecast of a run that shares a pool in rounds: nothing is promised there."""
+    """Return the forecast of a run that shares a pool in rounds: it has no planned start."""
     state, now_ms, run = seen.state, seen.now_ms, record.spec
     refusal = between_rounds(state, record, now_ms)
     waits = waits_for_upstream(state, run) is not None

@@ -1,7 +1,7 @@
-"""What follows from a state at one instant: each worked out once, for every question about it.
+"""What follows from a state at one instant, each computed once for all questions about it.
 
-The plan, the order of the queue and the state after what is due take as long as the queue is. A
-reader that is asked many questions about one sequence keeps its outlook and shares it.
+The plan, the queue order and the state after what is due take time with the length of the queue. A
+reader that answers many questions about one sequence keeps its outlook and shares it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quorate.model.state.state_view import StateView
 
 
 class Outlook:
-    """For one thread at a time; ``view`` must not change while it is used."""
+    """One state's outlook, for one thread at a time; ``view`` must not change while it is used."""
 
     def __init__(self, view: StateView, now_ms: int, *, has_executor: bool = False) -> None:
         self.view = view
@@ -28,13 +28,14 @@ class Outlook:
 
     @cached_property
     def plan(self) -> Foresight:
-        """When the waiting runs start."""
+        """The planned starts of the waiting runs."""
         return Foresight.of(self.view, self.now_ms, has_executor=self.has_executor)
 
     def plan_for(self, run: str, *, is_exact: bool) -> Foresight:
-        """Return the plan that tells the start of a waiting run.
+        """Return the plan that has the start of a waiting run.
 
-        Where ``is_exact`` and it is beyond the depth, one that goes on to it, found anew each time.
+        Where ``is_exact`` and the run is beyond the depth, a plan that continues to it, computed
+        anew each time.
         """
         if not is_exact or self.plan.planned_start_of(self.view.runs[run]) is not None:
             return self.plan
@@ -42,7 +43,7 @@ class Outlook:
 
     @cached_property
     def queue(self) -> tuple[str, ...]:
-        """The waiting runs in the order in which they stand."""
+        """The waiting runs in queue order."""
         return tuple(queue_order(self.view, self.now_ms))
 
     @cached_property

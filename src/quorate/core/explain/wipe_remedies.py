@@ -1,4 +1,4 @@
-"""Wiping one node after a claim: what a run that waits for room may be waiting for."""
+"""Wiping one node after a claim: the remedy for a run that waits for its room."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def wipe_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
     """Return the first node, by name, whose wiping starts ``run``; nothing where none would."""
     trials = Trials(view, now_ms, DRY_RUNS_MAX)
     for name in sorted(view.unwiped):
-        node, known = view.nodes[name], view.unwiped[name]
-        if known.leases or node.island.pool != run.pool or node.spec.flavor not in run.flavors:
+        node, unwiped = view.nodes[name], view.unwiped[name]
+        if unwiped.leases or node.island.pool != run.pool or node.spec.flavor not in run.flavors:
             continue
-        command = Wiped(name, is_clean=True, claim=known.claim)
+        command = Wiped(name, is_clean=True, claim=unwiped.claim)
         proof = trials.start_of(run.name, command, attempts=1 + len(view.pending))
         if proof:
             return (
@@ -29,9 +29,9 @@ def wipe_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
                     target_kind="node",
                     target_name=name,
                     changes=(),
-                    effect=f"once it is clean after claim {known.claim}, {run.name} starts with "
+                    effect=f"once it is clean after claim {unwiped.claim}, {run.name} starts with "
                     f"{started_with(proof)}",
-                    command=("quorate", "node", "wiped", name, "--after", known.claim),
+                    command=("quorate", "node", "wiped", name, "--after", unwiped.claim),
                     trial=command,
                 ),
             )

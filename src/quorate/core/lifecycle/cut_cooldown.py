@@ -1,8 +1,8 @@
-"""Held back: who was cut by hand does not take the room back at once.
+"""Held back: a run that was cut by hand does not take the room back at once.
 
-Room that a reservation is promised is kept for it. Room that somebody had made by hand is kept for
-nobody, so those who were cut for it stay away for one notice, whole runs and steps of them alike:
-long enough to do with the room what it was made for.
+Room for a reservation is kept for it. Room that an operator freed by hand is kept for no run, so
+the runs that were cut for it stay away for one notice period, whole runs and steps alike: long
+enough for the operator to use the room.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _until_ms(view: StateView, record: RunRecord, conflict: str) -> int | None:
 
 
 def held_back(view: StateView, run: str, now_ms: int) -> Refusal | None:
-    """Return that ``run`` is held back at ``now_ms``, if it is."""
+    """Return the refusal that holds ``run`` back at ``now_ms``, if one does."""
     record = view.runs.get(run)
     until_ms = None if record is None else held_until_ms(view, record)
     if record is None or until_ms is None or until_ms <= now_ms:

@@ -1,4 +1,4 @@
-"""Elasticity: a malleable run gives steps back, and takes them when nobody waits for them.
+"""Elasticity: a malleable run gives steps back, and takes them when no run waits for them.
 
 Steps are whole bundles. The highest go first when a run shrinks, and the lowest missing ones come
 first when it grows, so a run's width is always its minimum and some steps.
@@ -27,22 +27,22 @@ from quorate.model.state.state_view import StateView
 
 
 def steps_held(view: StateView, record: RunRecord) -> set[int]:
-    """Return the numbers of the steps a run works on, those that are stopping left out."""
+    """Return the numbers of the steps that a run works on, without stopping ones."""
     leases = (view.leases[name] for name in record.leases)
     return {lease.fact.bundle for lease in leases if lease.ending is None and lease.fact.bundle}
 
 
 def desired_width(record: RunRecord) -> int:
-    """Return how many GPUs a malleable run grows to: what it was shrunk to, else what it asked."""
+    """Return the width a malleable run grows to: what it was shrunk to, else its maximum."""
     elastic = record.spec.malleable
     assert elastic is not None, record.spec
     return elastic.gpus_desired if record.gpus_desired is None else record.gpus_desired
 
 
 def shrink_run(log: DecisionLog, record: RunRecord, gpus: int) -> Refusal | None:
-    """Stop the highest steps of a run until it works on ``gpus``, or say why it cannot.
+    """Stop the highest steps of a run until it works on ``gpus``, or return why it cannot.
 
-    It does not grow beyond that again by itself.
+    The run does not grow beyond that again by itself.
     """
     name, elastic = record.spec.name, record.spec.malleable
     if elastic is None or record.phase is not Phase.RUNNING:
@@ -73,9 +73,9 @@ def shrink_run(log: DecisionLog, record: RunRecord, gpus: int) -> Refusal | None
 def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
     """Start missing steps of running malleable runs, oldest run first, beside all that is planned.
 
-    What waits and could start has been started before, and ``profile`` has what the others will
+    Waiting runs that could start were started before, and ``profile`` has what the others will
     need: a run that was cut for one of them does not take that back. One that was cut by hand waits
-    for one notice. ``backfill``: a run that has a start waits on.
+    for one notice period. ``backfill``: a run with a planned start waits on.
     """
     view = log.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):
@@ -99,14 +99,16 @@ def _grow(log: DecisionLog, profile: Profile, record: RunRecord, *, backfill: bo
             return
         # The step ends with its run, whenever that began.
         end_ms = run_end_ms(view, now, log.now_ms)
-        found = _step_beside(log, profile, now, missing[0], end_ms)
-        if found is None:
+        admitted = _step_beside(log, profile, now, missing[0], end_ms)
+        if admitted is None:
             return
-        taken = place_of(profile.view, run, log.now_ms, slice_of(found), shares_of(found.legs))
+        taken = place_of(
+            profile.view, run, log.now_ms, slice_of(admitted), shares_of(admitted.legs)
+        )
         profile.put(replace(taken, end_ms=end_ms))
-        profile.hold_nodes(run.owner, found.plan.nodes, log.now_ms, end_ms)
+        profile.hold_nodes(run.owner, admitted.plan.nodes, log.now_ms, end_ms)
         grow, ever = StartReason.GROW, now.leases_ever
-        write_start(log, run, found, leases_ever=ever, reason=grow, backfill=backfill)
+        write_start(log, run, admitted, leases_ever=ever, reason=grow, backfill=backfill)
 
 
 def _step_beside(
@@ -115,11 +117,11 @@ def _step_beside(
     """Return how a run gets one more step until ``end_ms`` beside what is planned, or None."""
     view, run = log.view, record.spec
     bundles = step_bundles(run, step)
-    found = admit_bundles(view, record, bundles, log.now_ms, has_executor=log.has_executor)
-    if found is None:
+    admitted = admit_bundles(view, record, bundles, log.now_ms, has_executor=log.has_executor)
+    if admitted is None:
         return None
     until_ms = end_ms + grace_ms(run, view.pools[run.pool])
     room = room_beside(view, profile, run, log.now_ms, until_ms)
     if room is view:
-        return found
+        return admitted
     return admit_bundles(room, record, bundles, log.now_ms, has_executor=log.has_executor)

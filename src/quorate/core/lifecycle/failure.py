@@ -1,9 +1,9 @@
-"""Failure: what becomes of the runs on a node that is lost, or is to be emptied.
+"""Failure: what happens to the runs on a node that is lost, or is to be emptied.
 
-A bundle with enough spares in its group's domain swaps them in. Where others fill them, these make
-room first: until they have gone, what was lost stays open and the run is not put back. Else a
-malleable run goes on narrower, as long as its minimum is whole. Else the run stops and waits again,
-to start from its last checkpoint. ``replace: Restart`` goes straight to the last.
+A bundle with enough spares in its group's domain swaps them in. Where fillers occupy the spares,
+these stop first: until they have ended, the lost lease stays open and the run is not requeued. Else
+a malleable run continues at a smaller width, as long as its minimum is whole. Else the run stops
+and waits again, to start from its last checkpoint. ``replace: Restart`` goes straight to the last.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from quorate.model.state.state_view import StateView
 
 
 def mark_node(log: DecisionLog, node: str, status: NodeStatus, note: str) -> None:
-    """Write the status of a node if it is news, and what a failure does to the runs on it."""
+    """Write the status of a node if it has changed, and what a failure does to the runs on it."""
     before = log.view.node_status.get(node, NodeStatus.READY)
     if before is status:
         return
     if before is NodeStatus.FAILED:
-        # It comes back empty: what waits there for a spare that is filled has to start over.
+        # The node comes back empty: what waits there for a filled spare has to start over.
         for record in _waiting(log.view, node):
             _stop_bundles(log, record.spec.name, _bundles_on(log.view, record, node))
     log.write(NodeMarked(at_ms=log.now_ms, actor=log.actor, node=node, status=status, note=note))
@@ -40,7 +40,7 @@ def mark_node(log: DecisionLog, node: str, status: NodeStatus, note: str) -> Non
 
 
 def settle_spares(log: DecisionLog) -> bool:
-    """Bring spares back whose fillers have gone, and swap them in where that was waited for.
+    """Bring back spares whose fillers have ended, and swap them in where a run waited for that.
 
     Returns whether any came back or was given up.
     """
@@ -91,7 +91,7 @@ def _runs_on(view: StateView, node: str) -> list[RunRecord]:
 
 
 def _waiting(view: StateView, *nodes: str) -> list[RunRecord]:
-    """Return the runs that wait for a spare: nobody told what they lost (on ``nodes``) to stop."""
+    """Return the runs that wait for a spare: their lost leases (on ``nodes``) are not stopping."""
     lost = nodes or [n for n, status in view.node_status.items() if status is NodeStatus.FAILED]
     names = {
         view.leases[lease].fact.run
@@ -140,8 +140,8 @@ class _Short(Struct, frozen=True, gc=False):
 def _swap_in(log: DecisionLog, run: str) -> tuple[set[int], list[_Short]]:
     """Swap spares in, group by group.
 
-    Returns the bundles that have not enough of them, and the groups that have with those that
-    others fill.
+    Returns the bundles that have not enough spares, and the groups that have enough when fillers
+    make room.
     """
     lost: set[int] = set()
     short: list[_Short] = []

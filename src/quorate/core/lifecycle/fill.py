@@ -1,4 +1,4 @@
-"""Fill: a run that finds no room works on slots that others keep as spares, until these are needed.
+"""Fill: a run without room works on slots that others keep as spares, until these are needed.
 
 The spare's lease ends there and the filler's own envelopes pay; the spare's payer keeps room and
 money for its return (``spares.py``). Free slots are used first, and as few spares as possible.
@@ -57,7 +57,7 @@ def kept_from_fill(view: StateView, run: Run, now_ms: int, *, exempt: str = "") 
 def _will_cut(view: StateView, record: ReservationRecord, pool: str, before_ms: int) -> bool:
     """Return whether room for a reservation in ``pool`` is made by a conflict before an instant.
 
-    Spares are what that cuts before anybody is drawn.
+    Such a conflict cuts spares before it draws runs.
     """
     planned_ms = record.planned_start_ms
     if not record.by_conflict or view.runs[record.made.run].spec.pool != pool:
@@ -75,9 +75,9 @@ def admit_on_spares(
 ) -> Filled | None:
     """Return how ``run``, which finds no room on free slots, starts with the help of spares.
 
-    Whoever pays for those goes on doing so, and the run's own payers pay on top. Slots are added
-    until the run fits, those of the domain with the most free first, and what turns out not to be
-    needed is left alone. Spares that are ``kept`` for others are no help.
+    The payers of the spares continue to pay, and the run's own payers pay on top. Slots are added
+    until the run fits, those of the domain with the most free first, and slots that turn out not to
+    be needed are left alone. Spares that are ``kept`` for others are not used.
     """
     offers = [offer for offer in _offers(view, run, now_ms) if offer.place not in kept]
     if not _enough(view, run, offers):
@@ -110,7 +110,7 @@ def admit_on_spares(
 
 
 def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
-    """Return the spare slots that ``run`` may use, in the order in which they are asked for.
+    """Return the spare slots that ``run`` may use, in the order in which they are used.
 
     Domains with the most free first, as they lack the least; the newest runs' spares first.
     """
@@ -125,7 +125,7 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
             pledged[node] = pledged.get(node, 0) | mask
     gone_ms = _gone_ms(view, run, now_ms)
     able: dict[str, bool] = {}
-    found: list[tuple[tuple[int, str, int, str], _Offer]] = []
+    ranked: list[tuple[tuple[int, str, int, str], _Offer]] = []
     for name in view.spares:
         lease = view.leases[name]
         record = view.runs[lease.fact.run]
@@ -140,13 +140,13 @@ def _offers(view: StateView, run: Run, now_ms: int) -> list[_Offer]:
             key = (-free[place.flavor, place.domain], place.domain, -record.seq, name)
             # A filler's own spare on a filled one goes back with it, and not to a third run.
             left = ordinals(mask & ~pledged.get(node, 0))
-            found += ((key, _Offer(name, place, node, ordinal)) for ordinal in left)
-    found.sort(key=lambda entry: (entry[0], entry[1].node, entry[1].ordinal))
-    return [offer for _, offer in found]
+            ranked += ((key, _Offer(name, place, node, ordinal)) for ordinal in left)
+    ranked.sort(key=lambda entry: (entry[0], entry[1].node, entry[1].ordinal))
+    return [offer for _, offer in ranked]
 
 
 def _gone_ms(view: StateView, run: Run, now_ms: int) -> int | None:
-    """Return when ``run`` is expected to be gone, where a reservation of its pool asks for that."""
+    """Return when ``run`` is expected to end, where a reservation of its pool depends on that."""
     if not any(view.runs[r.made.run].spec.pool == run.pool for r in view.reservations.values()):
         return None
     return now_ms + hold_duration_ms(run, view.pools[run.pool])
@@ -157,8 +157,8 @@ def _can_spare(
 ) -> bool:
     """Return whether a run can do without its spares for as long as ``run`` takes.
 
-    Where reservations count on slots that come free, the filler must be expected to go before the
-    spare's own run does: nobody gets the slots any later than without it.
+    Where reservations count on slots that come free, the filler must be expected to end before the
+    spare's own run does, so that the slots come free no later than without it.
     """
     if record.spec.name == run.name or record.spec.pool != run.pool:
         return False
@@ -177,7 +177,7 @@ def _has_lost(view: StateView, leases: Iterable[str]) -> bool:
 
 
 def _enough(view: StateView, run: Run, offers: Sequence[_Offer]) -> bool:
-    """Return whether counting does not speak against the least width of ``run`` in some flavor."""
+    """Return whether, by counting, the least width of ``run`` may fit in some flavor."""
     spare: dict[str, int] = {}
     for offer in offers:
         spare[offer.place.flavor] = spare.get(offer.place.flavor, 0) + 1
@@ -207,7 +207,8 @@ def _used(offers: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
 def _without_idle(view: StateView, used: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
     """Return ``used`` less as many slots as lie free beside them; nothing where none does.
 
-    A slot is as good as another in its domain unless racks or whole nodes matter, so it should do.
+    A slot is as good as another in its domain unless racks or whole nodes matter, so the free ones
+    usually serve as well.
     """
     wanted: dict[str, int] = {}
     for group in admitted.plan.groups:
@@ -230,10 +231,10 @@ def _by_lease(offers: Sequence[_Offer]) -> tuple[tuple[str, Slots], ...]:
 def write_fill(
     log: DecisionLog, run: Run, filled: Filled, *, leases_ever: int, backfill: bool
 ) -> None:
-    """Write what becomes of the spares, then the leases of ``run``.
+    """Write what happens to the spares, then the leases of ``run``.
 
     For each spare: a pledge for every slot it gives, the end of its lease (nothing runs there, so
-    that is one fact), and a new one for the slots it keeps.
+    that is one fact), and a new lease for the slots it keeps.
     """
     for name, slots in filled.spares:
         hold_ms = log.view.leases[name].hold_ends_ms - log.now_ms

@@ -1,9 +1,9 @@
-"""Follow: runs that wait for others to complete, and what becomes of them when those do not.
+"""Follow: runs that wait for others to complete, and what happens when those fail.
 
 A follower neither ages nor reserves before the last of its upstreams has completed. When one fails
 or is cancelled, a follower waits to be withdrawn, or (``onUpstreamFailure: fail``) fails itself
-once its grace has passed. Circles cannot come about: a run follows runs that are there already, and
-``declare`` refuses a circle among runs that come together.
+once its grace has passed. Cycles cannot arise: a run follows runs that exist already, and
+``declare`` refuses a cycle among runs of one command.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNCOMPLETED = (Phase.FAILED, Phase.CANCELLED)
 
 
 def waits_for_upstream(view: StateView, run: Run) -> Refusal | None:
-    """Return why ``run`` may not be tried yet because of the runs it follows."""
+    """Return which upstream keeps ``run`` from being tried, if any does."""
     if run.follow is None:
         return None
     phases = [(name, view.runs[name].phase) for name in run.follow.after]
@@ -52,14 +52,14 @@ def eligible_since_ms(view: StateView, record: RunRecord) -> int | None:
 def follow_due_ms(view: StateView) -> int | None:
     """Return the first instant at which a waiting follower fails; None while none has to.
 
-    Looks at the runs that wait, and at nothing else.
+    Examines waiting runs only.
     """
     return min((at_ms for at_ms, _, _ in _failing(view)), default=None)
 
 
 def fail_followers(log: DecisionLog) -> None:
     """End the followers whose upstream failed one grace ago, and those that follow them in turn."""
-    if not (log.somebody_waits or log.shares_in_rounds):
+    if not (log.any_run_waits or log.shares_in_rounds):
         return
     while True:
         due = sorted(entry for entry in _failing(log.view) if entry[0] <= log.now_ms)

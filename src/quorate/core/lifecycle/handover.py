@@ -1,7 +1,7 @@
 """Hand-over: the same slots, another payer; the work does not notice.
 
-When a payer cannot go on, the whole bundle is offered to the payers of its run in cover order, as
-if it started there and then on the slots it has. All of it is paid again, or nothing changes.
+When a payer cannot continue, the whole bundle is offered to the payers of its run in cover order,
+as if it started at that instant on the slots it has. All of it is paid again, or nothing changes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def hand_over(
     at_ms: int,
     barred: frozenset[EnvelopeId] = frozenset(),
 ) -> list[str]:
-    """Write the hand-over of a bundle at ``at_ms``; return its new leases, none if nobody pays.
+    """Write the hand-over of a bundle at ``at_ms``; return its new leases, none if unpaid.
 
     The envelopes in ``barred`` pay for none of it.
     """
@@ -48,7 +48,7 @@ def hand_over(
         if (lease := view.leases[name]).fact.bundle == bundle and lease.ending is None
     ]
     if any(view.node_status.get(n) is NodeStatus.FAILED for le in leases for n, _ in le.fact.slots):
-        return []  # It waits for a spare, and nobody new pays for slots that are lost.
+        return []  # It waits for a spare, and no new payer pays for lost slots.
     others = [view.leases[n] for n in record.leases if view.leases[n].fact.bundle != bundle]
     if not leases:
         return []
@@ -93,7 +93,7 @@ def _repaid(
     demands = _demands(view, plan)
     request = cover_request(trial, run, flavor, at_ms, leases=others, has_executor=log.has_executor)
     request = replace(request, barred=barred)
-    # What is firm for others is theirs: a run that goes on is no reason for them to be late.
+    # What is firm for others is theirs: a run that continues must not delay them.
     answer = plan_cover(room_left(trial, run, at_ms), request, demands)
     return bind(plan, demands, answer.legs) if isinstance(answer, Covered) else None
 

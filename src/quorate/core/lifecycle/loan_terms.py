@@ -1,4 +1,4 @@
-"""Loans: on which terms the GPUs that a run borrows are lent to it."""
+"""Loans: the terms on which the GPUs that a run borrows are lent to it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reclaim: a run that lost slots gets its filled spares back; whoever filled them makes room.
+"""Reclaim: a run that lost slots gets its filled spares back; the fillers make room.
 
-As few fillers as possible are stopped, newest first. Their slots are free when they have gone, and
+As few fillers as possible are stopped, newest first. Their slots are free when they have ended, and
 then the spares come back by themselves (``core/lifecycle/spares.py``).
 """
 
@@ -28,7 +28,7 @@ def reclaimable(log: DecisionLog, run: str, path: str) -> list[PledgeRecord]:
 
 
 def reclaim(log: DecisionLog, run: str, path: str, gpus: int) -> None:
-    """Stop the fillers of ``gpus`` spares of the group at ``path``, as far as none is going yet."""
+    """Stop the fillers of ``gpus`` spares of the group at ``path``, unless they are stopping."""
     idle: list[PledgeRecord] = []
     gains: dict[_Bundle, int] = {}
     for pledge in reclaimable(log, run, path):
@@ -42,7 +42,7 @@ def reclaim(log: DecisionLog, run: str, path: str, gpus: int) -> None:
             gains[work] = gains.get(work, 0) + pledge.gpus
     for pledge in idle:
         if gpus > 0:
-            # Nothing runs on a filler's own spare: it goes at once, and its run stays.
+            # Nothing runs on a filler's own spare: it ends at once, and its run stays.
             _part_with(log, pledge)
             gpus -= pledge.gpus
     for filler, bundle in _fewest(log.view, gains, gpus):
@@ -75,7 +75,7 @@ def _fewest(view: StateView, gains: Mapping[_Bundle, int], gpus: int) -> list[_B
 
 
 def _gain(gains: Mapping[_Bundle, int], chosen: Collection[_Bundle]) -> int:
-    """Return what stopping ``chosen`` gives back; without its first bundle all of a run goes."""
+    """Return what stopping ``chosen`` gives back; without its first bundle all of a run stops."""
     return sum(
         gpus
         for (run, bundle), gpus in gains.items()

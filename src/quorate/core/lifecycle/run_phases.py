@@ -1,4 +1,4 @@
-"""The life of a run: started, refused, ended, put back. Functions write to a decision log."""
+"""The life of a run: started, refused, ended, requeued. Functions write to a decision log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from quorate.model.state.records import RunRecord
 
 
 def grant_claim(log: DecisionLog, run: Run) -> None:
-    """Write a claim, or that it is refused: then nothing of what was asked will be kept."""
+    """Write a claim, or its refusal: a refused claim keeps nothing."""
     answer: Admitted | Refusal = admit_beside(
         log.view, run, log.now_ms, has_executor=log.has_executor
     )

@@ -1,9 +1,9 @@
-"""Sensitive claims: whole nodes for one user until a stated end, and wiped before anybody else.
+"""Sensitive claims: whole nodes for one user until a stated end, wiped before the next user.
 
-A claim is a run with ``sensitive: true``. It is granted at once or refused, for there is no queue
-for it; its owner's own envelopes pay for all of it in advance, work or not; nothing of it is ever
-shared, filled, cut or drawn, and no promise made to others counts on its nodes. Who takes which
-nodes until when is written down before they are taken. docs/adr/0018-claims.md.
+A claim is a run with ``sensitive: true``. It is granted at once or refused: it is never queued. Its
+owner's own envelopes pay for all of it in advance, work or not; nothing of it is ever shared,
+filled, cut or drawn, and no planned start counts on its nodes. The nodes, the user and the end are
+recorded before the nodes are taken. docs/adr/0018-claims.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from quorate.model.state.state_view import StateView
 
 
 def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
-    """Yield (field, what is wrong, remedy) of what a claim may not be."""
+    """Yield (field, what is wrong, remedy) of the fields that a claim may not have."""
     if not run.user:
         yield "user", "a claim is for one user", "say which"
     said_ms, pool = run.expected_duration_ms, view.pools.get(run.pool)
@@ -63,7 +63,7 @@ def claim_faults(view: StateView, run: Run) -> Iterator[tuple[str, str, str]]:
 def over_pool_size(view: StateView, nodes: int) -> Refusal | None:
     """Return why ``nodes`` more cannot be claimed, if all claims together would have too many.
 
-    A node counts until it was wiped: before that it serves nobody else.
+    A node counts until it was wiped: before that no other user gets it.
     """
     limit, current = view.system.sensitive_pool_size, len(view.unwiped)
     if limit is None or current + nodes <= limit:
@@ -81,7 +81,7 @@ def over_pool_size(view: StateView, nodes: int) -> Refusal | None:
 
 
 def write_claim(log: DecisionLog, run: Run, admitted: Admitted) -> None:
-    """Write who takes which nodes until when; then the leases, one for each node and payer."""
+    """Write the claim (user, nodes, end); then its leases, one for each node and payer."""
     assert run.expected_duration_ms is not None, run
     drafts = list(_by_node(bind(admitted.plan, admitted.demands, admitted.legs)))
     nodes = tuple(dict.fromkeys(draft.slots[0][0] for draft in drafts))
@@ -124,7 +124,7 @@ def lose_nodes(log: DecisionLog, run: str) -> None:
 
 
 def release(log: DecisionLog, record: RunRecord, note: str) -> Refusal | None:
-    """Write that a claim is given back before its end; return why it cannot be, if so."""
+    """Write the release of a claim before its end; return why it cannot be released, if so."""
     if not record.spec.sensitive:
         return Refusal(
             code=RefusalCode.CONFLICT,
@@ -138,31 +138,31 @@ def release(log: DecisionLog, record: RunRecord, note: str) -> Refusal | None:
 def wiped(
     log: DecisionLog, node: str, claim: str | None, note: str, *, is_clean: bool
 ) -> Refusal | None:
-    """Write what became of wiping a node after ``claim`` (None: whichever); or return why not.
+    """Write the result of wiping a node after ``claim`` (None: the last), or return why not.
 
-    A late word about an earlier claim is not taken for one about the last.
+    A late report about an earlier claim does not count for the last one.
     """
-    known = log.view.unwiped.get(node)
-    if known is None or (claim is not None and known.claim != claim):
+    unwiped = log.view.unwiped.get(node)
+    if unwiped is None or (claim is not None and unwiped.claim != claim):
         last = "" if claim is None else f" after claim {claim!r}"
         return Refusal(
             code=RefusalCode.CONFLICT,
             subject=f"node {node!r} has nothing to be wiped{last}",
             remedy="list the nodes: quorate get nodes",
         )
-    if known.leases:
+    if unwiped.leases:
         return Refusal(
             code=RefusalCode.CONFLICT,
-            subject=f"claim {known.claim!r} of {known.user} still has node {node!r}",
-            remedy=f"wait for its end, or have it released: quorate release {known.claim}",
+            subject=f"claim {unwiped.claim!r} of {unwiped.user} still has node {node!r}",
+            remedy=f"wait for its end, or have it released: quorate release {unwiped.claim}",
         )
-    if is_clean or not known.is_quarantined or known.note != note:
+    if is_clean or not unwiped.is_quarantined or unwiped.note != note:
         log.write(
             NodeWiped(
                 at_ms=log.now_ms,
                 actor=log.actor,
                 node=node,
-                claim=known.claim,
+                claim=unwiped.claim,
                 is_clean=is_clean,
                 note=note,
             )
@@ -171,7 +171,7 @@ def wiped(
 
 
 def drain_warnings(view: StateView, node: str) -> tuple[str, ...]:
-    """Return what whoever drains ``node`` must know: a claim stays on it."""
+    """Return the warnings for an operator who drains ``node``: a claim stays on it."""
     known = view.unwiped.get(node)
     if known is None or not known.leases:
         return ()

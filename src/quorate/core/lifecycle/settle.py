@@ -1,9 +1,9 @@
 """Settle: what time has made due for the leases that run.
 
-A hold that is about to run out is extended while its payer has money; else the bundle is handed to
-the next payers; else it is stopped, in time to be gone when the money is. With an executor that is
-one grace before the hold ends. Without one nothing runs between two commands, and what should have
-happened then is written now, with the instants at which it was due.
+A hold that is about to run out is extended while its payer has money; else the bundle is handed
+over to the next payers; else it is stopped, early enough to have ended when the money does. With an
+executor that is one grace before the hold ends. Without one nothing runs between two commands, and
+what was due in between is written now, with the instants at which it was due.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def settle_holds(log: DecisionLog) -> None:
         if lease.ending is not None:
             unpaid.append((renew_ms, name))
         if not due and unpaid and len(log.events) > looked:
-            # A hand-over may have left money to those that are slow to stop.
+            # A hand-over may have left money to leases that are slow to stop.
             looked, due, unpaid = len(log.events), unpaid, []
             heapify(due)
 
@@ -50,7 +50,7 @@ def _is_due(log: DecisionLog, lease: Lease) -> bool:
 
 
 def _go_on(log: DecisionLog, lease: Lease) -> Sequence[str]:
-    """Let a lease go on if anybody pays, and return the leases to look at again."""
+    """Continue a lease if an envelope pays, and return the leases to examine again."""
     view, fact = log.view, lease.fact
     if fact.role is Role.CLAIM:
         end_claim(log, view.runs[fact.run], end_ms=lease.hold_ends_ms)
@@ -69,7 +69,8 @@ def _go_on(log: DecisionLog, lease: Lease) -> Sequence[str]:
         return (fact.lease,)
     if lease.ending is not None:
         return ()  # It is stopping already, and is charged no further than its hold.
-    # With an executor that is now; but nobody pays for longer than was held, however late it is.
+    # With an executor that is now; but no envelope pays for longer than was held, however late it
+    # is.
     at_ms = min(log.now_ms, lease.hold_ends_ms)
     handed = hand_over(log, fact.run, fact.bundle, at_ms=at_ms)
     if handed:
@@ -81,7 +82,7 @@ def _go_on(log: DecisionLog, lease: Lease) -> Sequence[str]:
 
 
 def due_holds(heap: Sequence[tuple[int, str]], now_ms: int) -> list[tuple[int, str]]:
-    """Return the entries of ``heap`` up to ``now_ms``, as a heap; it stays as it is."""
+    """Return the entries of ``heap`` up to ``now_ms``, as a heap; ``heap`` is left unchanged."""
     found: list[tuple[int, str]] = []
     places = [0]
     while places:

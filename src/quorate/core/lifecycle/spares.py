@@ -1,9 +1,9 @@
 """Spares: slots a run keeps beside its work, and the pledges on those that others fill meanwhile.
 
 A pledge keeps a filled spare's room and money on its payer, one pledge for each GPU, so that each
-comes back by itself: when its filler has gone from there, a spare starts on the very slot again. A
-pledge that nobody has a use for any more (its run is over or has lost the group, the node is lost,
-the payer's window has closed) is given up, and the filler stays.
+comes back by itself: when its filler has left the slot, a spare starts on that slot again. A pledge
+that is no longer useful (its run is over or has lost the group, the node is lost, the payer's
+window has closed) is given up, and the filler stays.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from quorate.model.state.state_view import StateView
 
 
 def part_with(log: DecisionLog, name: str, slots: Slots, reason: EndReason) -> None:
-    """End a spare, on which nothing runs, and let what it has beside ``slots`` go on as one.
+    """End a spare, on which nothing runs, and start another on what it has beside ``slots``.
 
-    Not on nodes that are lost: it may be asked for slots before anybody has looked at those.
+    Not on lost nodes: the spare may give slots before the failure is handled.
     """
     view = log.view
     lease = view.leases[name]
@@ -63,7 +63,7 @@ def _start(log: DecisionLog, run: str, draft: LeaseDraft, reason: StartReason) -
 
 
 def holder(view: StateView, pledge: PledgeRecord) -> Lease | None:
-    """Return an open lease on the slots of ``pledge``: its filler's, or nobody's."""
+    """Return the filler's open lease on the slots of ``pledge``; None if there is none."""
     for node, mask in pledge.slots:
         for name in view.node_leases.get(node, ()):
             lease = view.leases[name]
@@ -94,7 +94,7 @@ def pledges_due_ms(view: StateView) -> int | None:
 
 
 def return_spares(log: DecisionLog) -> bool:
-    """Start spares again whose fillers have gone, give up idle pledges; return whether any was."""
+    """Start spares whose fillers have ended, give up idle pledges; return whether any was."""
     view = log.view
     if not view.pledges:
         return False
@@ -122,7 +122,7 @@ def return_spares(log: DecisionLog) -> bool:
 def _homes(view: StateView, run: str, path: str, bundle: int) -> set[str]:
     """Return the domains in which the group of the spares at ``path`` works; none when it is gone.
 
-    A run that is stopping, waits or is over has no use for spares anywhere.
+    A run that is stopping, waits or is over has no use for spares.
     """
     record = view.runs[run]
     if record.phase is not Phase.RUNNING or record.stopping is not None:
@@ -147,7 +147,7 @@ def _has_use(view: StateView, pledge: PledgeRecord, homes: set[str], now_ms: int
 
 
 def _return(log: DecisionLog, pledges: Sequence[PledgeRecord]) -> None:
-    """Write ``pledges``, alike but for their slots, as one spare, as far as that may be."""
+    """Write ``pledges``, alike but for their slots, as one spare, as far as allowed."""
     view, now_ms = log.view, log.now_ms
     able = [c for c in pledges if may_come_back(view, c, now_ms, has_executor=log.has_executor)]
     able = able[: _borrowable(view, pledges[0])]
@@ -180,10 +180,10 @@ def _hold_ms(view: StateView, pledge: PledgeRecord, now_ms: int) -> int:
 def may_come_back(
     view: StateView, pledge: PledgeRecord, now_ms: int, *, has_executor: bool
 ) -> bool:
-    """Return whether the slots of ``pledge`` are given out and its payer still pays for them.
+    """Return whether the slots of ``pledge`` can be used and its payer still pays for them.
 
-    Room and money were kept for it, so that is a question of what has changed since: nodes that are
-    not ready, envelopes that were tightened, retired or whose window has almost closed.
+    Room and money were kept for it, so only later changes matter: nodes that are not ready,
+    envelopes that were tightened, retired or whose window has almost closed.
     """
     run = view.runs[pledge.run].spec
     account = view.envelopes[pledge.payer]
@@ -201,7 +201,7 @@ def may_come_back(
 
 
 def _would_be_asked(view: StateView, pledge: PledgeRecord) -> bool:
-    """Return whether the payer stands to the run's owner as it did when the spare started."""
+    """Return whether the payer may still pay for the run's owner, as when the spare started."""
     run, account = view.runs[pledge.run].spec, view.envelopes[pledge.payer]
     if pledge.tier is Tier.BORROWED:
         return run.funding.allow_borrow and account.spec.lending.admits(run.owner)

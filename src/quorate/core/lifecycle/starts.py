@@ -20,11 +20,11 @@ def write_start(  # noqa: PLR0913 - the parts of a start
     reason: StartReason = StartReason.START,
     backfill: bool = False,
 ) -> None:
-    """Write one lease per group and payer: Bind-Now, all of it or none.
+    """Write one lease per group and payer, all of them or none.
 
-    ``backfill``: it starts out of order, while a run that has a start waits on.
+    ``backfill``: it starts out of order, while a run with a planned start waits on.
     """
-    assert not run.sensitive, run  # Claims have a door of their own.
+    assert not run.sensitive, run  # Claims are written by ``write_claim``.
     drafts = bind(admitted.plan, admitted.demands, admitted.legs)
     write_leases(log, run.name, drafts, leases_ever, reason, start_ms=log.now_ms, backfill=backfill)
 

@@ -1,4 +1,4 @@
-"""Stops: told to end, and ended. Two facts, because work needs time to checkpoint.
+"""Stops: a lease is stopping, then ended. Two facts, because work needs time to checkpoint.
 
 Slots are free only after the second one. With an executor the first is written here and the second
 when the executor confirms; without one nothing runs, and both are written together.
@@ -39,9 +39,9 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
     ``detail`` goes with the reason on every lease.
     """
     if record.stopping is not None and (outcome is None or record.stopping.outcome is not None):
-        return  # It is on its way out; what it was told first holds, unless it is now cancelled.
+        return  # It is stopping already; its first reason holds, unless it is now cancelled.
     if outcome is None and record.spec.rounds is not None:
-        # From its first round to its end it counts as running, whether it has GPUs or not.
+        # From its first round to its end it counts as running, with or without GPUs.
         for name in tuple(record.leases):
             stop_lease(log, name, reason, end_ms=end_ms, detail=detail)
         return
@@ -58,7 +58,7 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
             )
         )
     if works_under and not record.leases:
-        # They are another's, which goes on in a round to come.
+        # They belong to another run, which continues in a later round.
         reason, detail = EndReason.ROUND_END, f"{record.spec.name}, which shared it, is over"
     for name in works_under:
         stop_lease(log, name, reason, end_ms=end_ms, detail=detail)
@@ -70,7 +70,7 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
 def leases_under(view: StateView, record: RunRecord) -> tuple[str, ...]:
     """Return the leases that a run works under: its own, or those of the run it shares GPUs with.
 
-    Two that share end together: no slot is free before both are gone.
+    Two runs that share end together: no slot is free before both have ended.
     """
     known = view.in_rounds.get(record.spec.name)
     if known is None or not known.lease:
@@ -106,9 +106,9 @@ def stop_bundle(  # noqa: PLR0913 - what, why, and when
 def stop_lease(
     log: DecisionLog, name: str, reason: EndReason, *, end_ms: int | None = None, detail: str = ""
 ) -> None:
-    """Tell a lease to stop: within its grace, or by ``end_ms``; without an executor it has.
+    """Stop a lease: within its grace, or by ``end_ms``; without an executor it ends at once.
 
-    A lease that is stopping already is left to it.
+    A lease that is stopping already is left unchanged.
     """
     lease = log.view.leases[name]
     if lease.ending is not None:
@@ -130,15 +130,15 @@ def stop_lease(
 
 
 def _is_fenced(view: StateView, lease: Lease) -> bool:
-    """Return whether every node of ``lease`` has failed, so that nothing of it can still run."""
+    """Return whether every node of ``lease`` has failed, so that no process of it can still run."""
     return all(view.node_status.get(node) is NodeStatus.FAILED for node, _ in lease.fact.slots)
 
 
 def confirm(log: DecisionLog, lease: Lease) -> None:
-    """Write that a stopping lease is gone, and what that means for its run.
+    """Write that a stopping lease has ended, and what that means for its run.
 
-    It is charged up to now, and never for more than is held: whoever is slow to die after the
-    money has ended keeps the slots and costs nobody more.
+    It is charged up to now, and never for more than is held: work that is slow to stop after its
+    money has ended keeps the slots and costs no payer more.
     """
     assert lease.ending is not None, lease
     fact = lease.fact

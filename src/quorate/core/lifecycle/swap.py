@@ -1,7 +1,7 @@
 """Swap: what takes the place of slots that are lost, out of what the run has.
 
-Spares of the group, or (for a group of the minimum) a step of the very size. What was held for a
-GPU goes on being held for whatever takes its place, so nobody pays more than was promised already.
+Spares of the group, or (for a group of the minimum) a step of the very size. The hold of a lost GPU
+passes to its replacement, so no payer pays more than was promised already.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ def _go_on(log: DecisionLog, lease: Lease, slots: Slots, path: str) -> list[Leas
 def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) -> bool:
     """Put a step in the place of a lost group of the minimum; return whether it is whole again.
 
-    A step that is one group of the very size takes over, the highest first: its slots and its payer
-    stay, only what they count as changes. Where an executor still has work of the lost group on
-    nodes that live, that has to stop first, and the run with it. Groups at ``waiting`` get their
-    own spares back and are left alone.
+    A step that is one group of the same size takes over, the highest first: its slots and its payer
+    stay, only its role changes. Where an executor still has work of the lost group on live nodes,
+    that has to stop first, and the run with it. Groups at ``waiting`` get their own spares back and
+    are left alone.
     """
     if bundle != 0 or (log.has_executor and _lives_on(log.view, run, waiting)):
         return False
@@ -115,7 +115,8 @@ def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) 
         if step is None:
             return False
         drafts: list[LeaseDraft] = []
-        # Another group from now on, perhaps elsewhere: what the lost one had filled is given up.
+        # The group is another one from now on, perhaps elsewhere: the lost one's filled spares are
+        # given up.
         close_pledges(log, pledges_of(log.view, run, path))
         for lease in leases_of(log.view, log.view.runs[run]):
             if lease.fact.comp_path in (path, path.replace("group/", "spare/")):
@@ -133,7 +134,7 @@ def promoted(log: DecisionLog, run: str, bundle: int, waiting: Collection[str]) 
 
 
 def _lives_on(view: StateView, run: str, waiting: Collection[str]) -> bool:
-    """Return whether a group of the minimum that lost slots has others on nodes that live."""
+    """Return whether a group of the minimum that lost slots has others on live nodes."""
     lost = {path for path, _ in _lost_groups(view, run, waiting)}
     return any(
         lease.fact.comp_path in lost and healthy(view, lease.fact.slots)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from quorate.core.admission.admit import cover_request
 from quorate.core.admission.cover import payer_phases
-from quorate.core.admission.domain_offer import Yards
+from quorate.core.admission.domain_offer import DomainOffers
 from quorate.core.admission.layout import pack_request
 from quorate.core.admission.target_slices import least_deficit
 from quorate.core.decision_log import DecisionLog
@@ -126,7 +126,7 @@ def _least_short(
     lines = {view.envelopes[key].spec.selector for key, _ in payers}
     domain_offers = [
         domain_offer
-        for domain_offer in Yards(view, request).most_free()
+        for domain_offer in DomainOffers(view, request).most_free()
         if domain_offer.domain not in tried
         and any(not contradicts(line, domain_offer.island.labels) for line in lines)
     ]

@@ -43,8 +43,8 @@ def give_out(log: DecisionLog) -> None:
     """Start what waits and grow what runs; plan what still waits."""
     if not stirs(log) and not _is_due(log):
         return
-    walk = _walked(log) if log.somebody_waits else _standing(log)
-    if log.somebody_waits:
+    walk = _walked(log) if log.any_run_waits else _standing(log)
+    if log.any_run_waits:
         if walk.has_new_spares:
             walk = _walked(log)  # Runs that had their turn before may fill them.
         # Work whose grace is as long as the notice of its recall is told to stop at once.

@@ -143,7 +143,7 @@ class Planned:
             pin = pin_of(view, record, now_ms)
             assert pin is not None, record
             pins[name] = pin
-        # What starts by a conflict takes what the others leave.
+        # A start by a conflict takes what the others leave.
         for pin in sorted(pins.values(), key=lambda each: each.by_conflict):
             profile.put(pin)
         profile.shut()

@@ -1,10 +1,10 @@
-"""Announcements: planned conflicts, told to those whose runs may be drawn as soon as they stand.
+"""Announcements: planned conflicts, announced to the owners whose runs may be drawn.
 
-Compares what was announced last, which is in the state, with what stands now, and writes what is
-news: to all whose runs have a token when a conflict is planned or its instant or scope changes, and
-to one owner when the odds of one of its runs have changed by ten points, or a run of its has come
-in, which is looked at in the first decision of each minute. Odds are counted over a fixed number of
-dummy draws, so the same state gives the same ones.
+Compares what was announced last, which is in the state, with what is planned now, and writes the
+difference: for every owner whose run has a token when a conflict is planned or its instant or scope
+changes, and for one owner when the odds of one of its runs have changed by ten points, or a run of
+its has entered. The odds are checked in the first decision of each minute. They are counted over a
+fixed number of dummy draws, so the same state gives the same odds.
 docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
@@ -38,9 +38,9 @@ from quorate.model.state.state_view import StateView
 DRAWS: Final = 32
 """Over how many dummy draws odds are counted."""
 NEWS_PPM: Final = PPM // 10
-"""How much the odds of a run change before its owner hears of it again."""
+"""How much the odds of a run change before they are announced to its owner again."""
 LOOKED_AT_MAX: Final = 4
-"""How many planned conflicts, the soonest first, are looked at in one decision."""
+"""How many planned conflicts, the soonest first, are checked in one decision."""
 _CHANGES_NO_ODDS: Final = (
     HoldExtended,
     RequestKept,
@@ -52,7 +52,7 @@ _CHANGES_NO_ODDS: Final = (
     ConflictAnnounced,
     ConflictWithdrawn,
 )
-"""What happens and changes neither which conflicts are planned nor whom they may hit."""
+"""Events that change neither which conflicts are planned nor which runs they may hit."""
 
 
 def announce_conflicts(log: DecisionLog) -> None:
@@ -62,15 +62,15 @@ def announce_conflicts(log: DecisionLog) -> None:
     view = log.view
     planned = _planned(view)
     for name in [name for name in view.announced if name not in planned]:
-        known = view.announced[name]
-        runs = tuple(run for run in known.runs if view.runs[run].leases)
+        announced = view.announced[name]
+        runs = tuple(run for run in announced.runs if view.runs[run].leases)
         log.write(
             ConflictWithdrawn(
                 at_ms=log.now_ms,
                 actor=log.actor,
                 reservation=name,
-                due_ms=known.due_ms,
-                scope=known.scope,
+                due_ms=announced.due_ms,
+                scope=announced.scope,
                 runs=runs,
             )
         )
@@ -106,18 +106,18 @@ def _planned(view: StateView) -> dict[str, ReservationRecord]:
 
 
 def _announce(log: DecisionLog, record: ReservationRecord) -> None:
-    """Write what is news of the conflict that ``record`` counts on, if anything is."""
+    """Write what has changed of the conflict that ``record`` counts on, if anything has."""
     view, name = log.view, record.made.reservation
     assert record.planned_start_ms is not None, record
     due_ms = max(record.planned_start_ms, log.now_ms)
     question = for_reservation(view, name)
     contest = foresee(view, question, due_ms, has_executor=log.has_executor, draws=DRAWS)
     if isinstance(contest, Refusal):
-        return  # It could not be called as things stand; until it is called off, it still may be.
+        return  # It cannot be called in this state; it may be later, until it is called off.
     entrants = () if contest is None else contest.entrants
     odds = {entrant.run: entrant.cut * PPM // DRAWS for entrant in entrants}
-    told = _told(view, view.announced.get(name), odds, due_ms, question.scope)
-    if told:
+    runs = _told(view, view.announced.get(name), odds, due_ms, question.scope)
+    if runs:
         log.write(
             ConflictAnnounced(
                 at_ms=log.now_ms,
@@ -125,7 +125,7 @@ def _announce(log: DecisionLog, record: ReservationRecord) -> None:
                 reservation=name,
                 due_ms=due_ms,
                 scope=question.scope,
-                runs=told,
+                runs=runs,
             )
         )
 
@@ -137,9 +137,9 @@ def _told(
     due_ms: int,
     scope: Scope,
 ) -> tuple[RunOdds, ...]:
-    """Return the runs that their owners hear of, with their odds; 0 where they have none any more.
+    """Return the runs announced to their owners, with their odds; 0 for a run without a token now.
 
-    All runs of an owner of which one is news: what it hears is how it stands.
+    If one run of an owner has changed, all of its runs are announced.
     """
     before = {} if known is None else known.runs
     gone = [run for run in before if run not in odds and view.runs[run].leases]

@@ -32,9 +32,9 @@ _CLAIM: Final = Role.CLAIM
 class Candidate(Struct, frozen=True, gc=False):
     """Something that can be ended as one: a bundle, a whole run, a spare.
 
-    ``gpus`` is all that ends with it, wherever it is; ``room`` is what comes of it for the goal,
-    some of it outside of the scope where ``is_beyond``. ``pledges`` are filled spares that are
-    given up with it: they would come back instead.
+    ``gpus`` is all that ends with it, wherever it is; ``room`` is what the goal gains, some of it
+    outside of the scope where ``is_beyond``. ``pledges`` are filled spares that are given up with
+    it: they would come back instead.
     """
 
     step: CutStep
@@ -58,8 +58,8 @@ class Cutter:
     def backfills(self, reservation: str, now_ms: int) -> Iterator[Candidate]:
         """Yield the bundles that overstay: out of order, and past their declared ends.
 
-        They started after the run of ``reservation`` began to wait; where there is none, after that
-        of any firm reservation did.
+        They started after the run of ``reservation`` began to wait; without a reservation, after
+        the run of any firm reservation did.
         """
         view, runs = self._view, self._survey.runs
         firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)
@@ -77,7 +77,7 @@ class Cutter:
                     yield from self._make(CutStep.BACKFILL, name, bundle)
 
     def spares(self) -> Iterator[Candidate]:
-        """Yield spares, one lease at a time, and those that are filled where a limit counts."""
+        """Yield spares, one lease at a time; filled spares too where a limit counts them."""
         leases, spares = self._view.leases, set(self._survey.spares)
         for run in self._survey.newest_first(leases[name].fact.run for name in spares):
             for name in reversed(self._view.runs[run].leases):
@@ -102,7 +102,7 @@ class Cutter:
                 yield from self._make(CutStep.SHRINK, run, bundle)
 
     def bursts(self, burst: Burst, trial: Callable[[], StateView]) -> Iterator[Candidate]:
-        """Yield the runs that are burst in the state as it is when each of them is reached."""
+        """Yield the runs that are burst at the moment each of them is reached."""
         for run in self._survey.newest_first(self._survey.runs):
             if self._has_minimum(run, self._taken) and burst(trial(), self._view.runs[run]):
                 yield from self._make(CutStep.BURST, run, 0)
@@ -110,23 +110,23 @@ class Cutter:
     def tokens(
         self, gone: AbstractSet[str], enters: Callable[[RunRecord], bool]
     ) -> list[Candidate]:
-        """Return the lottery's tokens when ``gone`` has been cut already: what is left of each run.
+        """Return the lottery's tokens after ``gone`` has been cut: what is left of each run.
 
-        A run has one if its minimum is in scope; everything it still has ends with it.
+        A run has a token if its minimum is in scope; everything it still has ends with it.
         """
-        found: list[Candidate] = []
+        candidates: list[Candidate] = []
         records = self._view.runs
         for run, held in self._survey.runs.items():
             record = records[run]
             if record.since_ms is None or not enters(record):
                 continue
             if len(record.leases) == 1:
-                # What most runs are: nothing has to be put together.
+                # Most runs: nothing has to be put together.
                 if not gone or gone.isdisjoint(held):
-                    found += self._new(CutStep.LOTTERY, run, 0, tuple(held))
+                    candidates += self._new(CutStep.LOTTERY, run, 0, tuple(held))
             elif self._has_minimum(run, gone):
-                found += self._bundle(CutStep.LOTTERY, run, 0, gone)
-        return found
+                candidates += self._bundle(CutStep.LOTTERY, run, 0, gone)
+        return candidates
 
     def _has_minimum(self, run: str, gone: Collection[str]) -> bool:
         leases = self._view.leases
@@ -190,7 +190,7 @@ class Cutter:
 
 
 def summed(rooms: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return ``rooms`` together."""
+    """Return the sum of ``rooms``, by domain."""
     total: dict[str, int] = {}
     for room in rooms:
         for domain, gpus in room.items():

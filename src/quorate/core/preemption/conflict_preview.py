@@ -1,7 +1,7 @@
 """Contests: what a conflict would cut, who would enter its lottery, and with which odds.
 
-Only dummy seeds are drawn with here, which no conflict can have: nobody learns from a forecast whom
-the real draw will end. What came of conflicts that are settled is told from their events.
+Only dummy seeds are drawn here, which no conflict can have: a forecast does not reveal whom the
+real draw will end. The results of settled conflicts are read from their events.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from quorate.model.refusal import Refusal
 from quorate.model.state.state_view import StateView
 
 _FIRST_DRAWS: Final = 64
-"""How many draws are made before it is looked at whether they are enough."""
+"""After how many draws it is checked whether they are enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
-    """A conflict that has not been settled, as it would go at ``at_ms``.
+    """A conflict that has not been settled, and its outcome if settled at ``at_ms``.
 
     ``short`` is what is missing of ``deficit`` after the structural ``cuts``; tokens up to
     ``size_max`` GPUs enter for that. ``draws`` is over how many dummy draws ``Entrant.cut`` was
@@ -109,9 +109,10 @@ def foresee_declared(
     has_executor: bool = False,
     draws: int = DUMMY_DRAWS,
 ) -> Contest | Refusal | None:
-    """Return how an open conflict would go: who entered is fixed, what is cut is not.
+    """Return how an open conflict would go: its entrants are fixed, its cuts are not.
 
-    Where those are not enough, or somebody has dodged, that is how it would go when declared anew.
+    Where the entrants are not enough, or an owner has dodged, that is how it would go when declared
+    again.
     """
     question, at_ms = question_of(declared), max(declared.due_ms, now_ms)
     resolver = question.resolver(view, at_ms, has_executor=has_executor)
@@ -137,14 +138,14 @@ def foresee_declared(
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What is drawn for, and from what: the tokens there are, and the runs each owner entered."""
+    """The goal of the draw, the tokens, and the runs that each owner entered."""
 
     resolver: Resolver
     tokens: Sequence[Candidate]
     held: Mapping[str, Sequence[str]]
 
     def draw(self, seed: bytes) -> Drawn:
-        """Return whom ``seed`` ends, drawing no more than it takes."""
+        """Return the runs that ``seed`` ends, with no more draws than needed."""
         source, sequence = draw(seed, self.held), list[tuple[str, str]]()
         while True:
             more = list(islice(source, max(_FIRST_DRAWS, len(sequence))))
@@ -192,7 +193,7 @@ def _contest(  # noqa: PLR0913 - the parts of one answer
 def _entrants(
     entry: _Entry, draws: int, cut: frozenset[str]
 ) -> tuple[tuple[Entrant, ...], frozenset[str]]:
-    """Return the tokens by owner and run, each with its odds; and which of ``cut`` always are."""
+    """Return the tokens by owner and run, with their odds; and the runs cut in every draw."""
     gpus = {token.run: token.gpus for token in entry.tokens}
     owners, odds = first_draw_odds(entry.held), run_odds(entry.held)
     always = set(cut)
@@ -203,7 +204,7 @@ def _entrants(
         return (victim.run for victim in drawn.victims)
 
     counts = cut_frequency(victims, odds, draws)
-    found = tuple(
+    entrants = tuple(
         Entrant(
             owner=owner,
             run=run,
@@ -215,15 +216,15 @@ def _entrants(
         for owner, runs in sorted(entry.held.items())
         for run in sorted(runs)
     )
-    return found, frozenset(always)
+    return entrants, frozenset(always)
 
 
-# --- What came of a conflict ----------------------------------------------------------------------
+# --- The results of a conflict --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordeal:
-    """What a settled conflict meant to one run that entered it or was cut by it.
+    """The result of a settled conflict for one run that entered it or was cut by it.
 
     ``steps`` are how it was cut, with the GPUs that ended; none when it goes on. ``odds`` is how
     likely it was to be drawn first, None where it had no token; ``entrants`` are all that had one.

@@ -24,7 +24,7 @@ from quorate.model.state.state_view import StateView
 class Question:
     """Room for ``reservation``; or ``gpus`` more in ``scope``; or a limit that is exceeded.
 
-    ``since_ms`` is when it was first asked, where it was: what began from then on knew.
+    ``since_ms`` is when it was first asked: runs that began later knew of it.
     """
 
     cause: ConflictCause
@@ -41,9 +41,9 @@ class Question:
         has_executor: bool = False,
         burst: Burst | None = None,
     ) -> Resolver | None:
-        """Return how the question stands in ``view``; None when nobody asks it any more.
+        """Return the resolver of the question in ``view``; None when the question is obsolete.
 
-        Unless told, what is burst is what is beyond a share that somebody has stated.
+        Without ``burst``, a run is burst if its owner is beyond a share that a quota states.
         """
         burst = burst or bursting(view)
         scope = self.scope
@@ -84,16 +84,16 @@ class Question:
     def enters(self, view: StateView, at_ms: int) -> Callable[[RunRecord], bool]:
         """Return which runs may be drawn at ``at_ms``: those that ran long enough.
 
-        Also those that started after the reservation was made, or since this was first asked: they
+        Also those that started after the reservation was made, or after this was first asked: they
         knew.
         """
-        told = []
+        warned = []
         if self.reservation:
-            told.append(view.reservations[self.reservation].made.at_ms)
+            warned.append(view.reservations[self.reservation].made.at_ms)
         if self.since_ms is not None:
-            # Who started within the same millisecond may have done so because of it.
-            told.append(self.since_ms - 1)
-        return matured(view, at_ms, min(told, default=None))
+            # A run that started within the same millisecond may have started because of it.
+            warned.append(self.since_ms - 1)
+        return matured(view, at_ms, min(warned, default=None))
 
 
 def _resolver(
@@ -106,7 +106,7 @@ def _resolver(
 def matured(view: StateView, at_ms: int, made_ms: int | None) -> Callable[[RunRecord], bool]:
     """Return which runs have run for their pool's minimum by ``at_ms``, or began past ``made_ms``.
 
-    A run's age is its running time: hand-over, swap and growth leave it alone.
+    A run's age is its running time: hand-over, swap and growth do not change it.
     """
 
     def enters(record: RunRecord) -> bool:
@@ -136,7 +136,7 @@ def for_reservation(view: StateView, reservation: str) -> Question:
 def for_limit(view: StateView, limit: Limit) -> Question:
     """Return the question of bringing what is in use back within ``limit``.
 
-    It is asked in the pool of what is in use, where that is one; else in the default pool.
+    Its pool is the one in use, if there is one; else the default pool.
     """
     survey = survey_limit(view, limit)
     pools = {view.runs[run].spec.pool for run in survey.runs}
@@ -147,7 +147,7 @@ def for_limit(view: StateView, limit: Limit) -> Question:
 
 
 def by_hand(view: StateView, command: Resolve) -> Question:
-    """Return the question that ``command`` asks; the cap that it names, if any, must be there."""
+    """Return the question that ``command`` asks; the cap that it names, if any, must exist."""
     if not command.cap:
         scope = Scope(command.pool, command.flavor, tuple(sorted(set(command.domains))))
     else:
@@ -157,7 +157,7 @@ def by_hand(view: StateView, command: Resolve) -> Question:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A conflict that can be resolved: the cuts, who enters the lottery, and what is short."""
+    """A conflict that can be resolved: the cuts, the entrants of the lottery, and what is short."""
 
     resolver: Resolver
     tokens: tuple[Candidate, ...]
@@ -165,7 +165,7 @@ class Prepared:
     owners: Mapping[str, str]
 
     def draw(self, seed: bytes) -> Drawn | None:
-        """Return whom ``seed`` ends; None where nobody has to be drawn."""
+        """Return the runs that ``seed`` ends; None where no draw is needed."""
         if not self.resolver.short:
             return None
         held: dict[str, list[str]] = {}
@@ -175,7 +175,7 @@ class Prepared:
 
 
 def prepare(view: StateView, question: Question, resolver: Resolver, at_ms: int) -> Prepared | int:
-    """Return who enters the lottery at ``at_ms``; what stays short when nothing is enough."""
+    """Return the entrants of the lottery at ``at_ms``; what stays short if all are not enough."""
     if not resolver.short:
         return Prepared(resolver, (), 0, {})
     tokens = resolver.tokens(question.enters(view, at_ms))

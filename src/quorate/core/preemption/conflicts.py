@@ -1,8 +1,8 @@
 """Conflicts: declared before anything ends, and settled when they are due.
 
 A declaration fixes who enters the lottery and which link of the committed chain will be revealed.
-What is cut is found anew from the state as it is when it is due; nothing is unless all of it
-together is enough. docs/adr/0013-resolver.md.
+The cuts are computed from the state when the conflict is due; nothing is cut unless all cuts
+together are enough. docs/adr/0013-resolver.md.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def declare_conflict(
 ) -> ConflictDeclared | Refusal | None:
     """Write that room will be made at ``due_ms``, or return why not; None where nothing is short.
 
-    Unless told, that is now; for a limit, when enough of what it pays for may be drawn. A conflict
-    that is open for the same question is returned as it is.
+    Without ``due_ms`` that is now; for a limit, when enough of what it pays for may be drawn. A
+    conflict that is open for the same question is returned as it is.
     """
     view, now_ms = log.view, log.now_ms
     for name in view.open_conflicts:
@@ -107,9 +107,10 @@ def _asks_the_same(one: Question, other: Question) -> bool:
 def _first_due_ms(view: StateView, question: Question, resolver: Resolver, now_ms: int) -> int:
     """Return when a conflict is due: now, or for a limit when enough has run long enough.
 
-    Whoever lowers a limit does not know who has just started under it. What takes a lottery is due
-    one notice from now at the soonest, unless it is declared anew: those who enter hear of it
-    before. Found by halving: what is enough stays enough as more of it has run for long enough.
+    The owner who lowers a limit does not know which runs have just started under it. A conflict
+    with a lottery is due one notice from now at the soonest, unless it is declared again: owners
+    hear of it before. Found by bisection: what is enough stays enough as more runs have run long
+    enough.
     """
     if question.cause is not ConflictCause.TIGHTENED:
         return now_ms
@@ -158,7 +159,7 @@ def _declared(
 
 
 def not_resolvable(question: Question, deficit: int, short: int) -> Refusal:
-    """Return that everything together leaves ``short`` of ``deficit`` GPUs missing."""
+    """Return the refusal: everything together leaves ``short`` of ``deficit`` GPUs missing."""
     return Refusal(
         code=RefusalCode.NOT_RESOLVABLE,
         subject=question_words(question),
@@ -178,7 +179,7 @@ def _no_chain(question: Question, resolver: Resolver) -> Refusal:
 
 
 def question_words(question: Question) -> str:
-    """Return what a conflict is about, for people."""
+    """Return what a conflict is about, as text for messages."""
     if question.scope.limit:
         return question.scope.limit
     where = ", ".join(question.scope.domains) or f"pool {question.scope.pool}"
@@ -211,7 +212,7 @@ def resolve_by_hand(log: DecisionLog, command: Resolve) -> Refusal | None:
 
 
 def _refused_scope(view: StateView, command: Resolve) -> Refusal | None:
-    """Return what of the scope is not there, if anything."""
+    """Return what of the scope does not exist, if anything."""
     if command.cap and command.cap not in view.caps:
         return _unknown(f"there is no cap {command.cap!r}", "list them: quorate get caps")
     if command.pool not in view.pools:
@@ -238,9 +239,10 @@ def _unknown(subject: str, remedy: str) -> Refusal:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What came of a conflict, before it is written.
+    """The result of a conflict, before it is written.
 
-    ``is_open`` says that it was not drawn for, and that whoever may be drawn now would do.
+    ``is_open`` says that nothing was drawn, and that the runs that may be drawn now would be
+    enough.
     """
 
     outcome: ConflictOutcome
@@ -254,20 +256,21 @@ class _Outcome:
 def settle_conflict(
     log: DecisionLog, command: Draw, *, burst: Burst | None = None
 ) -> Refusal | None:
-    """Write what comes of a conflict that is due, and the stops that it takes; or why it cannot.
+    """Write the result of a conflict that is due, and its stops; or return why it is refused.
 
-    It is declared anew, with what has started in its scope since then, where those who entered and
-    are left are not enough, where one who entered has gone and others of its owner have come, and
-    where another lottery has used its link. A reservation asks anew by itself when it is looked at.
+    It is declared again, with the runs that have started in its scope since then, where the
+    entrants that are left are not enough, where an entrant has ended and other runs of its owner
+    have started, and where another lottery has used its link. A reservation asks again by itself
+    when it is examined.
     """
     refusal = _refused(log, command)
     if refusal is not None:
         return refusal
     declared = log.view.conflicts[command.conflict].declared
-    found = _outcome(log, declared, command, burst)
-    _write(log, declared, found)
-    if found.outcome is ConflictOutcome.INSUFFICIENT and (
-        found.is_open or declared.cause is not ConflictCause.RESERVATION
+    outcome = _outcome(log, declared, command, burst)
+    _write(log, declared, outcome)
+    if outcome.outcome is ConflictOutcome.INSUFFICIENT and (
+        outcome.is_open or declared.cause is not ConflictCause.RESERVATION
     ):
         _declare_anew(log, declared, burst)
     return None
@@ -290,7 +293,7 @@ def _refused(log: DecisionLog, command: Draw) -> Refusal | None:
 def _preimage_refused(declared: ConflictDeclared, command: Draw) -> Refusal | None:
     name = f"conflict {command.conflict!r}"
     if command.beacon:
-        # No source of beacons is committed to, so whoever names one could have tried many.
+        # No source of beacons is committed to, so a caller who names one could have tried many.
         return _conflict(f"{name} takes no beacon", "leave the beacon out")
     if not declared.tokens:
         if command.preimage:
@@ -310,7 +313,7 @@ def _conflict(subject: str, remedy: str = "") -> Refusal:
 def _outcome(
     log: DecisionLog, declared: ConflictDeclared, command: Draw, burst: Burst | None
 ) -> _Outcome:
-    """Return what comes of ``declared`` in the state as it is now."""
+    """Return the result of ``declared`` in the present state."""
     view = log.view
     question = question_of(declared)
     resolver = question.resolver(view, log.now_ms, has_executor=log.has_executor, burst=burst)
@@ -339,7 +342,7 @@ def _outcome(
 
 
 def entered(declared: ConflictDeclared, resolver: Resolver) -> list[Candidate]:
-    """Return the tokens of ``declared`` that are left; who began anew is not what entered."""
+    """Return the tokens of ``declared`` that are left; a restarted run is not an entrant."""
     names = {token.run for token in declared.tokens}
     return resolver.tokens(
         lambda record: record.spec.name in names and (record.since_ms or 0) <= declared.at_ms
@@ -351,8 +354,8 @@ def has_dodger(
 ) -> bool:
     """Return whether an owner has taken a run out of the lottery, and has started others since.
 
-    ``left`` are the tokens that are still there. To end a run that has entered and start it under
-    another name would otherwise be the way out.
+    ``left`` are the tokens that are left. Otherwise an owner could dodge by ending a run that has
+    entered and starting it under another name.
     """
     still = {token.run for token in left}
     owners = {token.owner for token in declared.tokens if token.run not in still}
@@ -369,7 +372,7 @@ def has_dodger(
 
 
 def asked_again(view: StateView, declared: ConflictDeclared) -> Question:
-    """Return the question of ``declared``, as it is asked when it is declared anew."""
+    """Return the question of ``declared``, as it is asked when declared again."""
     question, first = question_of(declared), declared
     earlier = [] if declared.attempt == 1 else [known.declared for known in view.conflicts.values()]
     for before in sorted(earlier, key=lambda each: (each.at_ms, each.attempt), reverse=True):
@@ -409,10 +412,10 @@ def _write(log: DecisionLog, declared: ConflictDeclared, found: _Outcome) -> Non
 
 
 def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
-    """Return what ending ``cut`` is reckoned to cost in work: nothing for a spare.
+    """Return what ending ``cut`` is estimated to cost in work: nothing for a spare.
 
-    What it has done since it started, at most the minimum runtime of its pool or an hour, whichever
-    is longer: whoever runs longer than that is expected to checkpoint.
+    That is its work since it started, at most the minimum runtime of its pool or an hour, whichever
+    is longer: a run that lasts longer is expected to checkpoint.
     """
     if cut.step is CutStep.SPARE:
         return 0
@@ -423,9 +426,9 @@ def lost_gpu_ms(view: StateView, cut: Candidate, now_ms: int) -> int:
 
 
 def _declare_anew(log: DecisionLog, declared: ConflictDeclared, burst: Burst | None) -> None:
-    """Declare what could not be settled again, with those who may be drawn now.
+    """Declare again what could not be settled, with the runs that may be drawn now.
 
-    Where nothing helps, it stays as it is: what changes next is looked at then.
+    Where that does not help, the conflict stays as it is; it is examined again at the next change.
     """
     question = asked_again(log.view, declared)
     declare_conflict(log, question, attempt=declared.attempt + 1, burst=burst)

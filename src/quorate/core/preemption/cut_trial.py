@@ -1,7 +1,7 @@
-"""A trial: the state with some leases gone, so that a set of cuts can be tried and taken back.
+"""A trial: the state without some leases, so that a set of cuts can be tried and taken back.
 
-What a lease's payer has promised stays promised. Room is made by ending work; money is not, or
-whoever is out of money could get at it by having work ended.
+What a lease's payer has promised stays promised. Ending work makes room, not money; else a run
+without money could get some by having work ended.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from quorate.model.state.state_view import StateView
 
 
 class Trial:
-    """An overlay in which exactly the leases that were last asked for are gone.
+    """An overlay without exactly the leases of the last request.
 
-    ``reservation`` is closed in it: what is promised to it is what it is tried for. Only the slots
-    of the leases come free where nobody looks at more than that: where nothing else is promised,
-    and unless the trial is ``whole``.
+    ``reservation`` is closed in it, because the trial is for its run. Only the slots of the leases
+    come free where nothing else is planned, and unless the trial is ``whole``: nothing more is read
+    then.
     """
 
     __slots__ = ("_base", "_closed", "_gone", "_is_whole", "_reservation", "_state")
@@ -35,11 +35,11 @@ class Trial:
 
     @property
     def base(self) -> StateView:
-        """The state with everything that is there."""
+        """The state with all leases."""
         return self._base
 
     def without(self, leases: Iterable[str], pledges: Iterable[str] = ()) -> StateView:
-        """Return the view without ``leases`` and ``pledges``, until it is asked for again."""
+        """Return the view without ``leases`` and ``pledges``; valid until the next call."""
         if self._state is None:
             self._state = self._opened()
         state, wanted = self._state, dict.fromkeys(leases)

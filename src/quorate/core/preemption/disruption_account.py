@@ -71,7 +71,7 @@ def account_of(view: StateView, owner: str, pool: str, now_ms: int) -> Account:
 def covered_at_ms(
     view: StateView, owner: str, pool: str, costs_gpu_ms: int, now_ms: int
 ) -> int | None:
-    """Return when ``owner`` can call a conflict in ``pool`` that may cost so much; None: never."""
+    """Return when ``owner`` can call a conflict of this cost in ``pool``; None: never."""
     return account_of(view, owner, pool, now_ms).covered_at_ms(costs_gpu_ms)
 
 
@@ -102,16 +102,16 @@ def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
 
 
 def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: int) -> None:
-    """Write that ``run`` waits for its owner's account, if that is news: it is planned again then.
+    """Write that ``run`` waits for its owner's account, if that is new: it is planned again then.
 
-    Not where a deferral stands that ends no later: what a conflict costs grows as others work, and
-    it is looked at again at that instant.
+    Not where a recorded deferral ends no later: what a conflict costs grows as others work, and it
+    is examined again at that instant.
     """
     covered_ms = account.covered_at_ms(costs_gpu_ms)
     if covered_ms is None or covered_ms <= log.now_ms:
         return
-    known = log.view.deferred.get(run)
-    if known is None or known.covered_ms <= log.now_ms or known.covered_ms > covered_ms:
+    deferral = log.view.deferred.get(run)
+    if deferral is None or deferral.covered_ms <= log.now_ms or deferral.covered_ms > covered_ms:
         log.write(
             ConflictDeferred(
                 at_ms=log.now_ms,

@@ -1,7 +1,7 @@
-"""Who may have others' work ended, when it could be, and what that may cost.
+"""Which owners may call a conflict, when it would work, and what it may cost.
 
-A reservation may ask for a conflict unless its run was itself cut a while ago, its owner has just
-thrown away what others made room for or is beyond its own quotas, or its owner's disruption account
+A reservation may call a conflict unless its run was itself cut a while ago, its owner has just
+ended a run that others made room for or is beyond its own quotas, or its owner's disruption account
 does not cover what the worst draw would lose.
 """
 
@@ -35,9 +35,9 @@ from quorate.model.state.state_view import StateView
 
 NO_HEADROOM: Final = "its owner's hard quota is what it waits for"
 _FIRST_OWNERS: Final = 3
-"""For how many owners it is tried out what would be lost if they were drawn first."""
+"""For how many owners the loss is computed if they were drawn first."""
 _DUMMY_DRAWS: Final = 4
-"""How many dummy draws are tried out beside that."""
+"""How many dummy draws are computed beside that."""
 
 
 class CallBar(Word):
@@ -74,7 +74,7 @@ def may_call(
     lost_gpu_ms: int = 0,
     flavor: str = "",
 ) -> CallRefusal | None:
-    """Return why ``record`` may not ask for a conflict at ``now_ms``; None when it may.
+    """Return why ``record`` may not call a conflict at ``now_ms``; None when it may.
 
     ``lost_gpu_ms`` is what that conflict may cost, and ``flavor`` what it would be over, where that
     is known.
@@ -161,8 +161,8 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     lost = _worst_loss(view, run, resolver, enters, at_ms)
     if lost is None:
         return None
-    # With all of them gone: whoever pays then pays there, and perhaps nowhere else.
-    # In the place itself if it can: what is free there need not be made free elsewhere.
+    # With all of them gone: a payer then pays there, and perhaps nowhere else. In the place itself
+    # if it can: what is free there need not be freed elsewhere.
     emptied = goal.left_in(resolver.view_without(resolver.tokens(enters)), at_ms)
     there = only_slice(emptied, run.pool, place)
     answer = admit(there, goal.run, at_ms, has_executor=has_executor)
@@ -183,7 +183,7 @@ def _asked(  # noqa: PLR0913 - as foresee_conflict
     has_executor: bool,
     reservation: str,
 ) -> tuple[Survey, Start, Resolver]:
-    """Return what runs in ``place``, the start that is wanted there, and how it stands."""
+    """Return what runs in ``place``, the wanted start there, and the resolver."""
     domains = tuple(sorted(domain for domain, _ in place.domains))
     survey = survey_domains(view, run.pool, place.flavor, domains, counts_beyond=True)
     burst = bursting(view)
@@ -241,7 +241,7 @@ def conflict_start_ms(  # noqa: PLR0913 - as foresee_conflict
     reservation: str = "",
 ) -> int | None:
     """Return when the first conflict that would work is, from ``now_ms`` on."""
-    found = foresee_conflict(
+    foreseen = foresee_conflict(
         view,
         run,
         place,
@@ -250,13 +250,13 @@ def conflict_start_ms(  # noqa: PLR0913 - as foresee_conflict
         has_executor=has_executor,
         reservation=reservation,
     )
-    return None if found is None else found.start_ms
+    return None if foreseen is None else foreseen.start_ms
 
 
 def _first_enough(
     view: StateView, survey: Survey, resolver: Resolver, made_ms: int, now_ms: int
 ) -> int | None:
-    """Return the first instant at which enough has run long enough, by halving."""
+    """Return the first instant at which enough has run long enough, by bisection."""
     if not resolver.short:
         return now_ms
 
@@ -288,13 +288,12 @@ def _worst_loss(
     enters: Callable[[RunRecord], bool],
     at_ms: int,
 ) -> int | None:
-    """Return what a conflict may cost: the most that is lost by any order of draws that is tried.
+    """Return what a conflict may cost: the largest loss over the orders of draws that are tried.
 
     Those are: each of a few owners drawn first, those with the most to lose, and their runs in the
     order of what they would lose; the same with the runs last that are enough by themselves; and a
-    few dummy draws. A draw that costs more is possible, and seldom. None where a draw would not get
-    there: a start is searched for within bounds, and beside more room the search may take another
-    way.
+    few dummy draws. A draw that costs more is possible, but rare. None where a draw does not reach
+    the goal: the search for a start is bounded, and with more room it may take another path.
     """
     if not resolver.short:
         return _loss(view, resolver.cuts, at_ms)
@@ -306,7 +305,7 @@ def _worst_loss(
     held: dict[str, list[str]] = {}
     for token in tokens:
         held.setdefault(view.runs[token.run].spec.owner, []).append(token.run)
-    found = 0
+    worst = 0
     losses = {token.run: lost_gpu_ms(view, token, at_ms) for token in tokens}
     enough = {token.run for token in tokens if sum(token.room.values()) >= resolver.short}
     orders = [list(draw(dummy_seed(number), held)) for number in range(_DUMMY_DRAWS)]
@@ -315,8 +314,8 @@ def _worst_loss(
         drawn = resolver.draw(tokens, order)
         if drawn is None:
             return None
-        found = max(found, _loss(view, (*drawn.cuts, *drawn.victims), at_ms))
-    return found
+        worst = max(worst, _loss(view, (*drawn.cuts, *drawn.victims), at_ms))
+    return worst
 
 
 def _costly_orders(

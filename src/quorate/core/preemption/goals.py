@@ -1,8 +1,8 @@
 """Goals: what a conflict is to achieve, and how far from it a state is.
 
-A goal is reached when what it is for really packs (or is within its limit), which is asked of the
-same admission that would start it. Counting comes first because it is quick, and only ever says
-that a state cannot be enough: each GPU made free brings a goal nearer by one at most.
+A goal is reached when its run packs (or use is within its limit), as decided by the same admission
+that would start the run. Counting comes first because it is quick; it can only prove that a state
+is not enough: each GPU made free brings a goal nearer by one at most.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ class Count:
         return max(0, self.gpus - sum(room.values()))
 
     def missing(self, view: Callable[[], StateView]) -> int:
-        """Return nothing: the number is all there is to it, and nobody has to look."""
+        """Return 0: the number decides alone, and ``view`` is not read."""
         del view
         return 0
 
     def end_ms(self, view: StateView, leases: Iterable[str]) -> int:
-        """Return nothing: when they would end does not matter."""
+        """Return 0: when they would end does not matter."""
         del view, leases
         return 0
 
@@ -108,12 +108,12 @@ class Count:
 class Start:
     """A run is to start at its least width.
 
-    ``free`` and ``total`` are of the domains in scope where somebody may pay. Elsewhere nothing is
-    cut for it, and what is free there counts, as does what comes free with a cut in scope:
-    ``apart`` by domain; ``apart_groups`` full groups, ``apart_gpus`` GPUs, at most ``apart_most``
-    in one domain. ``firm`` has the firm places of others put in; ``promised`` has, of domains in
-    scope in which those are, what is free now, and what they leave at each instant at which that
-    may be least.
+    ``free`` and ``total`` are of the domains in scope where an envelope may pay. Elsewhere nothing
+    is cut for it; what is free there counts, and so does what a cut in scope frees there: ``apart``
+    by domain; ``apart_groups`` full groups, ``apart_gpus`` GPUs, at most ``apart_most`` in one
+    domain. ``firm`` has the firm places of others put in; ``promised`` has, of domains in scope in
+    which those are, what is free now, and what they leave at each instant at which that may be
+    least.
     """
 
     run: Run
@@ -194,17 +194,17 @@ class Start:
 
     def room_of(self, ends: Ends) -> Room:
         """Return what firm places leave of what comes free: they may count on it already."""
-        found: dict[str, int] = {}
+        room: dict[str, int] = {}
         for domain, gpus in ends.items():
-            found[domain] = sum(gpus.values())
+            room[domain] = sum(gpus.values())
             if domain in self.promised:
                 free, points = self.promised[domain]
                 least = min(
                     left + sum(more for end_ms, more in gpus.items() if end_ms > at_ms)
                     for at_ms, left in points
                 )
-                found[domain] = min(free + found[domain], max(0, least)) - self.free[domain]
-        return found
+                room[domain] = min(free + room[domain], max(0, least)) - self.free[domain]
+        return room
 
     def lacking(self, room: Room) -> int:
         """Return what is missing of all GPUs and of all full groups, whichever is more."""
@@ -253,13 +253,13 @@ class Start:
         if left <= 0:
             return 0
         partial.sort()
-        # Whatever finds no place at all is missing as a whole.
+        # A group that finds no place is missing as a whole.
         return sum(partial[:left]) + max(0, left - len(partial)) * size
 
     def missing(self, view: Callable[[], StateView]) -> int:
-        """Return 0 if the run would start in ``view`` and leave others what they are promised.
+        """Return 0 if the run would start in ``view`` and leave others what is promised to them.
 
-        The real answer: placed and paid.
+        The exact answer: placed and paid.
         """
         state = view()
         short = self._short(state)
@@ -269,7 +269,7 @@ class Start:
         return 0 if left is state else self._short(left)
 
     def left_in(self, view: StateView, at_ms: int) -> StateView:
-        """Return ``view`` without what others are promised while the run, cut for then, runs."""
+        """Return ``view`` without what is promised to others while the run would run."""
         until_ms = needed_until_ms(view, self.run, at_ms, has_executor=self.has_executor)
         if self.firm is None or view.pledges or at_ms != self.at_ms:
             return room_left(view, self.run, at_ms, until_ms=until_ms)
@@ -283,7 +283,7 @@ class Start:
         if isinstance(answer, Admitted):
             return 0
         if self.is_plain:
-            return 1  # Counting told that already, as far as it is known.
+            return 1  # Counting has decided that already, as far as it is known.
         room = answer if answer.code in _NO_ROOM else answer.also
         return 1 if room is None else max(1, room.short)
 
@@ -294,7 +294,7 @@ class Start:
 def needed_until_ms(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> int:
     """Return until when ``run`` needs its room if others are cut for it at ``at_ms``.
 
-    With an executor what is cut takes its grace to go, and the start is timed by the longest.
+    With an executor a cut lease takes its grace to end, and the start waits for the longest grace.
     """
     pool = view.pools[run.pool]
     lead_ms = pool.grace_max_ms if has_executor else 0
@@ -316,13 +316,13 @@ def _promised(
 
 
 def _asks_for_racks(view: StateView, run: Run, flavor: str, at_ms: int) -> bool:
-    """Return whether the run, or anybody who may pay for it, asks for certain racks."""
+    """Return whether the run, or an envelope that may pay for it, selects racks."""
     payers = payer_phases(view, cover_request(view, run, flavor, at_ms))[-1]
     return names_label(run.selector, RACK) or names_racks(view, payers)
 
 
 def _payable(view: StateView, run: Run, flavor: str, at_ms: int) -> Sequence[Island]:
-    """Return the islands the run may use and where somebody may pay for it, racks aside."""
+    """Return the islands the run may use and where an envelope may pay for it, racks aside."""
     cover = cover_request(view, run, flavor, at_ms)
     selectors = {view.envelopes[key].spec.selector for key, _ in payer_phases(view, cover)[-1]}
     islands = [view.island(key) for key in view.domains(run.pool, flavor).keys]

@@ -1,8 +1,8 @@
-"""The lottery: a seed nobody could choose, and draws anybody can repeat.
+"""The lottery: a seed that no party could choose, and draws that anyone can repeat.
 
 Specified byte for byte in docs/reference/lottery.md, so that a second implementation can check a
-published outcome without this one; tools/verify_lottery.py is one. Nothing here knows what is drawn
-for: a conflict hands in its tokens and stops taking draws when it has what it needs.
+published outcome without this one; tools/verify_lottery.py is one. This module does not know the
+purpose of a draw: a conflict passes its tokens and stops taking draws when it has enough.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Tokens = Mapping[str, Iterable[str]]
 """The runs that entered, by their owners."""
 
 
-# --- The chain: what the operator fixed before it knew any conflict ---------------------------
+# --- The chain: fixed by the operator before any conflict was known ---------------------------
 
 
 def chain_before(link: bytes) -> bytes:
@@ -104,15 +104,15 @@ class SeedParts:
 def scope_text(scope: Scope) -> str:
     """Return the text of ``scope`` that goes into a seed: a JSON array of its fields, no spaces.
 
-    Two scopes never have one text, whatever characters their names have, and the domains are in
-    the order that was declared.
+    Different scopes have different texts, whatever characters their names have; the domains are in
+    the declared order.
     """
     fields = [scope.pool, scope.flavor, list(scope.domains), scope.limit]
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 def seed_parts(declared: ConflictDeclared, preimage: bytes, beacon: str = "") -> SeedParts:
-    """Return what the seed of ``declared`` is made of, once ``preimage`` is revealed."""
+    """Return the parts of the seed of ``declared``, once ``preimage`` is revealed."""
     in_order = sorted(declared.tokens, key=lambda token: token.run)
     return SeedParts(
         scope=scope_text(declared.scope),
@@ -218,7 +218,7 @@ def run_odds(tokens: Tokens) -> dict[str, Fraction]:
 
 
 def dummy_seed(number: int) -> bytes:
-    """Return a seed for trying things out, which no conflict can have: its tag is another."""
+    """Return a seed for dummy draws, which no conflict can have: its tag is different."""
     return sha256(DUMMY_TAG + number.to_bytes(8, "big")).digest()
 
 
@@ -243,10 +243,10 @@ def cut_frequency(
 
 
 def check_draws(declared: ConflictDeclared, resolved: ConflictResolved) -> list[str]:
-    """Return what is wrong with a published outcome, as sentences about it; none is the answer.
+    """Return the faults of a published outcome, as sentences; empty if it is correct.
 
-    Judged from the two events alone. Whether the declaration itself is true is for whoever has the
-    history: ``core/audit/lottery_audit.py``.
+    Judged from the two events alone. Whether the declaration itself is true takes the history:
+    ``core/audit/lottery_audit.py``.
     """
     assert declared.conflict == resolved.conflict, (declared.conflict, resolved.conflict)
     faults = []
@@ -259,7 +259,7 @@ def check_draws(declared: ConflictDeclared, resolved: ConflictResolved) -> list[
     if not is_cleared and (resolved.cuts or resolved.draws):
         faults.append(f"it cuts or draws although its outcome is {resolved.outcome}")
     if resolved.beacon:
-        # Whoever draws could have tried many: none is committed to beforehand.
+        # The drawing party could have tried many beacons: none is committed to beforehand.
         faults.append("a beacon is shown, and none may be used")
     drawn = [each.run for each in resolved.draws]
     victims = {each.run for each in resolved.draws if not each.spared}

@@ -1,6 +1,6 @@
 """Limits of money that can be tightened below their use: which they are, and by how much.
 
-A limit binds what was not told to stop; what was is on its way out.
+A limit binds the leases that are not stopping.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def payers_of(view: StateView, limit: Limit) -> list[EnvelopeId]:
 
 
 def survey_limit(view: StateView, limit: Limit) -> Survey:
-    """Return what ``limit`` pays for."""
+    """Return the survey of what ``limit`` pays for."""
     return survey_payers(view, payers_of(view, limit), limit.counts)
 
 
 def gpus_over(view: StateView, limit: Limit) -> int:
-    """Return by how many GPUs more is in use than ``limit`` allows; what is going is left out."""
+    """Return by how many GPUs use exceeds ``limit``, without stopping leases."""
     bound, used = _bound_and_use(_account(view, limit), limit)
     if bound is None or used <= bound:
         return 0

@@ -1,10 +1,9 @@
 """The resolver: the smallest change, in a fixed order, after which a goal packs. Pure search.
 
-Cuts are taken in their order until the goal is reached; those that turn out needless are given
-back, last first. What is still short is drawn for: draws are taken until the goal is reached; then
-needless draws are given back, last first, and after them the cuts that the draws made needless, so
-that without any one of what is left the goal is not reached. Where all together is not enough,
-nothing is cut at all.
+Cuts are taken in their order until the goal is reached; needless ones are given back, last first.
+The lottery supplies the rest: draws are taken until the goal is reached; then needless draws are
+given back, last first, and after them the cuts that the draws made needless, so that every cut and
+draw that is left is necessary. Where all together are not enough, nothing is cut.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Drawn:
     """What a sequence of draws leads to: every draw up to the last that was needed.
 
     ``cuts`` are the structural cuts that are still needed beside the ``victims``. ``spared`` are
-    the runs that were drawn and turned out not to be needed, or were gone.
+    the runs that were drawn and not needed, or had ended.
     """
 
     cuts: tuple[Candidate, ...]
@@ -101,14 +100,14 @@ class Chosen:
         return max(lacking, self._goal.missing(self.view))
 
     def view(self) -> StateView:
-        """Return the state without what is cut, and without what is going anyway."""
+        """Return the state without what is cut, and without what is stopping anyway."""
         gone = [name for item in self.items for name in item.leases]
         closed = [name for item in self.items for name in item.pledges]
         return self._trial.without((*self._going, *gone), closed)
 
 
 class Resolver:
-    """One conflict, as the state is now."""
+    """The resolver of one conflict, in the present state."""
 
     def __init__(  # noqa: PLR0913 - what is there, what is wanted, and by whom
         self,
@@ -133,7 +132,7 @@ class Resolver:
         """What is missing after the cuts."""
         self.cuts: tuple[Candidate, ...] = ()
         self._parts: tuple[Candidate, ...] = ()
-        # The same as the cuts, with spares apart from the bundles that they go with.
+        # The same as the cuts, with spares apart from their bundles.
         if self.deficit:
             self._cut()
 
@@ -208,9 +207,9 @@ class Resolver:
         return self._chosen((*(self.cuts if cuts is None else cuts), *tokens)).short()
 
     def draw(self, tokens: Iterable[Candidate], draws: Iterable[tuple[str, str]]) -> Drawn | None:
-        """Return whom (owner, run) ``draws`` end, taken in order; None when all are not enough.
+        """Return which runs ``draws`` (owner, run) end, in order; None when all are not enough.
 
-        A run that is drawn and has no token any more is passed over.
+        A run that is drawn and has no token any more is skipped.
         """
         by_run = {token.run: token for token in tokens}
         drawn: list[tuple[str, str]] = []
@@ -243,7 +242,7 @@ def _until_nothing_lacks(chosen: Chosen, candidates: Iterator[Candidate]) -> boo
             return False
         chosen.add(candidate)
         since += sum(candidate.room.values())
-        # What was missing cannot have come together before as much has come free in scope.
+        # The goal cannot be reached before as many GPUs as were missing have come free in scope.
         if since >= lacking or candidate.is_beyond:
             lacking, since = chosen.lacking(), 0
     return True
@@ -308,7 +307,7 @@ def _give_back(chosen: Chosen, short: int, deficit: int) -> None:
         items = list(chosen.items)
         _give_back_by(chosen, Chosen.lacking, short, deficit)
         if short or chosen.short() == 0:
-            # What packs with less packs with more: asking each time would have led to the same.
+            # What packs with less packs with more: testing each time would give the same result.
             return
         _cut_to(chosen, items, 0)
         _cut_to(chosen, items, len(items))
@@ -317,7 +316,7 @@ def _give_back(chosen: Chosen, short: int, deficit: int) -> None:
 
 def _give_back_by(chosen: Chosen, judge: Callable[[Chosen], int], short: int, deficit: int) -> None:
     """Give back what ``judge`` finds needless."""
-    # What comes free outside of the scope may make up for more than it is.
+    # What comes free outside of the scope may make up for more than its own size.
     is_counted = chosen.is_plain and not any(item.is_beyond for item in chosen.items)
     cut: set[tuple[str, int]] = set()
     for place in range(len(chosen.items) - 1, -1, -1):

@@ -1,7 +1,7 @@
-"""Surveys: what runs where room is to be made, or what a limit pays for.
+"""Surveys: what runs in a scope, or what a limit pays for.
 
-Only leases in scope are looked at, each once and briefly: a scope may be a whole fleet. What a
-lease is worth to the goal is asked later, of the few that are cut.
+Only leases in scope are examined, each once and briefly: a scope may be a whole fleet. What a lease
+is worth to the goal is computed later, for the few that are cut.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _SPARE: Final = Role.SPARE
 class Survey:
     """Everything in scope.
 
-    ``runs`` has the leases of each run that go on, in the order in which they were come across;
-    ``spares`` and ``steps`` those of them that are spares, or belong to a step above a minimum.
-    ``going`` were told to stop. ``pledges`` are filled spares that a limit pays for, and ``filled``
-    those on the slots of each lease. ``scope`` are the domains in which room is made, where what
-    comes free in others counts too: what ends with a cut ends everywhere.
+    ``runs`` has the leases of each run that are not stopping, in the order in which they were
+    found; ``spares`` and ``steps`` those of them that are spares, or belong to a step above a
+    minimum. ``going`` are stopping. ``pledges`` are filled spares that a limit pays for, and
+    ``filled`` those on the slots of each lease. ``scope`` are the domains in which room is made,
+    where what comes free in others counts too: what ends with a cut ends everywhere.
     """
 
     view: StateView
@@ -79,10 +79,10 @@ def survey_domains(
     *,
     counts_beyond: bool = False,
 ) -> Survey:
-    """Return what runs in ``domains`` of a pool, in all of them where none is named.
+    """Return the survey of ``domains`` of a pool, or of all its domains where none is named.
 
-    ``counts_beyond`` says that what is wanted may also use what comes free outside of ``domains``
-    when a run that is cut there has GPUs in other domains of the pool too.
+    ``counts_beyond`` says that the goal may also use what comes free outside of ``domains`` when a
+    run that is cut there has GPUs in other domains of the pool too.
     """
     index = view.domains(pool, flavor)
     keys, scope = index.keys, None
@@ -104,7 +104,7 @@ def survey_domains(
 
 
 def _room_in(view: StateView, counted: frozenset[IslandKey], lease: Lease) -> dict[str, int]:
-    """Return what ``lease`` would leave free by domain, on nodes that may be given work."""
+    """Return what ``lease`` would leave free by domain, on nodes that take work."""
     slots = lease.fact.slots
     if len(slots) == 1:
         record = view.nodes[slots[0][0]]
@@ -112,13 +112,13 @@ def _room_in(view: StateView, counted: frozenset[IslandKey], lease: Lease) -> di
         if key not in counted or record.position in view.island(key).withheld:
             return {}
         return {key.domain: lease.gpus}
-    found: dict[str, int] = {}
+    room: dict[str, int] = {}
     for node, mask in slots:
         record = view.nodes[node]
         key = record.island
         if key in counted and record.position not in view.island(key).withheld:
-            found[key.domain] = found.get(key.domain, 0) + mask.bit_count()
-    return found
+            room[key.domain] = room.get(key.domain, 0) + mask.bit_count()
+    return room
 
 
 def _filled(view: StateView) -> dict[str, tuple[str, ...]]:
@@ -134,7 +134,7 @@ def _filled(view: StateView) -> dict[str, tuple[str, ...]]:
 def survey_payers(
     view: StateView, payers: Iterable[EnvelopeId], pays: Callable[[Tier], bool]
 ) -> Survey:
-    """Return what envelopes pay for, as far as ``pays`` says that its tier counts."""
+    """Return the survey of what envelopes pay for, in the tiers that ``pays`` accepts."""
     keys = sorted(set(payers))
     survey = Survey(view, lambda lease: {"": lease.gpus})
     for payer in keys:

@@ -1,7 +1,7 @@
-"""Soft quotas where they touch more than the queue: burst, and who may have others' work ended.
+"""Soft quotas beyond the queue: burst, and which owners may call a conflict.
 
-Only a share that somebody has stated can be burst beyond: an equal part of what others left is an
-order in the queue, and no promise to give anything back.
+Only a stated share can be burst beyond: an equal part of what others left is an order in the queue,
+and no promise to give anything back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.model.state.state_view import StateView
 
 
 def bursting(view: StateView) -> Burst | None:
-    """Return which runs are burst; None where nobody has stated a share."""
+    """Return which runs are burst; None where no quota states a share."""
     if not view.soft.has_targets:
         return None
     return is_burst
@@ -45,9 +45,9 @@ def _flavor_of(view: StateView, lease: str) -> str:
 
 
 def why_no_conflict(view: StateView, record: RunRecord, now_ms: int, flavor: str = "") -> str:
-    """Return why its owner's soft quotas keep a waiting run from asking for a conflict, if any.
+    """Return why its owner's soft quotas keep a waiting run from calling a conflict, if any.
 
-    In ``flavor``, or (without one) in each of those that it asks for and that there are.
+    In ``flavor``, or (without one) in each flavor that the run asks for and that exists.
     """
     run = record.spec
     owner = view.owners.get(run.owner)
@@ -60,11 +60,11 @@ def why_no_conflict(view: StateView, record: RunRecord, now_ms: int, flavor: str
     if target_ppm is None:
         return ""
     there = [each for each in run.flavors if view.flavor_gpus(each)[0]]
-    asked = (flavor,) if flavor else there
-    over = [e for e in asked if _gpus_then(view, record, e) > _target(view, target_ppm, e)]
-    if len(over) < len(asked) or not asked:
+    flavors = (flavor,) if flavor else there
+    over = [e for e in flavors if _gpus_then(view, record, e) > _target(view, target_ppm, e)]
+    if len(over) < len(flavors) or not flavors:
         return ""
-    return f"it would take {run.owner} beyond its target share of {' or '.join(asked)}"
+    return f"it would take {run.owner} beyond its target share of {' or '.join(flavors)}"
 
 
 def _target(view: StateView, target_ppm: int, flavor: str) -> int:

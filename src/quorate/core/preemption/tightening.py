@@ -1,7 +1,7 @@
 """Tightening: what follows when a limit is lowered below its use.
 
-Bundles are first offered to other payers, newest first. What nobody takes over has to end, and who
-that hits is a conflict: due as soon as enough of it has run for its pool's minimum.
+Bundles are first offered to other payers, newest first. A bundle that no payer takes over has to
+end, and a conflict decides which: due as soon as enough of it has run for its pool's minimum.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from quorate.model.specs import Budget
 
 
 def tighten(log: DecisionLog, budget: Budget) -> Iterator[Refusal]:
-    """Bring what is in use back within the limits of ``budget``; yield what cannot be."""
+    """Bring use back within the limits of ``budget``; yield the limits for which that fails."""
     for limit in limits_of(budget):
         if gpus_over(log.view, limit):
             _hand_over(log, limit)
@@ -30,7 +30,7 @@ def tighten(log: DecisionLog, budget: Budget) -> Iterator[Refusal]:
 
 
 def _hand_over(log: DecisionLog, limit: Limit) -> None:
-    """Offer bundles to other payers, newest first, until ``limit`` is kept or nobody takes more."""
+    """Offer bundles to other payers, newest first, until ``limit`` is kept or none takes more."""
     survey = survey_limit(log.view, limit)
     over = gpus_over(log.view, limit)
     for run in survey.newest_first(survey.runs):
@@ -40,7 +40,7 @@ def _hand_over(log: DecisionLog, limit: Limit) -> None:
         for lease in (survey.view.leases[name] for name in survey.runs[run]):
             gpus[lease.fact.bundle] = gpus.get(lease.fact.bundle, 0) + lease.gpus
         for bundle in sorted(gpus, reverse=True):
-            # It is looked at again only when as much as was over has been handed over.
+            # The limit is checked again only when as much as was over has been handed over.
             over = over if over > 0 else gpus_over(log.view, limit)
             if not over:
                 return

@@ -57,7 +57,7 @@ def _pools_waited_in(view: StateView) -> Iterable[str]:
 def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | None:
     """Return the place of a reservation as an entry; None while it has no start.
 
-    One that is due and has not started takes its place from now on.
+    A reservation that is due and has not started takes its place from now on.
     """
     if record.planned_start_ms is None:
         return None
@@ -66,11 +66,11 @@ def pin_of(view: StateView, record: ReservationRecord, now_ms: int) -> Entry | N
     if view.holdings.has_bounds:
         return _find_pin(view, record, run, start_ms)  # How many nodes it needs depends on leases.
     key = ("pin", record.made.reservation)
-    known = view.ask_cache.get(key)
-    if not isinstance(known, _Pin) or not known.is_of(record, run, start_ms):
+    cached = view.ask_cache.get(key)
+    if not isinstance(cached, _Pin) or not cached.is_of(record, run, start_ms):
         pin = _find_pin(view, record, run, start_ms)
-        known = view.ask_cache[key] = _Pin(run, record.slice, record.payers, pin)
-    return known.pin
+        cached = view.ask_cache[key] = _Pin(run, record.slice, record.payers, pin)
+    return cached.pin
 
 
 class _Pin(Struct, frozen=True, gc=False):
@@ -137,10 +137,10 @@ def firm_profile(
 ) -> Profile:
     """Return the profile with the place of every firm reservation but ``exempt`` put in.
 
-    ``is_shut``: with nothing left to others of the domains that choosy ones are in.
+    ``is_shut``: the domains of choosy reservations have nothing left for others.
     """
     profile = Profile(view, now_ms)
-    # What starts by a conflict takes what the others leave.
+    # A start by a conflict takes what the others leave.
     for name, record in sorted(view.reservations.items(), key=lambda entry: entry[1].by_conflict):
         pin = None if name == exempt else pin_of(view, record, now_ms)
         if pin is not None:
@@ -151,7 +151,7 @@ def firm_profile(
 
 
 def stands(profile: Profile, pin: Entry) -> bool:
-    """Return whether a place that is not put in has all it needs for as long as it takes."""
+    """Return whether a place that is not put in has all it needs for its whole duration."""
     if unpaid(profile.view, pin):
         return False
     start_ms, end_ms = pin.start_ms, pin.end_ms
@@ -171,7 +171,7 @@ def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:
     They left its owner's family, lend to it no more, were retired, or are closed at its start.
     """
     payers = _payers_of(view, view.runs[pin.run].spec, pin.slice.flavor)
-    found = []
+    lapsed = []
     for share in pin.shares:
         account = view.envelopes[share.payer]
         spec = account.spec
@@ -181,8 +181,8 @@ def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:
             or share.payer not in payers
             or not opens_ms <= pin.start_ms < spec.end_ms
         ):
-            found.append(share.payer)
-    return found
+            lapsed.append(share.payer)
+    return lapsed
 
 
 def _payers_of(view: StateView, run: Run, flavor: str) -> frozenset[EnvelopeId]:

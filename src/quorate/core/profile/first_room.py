@@ -1,9 +1,9 @@
 """When domains have room: the first instant at which one, or several together, hold a run.
 
-Bounds make it cheap. When a domain's leases alone will have left enough is a bound for as long as
-the profile lasts; what a search found is one for every other run of the same size and octave of
-duration, since a walk only ever takes more. Where an entry is lifted out of the profile, bounds
-begin anew (``Profile.era``).
+Bounds make it cheap. The instant at which a domain's leases alone will have left enough is a bound
+for as long as the profile lasts; the result of a search is a bound for every other run of the same
+size and octave of duration, since a walk only ever takes more. Where an entry is lifted out of the
+profile, bounds begin anew (``Profile.era``).
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ class FirstRoom:
         """Return the first instant before ``before_ms`` at which domains hold ``parts`` together.
 
         And all domains that hold any then, in their order. Each domain counts for as many parts as
-        it was last seen to hold, and is looked at again when it holds more: so they never hold more
-        than is counted. Where that is enough, all are counted again.
+        it held when last examined, and is examined again when it holds more: so the domains never
+        hold more than is counted. Where that is enough, all are counted again.
         """
         least_gpus = parts.gpus + parts.extra
         heap = self._bounds(site, least_gpus, duration_ms).copy()
-        from_ms, known = self._found_before(site, parts, duration_ms, from_ms)
+        from_ms, results = self._found_before(site, parts, duration_ms, from_ms)
         if from_ms >= before_ms:
             return None
         domains, room_of = site.domains, self._profile.room
@@ -100,8 +100,8 @@ class FirstRoom:
                 total = self._counted_again(site, parts, duration_ms, at_ms, held, heap)
                 if total < parts.count:
                     continue
-                if known is not None:
-                    known[parts.count] = (at_ms, duration_ms)
+                if results is not None:
+                    results[parts.count] = (at_ms, duration_ms)
                 return at_ms, [domains[number] for number in sorted(held) if held[number]]
             if next_ms >= before_ms:
                 return None
@@ -136,18 +136,18 @@ class FirstRoom:
     def _found_before(
         self, site: Site, parts: Parts, duration_ms: int, from_ms: int
     ) -> tuple[int, dict[int, Bound] | None]:
-        """Return from when on to look, by what was found for no more parts and no longer.
+        """Return from when on to search, by earlier results for no more parts and no longer.
 
-        And where to keep what is found; None where it would be no bound for others.
+        And where to store the result; None where it would be no bound for others.
         """
         if from_ms > self._profile.now_ms:
             return from_ms, None
         key = (self._profile.era, site.number, parts.gpus, parts.extra)
-        known = self._found.setdefault(key, {})
-        for count, (at_ms, lasted_ms) in known.items():
+        results = self._found.setdefault(key, {})
+        for count, (at_ms, lasted_ms) in results.items():
             if count <= parts.count and lasted_ms <= duration_ms and at_ms > from_ms:
                 from_ms = at_ms
-        return from_ms, known
+        return from_ms, results
 
     def _bounds(self, site: Site, gpus: int, duration_ms: int) -> list[Bound]:
         """Return the bounds of a site's domains for runs of one octave of durations, as a heap."""

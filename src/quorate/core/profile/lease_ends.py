@@ -1,9 +1,9 @@
-"""Expected ends: when running work is expected to be gone.
+"""Expected ends: when running work is expected to have ended.
 
-A run is expected to take as long as it said; hand-over, swap and growth do not begin it anew. One
-that is overdue climbs a ladder of fixed rungs, each a quarter of its time so far after the last and
-one hold quantum at least: the longer it has overstayed, the less its word is worth. The rungs do
-not depend on when they are asked for, so the same state always gives the same answer.
+A run is expected to take as long as it declared; hand-over, swap and growth do not restart that
+time. An overdue run climbs a ladder of fixed rungs, each a quarter of its time so far after the
+last and one hold quantum at least: the longer it has overstayed, the less its declaration is worth.
+The rungs do not depend on when they are read, so the same state always gives the same answer.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from quorate.model.state.state_view import StateView
 
 
 def rung_ms(from_ms: int, end_ms: int, now_ms: int) -> int:
-    """Return the first rung at or after ``now_ms`` of what began at ``from_ms``.
+    """Return the first rung at or after ``now_ms`` of work that began at ``from_ms``.
 
-    ``end_ms``, its word, is the lowest. Looks at one rung for every quarter that it is late by.
+    ``end_ms``, its declared end, is the lowest. Computes one rung for every quarter that it is late
+    by.
     """
     while end_ms < now_ms:
         end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
@@ -26,16 +27,16 @@ def rung_ms(from_ms: int, end_ms: int, now_ms: int) -> int:
 
 
 def declared_end_ms(view: StateView, record: RunRecord) -> int:
-    """Return when a running run ends by its own word, be that past or to come."""
+    """Return the declared end of a running run, in the past or the future."""
     assert record.since_ms is not None, record
     return record.since_ms + expected_ms(record.spec, view.pools[record.spec.pool])
 
 
 def said_end_ms(view: StateView, lease: Lease) -> int:
-    """Return when ``lease`` would end if all went as was said, be that past or to come.
+    """Return when ``lease`` ends if all goes as declared, in the past or the future.
 
-    One that is told to stop has its grace, one that is recalled its notice, and both are expected
-    no later than without that.
+    A stopping lease has its grace, a recalled one its notice, and both are expected no later than
+    without that.
     """
     end_ms = declared_end_ms(view, view.runs[lease.fact.run])
     if lease.ending is not None:
@@ -45,7 +46,7 @@ def said_end_ms(view: StateView, lease: Lease) -> int:
 
 
 def recall_of(view: StateView, lease: Lease) -> LoanRecalled | None:
-    """Return the recall by which ``lease`` has to go: of its bundle, or of its run's first one."""
+    """Return the recall that ends ``lease``: of its bundle, or of its run's first one."""
     recalls = view.recalls
     if not recalls:
         return None
@@ -55,13 +56,13 @@ def recall_of(view: StateView, lease: Lease) -> LoanRecalled | None:
 
 
 def run_end_ms(view: StateView, record: RunRecord, now_ms: int) -> int:
-    """Return when a running run is expected to end, told at ``now_ms``; never before that."""
+    """Return when a running run is expected to end, as of ``now_ms``; never before that."""
     assert record.since_ms is not None, record
     return rung_ms(record.since_ms, declared_end_ms(view, record), now_ms)
 
 
 def lease_end_ms(view: StateView, lease: Lease, now_ms: int) -> int:
-    """Return when ``lease`` is expected to end: with its run, or when it was told to go."""
+    """Return when ``lease`` is expected to end: with its run, or by its stop."""
     recall = None if lease.ending is not None else recall_of(view, lease)
     if lease.ending is None and recall is None:
         return run_end_ms(view, view.runs[lease.fact.run], now_ms)
@@ -76,5 +77,5 @@ def lease_end_ms(view: StateView, lease: Lease, now_ms: int) -> int:
 
 
 def is_overdue(view: StateView, record: RunRecord, now_ms: int) -> bool:
-    """Return whether a running run has taken longer than it was expected to."""
+    """Return whether a running run has taken longer than expected."""
     return declared_end_ms(view, record) < now_ms

@@ -1,10 +1,10 @@
-"""Quotas of nodes in the plan: how many nodes a place counts for, and the fewest it can do with.
+"""Quotas of nodes in the plan: how many nodes a place counts for, and the fewest it needs.
 
-Places are counted in GPUs of a domain; on which nodes these are is known when the run starts. Where
-nodes are shared each GPU may be on a node of its own. So a place counts for many nodes, or it keeps
-so many GPUs of its domain free until it starts that few nodes hold it however they are spread. A
-start is promised where both can be had. A promise stands as long as the fewest nodes fit: nodes
-that are added to a domain raise what a place may come to hold, and move no firm start.
+Places are counted in GPUs of a domain; their nodes are known when the run starts. Where nodes are
+shared each GPU may be on a node of its own. So a place counts for many nodes, or it keeps so many
+GPUs of its domain free until it starts that few nodes hold it however they are spread. A start
+becomes firm where both are possible. It stays firm as long as the fewest nodes fit: nodes that are
+added to a domain raise what a place may come to hold, and move no firm start.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from quorate.model.state.state_view import StateView
 def counted(view: StateView, entry: Entry) -> Entry:
     """Return ``entry`` with the nodes that it counts for, and the GPUs that it keeps for that.
 
-    Of whole nodes as many as the smallest ones make of it. Of shared nodes one for each GPU, as
-    far as there are nodes, but no more than half of what its quotas allow unless it needs more.
+    For whole nodes, as many as it takes of the smallest ones. For shared nodes, one for each GPU,
+    as far as there are nodes, but no more than half of what its quotas allow unless it needs more.
     """
     limits = [limit for _, limit in _limits(view, entry.owner)]
     if not limits:
@@ -59,24 +59,24 @@ def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
 
 
 def promised(profile: Profile, entry: Entry) -> Entry | None:
-    """Return ``entry``, which is not put in, as it is promised; None where it cannot be.
+    """Return ``entry``, which is not put in, in the form that can be firm; None where it cannot be.
 
     Quotas must allow the nodes that it counts for as long as it takes, and its domains must have
     what it keeps when it starts, beside what other firm places need.
     """
     view, start_ms = profile.view, entry.start_ms
-    found = counted(view, entry)
+    entry_counted = counted(view, entry)
     for name, _ in _limits(view, entry.owner):
-        if profile.nodes(name).least(start_ms, entry.end_ms) < found.nodes:
+        if profile.nodes(name).least(start_ms, entry.end_ms) < entry_counted.nodes:
             return None
-    if found.keeps:
-        needed = dict(found.slice.domains)
+    if entry_counted.keeps:
+        needed = dict(entry_counted.slice.domains)
         with profile.opened():
-            for domain, more in found.keeps:
+            for domain, more in entry_counted.keeps:
                 room = profile.room(IslandKey(entry.pool, entry.slice.flavor, domain))
                 if room.value(start_ms) < needed[domain] + more:
                     return None
-    return found
+    return entry_counted
 
 
 def kept_from_ms(profile: Profile, entry: Entry) -> int | None:
@@ -143,7 +143,7 @@ def _short_at(profile: Profile, owner: str, entries: list[Entry], at_ms: int) ->
 
 
 def _own_gpus(profile: Profile, owner: str, key: IslandKey, at_ms: int) -> int:
-    """Return the GPUs that ``owner`` does not use of nodes that it holds then, whoever does."""
+    """Return the GPUs, not used by ``owner``, of nodes that it holds at ``at_ms``."""
     view, found = profile.view, 0
     for node, ends in profile.node_uses(owner).items():
         known = view.nodes[node]

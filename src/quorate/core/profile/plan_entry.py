@@ -17,8 +17,8 @@ class Entry(Struct, frozen=True, gc=False):
     ``nodes`` is how many nodes it counts for under its owner's quotas; ``keeps`` is how many more
     GPUs, by domain, have to be free when it starts so that no more nodes hold it. A ``choosy`` one
     needs certain racks or node sizes, so that it takes its domains whole. ``is_firm``: its
-    GPU-hours are held in the accounts already. ``is_tentative``: they are held nowhere; what starts
-    before it may use them.
+    GPU-hours are held in the accounts already. ``is_tentative``: they are held nowhere; earlier
+    starts may use them.
     """
 
     run: str

@@ -1,9 +1,9 @@
 """The profile: what will be free of everything a start needs, as far as is known now.
 
 Rooms by domain and flavor (GPUs; GPUs of whole nodes where a pool gives whole nodes), payers
-(concurrency, lent, caps, GPU-hours) and quotas (nodes, runs), each a step function. Each is made
-when it is first asked for, from the view as it was when the profile was made; what starts or is
-promised after that is put in. The view must not change meanwhile.
+(concurrency, lent, caps, GPU-hours) and quotas (nodes, runs), each a step function. Each is
+computed when it is first read, from the view as it was when the profile was made; later starts and
+reservations are put in. The view must not change meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Need = tuple[Resource, int]
 
 
 class Profile:
-    """What is known at ``now_ms`` about what is to come."""
+    """The expected future as of ``now_ms``."""
 
     __slots__ = (
         "_beside",
@@ -78,7 +78,7 @@ class Profile:
         self._pledged: dict[IslandKey, list[tuple[int, int, int]]] | None = None
         self._needs: dict[str, tuple[Entry, list[Need]]] = {}
         self.era = self._eras = 0
-        """While it stays the same there is only ever less free."""
+        """While it stays the same, what is free only decreases."""
         self._lifted: list[tuple[Entry, int]] = []
         """What was lifted and not put back, and the era before that."""
         # GPU-hours that entries take which are not held in the accounts yet.
@@ -89,20 +89,20 @@ class Profile:
     def over(self, view: StateView) -> Profile:
         """Return the profile of ``view``, where leases have gone, with what is put into this one.
 
-        Only to be read. What starts by a conflict takes no more for that. No spare may be filled.
+        Read-only. A start by a conflict takes no more for that. No spare may be filled.
         """
-        found = Profile(view, self.now_ms)
+        profile = Profile(view, self.now_ms)
         for key, room in self.planned_rooms():
-            found._rooms[key] = found._find_room(key).planned_as(room)
+            profile._rooms[key] = profile._find_room(key).planned_as(room)
         for payer, width in self.planned_payers():
-            found.payer(payer).planned_as(width)
+            profile.payer(payer).planned_as(width)
         for payer, width in self.planned_lenders():
-            found.lent(payer).planned_as(width)
+            profile.lent(payer).planned_as(width)
         for cap, width in self.planned_caps():
-            found.cap(cap).planned_as(width)
-        found.payer_gpu_ms, found.lent_gpu_ms = self.payer_gpu_ms, self.lent_gpu_ms
-        found.cap_gpu_ms = self.cap_gpu_ms
-        return found
+            profile.cap(cap).planned_as(width)
+        profile.payer_gpu_ms, profile.lent_gpu_ms = self.payer_gpu_ms, self.lent_gpu_ms
+        profile.cap_gpu_ms = self.cap_gpu_ms
+        return profile
 
     # --- Rooms ---
 
@@ -143,13 +143,13 @@ class Profile:
         return {name for _, _, name in said[: bisect_left(said, self.now_ms, key=itemgetter(0))]}
 
     def _said_of(self, key: IslandKey) -> Kept:
-        known = self.view.ends_cache.islands.get(key)
-        if known is not None and not known[1]:
-            return known[0]
-        if known is None:
+        cached = self.view.ends_cache.islands.get(key)
+        if cached is not None and not cached[1]:
+            return cached[0]
+        if cached is None:
             said = self._said_ends(key)
         else:
-            kept, changed = known
+            kept, changed = cached
             said = [end for end in kept.said if end[2] not in changed]
             for name in changed:
                 said.extend(self._said_by(name, key))
@@ -164,7 +164,7 @@ class Profile:
         if lease is None:
             return
         for node, mask in lease.fact.slots:
-            # What ends on a node that is given no work becomes free for no run.
+            # What ends on a node that takes no work becomes free for no run.
             is_used = node not in view.node_status and node not in view.unwiped
             if is_used and view.nodes[node].island == key:
                 yield said_end_ms(view, lease), mask.bit_count(), name
@@ -187,7 +187,7 @@ class Profile:
             overdue = [(self.lease_end_ms(name), gpus, name) for _, gpus, name in said[:late]]
             kept.expected = sorted(overdue + said[late:])
             kept.expected_curve = _curve_of_ends(kept.expected)
-            # Until the first of them is overdue in its turn.
+            # Until the first of them becomes overdue itself.
             kept.from_ms, kept.until_ms = now_ms, kept.expected[0][0]
         return kept.expected, kept.expected_curve
 
@@ -205,7 +205,7 @@ class Profile:
         return lease_end_ms(self.view, self.view.leases[name], self.now_ms)
 
     def _pledges_of(self, key: IslandKey) -> Sequence[tuple[int, int, int]]:
-        """Return the filled spares of an island: when their fillers end they come back, not free.
+        """Return the filled spares of an island: their slots return to the spare, not to others.
 
         As (from, until, GPUs).
         """
@@ -313,14 +313,14 @@ class Profile:
 
     def _paid_by(self, key: EnvelopeId) -> Kept:
         view = self.view
-        known = view.ends_cache.payers.get(key)
-        if known is not None and not known[1]:
-            return known[0]
+        cached = view.ends_cache.payers.get(key)
+        if cached is not None and not cached[1]:
+            return cached[0]
         names: Iterable[str] = view.payer_leases.get(key, ())
         said: list[End] = []
-        if known is not None:
-            names = [name for name in known[1] if name in names]
-            said = [end for end in known[0].said if end[2] not in known[1]]
+        if cached is not None:
+            names = [name for name in cached[1] if name in names]
+            said = [end for end in cached[0].said if end[2] not in cached[1]]
         for name in names:
             lease = view.leases[name]
             said.append((said_end_ms(view, lease), lease.gpus, name))
@@ -352,24 +352,24 @@ class Profile:
         view = self.view
         if not (view.lifted or view.pledges):
             return []
-        found = [
+        gains = [
             (lease_end_ms(view, lease, self.now_ms), lease.gpus)
             for lease in view.lifted.values()
             if lease.fact.payer == key and (not lent or lease.fact.tier is Tier.BORROWED)
         ]
-        found.extend(
+        gains.extend(
             (self.pledge_span(pledge)[1], pledge.gpus)
             for pledge in view.pledges.values()
             if pledge.payer == key and (not lent or pledge.tier is Tier.BORROWED)
         )
-        return found
+        return gains
 
     # --- Quotas ---
 
     def runs(self, owner: str) -> Resource:
         """Return how many more runs may run under ``owner``, which has a limit on them."""
-        known = self._runs.get(owner)
-        if known is None:
+        resource = self._runs.get(owner)
+        if resource is None:
             view, limit = self.view, self.view.owners[owner].quota.concurrent_runs_max
             assert limit is not None, owner
             last_ms = dict[str, int]()
@@ -379,22 +379,22 @@ class Profile:
             # A claim counts as no run.
             gains = ((end, 1) for run, end in last_ms.items() if not view.runs[run].spec.sensitive)
             free = limit - view.holdings.runs.get(owner, 0)
-            known = self._runs[owner] = Resource(free, curve_of(gains))
-        return known
+            resource = self._runs[owner] = Resource(free, curve_of(gains))
+        return resource
 
     def nodes(self, owner: str) -> Resource:
         """Return how many more nodes may be held under ``owner``, which has a limit on them."""
-        known = self._nodes.get(owner)
-        if known is None:
+        resource = self._nodes.get(owner)
+        if resource is None:
             view, limit = self.view, self.view.owners[owner].quota.nodes_max
             assert limit is not None, owner
             uses = self.node_uses(owner).items()
             until = {node: max(end_ms for end_ms, _ in ends) for node, ends in uses}
             free = limit - view.holdings.nodes.get(owner, 0)
             gains = ((end_ms, 1) for end_ms in until.values() if end_ms < FOREVER_MS)
-            known = self._nodes[owner] = Resource(free, curve_of(gains))
+            resource = self._nodes[owner] = Resource(free, curve_of(gains))
             self._node_ends[owner] = until
-        return known
+        return resource
 
     def node_uses(self, owner: str) -> dict[str, list[tuple[int, int]]]:
         """Return (expected end, GPUs) of each lease under ``owner``, by node."""
@@ -474,15 +474,15 @@ class Profile:
         start_ms, end_ms = entry.start_ms, entry.end_ms
         if sign > 0:
             key, keeps = IslandKey(entry.pool, entry.slice.flavor, ""), dict(entry.keeps)
-            found = self._beside[entry.run] = []
+            beside = self._beside[entry.run] = []
             for domain, gpus in entry.slice.domains:
                 room = self.room(key._replace(domain=domain))
                 if entry.is_choosy and entry.is_firm:
                     more = self.taken(entry, "domain", domain, gpus) - gpus
-                    found.append((room, start_ms, end_ms, more))
+                    beside.append((room, start_ms, end_ms, more))
                 elif domain in keeps:
-                    # Only what runs when it starts can be in its way.
-                    found.append((room, start_ms, start_ms + 1, keeps[domain]))
+                    # Only leases that run at its start can be in its way.
+                    beside.append((room, start_ms, start_ms + 1, keeps[domain]))
         if self._is_shut:
             _take_all(self._beside[entry.run], sign)
         if sign < 0:
@@ -491,8 +491,8 @@ class Profile:
     def shut(self) -> None:
         """Keep what firm places take beside what they need from others, now and of those to come.
 
-        Firm places are put in before that: each stands beside the others by what it needs, or a
-        node of another size, which makes all of them choosy, would take their places away.
+        Firm places are put in before that, each by what it needs only; else a node of another size,
+        which makes all of them choosy, would take their places away.
         """
         self._is_shut = True
         for beside in self._beside.values():
@@ -500,9 +500,9 @@ class Profile:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Leave out what firm places take beside what they need, for one of them, for a while.
+        """Leave out what firm places take beside what they need, within a ``with`` block.
 
-        Nothing may be searched for meanwhile.
+        No search may run meanwhile.
         """
         assert self._is_shut, "only what is shut is opened"
         self._is_shut = False
@@ -514,21 +514,21 @@ class Profile:
     def _takes(self, entry: Entry, sign: int) -> list[Need]:
         """Return what ``entry`` takes, or took when it was put in.
 
-        One that starts by a conflict takes what others leave: the rest is made for it.
+        An entry that starts by a conflict takes what others leave: the conflict frees the rest.
         """
         if entry.by_conflict and sign < 0:
             return self._squeezed.pop(entry.run)
-        found = self.needs(entry)
+        needs = self.needs(entry)
         if entry.is_choosy and not entry.is_firm:
-            found = [
+            needs = [
                 (resource, self.taken(entry, kind, name, amount))
                 for kind, name, resource, amount in self.named_needs(entry)
             ]
         if entry.by_conflict:
             span = (entry.start_ms, entry.end_ms)
-            found = [(each, max(0, min(amount, each.least(*span)))) for each, amount in found]
-            self._squeezed[entry.run] = found
-        return found
+            needs = [(each, max(0, min(amount, each.least(*span)))) for each, amount in needs]
+            self._squeezed[entry.run] = needs
+        return needs
 
     def count_hours(self, shares: Iterable[Share], sign: int) -> None:
         """Count the GPU-hours of ``shares`` as taken beside what accounts have, or (-1) as free."""
@@ -573,10 +573,10 @@ class Profile:
 
         Kinds are domain, envelope, lending, cap, runs and nodes; a quota has its owner's name.
         """
-        view, found = self.view, list[tuple[str, str, Resource, int]]()
+        view, needs = self.view, list[tuple[str, str, Resource, int]]()
         for domain, gpus in entry.slice.domains:
             key = IslandKey(entry.pool, entry.slice.flavor, domain)
-            found.append(("domain", domain, self.room(key), gpus))
+            needs.append(("domain", domain, self.room(key), gpus))
         paid: dict[EnvelopeId, int] = {}
         lent: dict[EnvelopeId, int] = {}
         under: dict[CapId, int] = {}
@@ -588,16 +588,16 @@ class Profile:
             for cap in account.caps:
                 if view.caps[cap].spec.concurrency_max is not None:
                     under[cap] = under.get(cap, 0) + share.gpus
-        found += (("envelope", key, self.payer(key), gpus) for key, gpus in paid.items())
-        found += (("lending", key, self.lent(key), gpus) for key, gpus in lent.items())
-        found += (("cap", cap, self.cap(cap), gpus) for cap, gpus in under.items())
+        needs += (("envelope", key, self.payer(key), gpus) for key, gpus in paid.items())
+        needs += (("lending", key, self.lent(key), gpus) for key, gpus in lent.items())
+        needs += (("cap", cap, self.cap(cap), gpus) for cap, gpus in under.items())
         for name in view.holdings.bounds_of(entry.owner):
             quota = view.owners[name].quota
             if quota.concurrent_runs_max is not None:
-                found.append(("runs", name, self.runs(name), 1))
+                needs.append(("runs", name, self.runs(name), 1))
             if quota.nodes_max is not None and entry.nodes:
-                found.append(("nodes", name, self.nodes(name), entry.nodes))
-        return found
+                needs.append(("nodes", name, self.nodes(name), entry.nodes))
+        return needs
 
     def gpus_total(self, key: IslandKey) -> int:
         """Return how many GPUs an island has; none where the domain has gone since."""

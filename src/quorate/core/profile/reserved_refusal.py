@@ -35,9 +35,9 @@ def admit_beside(
 
 
 def reserved(run: Run, short: Refusal, planned: Sequence[str]) -> Refusal:
-    """Return ``short``, which is what ``run`` lacks beside the plan, as room that others will have.
+    """Return ``short``, which ``run`` lacks beside the plan, as a refusal for reserved room.
 
-    ``planned`` names them: reservations, and runs whose start is not firm.
+    ``planned`` names what reserves it: reservations, and runs whose start is not firm.
     """
     return Refusal(
         code=RefusalCode.RESERVED,

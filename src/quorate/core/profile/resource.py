@@ -1,4 +1,4 @@
-"""A resource over time: what is free of one thing now, what comes back, and what the plan takes.
+"""A resource over time: what is free of it now, what comes back, and what the plan takes.
 
 Leases only give back, so what they leave free never falls; what the plan takes is a short list of
 steps. Both are kept apart: the first is shared by all plans, the second is thrown away with one.
@@ -23,7 +23,7 @@ def curve_of(gains: Iterable[tuple[int, int]]) -> Curve:
 
 
 class Resource:
-    """What is free of one thing over time. Values may be negative: a limit may have been lowered.
+    """What is free of one resource over time; negative where a limit was lowered.
 
     ``free_now`` less what is taken, and more at each instant of the curve. ``steps_ms`` are the
     instants at which the plan takes more or less, ``taken`` is how much from each on, and ``free``
@@ -40,7 +40,7 @@ class Resource:
         self.free: list[int] = []
 
     def planned_as(self, other: Resource) -> Resource:
-        """Return this, of which the plan has taken nothing, with what it takes of ``other``."""
+        """Return this unplanned resource with what the plan takes of ``other``."""
         self.steps_ms, self.taken = other.steps_ms, other.taken
         self.free = [
             self.unplanned(at_ms) - taken
@@ -62,16 +62,16 @@ class Resource:
         """Return the least that is free from ``from_ms`` until just before ``until_ms``."""
         steps_ms = self.steps_ms
         ended = bisect_right(self.ends_ms, from_ms)
-        found = self.free_now + (self.gained[ended - 1] if ended else 0)
+        free = self.free_now + (self.gained[ended - 1] if ended else 0)
         if not steps_ms:
-            return found
+            return free
         step = bisect_right(steps_ms, from_ms)
         if step:
-            found -= self.taken[step - 1]
+            free -= self.taken[step - 1]
         # It only falls where the plan takes something.
         if step < len(steps_ms) and steps_ms[step] < until_ms:
-            found = min(found, *self.free[step : bisect_left(steps_ms, until_ms, step)])
-        return found
+            free = min(free, *self.free[step : bisect_left(steps_ms, until_ms, step)])
+        return free
 
     def most_taken(self, from_ms: int, until_ms: int) -> int:
         """Return the most that the plan takes from ``from_ms`` until just before ``until_ms``."""

@@ -1,7 +1,7 @@
 """What the plan leaves: a view from which everything that entries need meanwhile is taken out.
 
-Anything may use planned room that is gone one grace before it is needed. A start is tried in what
-is left; where that has nothing, neither has the real state.
+A run may use planned room if it ends one grace before the room is needed. A start is tried in what
+is left; where that fails, the real state has no room either.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def room_left(
 ) -> StateView:
     """Return ``view`` without what firm reservations need while ``run`` would run from ``at_ms``.
 
-    The very view where none needs anything it could use. ``exempt`` is the run's own.
+    The view itself where no reservation needs anything the run could use. ``exempt`` is the run's
+    own.
     """
     if not view.reservations:
         return view
@@ -90,14 +91,14 @@ def _widths_short(view: StateView, profile: Profile, from_ms: int, until_ms: int
     def kept(
         planned: Iterator[tuple[K, Resource]], left: Callable[[K], int | None]
     ) -> dict[K, int]:
-        found: dict[K, int] = {}
+        short: dict[K, int] = {}
         for key, resource in planned:
             free = left(key)
             if free is not None and free > 0:
                 gone = _short(free, resource.least(from_ms, until_ms))
                 if gone:
-                    found[key] = gone
-        return found
+                    short[key] = gone
+        return short
 
     def lendable(key: EnvelopeId) -> int | None:
         limit = envelopes[key].spec.lending.concurrency_max
@@ -126,17 +127,17 @@ def _widths_short(view: StateView, profile: Profile, from_ms: int, until_ms: int
 
 def _hold_hours(state: State, profile: Profile) -> None:
     """Hold the GPU-hours that entries of the plan take, as far as they are not held yet."""
-    known = profile.view
+    planned_view = profile.view
     for payer, gpu_ms in profile.payer_gpu_ms.items():
-        planned = known.envelopes[payer].committed_gpu_ms + gpu_ms
+        planned = planned_view.envelopes[payer].committed_gpu_ms + gpu_ms
         if planned > state.envelopes[payer].committed_gpu_ms:
             state.envelopes.own(payer).committed_gpu_ms = planned
     for payer, gpu_ms in profile.lent_gpu_ms.items():
-        planned = known.envelopes[payer].lent_committed_gpu_ms + gpu_ms
+        planned = planned_view.envelopes[payer].lent_committed_gpu_ms + gpu_ms
         if planned > state.envelopes[payer].lent_committed_gpu_ms:
             state.envelopes.own(payer).lent_committed_gpu_ms = planned
     for cap, gpu_ms in profile.cap_gpu_ms.items():
-        planned = known.caps[cap].committed_gpu_ms + gpu_ms
+        planned = planned_view.caps[cap].committed_gpu_ms + gpu_ms
         if planned > state.caps[cap].committed_gpu_ms:
             state.caps.own(cap).committed_gpu_ms = planned
 
@@ -149,7 +150,7 @@ def _short(room: int, least: int) -> int:
 def _islands_short(
     view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
 ) -> list[tuple[IslandKey, int]]:
-    found, whole = [], view.pools[run.pool].whole_nodes
+    short, whole = [], view.pools[run.pool].whole_nodes
     for key, room in profile.planned_rooms():
         if key.pool != run.pool or key.flavor not in run.flavors:
             continue
@@ -159,8 +160,8 @@ def _islands_short(
         free = whole_gpus(island) if whole else island.gpus_free
         gpus = _short(free, room.least(from_ms, until_ms)) if free else 0
         if gpus:
-            found.append((key, gpus))
-    return sorted(found)
+            short.append((key, gpus))
+    return sorted(short)
 
 
 def only_slice(view: StateView, pool: str, wanted: Slice) -> StateView:
@@ -214,7 +215,7 @@ def withhold(state: State, key: IslandKey, gpus: int, *, whole_last: bool = Fals
 def unplanned(
     view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
 ) -> StateView:
-    """Return ``view`` with nothing free in domains that something is planned for meanwhile."""
+    """Return ``view`` with nothing free in the domains of entries planned in that time."""
     state = view.overlay()
     for key, room in sorted(profile.planned_rooms(), key=lambda each: each[0]):
         if key.pool == run.pool and key.flavor in run.flavors:
@@ -272,7 +273,7 @@ def _give_width(state: State, paid: dict[EnvelopeId, int], lent: dict[EnvelopeId
 def _count_out(
     state: State, known: StateView, leases: Sequence[Lease], has_ended: Callable[[str], bool]
 ) -> None:
-    """Let go of what hard quotas count; a run runs until the last of its leases has ended."""
+    """Release what hard quotas count; a run counts until the last of its leases has ended."""
     if not known.holdings.has_bounds:
         return
     gone: dict[str, None] = {}

@@ -1,9 +1,9 @@
-"""Share out: a round of a pool begins. docs/adr/0024-rounds-pools.md.
+"""Begin round: a round of a pool begins. docs/adr/0024-rounds-pools.md.
 
-Who gets which flavor was chosen outside: what is decided here is whether that may be, who stays
-where it is, who has to go, and who pays. Whoever keeps what it has is paid for until the round's
-end without a new start; whoever loses it is told to stop, and has its grace; whoever is new starts
-when there is room. Quotas, money and room are looked at as for any other start.
+The policy outside has chosen which run gets which flavor. This module decides whether that is
+allowed, which runs keep their GPUs, which stop, and who pays. A run that keeps its GPUs is paid for
+until the round's end without a new start; a run that loses them stops within its grace; a new run
+starts when there is room. Quotas, money and room are checked as for any other start.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def share_out(log: DecisionLog, command: ShareOut) -> Refusal | None:
 
 
 def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None:
-    """Return why a round of that number does not begin now."""
+    """Return why round ``command.number`` does not begin now, if so."""
     pool = view.pools.get(command.pool)
     if pool is None:
         return Refusal(
@@ -91,9 +91,9 @@ def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None
             subject=f"pool {command.pool!r} does not share in rounds",
             remedy="set discipline: rounds on the pool",
         )
-    known = view.rounds.get(command.pool)
-    number = 1 if known is None else known.shared.number + 1
-    if number != command.number or (known is not None and now_ms < known.shared.until_ms):
+    record = view.rounds.get(command.pool)
+    number = 1 if record is None else record.shared.number + 1
+    if number != command.number or (record is not None and now_ms < record.shared.until_ms):
         return Refusal(
             code=RefusalCode.CONFLICT,
             subject=f"round {command.number} of pool {command.pool!r} does not begin now: "
@@ -104,13 +104,13 @@ def _untimely(view: StateView, command: ShareOut, now_ms: int) -> Refusal | None
 
 
 def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
-    """Return which grant or share is for a run that has no part in this pool, or comes twice."""
+    """Return which grant or share is for a run that is not in this pool, or comes twice."""
     seen: set[str] = set()
     for grant in command.grants:
         for name in (grant.run,) if grant.partner is None else (grant.run, grant.partner):
-            known = view.in_rounds.get(name)
+            member = view.in_rounds.get(name)
             what = None
-            if known is None or known.pool != command.pool:
+            if member is None or member.pool != command.pool:
                 what = "is not there, or over"
             elif name in seen:
                 what = "is granted GPUs twice"
@@ -130,12 +130,12 @@ def _unfit(view: StateView, command: ShareOut) -> Refusal | None:
 
 
 def are_a_pair(one: Run, other: Run) -> bool:
-    """Return whether two runs may have one lease: of one owner, and alike in what they take."""
+    """Return whether two runs may share a lease: of one owner, and with equal ``pair_terms``."""
     return one.owner == other.owner and pair_terms(one) == pair_terms(other)
 
 
 def pair_terms(run: Run) -> Hashable:
-    """Return what two runs that share a lease have in common: what is taken, and how it is left."""
+    """Return what two runs that share a lease must have in common: size, placement and grace."""
     return (
         run.gpus,
         run.selector,
@@ -154,23 +154,23 @@ def step_counts(
 ) -> Iterator[StepCount]:
     """Yield what each run has done since its steps were last counted, and on which flavor.
 
-    A run that had several since then did an unknown part on each. Steps that had to be done again
-    after a loss count once. One that has done none yet is looked at later, with the time it took.
-    Time is all in which it held GPUs, the grace included: it may have got on then, too.
-    What a run did while it shared its GPUs tells nothing of how fast it is alone.
+    A run that had several flavors since then did an unknown part on each. Steps that were repeated
+    after a loss count once. A run that has done none yet is counted later, with the time it took.
+    The time is all in which it held GPUs, the grace included: it may have advanced then, too. What
+    a run did while it shared its GPUs says nothing about its speed alone.
     """
     sharing = _sharing(view, pool)
     for run, reported in steps:
-        known = view.in_rounds.get(run)
-        if known is None or known.pool != pool:
+        member = view.in_rounds.get(run)
+        if member is None or member.pool != pool:
             continue
-        # What is beyond is a lie, and no rate that is made of it can be written down.
-        more = min(max(0, reported - known.steps), STEPS_MAX)
+        # A larger report is false, and a rate made of it could not be recorded.
+        more = min(max(0, reported - member.steps), STEPS_MAX)
         shares = run in sharing
         if not (more or shares):
             continue
         had = received_ms(view, run, now_ms)
-        ran = {f: ms - known.counted_ms.get(f, 0) for f, ms in had.items()}
+        ran = {f: ms - member.counted_ms.get(f, 0) for f, ms in had.items()}
         ran = {flavor: ms for flavor, ms in ran.items() if ms > 0}
         if shares:
             if more or ran:
@@ -183,7 +183,7 @@ def step_counts(
 
 
 def _sharing(view: StateView, pool: str) -> set[str]:
-    """Return the runs that were granted GPUs two by two in the round that is ending."""
+    """Return the runs that were granted shared GPUs in the round that is ending."""
     known = view.rounds.get(pool)
     grants = () if known is None else known.shared.grants
     pairs = [(grant.run, grant.partner) for grant in grants if grant.partner is not None]
@@ -191,9 +191,9 @@ def _sharing(view: StateView, pool: str) -> set[str]:
 
 
 def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
-    """Return ``grant``, which stays where its run has just that already.
+    """Return ``grant``, marked as staying where its run has exactly that already.
 
-    One that other nodes are meant for makes room for somebody.
+    A run that is meant for other nodes leaves its present ones to another run.
     """
     record = view.runs[grant.run]
     partners = {view.leases[name].fact.partner for name in record.leases}
@@ -207,13 +207,13 @@ def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
 
 
 def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None:
-    """Let those who stay be paid for again, and tell the others to stop.
+    """Renew the payment of the runs that stay, and stop the others.
 
-    Money that whoever goes does not need is there for whoever stays, so the former come first.
+    Money that stopping runs do not need is available to staying ones, so the former come first.
     """
     view = log.view
     staying = {grant.run for grant in grants if grant.stays}
-    here = [name for name, known in view.in_rounds.items() if known.pool == pool]
+    here = [name for name, member in view.in_rounds.items() if member.pool == pool]
     for name in here:
         record = view.runs[name]
         if record.leases and name not in staying:
@@ -226,9 +226,9 @@ def _settle(log: DecisionLog, pool: str, grants: tuple[RoundGrant, ...]) -> None
 
 
 def _delaying(log: DecisionLog, staying: Sequence[str], until_ms: int) -> Iterator[str]:
-    """Stop and yield those that would use what their payers promised others for this while.
+    """Stop and yield runs that would use what their payers have promised to others for this round.
 
-    The least deserving first, and no more than stand in the way.
+    The last in the order of grants first, and no more than necessary.
     """
     if not log.view.reservations:
         return
@@ -263,7 +263,7 @@ def _stay(log: DecisionLog, record: RunRecord, until_ms: int) -> None:
 def _extend(log: DecisionLog, record: RunRecord, until_ms: int) -> bool:
     """Write longer holds for every lease of a run; return whether all could be paid.
 
-    One payer may pay for several: what the first of them takes is not there for the next.
+    One payer may pay for several leases: what the first takes is not available to the next.
     """
     for name in record.leases:
         view = log.view

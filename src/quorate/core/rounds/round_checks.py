@@ -1,8 +1,8 @@
 """What a run may be in a pool that shares in rounds, and whether its deadline can be kept.
 
-An owner is promised its target share of every flavor, whoever else comes. A deadline is accepted
-where that share alone keeps it, beside the deadlines of the owner's that were accepted before:
-nobody gets a larger share by being in a hurry.
+An owner is promised its target share of every flavor, whatever other owners submit. A deadline is
+accepted where that share alone keeps it, beside the owner's deadlines that were accepted before: a
+deadline gets no owner a larger share.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Fault = tuple[RefusalCode, str, str, str]
 
 
 def rounds_faults(view: StateView, run: Run) -> Iterator[Fault]:
-    """Yield what ``run`` may not be in a rounds pool."""
+    """Yield the fields of ``run`` that are not allowed in a rounds pool."""
     invalid = RefusalCode.INVALID
     in_pool = f"pool {run.pool!r} shares in rounds"
     if run.rounds is None:
@@ -36,7 +36,7 @@ def rounds_faults(view: StateView, run: Run) -> Iterator[Fault]:
         what = f"{in_pool}, where nothing is kept aside"
         yield invalid, ".sparesPerGroup", what, "leave it out, or use another pool"
     if run.sensitive:
-        what = f"{in_pool}, where no node is anybody's for longer than a round"
+        what = f"{in_pool}, where a run has its nodes for one round only"
         yield invalid, ".sensitive", what, "leave it out, or use another pool"
     yield from _rate_faults(view.pools[run.pool], run)
     yield from _slo_faults(view, run)
@@ -65,26 +65,26 @@ def _rate_faults(pool: Pool, run: Run) -> Iterator[Fault]:
 
 
 def _type_faults(pool: Pool, run: Run, job_type: str) -> Iterator[Fault]:
-    """Yield what the pool's table does not know of a run's type, if the pool has one."""
+    """Yield what the pool's table, if it has one, lacks of a run's type."""
     if not pool.throughputs:
         return
-    found = {f: type_rates(pool, f, job_type, run.gpus) for f in run.flavors}
+    by_flavor = {f: type_rates(pool, f, job_type, run.gpus) for f in run.flavors}
     invalid, table = RefusalCode.INVALID, f"the throughputs of pool {pool.name!r}"
-    if not any(found.values()):
+    if not any(by_flavor.values()):
         wanted = JobType(job_type, run.gpus).key
         yield invalid, ".jobType", f"{wanted} is not in {table}", _other_types(pool, run, job_type)
         return
-    for flavor, known in found.items():
-        if known is None:
+    for flavor, rates in by_flavor.items():
+        if rates is None:
             what = f"{job_type!r} has no rate of {flavor} in {table}"
             yield invalid, ".jobType", what, f"leave {flavor} out of gpuTypes, or have it added"
-    if not any(known is not None and known.alone > 0 for known in found.values()):
+    if not any(rates is not None and rates.alone > 0 for rates in by_flavor.values()):
         what = f"{job_type!r} runs on none of what it asks for, by {table}"
         yield invalid, ".jobType", what, "ask for a flavor that it runs on"
 
 
 def _other_types(pool: Pool, run: Run, job_type: str) -> str:
-    """Return what to do about a type that is not in the table: what there is that is near it."""
+    """Return the remedy for a type that is not in the table: the nearest that is."""
     known = [each for flavor in run.flavors for each in known_types(pool, flavor)]
     widths = sorted({each.gpus for each in known if each.job_type == job_type})
     if widths:
@@ -104,7 +104,7 @@ def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
     pool = view.pools[run.pool]
     is_known = all(declared_rate(run, pool, flavor) is not None for flavor in run.flavors)
     if run.owner not in view.owners or not is_known:
-        # Of a type that the table does not have that is said already.
+        # A type that the table does not have is reported already.
         if run.owner in view.owners and not pool.throughputs:
             what = "a deadline needs to know how fast the run is"
             yield RefusalCode.INVALID, ".slo", what, "give throughputs instead of jobType"
@@ -120,15 +120,15 @@ def _slo_faults(view: StateView, run: Run) -> Iterator[Fault]:
 
 
 def target_ppm(view: StateView, owner: str) -> int:
-    """Return the part of a pool that ``owner`` has at least: its target, as admin has set it.
+    """Return the part of a pool that ``owner`` has at least: its target, as its quota states it.
 
-    Where targets come to more than there is, each is cut in proportion.
+    Where targets add up to more than 1, each is cut in proportion.
     """
     return targets_ppm(view, (owner,))[owner]
 
 
 def targets_ppm(view: StateView, owners: Iterable[str]) -> dict[str, int]:
-    """Return what ``target_ppm`` says of each of ``owners``, with one look at all there are."""
+    """Return ``target_ppm`` of each of ``owners``, with one pass over all owners."""
     targets = (known.quota.fair_share_target_ppm for known in view.owners.values())
     total = max(PPM, sum(target for target in targets if target is not None))
     found: dict[str, int] = {}
@@ -143,19 +143,19 @@ def slo_short_ppm(view: StateView, run: Run) -> int:
     """Return which part of what ``run``'s deadline takes its owner's share cannot give, in ppm.
 
     Deadlines of the owner's other runs come first, in the order of submission. Each takes the
-    fastest flavors that are left; that finds a way wherever flavors are not fought over, and never
-    says that there is one where there is none.
+    fastest flavors that are left. This finds a schedule wherever flavors are not contended, and
+    never accepts a deadline that cannot be kept.
     """
     left = _share_gpus_ppm(view, run.pool, run.owner)
     now_ms, pool = view.at_ms, view.pools[run.pool]
-    for name, known in view.in_rounds.items():
+    for name, member in view.in_rounds.items():
         record = view.runs[name]
         other = record.spec
         if other.owner != run.owner or other.pool != run.pool or other.rounds is None:
             continue
         if other.rounds.slo_ms is not None:
             end_ms = record.submitted_ms + other.rounds.slo_ms
-            _take(left, pool, other, known, max(1, end_ms - now_ms))
+            _take(left, pool, other, member, max(1, end_ms - now_ms))
     work = run.rounds
     assert work is not None, run
     assert work.slo_ms is not None, run
@@ -172,7 +172,7 @@ def _share_gpus_ppm(view: StateView, pool: str, owner: str) -> dict[str, int]:
 
 
 def pool_flavors(view: StateView, pool: str) -> Mapping[str, int]:
-    """Return how many GPUs of each flavor ``pool`` has on nodes that are given work."""
+    """Return how many GPUs of each flavor ``pool`` has on nodes that take work."""
     found: dict[str, int] = {}
     for flavor in view.flavors():
         gpus = 0

@@ -1,4 +1,4 @@
-"""What is known of a run that shares a pool in rounds: its share, and when the next one begins."""
+"""The outlook of a run that shares a pool in rounds: its share, and when the next round begins."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from quorate.model.state.state_view import StateView
 
 _QUOTAS: Final = HARD | {RefusalCode.WAITING_FOR_QUOTA}
 _HELD_BY_QUOTA: Final = "a quota of its owner, or of one above it, lets it have none"
-"""Whose and how much is told to whoever may know it, with the refusal."""
-_TOO_BIG: Final = "it would fit nowhere if nobody else were there: "
+"""The tenant and its numbers are in the refusal, which only permitted callers see."""
+_TOO_BIG: Final = "it would not fit even if the pool were empty: "
 
 
 def next_round_ms(view: StateView, pool: str, now_ms: int) -> int:
-    """Return when the next round of ``pool`` begins; one that is late begins any moment."""
+    """Return when the next round of ``pool`` begins; a late one may begin at any moment."""
     known = view.rounds.get(pool)
     return now_ms if known is None else max(now_ms, known.shared.until_ms)
 
 
 def share_words(view: StateView, record: RunRecord) -> str:
-    """Return which part of its time a run is to have on which flavor, in words."""
+    """Return which part of its time a run is to have on which flavor, as text."""
     return _words(view, record, hindrance(view, record))
 
 
 def _share(view: StateView, record: RunRecord) -> RoundShare | None:
-    """Return what a run was to have of the round that its pool is in, if it was there then."""
+    """Return a run's share of the current round of its pool, if it had one."""
     known = view.rounds.get(record.spec.pool)
     shares = () if known is None else known.shared.shares
     return next((each for each in shares if each.run == record.spec.name), None)
@@ -50,7 +50,7 @@ def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
         if ppm
     ]
     if not parts:
-        why = "nobody pays for it, or it cannot run on what is there"
+        why = "no envelope pays for it, or it cannot run on the GPUs of its pool"
         if any(share.rates):
             why = shared.note or f"{shared.policy} gives it none in this round"
         elif hindered is not None:
@@ -58,28 +58,28 @@ def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
         return "; ".join(filter(None, (f"its share is nothing: {why}", _spare(view, record))))
     measured = [f for place, f in enumerate(flavors) if share.measured >> place & 1]
     by = f"measured on {', '.join(measured)}" if measured else "as declared"
-    told = f"of its time it is to have {', '.join(parts)} by {shared.policy}; its rates are {by}"
+    words = f"of its time it is to have {', '.join(parts)} by {shared.policy}; its rates are {by}"
     more = (
         shared.note,
         _spare(view, record),
         _beside(view, record),
         *_too_big_on(view, record),
     )
-    return "; ".join(filter(None, (told, *more)))
+    return "; ".join(filter(None, (words, *more)))
 
 
 def _too_big_on(view: StateView, record: RunRecord) -> Iterator[str]:
-    """Yield on which of its flavors a run can have no part, for want of room, in words."""
+    """Yield on which of its flavors a run has no share for want of room, as text."""
     share, flavors = _share(view, record), view.rounds[record.spec.pool].shared.flavors
     rates = () if share is None else zip(flavors, share.rates, strict=True)
     for flavor in (f for f, rate in rates if not rate and f in record.spec.flavors):
         why = too_big(view, record.spec, flavor)
         if why is not None:
-            yield f"it would not fit on {flavor} if nobody else were there: {sentence(why)}"
+            yield f"it would not fit on {flavor} even if the pool were empty: {sentence(why)}"
 
 
 def _spare(view: StateView, record: RunRecord) -> str:
-    """Return which GPUs a run has without a share of them, in words; empty where it has none."""
+    """Return which GPUs a run has without a share of them, as text; empty where it has none."""
     shared, share = view.rounds[record.spec.pool].shared, _share(view, record)
     grant = next((each for each in shared.grants if each.run == record.spec.name), None)
     if grant is None or share is None or grant.partner is not None:
@@ -90,11 +90,13 @@ def _spare(view: StateView, record: RunRecord) -> str:
     is_meant = any(each.shares_ppm[place] for each in shared.shares)
     if not is_meant or not any(view.leases[name].ending is None for name in record.leases):
         return ""
-    return f"it has GPUs of {grant.flavor} in this round that nobody with a share of them could use"
+    return (
+        f"it has GPUs of {grant.flavor} in this round that runs with a share of them could not use"
+    )
 
 
 def _beside(view: StateView, record: RunRecord) -> str:
-    """Return with whom a run shares GPUs now, in words; empty where it does with nobody."""
+    """Return with which run a run shares GPUs now, as text; empty where it shares none."""
     known = view.in_rounds[record.spec.name]
     if known.lease:
         return f"it shares the GPUs of run {view.leases[known.lease].fact.run}"
@@ -103,10 +105,10 @@ def _beside(view: StateView, record: RunRecord) -> str:
 
 
 def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
-    """Return why a run with no part of its round can have none, however deserving it is.
+    """Return why a run without a share of its round can have none, whatever the policy.
 
-    Either its owner has as many runs as it may, or there is no room for it even if nobody else were
-    in the pool. Who pays for it is not looked at. None where it has a part, or could have one.
+    Either its owner is at its limit of running runs, or the run would not fit even if the pool were
+    empty. Payers are not checked. None where it has a share, or could have one.
     """
     share, run = _share(view, record), record.spec
     if share is None or any(share.shares_ppm) or any(share.rates):
@@ -115,17 +117,17 @@ def hindrance(view: StateView, record: RunRecord) -> Refusal | None:
         full = too_many_runs(view, run.owner)
         if full is not None:
             return waiting(view, run, full)
-    found = [too_big(view, run, flavor) for flavor in run.flavors]
-    if None in found:
+    refusals = [too_big(view, run, flavor) for flavor in run.flavors]
+    if None in refusals:
         room = Room.empty(view, run.pool)
-        found = [room.why_not(run, flavor) for flavor in run.flavors]
-    return None if None in found else next(iter(found), None)
+        refusals = [room.why_not(run, flavor) for flavor in run.flavors]
+    return None if None in refusals else next(iter(refusals), None)
 
 
 def between_rounds(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None:
     """Return why a run that shares in rounds has no GPUs now; None where it has some.
 
-    What was refused to it in this round, or keeps it from having any part, is told with it.
+    Includes what was refused to it in this round, or keeps it from any share.
     """
     if record.leases or view.in_rounds[record.spec.name].lease:
         return None

@@ -1,9 +1,9 @@
 """Round money: grants that wait for one payer are paid in their order.
 
-Grants start as GPUs come free, and whoever came free first would take money that is meant for one
-that goes before it. Where a payer has enough for all who wait, that matters to nobody; where it has
-not, those behind one that waits for it wait as well. When all have gone there is nothing to wait
-for, and grants are tried in their order anyway.
+Grants start as GPUs come free, and the first to find GPUs would take money that is meant for an
+earlier grant. Where a payer has enough for all waiting grants, the order does not matter; where it
+has not, the grants behind one that waits for it wait as well. When all stopping leases have ended
+there is nothing to wait for, and grants are tried in their order anyway.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Alike = tuple[str, str, Funding]
 
 
 class MoneyInTurn:
-    """Who may be paid while others wait, at one instant; worked out when somebody could start."""
+    """Which grants may be paid while others wait, at one instant; computed on the first use."""
 
     def __init__(self, grants: Sequence[RoundGrant], now_ms: int) -> None:
         self._grants = grants
@@ -32,7 +32,7 @@ class MoneyInTurn:
         self._behind: set[EnvelopeId] = set()
 
     def may_start(self, view: StateView, run: Run, flavor: str) -> bool:
-        """Return whether nobody before ``run`` waits for its payers, and they could pay for it."""
+        """Return whether no earlier grant waits for the payers of ``run``, and they could pay."""
         if self._short is None:
             self._short = self._found_short(view)
         if not self._short:
@@ -50,11 +50,11 @@ class MoneyInTurn:
         return sum(payer_list.room(key, tier) for key, tier in payers) >= run.gpus
 
     def waits(self, run: Run, flavor: str) -> None:
-        """Note that ``run`` waits: who comes after it leaves its payers alone if they are short."""
+        """Note that ``run`` waits: later grants leave its payers alone if they are short."""
         self._waiting.append((run, flavor))
 
     def _found_short(self, view: StateView) -> set[EnvelopeId]:
-        """Return the payers that have too little for all who wait and whom they may pay for."""
+        """Return the payers that have too little for all waiting grants that they may pay for."""
         needed: dict[EnvelopeId, int] = {}
         room: dict[EnvelopeId, int] = {}
         for grant in self._grants:

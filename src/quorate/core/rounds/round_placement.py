@@ -1,8 +1,8 @@
 """Round placement: grants that wait for room are started as soon as there is some.
 
-What lost its GPUs at the end of a round needs time to checkpoint, so a grant may wait into its
-round. While anything in the pool is still on its way out nothing is final; after that a grant that
-cannot be paid or placed is refused for this round, and that is recorded.
+A run that lost its GPUs at the end of a round needs time to checkpoint, so a grant may wait into
+its round. While any lease in the pool is still stopping no grant is refused; after that a grant
+that cannot be paid or placed is refused for this round, and the refusal is recorded.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def place_granted(log: DecisionLog) -> None:
 
 
 def _place_in(log: DecisionLog, pool: str) -> None:
-    """Try what waits in one pool; what can still not be had when all have gone is refused."""
+    """Try the waiting grants of one pool; when no lease is stopping, refuse the rest."""
     record = log.view.rounds[pool]
     is_leaving = bool(record.leaving)
     refused = _tried(log, pool, record.waiting.values(), is_leaving=is_leaving)
     if is_leaving:
         return
-    # What was meant for somebody may be lost by now, or is not where its payers pay.
+    # The nodes meant for a run may be lost by now, or its payers do not pay there.
     elsewhere = [replace(grant, nodes=()) for grant, _ in refused if grant.nodes]
     refused = [(grant, why) for grant, why in refused if not grant.nodes]
     if elsewhere:
@@ -53,9 +53,9 @@ def _place_in(log: DecisionLog, pool: str) -> None:
 def _tried(
     log: DecisionLog, pool: str, grants: Iterable[RoundGrant], *, is_leaving: bool
 ) -> list[tuple[RoundGrant, Refusal]]:
-    """Start which of ``grants`` can be, in their order; return the others, and why not.
+    """Start those of ``grants`` that can start, in their order; return the others, and why not.
 
-    One like another that found nothing is not tried.
+    A grant like another that was refused is not tried.
     """
     free: dict[str, int] = {}
     grants = tuple(grants)
@@ -65,8 +65,8 @@ def _tried(
     for waiting_grant in grants:
         view = log.view
         grant = _startable(view, waiting_grant)
-        flavor, known = grant.flavor, view.runs[grant.run]
-        run = known.spec
+        flavor, record = grant.flavor, view.runs[grant.run]
+        run = record.spec
         if flavor not in free:
             free[flavor] = free_gpus(view, pool, flavor)
         is_open = not is_leaving or (
@@ -87,13 +87,13 @@ def _tried(
             run.cross_group_spread,
             grant.nodes,
         )
-        alike = (run.owner, flavor, run.gpus, (*takes, known.leases_ever > 0))
+        alike = (run.owner, flavor, run.gpus, (*takes, record.leases_ever > 0))
         if alike in hopeless:
             refused.append((grant, hopeless[alike]))
             continue
-        answer = _admitted(log, known, grant)
+        answer = _admitted(log, record, grant)
         if isinstance(answer, Admitted):
-            _write(log, run, answer, grant, known.leases_ever)
+            _write(log, run, answer, grant, record.leases_ever)
             free[flavor] -= run.gpus
         else:
             hopeless[alike] = answer
@@ -103,7 +103,7 @@ def _tried(
 
 
 def _startable(view: StateView, grant: RoundGrant) -> RoundGrant:
-    """Return ``grant``, for its first run alone where the other is over, or one run too many."""
+    """Return ``grant``; for its first run alone where the other is over, or over a quota."""
     if grant.partner is None:
         return grant
     if grant.partner in view.in_rounds:
@@ -114,12 +114,12 @@ def _startable(view: StateView, grant: RoundGrant) -> RoundGrant:
 
 
 def _begins(view: StateView, grant: RoundGrant) -> int:
-    """Return how many runs count as running by ``grant`` that did not before."""
+    """Return how many more runs count as running by ``grant``."""
     return sum(view.runs[name].started_ms is None for name in _runs_of(grant))
 
 
 def _are_ready(view: StateView, grant: RoundGrant) -> bool:
-    """Return whether runs have nothing left of what they had before, and are to go on."""
+    """Return whether the runs of a grant hold no old leases, and are not to end."""
     for name in _runs_of(grant):
         record = view.runs[name]
         if record.leases or view.in_rounds[name].lease or record.stopping is not None:
@@ -128,7 +128,7 @@ def _are_ready(view: StateView, grant: RoundGrant) -> bool:
 
 
 def _have_come_free(view: StateView, nodes: Iterable[tuple[str, int]]) -> bool:
-    """Return whether so many GPUs of each node may be given out now."""
+    """Return whether the wanted GPUs of each node are free now."""
     for name, gpus in nodes:
         record = view.nodes.get(name)
         if record is None or view.island(record.island).free[record.position].bit_count() < gpus:
@@ -141,7 +141,7 @@ def _runs_of(grant: RoundGrant) -> tuple[str, ...]:
 
 
 def _admitted(log: DecisionLog, record: RunRecord, grant: RoundGrant) -> Admitted | Refusal:
-    """Return how a grant starts, without delaying a start that was promised, or why it cannot."""
+    """Return how a grant starts, without delaying a firm start, or why it cannot."""
     view, run = log.view, record.spec
     nodes = view.in_rounds[run.name].nodes
     prefer = frozenset(view.nodes[n].spec.domain_key for n in nodes if n in view.nodes)
@@ -162,7 +162,7 @@ def _admitted(log: DecisionLog, record: RunRecord, grant: RoundGrant) -> Admitte
     answer = tried(view)
     if isinstance(answer, Refusal) or not view.reservations:
         return answer
-    # Those of other pools may have been promised the same money.
+    # Runs of other pools may have been promised the same money.
     room = room_left(view, run, log.now_ms)
     beside = answer if room is view else tried(room)
     if isinstance(beside, Admitted) or beside.code in HARD:
@@ -171,7 +171,7 @@ def _admitted(log: DecisionLog, record: RunRecord, grant: RoundGrant) -> Admitte
 
 
 def refuse(log: DecisionLog, record: RunRecord, refusal: Refusal) -> None:
-    """Write why a run does not have what this round granted it."""
+    """Write why a run does not get what this round granted it."""
     if refusal.code in HARD:
         refusal = waiting(log.view, record.spec, refusal)
     log.write(RunRefused(at_ms=log.now_ms, actor=log.actor, run=record.spec.name, refusal=refusal))
@@ -188,12 +188,12 @@ def _write(
 
 
 def free_gpus(view: StateView, pool: str, flavor: str) -> int:
-    """Return how many GPUs of ``flavor`` in ``pool`` may be given out now."""
+    """Return how many GPUs of ``flavor`` in ``pool`` are free now."""
     return view.domains(pool, flavor).gpus_free
 
 
 def is_sound(view: StateView, record: RunRecord, flavor: str) -> bool:
-    """Return whether what a run has is of ``flavor``, on ready nodes, and not on its way out."""
+    """Return whether a run's leases are of ``flavor``, on ready nodes, and not stopping."""
     leases = [view.leases[name] for name in record.leases]
     return bool(leases) and all(
         lease.ending is None

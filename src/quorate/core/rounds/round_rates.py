@@ -1,12 +1,12 @@
-"""Rates: how fast a run of a rounds pool is on each flavor, and what of that was measured.
+"""Rates: how fast a run of a rounds pool is on each flavor, and which rates were measured.
 
-Rates are millionths of a step per second of the whole run. What was measured takes the place of
-what was declared, flavor by flavor: no run that says how far it is is believed longer than one
-round. A run that never says keeps the rates that were declared for it; it has its part of its
-owner's share by them, and to misstate them only takes GPUs from it that would serve it better
-(tests/unit/loop/test_round_gaming.py). A run that names its job type has the rates that its pool
-knows of the type: those on GPUs that are not together, where it was on several nodes last and the
-pool knows them. Where nothing is known of a flavor, it is as good as any other until it was tried.
+Rates are millionths of a step per second of the whole run. A measured rate replaces the declared
+one, flavor by flavor: a false declaration of a run that reports its steps lasts one round at most.
+A run that never reports steps keeps its declared rates; it has its part of its owner's share by
+them, and misstating them only takes GPUs from it that would serve it better
+(tests/unit/loop/test_round_gaming.py). A run that names its job type has the rates of that type in
+its pool's table: those on several nodes, where its last GPUs were on several nodes and the table
+has them. Where nothing is known of a flavor, it counts as equal to any other until it was tried.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from quorate.model.specs import Pool, Run, TypeRates
 from quorate.model.state.records import RoundsRun
 
 UNKNOWN_RATE: Final = PPM
-"""One step per second: what a flavor is taken for as long as nobody knows better."""
+"""One step per second: the rate of a flavor as long as none is known."""
 
 
 SPREAD_SUFFIX: Final = "_unconsolidated"
-"""What follows the name of a flavor where a table has rates on GPUs that are not together."""
+"""The suffix of a flavor's name where a table has rates on GPUs of several nodes."""
 
 
 def known_types(pool: Pool, flavor: str) -> tuple[TypeRates, ...]:
@@ -43,7 +43,7 @@ def type_rates(pool: Pool, flavor: str, job_type: str, gpus: int) -> TypeRates |
 
 
 def paired_rates(pool: Pool, flavor: str, gpus: int, types: tuple[str, str]) -> tuple[int, int]:
-    """Return how fast two types of as many GPUs are on the same ones, 0 where they cannot share."""
+    """Return how fast two types of equal width are on the same GPUs, 0 where they cannot share."""
     one, other = sorted(types)
     known = type_rates(pool, flavor, one, gpus)
     for name, *rates in () if known is None else known.beside:
@@ -53,18 +53,18 @@ def paired_rates(pool: Pool, flavor: str, gpus: int, types: tuple[str, str]) -> 
 
 
 def declared_rate(run: Run, pool: Pool, flavor: str, *, is_spread: bool = False) -> int | None:
-    """Return what is said of ``run`` on ``flavor``, by itself or by the table of ``pool``.
+    """Return the declared rate of ``run`` on ``flavor``, by itself or by the table of ``pool``.
 
-    At least 0; None where nobody says anything. ``is_spread``: its GPUs are on several nodes.
+    At least 0; None where there is none. ``is_spread``: its GPUs are on several nodes.
     """
     work = run.rounds
     assert work is not None, run
     if work.job_type is not None:
-        known = None
+        rates = None
         if is_spread:
-            known = type_rates(pool, f"{flavor}{SPREAD_SUFFIX}", work.job_type, run.gpus)
-        known = known or type_rates(pool, flavor, work.job_type, run.gpus)
-        return None if known is None else known.alone
+            rates = type_rates(pool, f"{flavor}{SPREAD_SUFFIX}", work.job_type, run.gpus)
+        rates = rates or type_rates(pool, flavor, work.job_type, run.gpus)
+        return None if rates is None else rates.alone
     for name, rate in work.throughputs:
         if name == flavor:
             return round(rate * PPM)
@@ -78,18 +78,18 @@ def rates_of(
 
     A flavor that it does not ask for has none.
     """
-    found: list[int] = []
+    rates: list[int] = []
     measured = 0
     is_spread = len(set(known.nodes)) > 1
     for place, flavor in enumerate(flavors):
         if flavor not in run.flavors:
-            found.append(0)
+            rates.append(0)
             continue
         rate = known.rates.get(flavor)
         if rate is not None:
             measured |= 1 << place
         else:
-            said = declared_rate(run, pool, flavor, is_spread=is_spread)
-            rate = UNKNOWN_RATE if said is None else said
-        found.append(rate)
-    return tuple(found), measured
+            declared = declared_rate(run, pool, flavor, is_spread=is_spread)
+            rate = UNKNOWN_RATE if declared is None else declared
+        rates.append(rate)
+    return tuple(rates), measured

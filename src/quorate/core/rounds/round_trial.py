@@ -1,7 +1,7 @@
-"""Room: a pool without what its runs have, to try who fits beside whom.
+"""Room: a pool without its runs, to try which of them fit beside each other.
 
-Who is chosen for a round should be who can start, or GPUs stand idle until the next. What is tried
-here is where, and how many nodes an owner may have; money is not. docs/adr/0024-rounds-pools.md.
+A round should choose runs that can start, or GPUs are idle until the next. This module tries the
+placement and the limits on nodes; money is not checked. docs/adr/0024-rounds-pools.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from quorate.core.admission.domain_offer import Yards
+from quorate.core.admission.domain_offer import DomainOffers
 from quorate.core.admission.hard_quota import Headroom
 from quorate.core.admission.layout import pack_request
 from quorate.core.admission.pack import PackPlan, pick_slots
@@ -26,19 +26,19 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 STEPS_MAX: Final = 200
-"""How many ways are looked at to keep within a limit on nodes, before a run is left for the next
+"""How many ways to keep within a limit on nodes are tried, before a run is left for the next
 round."""
 
 
 def is_free_to_spread(run: Run) -> bool:
-    """Return whether any GPUs of a flavor are as good to ``run`` as any others."""
+    """Return whether all GPUs of a flavor are equally good for ``run``."""
     return run.cross_group_spread and run.group_gpus is None and not run.selector
 
 
 class Room:
-    """The GPUs of a pool, of which only those are taken that were taken here, or by no run of it.
+    """The GPUs of a pool, all free but those taken here, or by work outside of the pool.
 
-    What is changed in it changes nothing anywhere else.
+    Changes here change nothing anywhere else.
     """
 
     __slots__ = ("_pool", "_state")
@@ -49,7 +49,7 @@ class Room:
 
     @classmethod
     def empty(cls, view: StateView, pool: str) -> Room:
-        """Return ``pool`` with nobody in it."""
+        """Return ``pool`` as if empty."""
         room = cls(view.overlay(), view.pools[pool])
         for name, known in view.in_rounds.items():
             for lease in view.runs[name].leases if known.pool == pool else ():
@@ -57,20 +57,20 @@ class Room:
         return room
 
     def over(self) -> Room:
-        """Return room like this one, which may be taken without taking any of this."""
+        """Return a copy of this room, which may be taken without changing this one."""
         return Room(self._state.overlay(), self._pool)
 
     def shape(self, run: Run, flavor: str) -> Hashable:
-        """Return what is alike of runs of which each fits where another would."""
+        """Return a key that is equal for runs that fit in the same places."""
         owner = run.owner if Headroom.of(self._state, run.owner) is not None else ""
         groups = (run.group_gpus, run.cross_group_spread)
         return (flavor, run.gpus, groups, run.selector, owner)
 
     def find(self, run: Run, flavor: str, prefer: frozenset[str] = frozenset()) -> PackPlan | None:
-        """Return where ``run`` fits now; domains that it knows (``prefer``) come first."""
+        """Return where ``run`` fits now; domains that it used (``prefer``) come first."""
         state, headroom = self._state, Headroom.of(self._state, run.owner)
         request = replace(pack_request(run, self._pool, flavor, run.gpus), prefer=prefer)
-        domain_offers = Yards(state, request)
+        domain_offers = DomainOffers(state, request)
         if headroom is None:
             spread = next(spreads(domain_offers, None, SearchBudget()), None)
             return None if spread is None else pick_slots(spread, request)
@@ -91,7 +91,9 @@ class Room:
         headroom = Headroom.of(self._state, run.owner)
         request = pack_request(run, self._pool, flavor, run.gpus)
         refused = None if headroom is None else headroom.refuses_at_least(run)
-        return refused or no_placement(request, list(Yards(self._state, request).most_free()))
+        return refused or no_placement(
+            request, list(DomainOffers(self._state, request).most_free())
+        )
 
     def has(self, run: str, parts: Iterable[Slots]) -> bool:
         """Return whether ``run`` may have all of ``parts``."""
@@ -116,12 +118,12 @@ class Room:
 
 
 def too_big(view: StateView, run: Run, flavor: str) -> Refusal | None:
-    """Return why a pool could not hold ``run`` if nobody else were there, by how large domains are.
+    """Return why an empty pool could not hold ``run``, by the sizes of its domains.
 
-    None says nothing: what is cordoned, in racks or in part of a node is for ``Room`` to tell.
+    None proves nothing: ``Room`` decides about cordoned nodes, racks and parts of nodes.
     """
     request = pack_request(run, view.pools[run.pool], flavor, run.gpus)
-    domain_offers = list(Yards(view, request).most_free())
+    domain_offers = list(DomainOffers(view, request).most_free())
     if domain_offers and least_deficit(request, domain_offers) is not None:
         return None
     empty = [

@@ -1,7 +1,7 @@
-"""Access tokens: issued, revoked, and gone with their tenant.
+"""Access tokens: issued, revoked, and removed with their tenant.
 
-The ledger knows a token by its public id and the digest of its secret; whoever reads a ledger
-learns no secret from it. Who may issue which is for those to say who let people in.
+The ledger knows a token by its public id and the digest of its secret; a reader of the ledger
+learns no secret from it. Who may issue which token is decided by the operations' permissions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.state.state_view import StateView
 
 KIND = "Token"
-"""What a token is called among the changes of a decision."""
+"""The kind of a token among the changes of a decision."""
 _OF_TENANTS = frozenset((TokenRole.TENANT_ADMIN, TokenRole.USER))
 
 
@@ -79,24 +79,24 @@ def _invalid(subject: str, remedy: str) -> Refusal:
 
 
 def revoke_token(log: DecisionLog, command: RevokeToken) -> Decision:
-    """Write that a token is not taken any more; nothing if that is so already."""
+    """Write that a token is revoked; nothing if it is already."""
     name = command.token
-    known = log.view.tokens.get(name)
-    if known is None:
+    token = log.view.tokens.get(name)
+    if token is None:
         refusal = Refusal(
             code=RefusalCode.UNKNOWN_NAME,
             subject=f"there is no token {name!r}",
             remedy="give the id of the token, which is not its secret",
         )
         return Decision(refusals=(refusal,))
-    if known.revoked_ms is not None:
+    if token.revoked_ms is not None:
         return Decision(changes=((KIND, name, Change.UNCHANGED),))
     _revoke(log, name, command.note)
     return Decision(changes=((KIND, name, Change.REMOVED),))
 
 
 def revoke_of_tenant(log: DecisionLog, tenant: str) -> tuple[str, ...]:
-    """Write that no token of ``tenant`` is taken any more, and return those that were."""
+    """Write that every token of ``tenant`` is revoked, and return those that were valid."""
     found = tuple(
         name
         for name, known in log.view.tokens.items()

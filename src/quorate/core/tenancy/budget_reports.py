@@ -1,7 +1,7 @@
-"""What accounting systems tell of owners' budgets, and that they tell nothing (docs/adr/0022).
+"""Reports of accounting systems about owners' budgets, and their absence (docs/adr/0022).
 
-A decision has to be found again from the ledger alone, so what was told is an event, and so is that
-nobody answers any more. Only a change is written: asking every minute costs the ledger nothing.
+A decision must follow from the ledger alone, so a report is an event, and so is the lack of an
+answer. Only a change is written: asking every minute adds nothing to the ledger.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from quorate.model.state.state_view import StateView
 
 
 def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
-    """Write what was told, unless it is known; or return why it cannot be."""
+    """Write the report, unless it is unchanged; or return why it is refused."""
     refusal = _unknown(log.view, command.owner)
     if refusal is None and command.gpu is None and command.node is None:
         refusal = Refusal(
             code=RefusalCode.CONFLICT,
-            subject=f"nothing was told of the budget of {command.owner!r}",
-            remedy="tell what is left of its GPU-hours or its node-hours",
+            subject=f"the report has no budget of {command.owner!r}",
+            remedy="report what is left of its GPU-hours or its node-hours",
         )
     if refusal is not None:
         return Decision(refusals=(refusal,))
-    known = log.view.reports.get(command.owner)
-    told = (command.source, command.gpu, command.node, command.resource)
-    if known is None or (known.source, known.gpu, known.node, known.resource) != told:
+    record = log.view.reports.get(command.owner)
+    reported = (command.source, command.gpu, command.node, command.resource)
+    if record is None or (record.source, record.gpu, record.node, record.resource) != reported:
         log.write(
             BudgetReported(
                 at_ms=log.now_ms,
@@ -42,15 +42,17 @@ def report_budget(log: DecisionLog, command: ReportBudget) -> Decision:
 
 
 def fall_back(log: DecisionLog, command: FallBack) -> Decision:
-    """Write that the ledger's own figures count, unless they do; or return why it cannot be."""
+    """Write that the ledger's own figures count, unless they do; or return why that is refused."""
     refusal = _unknown(log.view, command.owner)
     if refusal is not None:
         return Decision(refusals=(refusal,))
-    known = log.view.reports.get(command.owner)
-    is_so = known is None
+    record = log.view.reports.get(command.owner)
+    is_so = record is None
     if command.is_linked:
-        told = (command.source, command.resource)
-        is_so = known is not None and not known.answers and (known.source, known.resource) == told
+        source = (command.source, command.resource)
+        is_so = (
+            record is not None and not record.answers and (record.source, record.resource) == source
+        )
     if not is_so:
         log.write(
             BudgetFellBack(

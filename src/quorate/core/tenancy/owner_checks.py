@@ -1,4 +1,4 @@
-"""What must hold for owners whoever declares them: known parents, no circles, shares that fit."""
+"""What must hold for declared owners: known parents, no cycles, shares that fit."""
 
 from __future__ import annotations
 

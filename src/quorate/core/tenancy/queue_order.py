@@ -1,8 +1,8 @@
 """The queue: in which order waiting runs are tried. docs/design/tenancy.md.
 
-Owners that have used up a soft budget come last; then whoever is furthest below its share, in steps
-of a score; then whoever could have started longest; then the order of submission. It blocks nobody:
-with room for all, all start.
+Owners that have used up a soft budget come last; then the owner furthest below its share comes
+first, in steps of a score; then the run that could have started longest; then the order of
+submission. The order blocks no run: with room for all, all start.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Use = tuple[int, int, int]
 """(used until now, used each millisecond, budget) of a budget of hours."""
 _LOG2_E_PPB = 1_442_695_041
 _LASTS_MS: Final = (HOUR_MS, 10 * MINUTE_MS, MINUTE_MS)
-"""For how long ranks are kept at the most, if their scores stay in one step meanwhile."""
+"""How long ranks are cached at most, if their scores stay in one step meanwhile."""
 
 
 class Scores:
-    """The scores of owners in a view, each found once.
+    """The scores of owners in a view, each computed once.
 
     GPUs that the plan gives to an owner (``plan``) count as its share.
     """
@@ -70,17 +70,17 @@ class Scores:
 
     def of(self, owner: str, flavor: str) -> Terms:
         """Return what makes up the score of ``owner`` in ``flavor``."""
-        known = self._known.get((owner, flavor))
-        if known is None:
-            known, used = self._unplanned(owner, flavor)
+        terms = self._known.get((owner, flavor))
+        if terms is None:
+            terms, used = self._unplanned(owner, flavor)
             planned = self._planned.get((owner, flavor), 0)
             if planned:
                 instant = _part(used + planned, self._flavor_gpus(flavor)[0])
-                share = _share(instant, known.decayed, self._view.system)
-                score = known.penalty * deficit(share, known.effective) // ONE
-                known = replace(known, instant=instant, share=share, score=score)
-            self._known[owner, flavor] = known
-        return known
+                share = _share(instant, terms.decayed, self._view.system)
+                score = terms.penalty * deficit(share, terms.effective) // ONE
+                terms = replace(terms, instant=instant, share=share, score=score)
+            self._known[owner, flavor] = terms
+        return terms
 
     def _unplanned(self, owner: str, flavor: str) -> tuple[Terms, int]:
         """Return the terms without what is planned, and how many GPUs are in use."""
@@ -135,13 +135,13 @@ class Scores:
     def lasting(self, line: Line) -> Lasting:
         """Return the rank of the runs of ``line``, and an instant before which it stays so.
 
-        As long as nothing happens to their owner. Now, where it may change any time: the rank of
-        an owner that may burst depends on how many GPUs are free.
+        It holds as long as no event concerns their owner. The instant is now where the rank may
+        change any time: the rank of an owner that may burst depends on how many GPUs are free.
         """
         rank, now_ms = self.rank(line), self._now_ms
         quota = self._view.owners.get(line[0], Owner(name=line[0])).quota
         if quota.burst_allowance_ppm is not None:
-            return rank, now_ms  # It depends on how idle the fleet is, which anything may change.
+            return rank, now_ms  # It depends on how idle the fleet is, which any event may change.
         hour_ends_ms = (now_ms // HOUR_MS + 1) * HOUR_MS
         for span_ms in _LASTS_MS:
             until_ms = min(now_ms + span_ms, hour_ends_ms)
@@ -178,9 +178,9 @@ class Scores:
         return most * STEPS // ONE, least * STEPS // ONE
 
     def worst(self, line: Line) -> tuple[str, Terms]:
-        """Return the flavor of ``line`` in which its owner stands worst, and the terms there.
+        """Return the flavor of ``line`` with the worst terms of its owner, and those terms.
 
-        Whoever names more flavors can so only lose by it; one that nobody has counts for nothing.
+        So naming more flavors can only lower a rank; a flavor without GPUs does not count.
         """
         owner, flavors = line
         if len(flavors) == 1:
@@ -196,7 +196,7 @@ def _averaged(recent: int, system: System) -> int:
 
 
 def _share(instant: int, decayed: int, system: System) -> int:
-    """Return the share that an owner has of a flavor, by what it has and by what it had."""
+    """Return the share that an owner has of a flavor, from its present and its past use."""
     weight = system.instant_weight_ppm
     return (instant * weight + decayed * (PPM - weight)) // PPM
 
@@ -218,19 +218,19 @@ def target_ppm(view: StateView, owner: Owner) -> int:
 def budget_used(view: StateView, owner: Owner, now_ms: int) -> int | None:
     """Return the worse of the GPU-hours and node-hours used, in parts of ``ONE``; None without any.
 
-    Over the rolling window of the installation. Of a budget of nothing, all is used.
+    Over the rolling window of the installation. A budget of 0 counts as used up.
     """
     uses = usage_of(view, owner, now_ms)
     return max((used * ONE // budget if budget else ONE for used, _, budget in uses), default=None)
 
 
 def usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
-    """Yield how much of each budget of hours of ``owner`` is used, as counts in the queue."""
+    """Yield how much of each budget of hours of ``owner`` is used, as it counts in the queue."""
     return _uses(view, counted(view, owner), now_ms)
 
 
 def metered_usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
-    """Yield how much of each budget of its quota is used by the ledger, whatever others tell."""
+    """Yield how much of each budget of its quota is used by the ledger's own count."""
     return _uses(view, [(meters, 0, budget) for meters, budget in metered(view, owner)], now_ms)
 
 
@@ -242,7 +242,7 @@ def _uses(view: StateView, budgets: Iterable[Counted], now_ms: int) -> Iterator[
 
 
 def line_of(record: RunRecord) -> Line:
-    """Return the line that a run stands in: its owner's, in the flavors it asks for."""
+    """Return the line of a run: its owner, and the flavors it asks for."""
     return record.spec.owner, record.spec.flavors
 
 
@@ -264,8 +264,8 @@ def ranked_lines(view: StateView, now_ms: int) -> list[Ranked]:
 def in_turn(view: StateView, names: Iterable[str], scores: Scores) -> Iterator[str]:
     """Yield ``names`` in the order in which they are to be tried.
 
-    The caller may plan GPUs for the owner of each (``Scores.plan``) before it asks for the next:
-    then that owner stands further back.
+    The caller may plan GPUs for the owner of each (``Scores.plan``) before it takes the next: then
+    that owner moves back.
     """
     lines: dict[waiting_index.Line, list[Place]] = {}
     for name in names:
@@ -285,10 +285,10 @@ Skip = Callable[[waiting_index.Line, Sequence[Place], int], int]
 class Queue:
     """Lines of runs, each in its order, that are called up by the ranks of their owners.
 
-    ``ranked`` has the lines in order, as ranked when ``versions`` of what was planned were true:
-    nothing, if not told. A line is ranked again when it is its turn and more was planned for its
-    owner. Lines of a pool that is closed are passed over. ``skip`` returns which run of a line is
-    called up next: its number, from a given one on.
+    ``ranked`` has the lines in order, as ranked at these ``versions`` of the plan (by default an
+    empty plan). A line is ranked again when it is its turn and more was planned for its owner.
+    Lines of a closed pool are skipped. ``skip`` returns which run of a line is called up next: its
+    number, from a given one on.
     """
 
     __slots__ = (
@@ -352,9 +352,9 @@ class Queue:
 
 
 def place_in_queue(view: StateView, run: str, now_ms: int) -> tuple[int, int]:
-    """Return the place of a waiting run, from 1, and how many wait."""
+    """Return the place of a waiting run, from 1, and how many runs wait."""
     if view.followers or view.parked:
-        queue = queue_order(view, now_ms)  # Followers stand elsewhere than in their lines.
+        queue = queue_order(view, now_ms)  # Followers have places outside of their lines.
         return queue.index(run) + 1, len(queue)
     scores, record, lines = Scores(view, now_ms), view.runs[run], view.waiting.lines
     mine, place = scores.rank(line_of(record)), waiting_index.place_of(record)
@@ -368,7 +368,7 @@ def place_in_queue(view: StateView, run: str, now_ms: int) -> tuple[int, int]:
 
 
 def queue_order(view: StateView, now_ms: int) -> list[str]:
-    """Return the waiting runs in the order in which they stand now."""
+    """Return the waiting runs in their present order."""
     scores, by_rank = Scores(view, now_ms), dict[Rank, list[Place]]()
     for line, places in view.waiting.lines.items():
         by_rank.setdefault(scores.rank(line[1:]), []).extend(places.places)

@@ -1,6 +1,6 @@
-"""Standing: the place of a waiting run in the queue, and why it is that one.
+"""Standing: the place of a waiting run in the queue, and the reasons for it.
 
-The same terms by which the queue is ordered, and who is ahead for which of its reasons.
+The same terms by which the queue is ordered, and which runs are ahead for which reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from quorate.model.state.waiting_index import Place, place_of
 
 
 class Because(StrEnum):
-    """Why a run stands ahead of another: the first of these that tells the two apart."""
+    """Why a run is ahead of another: the first of these that differs between the two."""
 
     WITHIN_BUDGET = "within-budget"
     SCORE = "score"
@@ -29,12 +29,12 @@ class Because(StrEnum):
 
 
 _Why = tuple[str, str, Because]
-"""(owner, flavor, why): of what runs stand ahead."""
+"""(owner, flavor, why) of runs ahead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """How many runs of an owner in a flavor stand ahead for one reason, and their terms."""
+    """How many runs of an owner in a flavor are ahead for one reason, and their terms."""
 
     owner: str
     flavor: str
@@ -45,11 +45,11 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a run stands, from 1, with its owner's terms in the one of its flavors that counts.
+    """The place of a run, from 1, with its owner's terms in the one of its flavors that counts.
 
     ``is_stated`` says that the owner has stated its target; ``eligible_since_ms`` is None while the
-    run waits for others to complete. ``ahead`` is in the order of the queue.
-    ``report`` is what its accounting system told of the owner's budget, where it is linked to one.
+    run waits for others to complete. ``ahead`` is in the order of the queue. ``report`` is what the
+    accounting system reported of the owner's budget, where it is linked to one.
     """
 
     position: int
@@ -66,9 +66,9 @@ class Standing:
 def standing_of(
     view: StateView, run: str, now_ms: int, queue: Callable[[], Sequence[str]] | None = None
 ) -> Standing:
-    """Return where ``run`` stands in the queue of ``view``, and how many stand ahead of it why.
+    """Return the place of ``run`` in the queue of ``view``, and how many are ahead and why.
 
-    Counts lines, however long they are. Where runs follow others it looks at each run ahead:
+    Counts lines, however long they are. Where runs follow others it examines each run ahead:
     ``queue`` returns every waiting run in order, where the caller may have that already.
     """
     scores, record = Scores(view, now_ms), view.runs[run]
@@ -96,11 +96,11 @@ def standing_of(
 
 
 def _ahead_by_line(view: StateView, scores: Scores, record: RunRecord) -> dict[_Why, int]:
-    """Return how many runs stand ahead of ``record`` and why, in the order of the queue."""
+    """Return how many runs are ahead of ``record`` and why, in the order of the queue."""
     line, place = line_of(record), place_of(record)
     _, terms = scores.worst(line)
     mine, since = scores.rank(line), (record.submitted_ms,)
-    found = list[tuple[Rank, Place, _Why, int]]()
+    ranked = list[tuple[Rank, Place, _Why, int]]()
     for (_, owner, flavors), waiting in view.waiting.lines.items():
         rank, places = scores.rank((owner, flavors)), waiting.places
         if rank > mine:
@@ -108,16 +108,16 @@ def _ahead_by_line(view: StateView, scores: Scores, record: RunRecord) -> dict[_
         what, theirs = scores.worst((owner, flavors))
         why = _because(theirs, terms)
         if why is not None:
-            found.append((rank, places[0], (owner, what, why), len(places)))
+            ranked.append((rank, places[0], (owner, what, why), len(places)))
             continue
         longer, before = bisect_left(places, since), bisect_left(places, place)
         if longer:
-            found.append((rank, places[0], (owner, what, Because.WAITS_LONGER), longer))
+            ranked.append((rank, places[0], (owner, what, Because.WAITS_LONGER), longer))
         if before > longer:
             why = Because.SUBMITTED_BEFORE
-            found.append((rank, places[longer], (owner, what, why), before - longer))
+            ranked.append((rank, places[longer], (owner, what, why), before - longer))
     ahead: dict[_Why, int] = {}
-    for _, _, key, runs in sorted(found, key=lambda each: each[:2]):
+    for _, _, key, runs in sorted(ranked, key=lambda each: each[:2]):
         ahead[key] = ahead.get(key, 0) + runs
     return ahead
 
@@ -125,7 +125,7 @@ def _ahead_by_line(view: StateView, scores: Scores, record: RunRecord) -> dict[_
 def _ahead_one_by_one(
     view: StateView, scores: Scores, record: RunRecord, queue: Sequence[str]
 ) -> dict[_Why, int]:
-    """Return how many runs stand ahead of ``record`` and why, in the order of the queue."""
+    """Return how many runs are ahead of ``record`` and why, in the order of the queue."""
     _, terms = scores.worst(line_of(record))
     ahead: dict[_Why, int] = {}
     lines: dict[Line, tuple[str, Because | None]] = {}
@@ -133,24 +133,24 @@ def _ahead_one_by_one(
     for name in queue[: queue.index(record.spec.name)]:
         other = view.runs[name]
         line = line_of(other)
-        known = lines.get(line)
-        if known is None:
+        reason = lines.get(line)
+        if reason is None:
             what, theirs = scores.worst(line)
-            known = lines[line] = (what, _because(theirs, terms))
-        why = known[1] or _because_of_time(view, other, since_ms)
-        key = (line[0], known[0], why)
+            reason = lines[line] = (what, _because(theirs, terms))
+        why = reason[1] or _because_of_time(view, other, since_ms)
+        key = (line[0], reason[0], why)
         ahead[key] = ahead.get(key, 0) + 1
     return ahead
 
 
 def _because(one: Terms, other: Terms) -> Because | None:
-    """Return why runs with the terms ``one`` stand ahead of others; None where terms do not say."""
+    """Return why runs with the terms ``one`` are ahead of others; None if terms are equal."""
     if one.is_over is not other.is_over:
         return Because.WITHIN_BUDGET
     return Because.SCORE if one.step != other.step else None
 
 
 def _because_of_time(view: StateView, first: RunRecord, since_ms: int) -> Because:
-    """Return why ``first`` stands ahead of a run in the same step that waits since ``since_ms``."""
+    """Return why ``first`` is ahead of a run in the same step that waits since ``since_ms``."""
     first_ms = eligible_since_ms(view, first) or first.submitted_ms
     return Because.WAITS_LONGER if first_ms != since_ms else Because.SUBMITTED_BEFORE

@@ -13,11 +13,11 @@ from msgspec import Struct
 ONE: Final = 1 << 40
 """One, in the parts that everything here is counted in."""
 STEPS: Final = 32
-"""Into how many steps scores are cut: within one, whoever waited longer goes first."""
+"""How many steps scores are cut into: within one, the run that waited longest is first."""
 _PI: Final = 3_454_217_652_358
 """Pi, in parts of ``ONE``."""
 _FLOOR: Final = ONE // 20
-"""What is left of the score of whoever has used up a budget."""
+"""The part of the score that an owner keeps when it has used up a budget."""
 _EASY: Final = ONE * 8 // 10
 """Up to here a budget costs no score; and below this a fleet is idle enough to burst."""
 _TERMS: Final = 14
@@ -70,7 +70,7 @@ def effective(target: int, burst: int, utilisation: int) -> int:
 
 
 def deficit(share: int, eff: int) -> int:
-    """Return how far ``share`` is below ``eff``, as a part of it; nothing where there is none."""
+    """Return how far ``share`` is below ``eff``, as a part of it; 0 where it is not below."""
     return max(0, eff - share) * ONE // eff if eff > 0 else 0
 
 

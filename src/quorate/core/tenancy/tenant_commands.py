@@ -1,8 +1,8 @@
 """Tenants: owners created, changed field by field, and removed once they hold nothing.
 
-``declare`` replaces a whole owner by what a document says. Here only what is given changes, and
-only if the owner is still at the version that was read, so two who change one owner at the same
-time cannot undo each other's work unseen.
+``declare`` replaces a whole owner by what a document says. Here only the given fields change, and
+only if the owner is still at the version that was read, so two concurrent changes of one owner
+cannot undo each other unseen.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAMES_SHOWN_MAX = 5
 
 
 def change_owner(log: DecisionLog, command: CreateOwner | UpdateOwner | RemoveOwner) -> Decision:
-    """Write what ``command`` asks for, or return why it cannot be."""
+    """Write what ``command`` asks for, or return why it is refused."""
     match command:
         case CreateOwner():
             return _create_owner(log, command)
@@ -41,7 +41,7 @@ def change_owner(log: DecisionLog, command: CreateOwner | UpdateOwner | RemoveOw
 
 
 def _create_owner(log: DecisionLog, command: CreateOwner) -> Decision:
-    """Write a new owner, or return why there cannot be one."""
+    """Write a new owner, or return why it is refused."""
     owner = command.owner
     if owner.name in log.view.owners:
         refusal = Refusal(
@@ -72,7 +72,7 @@ def merged(owner: Owner, command: UpdateOwner) -> Owner:
 
 
 def _remove_owner(log: DecisionLog, command: RemoveOwner) -> Decision:
-    """Write that the owner is gone, or return everything that it still has."""
+    """Write the removal of the owner, or return everything that it still holds."""
     view, name = log.view, command.name
     refusal = _not_as_read(view, name, command.version)
     if refusal is not None:
@@ -95,7 +95,8 @@ def _write(log: DecisionLog, owner: Owner, reason: str, change: Change) -> Decis
         return Decision(refusals=refusals)
     before = log.view.owners.get(owner.name)
     log.write(OwnerApplied(at_ms=log.now_ms, actor=log.actor, owner=owner, reason=reason))
-    # Who leaves shares alone is not warned of them: it may be one who may not see the others'.
+    # A caller who leaves shares alone is not warned about them: it may not be allowed to see the
+    # others'.
     shares = () if before is not None and _shares(before) == _shares(owner) else (owner.name,)
     return Decision(
         changes=(("Owner", owner.name, change),),
@@ -108,7 +109,7 @@ def _shares(owner: Owner) -> tuple[object, ...]:
 
 
 def _not_as_read(view: StateView, name: str, version: int | None) -> Refusal | None:
-    """Return that there is no such owner, or that it has changed since ``version`` was read."""
+    """Return that no such owner exists, or that it has changed since ``version`` was read."""
     if name not in view.owners:
         return Refusal(
             code=RefusalCode.UNKNOWN_NAME,
@@ -131,7 +132,7 @@ def _not_as_read(view: StateView, name: str, version: int | None) -> Refusal | N
 
 
 def _holds(view: StateView, name: str, now_ms: int) -> Iterator[Refusal]:
-    """Yield what the owner still has: children, runs, and lines that pay or are kept for others."""
+    """Yield what the owner still has: children, runs, and envelopes in use."""
     children = view.children.get(name, ())
     if children:
         yield _held(
@@ -152,7 +153,9 @@ def _holds(view: StateView, name: str, now_ms: int) -> Iterator[Refusal]:
             f"owner {name!r} has {counted(len(waiting), 'waiting run')}: {_listed(waiting)}",
             f"withdraw what waits: quorate cancel {waiting[0]}",
         )
-    unwiped = [n for n, known in view.unwiped.items() if view.runs[known.claim].spec.owner == name]
+    unwiped = [
+        n for n, claimed in view.unwiped.items() if view.runs[claimed.claim].spec.owner == name
+    ]
     if unwiped and not running:
         yield _held(
             f"nodes that owner {name!r} had claimed were not wiped yet: {_listed(unwiped)}",
@@ -192,7 +195,7 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _retired(view: StateView, name: str) -> Iterator[str]:
-    """Yield which budgets go with the owner."""
+    """Yield which budgets are retired with the owner."""
     budgets = view.owner_budgets.get(name, ())
     if budgets:
         what = "budget {} pays" if len(budgets) == 1 else "budgets {} pay"

@@ -1,4 +1,4 @@
-"""What tenants use now, as hard quotas count it: an owner's own and what all below it use.
+"""What tenants use now, as hard quotas count it: an owner's own use and its descendants'.
 
 ``view.holdings`` keeps these numbers for owners with a hard quota, one event at a time. Here they
 are counted anew for any owner, in one walk over what is open.
@@ -29,13 +29,13 @@ NO_USE: Final = Use()
 
 def uses(view: StateView) -> Mapping[str, Use]:
     """Return what each owner uses, descendants included; those that use nothing are left out."""
-    found: dict[str, Use] = {}
+    by_owner: dict[str, Use] = {}
     bounds: dict[str, list[Use]] = {}
 
     def above(run: str) -> list[Use]:
         owner = view.runs[run].spec.owner
         if owner not in bounds:
-            bounds[owner] = [found.setdefault(n, Use()) for n in lineage(view.owners, owner)]
+            bounds[owner] = [by_owner.setdefault(n, Use()) for n in lineage(view.owners, owner)]
         return bounds[owner]
 
     for run, nodes in _held(view):
@@ -44,12 +44,12 @@ def uses(view: StateView) -> Mapping[str, Use]:
             if view.runs[run].leases and not view.runs[run].spec.sensitive:
                 use.running.add(run)
     for run in (*view.pending, *view.in_rounds):
-        # What shares in rounds runs from its first one to its end, whether it has GPUs or not.
+        # A run that shares in rounds counts as running from its first round to its end.
         is_running = view.runs[run].phase is Phase.RUNNING
         for use in above(run):
             use.running.update((run,) if is_running else ())
             use.waiting += not is_running
-    return found
+    return by_owner
 
 
 def _held(view: StateView) -> Iterator[tuple[str, Collection[str]]]:

@@ -1,7 +1,8 @@
 """Thresholds: the ledger says when an owner has used 80, 100 and 120 % of a soft budget.
 
-Said once, and again only after use has fallen five points below. Use grows at a known rate between
-two events, so the instant at which the next threshold is crossed can be told ahead.
+A crossing is recorded once, and again only after use has fallen five points below. Use grows at a
+known rate between two events, so the instant at which the next threshold is crossed can be computed
+ahead.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from quorate.model.state.state_view import StateView
 def settle_thresholds(log: DecisionLog) -> None:
     """Write every threshold that was crossed, and every one that is armed again.
 
-    Looks at owners whose use may have crossed one, however many there are beside them.
+    Examines only owners whose use may have crossed one.
     """
     view = log.view
     if not view.soft.budgeted and not view.thresholds:
@@ -28,10 +29,10 @@ def settle_thresholds(log: DecisionLog) -> None:
     for name in _in_turn(view, view.crossings.until(view, log.now_ms)):
         owner = view.owners.get(name)
         uses = [] if owner is None else list(usage_of(view, owner, log.now_ms))
-        known = view.thresholds.get(name, 0)
-        reached = crossed(uses, known)
-        if reached != known:
-            _tell(log, name, uses, known, reached)
+        crossed_before = view.thresholds.get(name, 0)
+        reached = crossed(uses, crossed_before)
+        if reached != crossed_before:
+            _tell(log, name, uses, crossed_before, reached)
 
 
 def _in_turn(view: StateView, names: set[str]) -> list[str]:
@@ -63,9 +64,9 @@ def _tell(log: DecisionLog, owner: str, uses: Sequence[Use], known: int, reached
 def crossed(uses: Sequence[Use], known: int) -> int:
     """Return the highest threshold that counts as crossed; ``known`` was before.
 
-    Of a budget of nothing, all is used and not more.
+    A budget of 0 counts as used up, and not as exceeded.
     """
-    found = 0
+    highest = 0
     for used, _, budget in uses:
         spent, whole = (used, budget) if budget else (1, 1)
         for percent in PERCENTS:
@@ -74,25 +75,25 @@ def crossed(uses: Sequence[Use], known: int) -> int:
                 spent * 100 > least * whole if percent <= known else spent * 100 >= least * whole
             )
             if above:
-                found = max(found, percent)
-    return found
+                highest = max(highest, percent)
+    return highest
 
 
 def threshold_due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return when the next threshold is crossed, past ``after_ms``, if all goes on as it does.
+    """Return when the next threshold is crossed, past ``after_ms``, if use continues as now.
 
-    Looks no further than to the first owner that cannot be earlier.
+    Examines owners up to the first that cannot be earlier.
     """
-    found: int | None = None
+    first_ms: int | None = None
     if not view.soft.budgeted:
         return None
     for least_ms, name in view.crossings.rising(view):
-        if found is not None and least_ms >= found:
+        if first_ms is not None and least_ms >= first_ms:
             break
         at_ms = _crosses_ms(view, view.owners[name], after_ms)
-        if at_ms is not None and (found is None or at_ms < found):
-            found = at_ms
-    return found
+        if at_ms is not None and (first_ms is None or at_ms < first_ms):
+            first_ms = at_ms
+    return first_ms
 
 
 def _crosses_ms(view: StateView, owner: Owner, after_ms: int) -> int | None:
@@ -102,7 +103,7 @@ def _crosses_ms(view: StateView, owner: Owner, after_ms: int) -> int | None:
         return None
     found = []
     for used, rate, budget in usage_of(view, owner, after_ms):
-        # Of a budget of nothing all is used already.
+        # A budget of 0 is used up already.
         missing = percent * budget - used * 100
         if rate and missing > 0:
             found.append(after_ms + max(1, -(-missing // (100 * rate))))

@@ -1,4 +1,4 @@
-"""Who gets which flavor in the next round: the mechanism, among those who can start."""
+"""Which runs get which flavor in the next round, among the runs that can start."""
 
 from __future__ import annotations
 
@@ -20,57 +20,57 @@ from quorate.policy.rounds.round_book import Row, Rules
 from quorate.policy.rounds.row_choice import Candidate, ahead_below_s, choose
 
 SHARE_MIN: Final = 1e-6
-"""What a policy gives is recorded in millionths; less is nothing."""
+"""Shares of a policy are recorded in millionths; a smaller share counts as 0."""
 
 
 def choose_rows(
     floor: Floor, members: Sequence[Member], answer: Allocation, funds: Funds
 ) -> tuple[RoundGrant, ...]:
-    """Return who gets GPUs in the next round and of which flavor, the most deserving first.
+    """Return the grants of the next round, the most deserving run first.
 
-    What everybody is owed comes from the ledger, so a choice needs no memory of its own. Where one
-    fits nowhere beside those who are more deserving, or its owner's money or quotas do not carry
-    it, the next in turn is chosen in its place, and it stays owed. What then is left over goes to
-    others that run there, whatever their shares.
+    What every run is owed comes from the ledger, so a choice needs no memory of its own. Where a
+    run fits nowhere beside more deserving ones, or its owner's money or quotas are too small for
+    it, the next in turn is chosen in its place, and the run stays owed. The rest goes to other runs
+    that can use it, whatever their shares.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
-    found = list(round_candidates(floor, members, answer, rules))
+    candidates = list(round_candidates(floor, members, answer, rules))
     if floor.late:
-        found = [each for each in found if floor.late.isdisjoint(each.row)]
+        candidates = [each for each in candidates if floor.late.isdisjoint(each.row)]
     free = {f: floor.gpus[at] - floor.gpus_late[at] for at, f in enumerate(floor.flavors)}
 
-    meant = {each.flavor: free[each.flavor] for each in found}
+    meant = {each.flavor: free[each.flavor] for each in candidates}
 
-    def chosen(seats: Seats | None) -> _Desk:
-        context = _Desk(Limits(floor.view, by_name, funds, found), seats)
-        rows = choose(found, free, floor.flavors, rules, context.admits)
-        context.rows = sorted(
+    def chosen(seats: Seats | None) -> _ChoicePass:
+        choices = _ChoicePass(Limits(floor.view, by_name, funds, candidates), seats)
+        rows = choose(candidates, free, floor.flavors, rules, choices.admits)
+        choices.rows = sorted(
             chain.from_iterable(rows.values()), key=lambda c: c.rank, reverse=True
         )
-        context.rows += _spare(floor, members, context, meant)
-        return context
+        choices.rows += _spare(floor, members, choices, meant)
+        return choices
 
-    context = chosen(None)
+    choices = chosen(None)
     if floor.room is not None:
-        room, likely = floor.room, context.rows
-        context = chosen(Seats(floor.view, room.over(), by_name, likely))
-        if context.rows != likely:
-            # Something was kept for those who found no seat after all, and nothing for those who
-            # had their turn instead. Now that it is known who they are, they can stay.
-            context = chosen(Seats(floor.view, room.over(), by_name, context.rows))
-    return tuple(_grant(each, context.nodes(floor, each)) for each in context.rows)
+        room, likely = floor.room, choices.rows
+        choices = chosen(Seats(floor.view, room.over(), by_name, likely))
+        if choices.rows != likely:
+            # Something was kept for runs that found no seat after all, and nothing for those chosen
+            # instead. Now that these are known, they can stay.
+            choices = chosen(Seats(floor.view, room.over(), by_name, choices.rows))
+    return tuple(_grant(each, choices.nodes(floor, each)) for each in choices.rows)
 
 
-class _Desk:
-    """Where those come in turn who may be chosen: one pass of it."""
+class _ChoicePass:
+    """One pass over the candidates in their order: admits those within all limits."""
 
     def __init__(self, limits: Limits, seats: Seats | None) -> None:
         self._limits = limits
         self._seats = seats
         self.rows: list[Candidate] = []
         self.moved: set[Row] = set()
-        """Those who have to be paid by others than before."""
+        """Runs that have to be paid by other payers than before."""
 
     def admits(self, candidate: Candidate) -> bool:
         """Return whether one more is within all limits and has a seat, and count it if so."""
@@ -85,9 +85,9 @@ class _Desk:
         return True
 
     def nodes(self, floor: Floor, chosen: Candidate) -> Nodes:
-        """Return which nodes are meant for one that was chosen; none where it stays, or any do.
+        """Return which nodes are meant for a chosen run; none where it stays, or any nodes will do.
 
-        Who has to be paid by others starts anew, on the nodes that it has.
+        A run that other payers have to pay for starts again, on the nodes that it has.
         """
         meant = () if self._seats is None else self._seats.nodes.get(chosen.row, ())
         if meant or chosen.row not in self.moved:
@@ -97,27 +97,27 @@ class _Desk:
 
 
 def _spare(
-    floor: Floor, members: Sequence[Member], context: _Desk, free: Mapping[str, int]
+    floor: Floor, members: Sequence[Member], choices: _ChoicePass, free: Mapping[str, int]
 ) -> list[Candidate]:
-    """Return who else has GPUs that nobody has of those who have a share of them."""
+    """Return runs that receive GPUs left over by runs that cannot use their share."""
     left = dict(free)
-    for each in context.rows:
+    for each in choices.rows:
         if each.flavor in left:
             left[each.flavor] -= each.gpus
     if not any(left.values()):
         return []
-    taken = {name for each in context.rows for name in each.row} | floor.late
-    found = []
+    taken = {name for each in choices.rows for name in each.row} | floor.late
+    spare = []
     for candidate in spare_candidates(floor, members, taken, left):
-        if context.admits(candidate):
+        if choices.admits(candidate):
             left[candidate.flavor] -= candidate.gpus
             taken.add(candidate.row[0])
-            found.append(candidate)
-    return found
+            spare.append(candidate)
+    return spare
 
 
 def _grant(chosen: Candidate, nodes: Nodes = ()) -> RoundGrant:
-    """Return what is granted; whoever comes first of two is first in every round, and stays."""
+    """Return the grant; the order of the two runs of a pair is the same in every round."""
     run, *others = sorted(chosen.row)
     return RoundGrant(run, chosen.flavor, partner=others[0] if others else None, nodes=nodes)
 
@@ -128,8 +128,8 @@ def round_candidates(
     """Yield every row on every flavor that it has a share of, and can run on.
 
     Others are chosen only for what these leave over. Priority and deficit are those of
-    ``policy.rounds`` for an allocation that begins now. Among equals on a flavor, whoever is
-    furthest behind on all of them together comes first, then whoever had the least so far.
+    ``policy.rounds`` for an allocation that begins now. Among equals on a flavor, the run furthest
+    behind on all of them together comes first, then the run that had the least so far.
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
     start_s, ahead_s = rules.head_start_s, ahead_below_s(rules)
@@ -152,7 +152,7 @@ def round_candidates(
 
 
 class _Row(NamedTuple):
-    """A run, or two that share: what it is to have, where it can run, what it is owed."""
+    """A run, or two that share: its shares, where it can run, what it is owed."""
 
     names: Row
     gpus: int
@@ -163,7 +163,7 @@ class _Row(NamedTuple):
 
 
 def _rows(members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
-    """Yield the rows of ``answer``; a pair is owed what its two are on average."""
+    """Yield the rows of ``answer``; a pair is owed the average of its two runs."""
     shares, second = answer.shares.tolist(), answer.second.tolist()
     for at, first in enumerate(answer.first.tolist()):
         one = members[first]

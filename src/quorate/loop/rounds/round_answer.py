@@ -1,9 +1,9 @@
 """What a pool is shared by in a round: its policy's answer, or equal shares where it has none.
 
-Whatever a policy or somebody's numbers bring about, the others are served. A run that the policy
-names as the reason why it has no answer is left out of the round, and the policy is asked again.
-Where that is not it, or not enough, everybody shares by weight, which needs no solver: owners have
-their parts then, whatever the policy gave them.
+Whatever a policy or the numbers of one run cause, the other runs are served. A run that the policy
+names as the reason why it has no answer is left out of the round, and the policy is called again.
+Where that does not help, or not enough, all runs share by weight, which needs no solver: owners
+have their parts then, whatever the policy gave them.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from quorate.policy.policies.by_weight import BY_WEIGHT
 
 _LOG = logging.getLogger(__name__)
 ASKED_MAX: Final = 4
-"""How often a policy is asked in a round; each time without those that it named before."""
+"""How often a policy is called in a round; each time without the runs that it named before."""
 FLAVORS_USUAL: Final = 3
-"""For how many flavors the numbers of jobs are that a policy is asked for at most."""
+"""The number of flavors for which a policy's limits on jobs are stated."""
 NAMES_SHOWN_MAX: Final = 8
 """How many of the runs that are left out a round names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The answer of a round, the policy it is by, among whom, and what is to be said of it."""
+    """The answer of a round, its policy, the runs that share, and the round's note."""
 
     policy: str
     members: Sequence[Member]
@@ -45,7 +45,7 @@ def answered(
 ) -> Answered:
     """Return by what ``members`` share the next round of a pool.
 
-    Raises whatever equal shares raise: they have an answer for everybody who can run.
+    Raises whatever equal shares raise: they have an answer for every run that can run.
     """
     if policy is None:
         return _equal(view, floor, members, now_ms, f"there is no policy {floor.pool.policy!r}")
@@ -57,7 +57,7 @@ def answered(
             if found.unfinished:
                 notes.append(
                     f"{len(found.unfinished)} runs might have more: how much takes {policy.name} "
-                    "too long to say, or is hidden by rounding; what is left they share by weight"
+                    "too long to compute, or is hidden by rounding; they share the rest by weight"
                 )
             note = "; ".join(notes)
             return Answered(policy=policy.name, members=left, allocation=found, note=note)
@@ -72,7 +72,7 @@ def answered(
 def _asked(
     view: StateView, floor: Floor, members: Sequence[Member], policy: PoolPolicy, now_ms: int
 ) -> Allocation | Unsolved:
-    """Return what ``policy`` answers, checked; whatever else it does is a refusal."""
+    """Return the checked answer of ``policy``; any other behaviour of it is a refusal."""
     refusal = _too_many(policy, members, floor)
     if refusal is not None:
         return refusal
@@ -89,7 +89,7 @@ def _asked(
 
 
 def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> Unsolved | None:
-    """Return why ``policy`` is not asked for so many runs, if so: nobody is served meanwhile."""
+    """Return why ``policy`` is not called for so many runs, if so: no run is served meanwhile."""
     runs, most, each = len(members), policy.jobs_max, policy.jobs_per_gpu_max
     if most is not None and len(floor.flavors) > FLAVORS_USUAL:
         most = most * FLAVORS_USUAL // len(floor.flavors)
@@ -130,7 +130,7 @@ def _equal(
 
 
 def _words(refusal: Unsolved) -> str:
-    """Return a refusal in words, and whom it leaves out."""
+    """Return a refusal as text, with the runs it leaves out."""
     told = f"{refusal.message}; {refusal.remedy}"
     if not refusal.jobs:
         return told

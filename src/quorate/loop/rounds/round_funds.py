@@ -1,8 +1,8 @@
-"""Funds: who pays for a run, and how many GPUs of a flavor each of them can carry through a round.
+"""Funds: who pays for a run, and how many GPUs of a flavor each payer can carry through a round.
 
-What is chosen for a round should be what can be paid, or GPUs stand idle until the next. This is an
-estimate that takes payers one after the other; whether a grant is really paid is decided where
-every start is. docs/adr/0024-rounds-pools.md.
+A round should choose runs that can be paid, or GPUs are idle until the next. This is an estimate
+that takes payers one after the other; whether a grant is really paid is decided like every start.
+docs/adr/0024-rounds-pools.md.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from quorate.model.state.state_view import StateView
 
 _Alike = tuple[str, Funding, Selector, int]
 Bound = tuple[str, str]
-"""What bounds a payer: an envelope, what it lends, or a cap over several; and its name."""
+"""What bounds a payer: an envelope, its lending, or a cap over several; and its name."""
 _ENVELOPE: Final = "envelope"
 _LENDING: Final = "lending"
 _CAP: Final = "cap"
 GPUS_MAX: Final = 2**62
-"""What is left under a bound that bounds nothing."""
+"""What is left under a bound without a limit."""
 
 
 class Payer(NamedTuple):
-    """Who pays, how many GPUs each of its bounds leaves, and whether they would be borrowed."""
+    """A payer, how many GPUs each of its bounds leaves, and whether they would be borrowed."""
 
     bounds: tuple[tuple[Bound, int], ...]
     is_lent: bool
@@ -50,14 +50,13 @@ class Part(NamedTuple):
 
 
 def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> list[Part]:
-    """Return who would carry ``run`` beside what was ``used`` already, as far as it can be.
+    """Return who would carry ``run`` beside what was ``used`` already, as far as possible.
 
-    Who comes first by the order of cover pays first. What is lent is no more in all than the run
-    may borrow.
+    Payers pay in cover order. The borrowed part is at most what the run may borrow.
     """
     borrowed_max = run.funding.borrow_gpus_max
     lent_left = run.gpus if borrowed_max is None else borrowed_max
-    left, found = run.gpus, []
+    left, parts = run.gpus, []
     taken: dict[Bound, int] = {}
     for payer in payers:
         gpus = left
@@ -69,7 +68,7 @@ def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> 
             gpus = min(gpus, lent_left)
         if gpus <= 0:
             continue
-        found.append(Part(payer, gpus))
+        parts.append(Part(payer, gpus))
         left -= gpus
         if left == 0:
             break
@@ -77,7 +76,7 @@ def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> 
             lent_left -= gpus
         for bound, _ in payer.bounds:
             taken[bound] = taken.get(bound, 0) + gpus
-    return found
+    return parts
 
 
 def fit(parts: Iterable[Part], used: Mapping[Bound, int]) -> bool:
@@ -92,7 +91,7 @@ def fit(parts: Iterable[Part], used: Mapping[Bound, int]) -> bool:
 
 
 class Funds:
-    """What payers can carry in one pool at one instant; each question is worked out once."""
+    """What payers can carry in one pool at one instant; each result is cached."""
 
     def __init__(self, view: StateView, pool: str, now_ms: int) -> None:
         self._view = view
@@ -102,8 +101,8 @@ class Funds:
         self._gpus: dict[tuple[_Alike, int], dict[str, int]] = {}
         self._flavors = tuple(pool_flavors(view, pool))
         self._here: dict[Bound, int] = {}
-        for name, known in view.in_rounds.items():
-            for lease in view.runs[name].leases if known.pool == pool else ():
+        for name, member in view.in_rounds.items():
+            for lease in view.runs[name].leases if member.pool == pool else ():
                 held = view.leases[lease]
                 if held.ending is None:
                     is_lent = held.fact.tier is Tier.BORROWED
@@ -111,7 +110,7 @@ class Funds:
                         self._here[bound] = self._here.get(bound, 0) + held.gpus
 
     def gpus(self, run: Run) -> Mapping[str, int]:
-        """Return how many of the GPUs of ``run`` those who pay for it could carry, by flavor."""
+        """Return how many of the GPUs of ``run`` its payers could carry, by flavor."""
         key = (_alike(run), run.gpus)
         found = self._gpus.get(key)
         if found is None:
@@ -122,7 +121,7 @@ class Funds:
         return found
 
     def payers(self, run: Run, flavor: str) -> tuple[Payer, ...]:
-        """Return who pays for ``run``, in cover order, and how many GPUs each could carry in all.
+        """Return the payers of ``run``, in cover order, and how many GPUs each could carry in all.
 
         Several owners may have the same payer.
         """
@@ -132,7 +131,7 @@ class Funds:
         return known[flavor]
 
     def present(self, run: Run, leases: Iterable[Lease], flavor: str) -> list[Part] | None:
-        """Return who pays for what ``run`` has; None where one of them could not go on."""
+        """Return who pays for what ``run`` has; None where one of them could not continue."""
         payers = {payer.key: payer for payer in self.payers(run, flavor)}
         found = []
         for lease in leases:
@@ -143,7 +142,7 @@ class Funds:
         return found if fit(found, {}) else None
 
     def _open(self, run: Run, flavor: str) -> Iterator[Payer]:
-        """Yield those who may pay for ``run`` now, somewhere that it may go."""
+        """Yield the envelopes that may pay for ``run`` now, in some place that it may use."""
         view, now_ms = self._view, self._now_ms
         request = cover_request(view, run, flavor, now_ms, has_executor=True)
         places = [view.island(key).labels for key in view.domains(self._pool, flavor).keys]
@@ -154,8 +153,8 @@ class Funds:
             is_open = spec.start_ms <= now_ms or spec.allow_admission
             if account.retired or not is_open or spec.end_ms <= request.outlast_ms:
                 continue
-            asked = {k: v for k, v in spec.selector if any(k in labels for labels in places)}
-            if not any(matches(tuple(asked.items()), labels) for labels in places):
+            selected = {k: v for k, v in spec.selector if any(k in labels for labels in places)}
+            if not any(matches(tuple(selected.items()), labels) for labels in places):
                 continue
             is_lent = tier is Tier.BORROWED
             hold_ms = min(request.duration_ms, spec.end_ms - now_ms)
@@ -167,8 +166,8 @@ class Funds:
     def _left(self, bound: Bound, account: EnvelopeAccount, hold_ms: int) -> int:
         """Return how many GPUs a bound leaves for the next round, each held for ``hold_ms``.
 
-        Those that are held now are there for whoever is chosen. Their time is not: it is paid, and
-        what is left of it comes back too late.
+        GPUs that are held now are available to the chosen runs. Their time is not: it is paid, and
+        the rest of it comes back too late.
         """
         use, left = _use(self._view, bound, account), []
         if use.gpus_max is not None:
@@ -179,7 +178,7 @@ class Funds:
 
 
 class _Use(NamedTuple):
-    """How much may be used under a bound, in width and in time, and how much is."""
+    """How much may be used under a bound, in width and in time, and how much is used."""
 
     gpus_max: int | None
     gpu_ms_max: int | None
@@ -211,5 +210,5 @@ def _use(view: StateView, bound: Bound, account: EnvelopeAccount) -> _Use:
 
 
 def _alike(run: Run) -> _Alike:
-    """Return what runs have in common that have the same payers."""
+    """Return a key that is equal for runs with the same payers."""
     return run.owner, run.funding, run.selector, run.checkpoint_ms

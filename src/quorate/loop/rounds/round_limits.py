@@ -1,7 +1,7 @@
 """Limits: how much may be chosen for an owner in one round, by who pays and by quotas of runs.
 
-What is chosen is counted as it is chosen, so that what is beyond goes to the next in turn. Whether
-a grant is within them is decided where every start is.
+Each choice is counted at once, so that what exceeds a limit goes to the next in turn. Whether a
+grant is within the limits is decided like every start.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from quorate.policy.rounds.row_choice import Candidate
 class Bill(NamedTuple):
     """What one choice counts for: GPUs by payer, and runs that begin, under which quotas.
 
-    ``is_moved``: it has what it is chosen for, and one that is more deserving needs its payers, so
-    that others have to pay for it.
+    ``is_moved``: the run has its GPUs already, and a more deserving one needs its payers, so that
+    others have to pay for it.
     """
 
     parts: list[Part]
@@ -33,8 +33,8 @@ class Bill(NamedTuple):
 class Limits:
     """What has been chosen of one round so far, by payer and by owner.
 
-    What ``kept`` have, those of them who would stay where they are, is left to their payers as long
-    as others can pay for the rest. They are all who have a share.
+    What the runs of ``kept`` that would stay have is left to their payers as long as others can pay
+    for the rest. They are all runs with a share.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Limits:
     def bill(self, chosen: Candidate) -> Bill | None:
         """Return what one more would count for; None where payers or quotas have no room for it.
 
-        Whoever stays is paid by whom it was, if they have room. Else who comes first by the order
-        of cover pays, of what is kept for nobody if that is enough.
+        A run that stays keeps its payers, if they have room. Else payers pay in cover order, from
+        what is kept for no other run if that is enough.
         """
         spec = self._members[chosen.row[0]].record.spec
         present = self._waiting.pop((chosen.row, chosen.flavor), None)
@@ -103,7 +103,7 @@ class Limits:
         return self._funds.present(spec, leases, chosen.flavor)
 
     def _begins(self, chosen: Candidate) -> int:
-        """Return how many runs count as running by this choice that did not before."""
+        """Return how many more runs count as running by this choice."""
         return sum(self._members[name].record.started_ms is None for name in chosen.row)
 
     def _runs_left(self, tenant: str) -> int | None:

@@ -1,10 +1,10 @@
-"""Rounds: what the policy of a pool says at the end of one, and who gets which flavor next.
+"""Rounds: the next round of a pool, from its policy's answer to the command.
 
-What is known of the pool becomes a ``Problem``, its policy answers with shares, the mechanism of
-rounds chooses by them, and what is chosen becomes a command of whole numbers. ``decide`` then sees
-to quotas, money and room, as for any other start.
+The state of the pool becomes a ``Problem``, its policy answers with shares, the mechanism of rounds
+chooses by them, and the choice becomes a command of whole numbers. ``decide`` then checks quotas,
+money and room, as for any other start.
 
-Importing this imports numpy, so whoever has no pool of rounds does not.
+Importing this module imports numpy, so an installation without rounds pools does not import it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def share_out(
 ) -> ShareOut:
     """Return the command that begins the next round of ``pool``, by one of ``policies``.
 
-    Those are all that there are, unless told otherwise. Where the policy has no answer all share by
-    weight, and the round says why. GPUs stay with whoever has them only where nobody can run, or
-    the choice itself has a fault of ours: a round that ended the service would be due again as soon
-    as it is back.
+    Those are all policies, unless set otherwise. Where the policy has no answer all runs share by
+    weight, and the round says why. Runs keep their GPUs only where no run can run, or the choice
+    itself has a fault of ours: a round that ended the service would be due again as soon as it is
+    back.
     """
     view = _after_counting(view, pool, now_ms, steps)
     funds = Funds(view, pool, now_ms)
@@ -66,11 +66,11 @@ def _chosen(
     now_ms: int,
     steps: Mapping[str, int],
 ) -> ShareOut:
-    """Return the round that a policy asks for, as far as there are funds."""
+    """Return the round that follows from a policy's answer, as far as there are funds."""
     policy, funds = by
     members = [m for m in floor.members if any(m.rates)]
     if not members or not floor.flavors:
-        return _as_before(view, floor, steps, "nobody can run, or nobody pays for it")
+        return _as_before(view, floor, steps, "no run can start, or no envelope pays for one")
     by_what = answered(view, floor, members, policy, now_ms)
     answer = by_what.allocation
     grants = choose_rows(floor, by_what.members, answer, funds)
@@ -99,17 +99,17 @@ def _after_counting(view: StateView, pool: str, now_ms: int, steps: Mapping[str,
 
 
 def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tuple[RoundShare, ...]:
-    """Return what everybody was to have, pairs included, in whole millionths."""
+    """Return the shares of all runs, pairs included, in whole millionths."""
     total = np.array(answer.shares[: len(members)])
     for row in range(len(members), len(answer.shares)):
         total[int(answer.first[row])] += answer.shares[row]
         if answer.second[row] != ALONE:
             total[int(answer.second[row])] += answer.shares[row]
     names = (member.record.spec.name for member in members)
-    found = dict(zip(names, map(tuple, _micro(total)), strict=True))
+    by_name = dict(zip(names, map(tuple, _micro(total)), strict=True))
     nothing = (0,) * len(floor.flavors)
     return tuple(
-        RoundShare(name, found.get(name, nothing), member.rates, member.measured)
+        RoundShare(name, by_name.get(name, nothing), member.rates, member.measured)
         for member in floor.members
         if (name := member.record.spec.name)
     )
@@ -118,7 +118,7 @@ def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tupl
 def _micro(amounts: Floats) -> list[Any]:
     """Return ``amounts`` in whole millionths: the one place where a policy's figures are rounded.
 
-    What is too much to be written down is told as the most that can be.
+    An amount too large to be recorded becomes the largest that can be.
     """
     bounded = np.clip(amounts * MICRO, -_MICRO_MAX, _MICRO_MAX)
     whole: list[Any] = np.rint(bounded).astype(np.int64).tolist()
@@ -131,7 +131,7 @@ def _reported(floor: Floor, steps: Mapping[str, int]) -> tuple[tuple[str, int], 
 
 
 def _as_before(view: StateView, floor: Floor, steps: Mapping[str, int], note: str) -> ShareOut:
-    """Return a round in which everybody keeps what it has."""
+    """Return a round in which every run keeps what it has."""
     grants = []
     for member in floor.members:
         leases = [view.leases[name] for name in member.record.leases]

@@ -31,30 +31,30 @@ _Kind = tuple[str, int]
 def pairs_of(
     view: StateView, floor: Floor, members: Sequence[Member], pairs_max: int = PAIRS_MAX
 ) -> Pairs | None:
-    """Return who can share GPUs with whom: two of one owner, alike, whose types the pool has so.
+    """Return which runs can share GPUs: two of one owner, alike, whose types the pool pairs.
 
-    Both go on somewhere, and where nobody pays for either of them they do not share. Nor do two of
-    whom one may not run beside the other by a limit of its owner, or has not gone yet from where it
-    was told to stop: nobody has to wait for it.
+    Both make progress on some flavor, and where no envelope pays for either of them they do not
+    share. Nor do two of which one may not run beside the other by a limit of its owner, or is still
+    stopping: no run has to wait for it.
     """
     table = _Table(floor.pool, floor.flavors)
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     rates: list[list[_Both]] = []
     free = [row for row, member in enumerate(members) if not _is_leaving(view, member)]
     for one, other in _parts(table, members, free, pairs_max):
         two = members[one], members[other]
         both = _rates(table, *two)
         if any(min(pair) > 0 for pair in both) and _may_both_run(view, *two):
-            found.append((one, other))
+            pairs.append((one, other))
             rates.append(both)
-    if not found:
+    if not pairs:
         return None
-    ends = np.array(found, dtype=np.int64)
+    ends = np.array(pairs, dtype=np.int64)
     return Pairs(first=ends[:, 0], second=ends[:, 1], rates=np.array(rates, dtype=np.float64))
 
 
 class _Table:
-    """What a pool knows of types on the flavors that there are; each question is answered once."""
+    """What a pool knows of types on its flavors; each result is cached."""
 
     def __init__(self, pool: Pool, flavors: Sequence[str]) -> None:
         self._pool = pool
@@ -99,26 +99,26 @@ def _is_leaving(view: StateView, member: Member) -> bool:
 def _parts(
     table: _Table, members: Sequence[Member], free: Sequence[int], pairs_max: int
 ) -> list[tuple[int, int]]:
-    """Return who may share with whom, at most ``pairs_max``, owner by owner as they came.
+    """Return which runs may share, at most ``pairs_max`` pairs, owner by owner as they came.
 
     Where there are more, one owner after the other has one more, until there are enough: so each
-    has as many as any other, or all that it has. Those of whoever came first come first.
+    has as many as any other, or all that it has. Pairs of older runs come first.
     """
     of_owner: dict[str, list[int]] = {}
     for row in free:
         of_owner.setdefault(members[row].record.spec.owner, []).append(row)
-    found: dict[str, list[tuple[int, int]]] = {owner: [] for owner in of_owner}
+    by_owner: dict[str, list[tuple[int, int]]] = {owner: [] for owner in of_owner}
     open_ = {owner: _alike(table, members, rows) for owner, rows in of_owner.items()}
     left = pairs_max
     while open_ and left:
         each = max(1, left // len(open_))
         for owner in list(open_)[:left]:
             more = list(islice(open_[owner], each))
-            found[owner] += more
+            by_owner[owner] += more
             left -= len(more)
             if len(more) < each:
                 del open_[owner]
-    return [pair for pairs in found.values() for pair in pairs]
+    return [pair for pairs in by_owner.values() for pair in pairs]
 
 
 def _alike(
@@ -126,7 +126,7 @@ def _alike(
 ) -> Iterator[tuple[int, int]]:
     """Yield every two of the rows ``free`` that may have one lease and whose types can share GPUs.
 
-    They are one owner's. Those of whoever came first come first.
+    Both have one owner. Pairs of older runs come first.
     """
     seen: dict[Hashable, dict[str, list[int]]] = {}
     for row in free:
@@ -144,18 +144,18 @@ def _alike(
 def _rates(table: _Table, one: Member, other: Member) -> list[_Both]:
     """Return how fast two runs are beside each other on each flavor, in steps per second.
 
-    A run that was measured to be faster or slower alone than the table has it is so beside another.
+    A run that was measured faster or slower alone than in the table is so beside another, too.
     """
     kinds = _kind(one), _kind(other)
     assert kinds[0] is not None, one
     assert kinds[1] is not None, other
-    found = []
+    rates = []
     for place, both in enumerate(table.paired(kinds[0], kinds[1][0])):
         alone = table.alone(kinds[0])[place], table.alone(kinds[1])[place]
         first = _scaled(both[0], one.rates[place], alone[0])
         second = _scaled(both[1], other.rates[place], alone[1])
-        found.append((first, second) if min(first, second) > 0 else (0.0, 0.0))
-    return found
+        rates.append((first, second) if min(first, second) > 0 else (0.0, 0.0))
+    return rates
 
 
 def _scaled(rate: int, own: int, alone: int) -> float:

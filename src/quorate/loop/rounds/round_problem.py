@@ -1,4 +1,4 @@
-"""A pool at the end of a round as the problem that its policy is asked."""
+"""A pool at the end of a round as the problem for its policy."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from quorate.policy.problem import Entity, Floats, Ints, Problem
 
 MICRO: Final = float(PPM)
 
-# What a policy is told is kept within bounds in which all of them have answers. What documents say
-# is bounded already; what runs report, and what old ledgers hold, is not.
+# The input of a policy is kept within bounds in which all policies have answers. Documents are
+# bounded already; what runs report, and what old ledgers hold, is not.
 FLAVORS_APART: Final = 10_000.0
-"""How many times faster than on another a run may be on one flavor; the other counts for more."""
+"""The largest ratio of a run's rates on two flavors; a smaller rate is raised to it."""
 WORK_MAX: Final = 900_000
-"""How much a policy may do that can stop early: about a second."""
+"""How much work a policy that can stop early may do: about a second."""
 SECONDS_MIN: Final = 1.0
 SECONDS_MAX: Final = 100_000_000.0
 """How much a run may have left to do, or have done, in seconds where it is fastest: three years."""
 
 
 class PoolPolicy(Asked, Protocol):
-    """What a pool has to know of a policy: what it reads, and how many runs it can take."""
+    """What a pool has to know of a policy: the fields it reads, and how many runs it can take."""
 
     @property
     def reads_entities(self) -> bool:
@@ -45,27 +45,27 @@ class PoolPolicy(Asked, Protocol):
 
     @property
     def pairs_max(self) -> int | None:
-        """For how many pairs a pool asks it at most; None where it takes as many as any."""
+        """For how many pairs a pool calls it at most; None for any number."""
         ...
 
     @property
     def jobs_max(self) -> int | None:
-        """For how many runs a pool asks it at most."""
+        """For how many runs a pool calls it at most."""
         ...
 
     @property
     def jobs_per_gpu_max(self) -> int | None:
-        """For how many runs for each GPU a pool asks it at most."""
+        """For how many runs for each GPU a pool calls it at most."""
         ...
 
 
 def problem_of(
     view: StateView, floor: Floor, members: Sequence[Member], policy: PoolPolicy, now_ms: int
 ) -> Problem:
-    """Return what ``policy`` is asked: owners are the entities, by the targets admin has set.
+    """Return the problem for ``policy``: owners are the entities, with the targets of their quotas.
 
-    A run's own weight divides what its owner has, and nothing else. A policy that knows no entities
-    is given weights that come to the same: those of an owner's runs add up to the owner's.
+    A run's own weight divides what its owner has, and nothing else. A policy without entities gets
+    weights that amount to the same: those of an owner's runs add up to the owner's.
     """
     specs = [member.record.spec for member in members]
     owners = list(dict.fromkeys(spec.owner for spec in specs))
@@ -107,7 +107,7 @@ def _weight(run: Run) -> float:
 def _bounded(rates: Floats) -> Floats:
     """Return ``rates`` of at most ``RATE_MAX``, those of one run at most ``FLAVORS_APART`` apart.
 
-    What was measured is the run's own word, and may be anything.
+    A measured rate comes from the run's own reports, and may be anything.
     """
     found = np.minimum(rates, RATE_MAX)
     least = found.max(axis=1, keepdims=True) / FLAVORS_APART
@@ -118,16 +118,16 @@ def _bounded(rates: Floats) -> Floats:
 def _seconds_left(members: Sequence[Member], fastest: Floats, pool: Pool) -> Floats:
     """Return how long each run takes to its end where it is fastest.
 
-    Where nobody says how much there is to do, it is a usual while.
+    Where the steps left are unknown, a typical time.
     """
     usual_s = pool.expected_duration_ms / SECOND_MS
-    found = np.full(len(members), usual_s)
+    seconds = np.full(len(members), usual_s)
     for row, member in enumerate(members):
         work = member.record.spec.rounds
         assert work is not None, member
         if work.total_steps is not None:
-            found[row] = max(1, work.total_steps - member.known.steps) / fastest[row]
-    bounded: Floats = np.clip(found, SECONDS_MIN, SECONDS_MAX)
+            seconds[row] = max(1, work.total_steps - member.known.steps) / fastest[row]
+    bounded: Floats = np.clip(seconds, SECONDS_MIN, SECONDS_MAX)
     return bounded
 
 
@@ -144,7 +144,7 @@ def _deadline_s(member: Member, now_ms: int) -> float:
 
 
 def _isolated_s(members: Sequence[Member], rates: Floats, scales: Ints, gpus: Ints) -> Floats:
-    """Return how long what each run has done would have taken on an equal share of every flavor."""
+    """Return how long each run's work so far would have taken on an equal share of every flavor."""
     equal = np.minimum(1.0, gpus.sum() / (len(members) * scales))
     alone = (rates @ (gpus / gpus.sum())) * equal
     done = np.array([member.known.steps for member in members], dtype=np.float64)

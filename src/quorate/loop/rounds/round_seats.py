@@ -1,8 +1,8 @@
-"""Seats: which nodes everybody gets who is chosen for a round, so that all of them find room.
+"""Seats: the nodes of every run that is chosen for a round, so that all of them find room.
 
-Candidates come in the order of rank. Whoever has the flavor already keeps its nodes, unless one
-that is more deserving fits nowhere else: then the least deserving make room, and are seated again
-when it is their turn, elsewhere if they can be. Who fits nowhere is left for the next round.
+Candidates come in the order of rank. A run that has the flavor already keeps its nodes, unless a
+more deserving one fits nowhere else: then the least deserving make room, and are seated again in
+their turn, elsewhere if possible. A run that fits nowhere is left for the next round.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from quorate.policy.rounds.row_choice import Candidate
 Nodes = tuple[tuple[str, int], ...]
 
 RISEN_MAX: Final = 20_000
-"""How often somebody is asked to make room in one round; who fits nowhere after that waits."""
+"""How often runs are moved to make room in one round; after that a run without room waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class _Held:
 
 
 class Seats:
-    """Where those go who are chosen for one round.
+    """The seats of the runs that are chosen for one round.
 
-    ``likely`` are those who would be chosen if any GPUs were as good as any others, the most
-    deserving first: what they have is kept for them until somebody needs it.
+    ``likely`` are the runs that would be chosen if all GPUs were alike, the most deserving first:
+    what they have is kept for them until another run needs it.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Seats:
         self._open: dict[tuple[str, Selector], frozenset[IslandKey]] = {}
         self._risen_left = RISEN_MAX
         self.nodes: dict[Row, Nodes] = {}
-        """What is meant for those who do not stay where they are."""
+        """The nodes meant for runs that do not stay where they are."""
         for place, each in enumerate(likely):
             held = self._held(each, place)
             if held is not None:
@@ -89,8 +89,8 @@ class Seats:
             return False
         plan = self._find(chosen) or self._find_for(chosen)
         if plan is None:
-            # All who are in its way were asked to make room; what is taken for good only grows, so
-            # nobody like it fits either.
+            # All runs in its way were moved; the room that is taken for good only grows, so no run
+            # like it fits either.
             self._hopeless.add(shape)
             return False
         self._release(chosen.row)
@@ -98,13 +98,13 @@ class Seats:
         return True
 
     def pass_over(self, chosen: Candidate) -> None:
-        """Let others have what was kept for one that is not chosen after all."""
+        """Release what was kept for a run that is not chosen after all."""
         held = self._kept.get(chosen.flavor, {}).pop(chosen.row, None)
         if held is not None:
             self._rise(held)
 
     def _find(self, chosen: Candidate) -> PackPlan | None:
-        """Return where one more fits beside all others, and take that."""
+        """Return where one more run fits beside all others, and take that."""
         member = self._members[chosen.row[0]]
         nodes = self._view.nodes
         known = [nodes[name].spec for name in member.known.nodes if name in nodes]
@@ -115,10 +115,10 @@ class Seats:
         return plan
 
     def _find_for(self, chosen: Candidate) -> PackPlan | None:
-        """Return where one more fits when those who are less deserving make room, and take that.
+        """Return where one more run fits when less deserving ones make room, and take that.
 
-        Twice as many of them at a time, so that few more have to than must. Those who turn out not
-        to be in the way stay.
+        Twice as many of them at a time, so that few more than necessary make room. Runs that turn
+        out not to be in the way stay.
         """
         others = sorted(self._in_the_way(chosen), key=lambda held: held.place)
         risen: list[_Held] = []
@@ -139,9 +139,9 @@ class Seats:
         return plan
 
     def _in_the_way(self, chosen: Candidate) -> Iterator[_Held]:
-        """Yield those for whom something is kept that ``chosen`` could have.
+        """Yield the runs for which something is kept that ``chosen`` could have.
 
-        They are where it may go, or count for a limit on nodes that it counts for.
+        They are where it may go, or count for the same limit on nodes.
         """
         spec = self._members[chosen.row[0]].record.spec
         bounds = self._bounds_of(spec.owner)
@@ -176,7 +176,7 @@ class Seats:
         return self._bounds[owner]
 
     def _release(self, row: Row) -> None:
-        """Let others have what was kept for the runs of ``row``, which got something else."""
+        """Release what was kept for the runs of ``row``, which got something else."""
         for name in row:
             flavor, before = self._rows.get(name, ("", ()))
             held = self._kept.get(flavor, {}).pop(before, None)
@@ -184,7 +184,7 @@ class Seats:
                 self._rise(held)
 
     def _held(self, chosen: Candidate, place: int) -> _Held | None:
-        """Return what a row would keep if it were chosen; None where it has nothing of the kind."""
+        """Return what a row would keep if it were chosen; None where it has none."""
         leases = kept_leases(self._view, chosen.row, chosen.flavor)
         if not leases:
             return None

@@ -1,4 +1,4 @@
-"""The floor of a round: what there is to share in a pool, and among whom. Whole numbers only."""
+"""What there is to share in a pool at the end of a round, among which runs, in whole numbers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from quorate.model.state.state_view import StateView
 class Member(NamedTuple):
     """A run that takes part in the next round, with its rates and what it is owed so far.
 
-    ``rates`` are millionths of a step per second by flavor, 0 where it cannot start: nobody pays
-    for it, it fits nowhere even in the empty pool, or its owner has as many runs as it may.
-    ``owed_ms`` is by flavor what it was to have and did not, the round that ends included; below 0
-    where it is ahead. ``had_ms`` is how long it had GPUs so far, whichever.
+    ``rates`` are millionths of a step per second by flavor, 0 where it cannot start: no envelope
+    pays for it, it does not fit even in the empty pool, or its owner is at its limit of running
+    runs. ``owed_ms`` is by flavor what it was due and did not get, the round that ends included;
+    below 0 where it is ahead. ``had_ms`` is how long it had GPUs so far, whichever.
     """
 
     record: RunRecord
@@ -37,11 +37,11 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """A pool at the end of a round: what there is to share, and among whom.
+    """A pool at the end of a round: what there is to share, and the runs that share it.
 
-    ``late`` are the runs that need not have left what they had before the next round is over, and
-    ``gpus_late`` what they have: neither can be chosen. ``room`` is the pool with nobody else in
-    it; None where any GPUs are as good as any others, and counting them will do.
+    ``late`` are the stopping runs whose deadline is after the next round, and ``gpus_late`` what
+    they have: neither can be chosen. ``room`` is the pool as if empty; None where all GPUs are
+    alike, and counting them is enough.
     """
 
     view: StateView
@@ -56,11 +56,11 @@ class Floor:
 
 
 def floor_of(view: StateView, pool: str, funds: Funds, now_ms: int) -> Floor:
-    """Return what there is to share in ``pool`` at ``now_ms``, and among whom."""
+    """Return what there is to share in ``pool`` at ``now_ms``, and the runs that share it."""
     there = dict(sorted(pool_flavors(view, pool).items()))
-    known = list(_taking_part(view, pool))
-    room = Room.empty(view, pool) if _needs_room(view, pool, known) else None
-    members = tuple(_members(known, _Doors(view, there, funds, room), pool, now_ms))
+    taking_part = list(_taking_part(view, pool))
+    room = Room.empty(view, pool) if _needs_room(view, pool, taking_part) else None
+    members = tuple(_members(taking_part, _Doors(view, there, funds, room), pool, now_ms))
     late = _late(view, pool, now_ms)
     held: dict[str, int] = {}
     for lease in late:
@@ -83,7 +83,7 @@ def floor_of(view: StateView, pool: str, funds: Funds, now_ms: int) -> Floor:
 
 
 def _taking_part(view: StateView, pool: str) -> Iterator[tuple[RunRecord, RoundsRun]]:
-    """Yield the runs of ``pool`` that go on, and wait for nobody upstream."""
+    """Yield the runs of ``pool`` that are not ending and wait for no upstream."""
     for name, known in view.in_rounds.items():
         record = view.runs[name]
         if known.pool != pool or record.stopping is not None:
@@ -93,7 +93,7 @@ def _taking_part(view: StateView, pool: str) -> Iterator[tuple[RunRecord, Rounds
 
 
 def _needs_room(view: StateView, pool: str, known: Iterable[tuple[RunRecord, RoundsRun]]) -> bool:
-    """Return whether it matters which GPUs of a flavor somebody gets, and not only how many."""
+    """Return whether it matters which GPUs of a flavor a run gets, and not only how many."""
     owners = {record.spec.owner for record, _ in known}
     return (
         view.pools[pool].whole_nodes
@@ -129,7 +129,7 @@ def _members(
 
 
 class _Doors:
-    """Which flavors are open to whom: each question is worked out once for all who are alike."""
+    """Which flavors are open to which runs; cached for all runs that are alike."""
 
     def __init__(
         self, view: StateView, there: Mapping[str, int], funds: Funds, room: Room | None
@@ -152,7 +152,7 @@ class _Doors:
         return not self._full[owner]
 
     def of(self, run: Run) -> frozenset[str]:
-        """Return the flavors on which somebody pays for ``run`` and the empty pool has room."""
+        """Return the flavors on which an envelope pays for ``run`` and the empty pool has room."""
         paid = (run.owner, run.funding, run.checkpoint_ms)
         takes = (run.gpus, run.group_gpus, run.cross_group_spread, run.selector)
         key = (paid, takes, run.flavors)
@@ -173,7 +173,7 @@ class _Doors:
 
 
 def _late(view: StateView, pool: str, now_ms: int) -> list[Lease]:
-    """Return what was told to stop before, and need not have gone when the next round is over."""
+    """Return the stopping leases whose deadline is after the end of the next round."""
     known = view.rounds.get(pool)
     until_ms = now_ms + view.pools[pool].round_ms
     leases = [view.leases[name] for name in (() if known is None else known.leaving)]

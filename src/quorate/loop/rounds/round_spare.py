@@ -1,7 +1,7 @@
 """Spare GPUs: what a policy meant for runs that cannot use it, given to others for one round.
 
 A policy does not know what owners can pay together, how many nodes they may have, or where runs may
-go. What it gives to those who are then passed over would stand idle, again and again.
+go. What it gives to runs that are then skipped would be idle, again and again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ RATE_MIN: Final = 0.1
 def spare_candidates(
     floor: Floor, members: Sequence[Member], taken: Collection[str], left: Mapping[str, int]
 ) -> Iterator[Candidate]:
-    """Yield who could use what is ``left`` of flavors, among those who have not ``taken`` any.
+    """Yield the runs that could use what is ``left`` of flavors and have not ``taken`` any.
 
     The owner comes first that had least for its target so far, what it gets here included; of its
     runs the one that is furthest behind, then the one that had least, each where it is fastest
-    first. ``taken`` and ``left`` are looked at as it goes.
+    first. ``taken`` and ``left`` are read as they change.
     """
     queues: dict[str, list[Member]] = {}
     most = max(left.values())

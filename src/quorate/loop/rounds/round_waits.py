@@ -10,7 +10,7 @@ RETRY_MIN_MS: Final = SECOND_MS
 RETRY_MAX_MS: Final = MINUTE_MS
 """How long a pool waits after the first failure, and at most; each wait is twice the one before.
 
-Nothing is lost by it but time: whoever has GPUs goes on with them."""
+Nothing is lost by it but time: runs keep the GPUs that they have."""
 
 
 class RoundWaits:

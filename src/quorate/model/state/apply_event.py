@@ -1,8 +1,8 @@
 """What each event does to the state: the only code that changes one.
 
 ``apply`` is total: every event a ledger can hold applies, or the ledger or this code is wrong and
-an assertion says so. It works alike on the owned state and on an overlay, because every record it
-changes is first asked for with ``own``.
+an assertion fails. It works alike on the owned state and on an overlay, because it gets every
+record that it changes with ``own``.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def _owner_applied(state: State, event: e.OwnerApplied) -> None:
     if owner.quota.node_ms_budget is not None and owner.name not in state.node_meters:
         state.begin_node_meter(owner.name, event.at_ms)
     for parent in owner.parents:
-        known = state.children.get(parent, ())
-        state.children[parent] = tuple(sorted((*known, owner.name)))
+        children = state.children.get(parent, ())
+        state.children[parent] = tuple(sorted((*children, owner.name)))
     state.budgets_changed()
     state.use_changed(owner.name)
     state.recount()
@@ -201,8 +201,8 @@ def _budget_applied(state: State, event: e.BudgetApplied) -> None:
     if old is not None:
         _retire_budget(state, old)
     state.budgets[budget.name] = budget
-    known = state.owner_budgets.get(budget.owner, ())
-    state.owner_budgets[budget.owner] = tuple(sorted({*known, budget.name}))
+    budgets = state.owner_budgets.get(budget.owner, ())
+    state.owner_budgets[budget.owner] = tuple(sorted({*budgets, budget.name}))
     for cap in budget.caps:
         key = cap_id(budget.name, cap.name)
         if key in state.caps:
@@ -230,13 +230,13 @@ def _budget_applied(state: State, event: e.BudgetApplied) -> None:
 
 
 def _retire_budget(state: State, old: Budget) -> None:
-    """Take ``old`` out of use; its accounts stay, so that nothing spent is ever forgotten."""
+    """Retire ``old``; its accounts stay, so that nothing spent is ever forgotten."""
     names = tuple(b for b in state.owner_budgets[old.owner] if b != old.name)
     state.owner_budgets[old.owner] = names
     for envelope in old.envelopes:
         key = envelope_id(old.name, envelope.name)
         account = state.envelopes.own(key)
-        # A promise or a pledge may still hold money or room on it, and counts under no cap now.
+        # A reservation or a pledge may still hold money or room on it, and counts under no cap now.
         account.retired, account.caps = True, ()
         if envelope.lending.allow:
             state.lenders[envelope.flavor] = tuple(
@@ -249,7 +249,7 @@ def _retire_budget(state: State, old: Budget) -> None:
 
 
 def _list_lender(state: State, flavor: str, key: EnvelopeId) -> None:
-    """Keep lenders of a flavor in the order in which anybody's money is tried."""
+    """Insert an envelope that lends, in the order in which sponsors are tried."""
     known = {*state.lenders.get(flavor, ()), key}
     state.lenders[flavor] = tuple(
         sorted(known, key=lambda k: (state.envelopes[k].owner, state.envelopes[k].budget, k))
@@ -267,7 +267,7 @@ def _recount_caps(state: State, budget: Budget) -> None:
 
 
 def rebuild_families(state: State) -> None:
-    """Derive who belongs to whom, and who lends, from the owners and budgets of ``state``."""
+    """Derive families and lenders from the owners and budgets of ``state``."""
     for owner in state.owners.values():
         for parent in owner.parents:
             known = state.children.get(parent, ())
@@ -320,8 +320,8 @@ def _lease_started(  # noqa: C901 - a replay comes here for every second event: 
     lease = Lease(event, gpus, event.hold_gpu_ms, grace_of(state, spec))
     account = _use(state, event, spec.owner, gpus, event.hold_gpu_ms, start_ms)
     account.started_gpu_ms += gpus * start_ms
-    known = state.leases.setdefault(name, lease)
-    assert known is lease, name
+    existing = state.leases.setdefault(name, lease)
+    assert existing is lease, name
     run.leases[name] = None
     run.leases_ever += 1
     if run.backfills and event.reason is _GROW:
@@ -357,14 +357,14 @@ def _lease_started(  # noqa: C901 - a replay comes here for every second event: 
 
 
 def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
-    """Forget that another bundle of that number, which has gone since, started out of order."""
+    """Forget that an earlier bundle of that number, which has ended since, started out of order."""
     run.backfills = tuple(entry for entry in run.backfills if entry[0] != bundle)
     if not run.backfills:
         state.backfilled.pop(run.spec.name, None)
 
 
 def grace_of(state: State, run: Run) -> int:
-    """Return how long ``run`` gets to checkpoint: what it asks for, at most what its pool gives."""
+    """Return how long ``run`` gets to checkpoint: what it requests, at most what its pool gives."""
     return min(run.checkpoint_ms, state.pools[run.pool].grace_max_ms)
 
 
@@ -374,7 +374,7 @@ def _use(  # noqa: PLR0913, PLR0917 - by position, which is the quickest
     """Note that ``owner`` uses ``gpus`` more (negative: less) by ``fact``; return the payer.
 
     Its payer, the payer's caps and what it lends are charged ``gpu_ms``; the owner is metered, as
-    ``Meter.add`` does it. A replay comes here for every second event, so nothing else is called.
+    ``Meter.add`` does it. A replay runs this for every second event, so it calls nothing else.
     """
     account = state.envelopes.own(fact.payer)
     account.gpus_active += gpus
@@ -434,7 +434,7 @@ def _lease_ended(state: State, event: e.LeaseEnded) -> None:
     account.ended_gpu_ms += used
     account.started_gpu_ms -= gpus * start_ms
     del run.leases[name]
-    # A hand-over or a swap ends a lease that was not told to stop, and the bundle goes on.
+    # A hand-over or a swap ends a lease that was not stopping, and the bundle continues.
     if state.recalls and (lease.ending is not None or event.reason is _SHRINK):
         recall_settled(state, run, fact.bundle)
     if fact.role is _SPARE:
@@ -443,7 +443,7 @@ def _lease_ended(state: State, event: e.LeaseEnded) -> None:
         state.count_claimed(fact.slots, -1)
     if run.spec.rounds is not None:
         round_ended(state, lease, end_ms)
-    # The account's own name: the fact and the text in it are let go.
+    # The account's own name: so the event's copy of the text can be freed.
     payer = (account.envelope_id, fact.tier)
     charges = run.charges
     charges[payer] = charges.get(payer, 0) + used if charges else used
@@ -485,7 +485,7 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
     run.phase = _PHASES[event.outcome]
     if run.since_ms is not None and event.outcome is not _CANCELLED:
         _note_duration(state, run, event.at_ms)
-    # There are very many of these, so nothing is written that is there already.
+    # There are very many of these, so nothing is written that is known already.
     if run.stopping is not None:
         run.stopping = None
     if run.via_conflict or run.backfills or state.recalls:
@@ -501,9 +501,8 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
 def _note_duration(state: State, run: RunRecord, ended_ms: int) -> None:
     """Add what ``run`` took to its owner's history, if it began once and ended by itself.
 
-    A run that was put back into the queue may go on from a checkpoint; one that was told to stop,
-    and ends before it waits again, says nothing of how long it would have taken; rounds and claims
-    end when they are told to.
+    A requeued run may continue from a checkpoint; the end of a stopping run says nothing about how
+    long it would have taken; rounds and claims end at set times.
     """
     spec, since_ms = run.spec, run.since_ms
     if since_ms is None or since_ms != run.started_ms or spec.rounds is not None or spec.sensitive:

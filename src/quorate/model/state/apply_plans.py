@@ -34,7 +34,7 @@ def _backfill_noted(state: State, event: e.BackfillNoted) -> None:
 
 
 def mark_backfill(state: State, run: RunRecord, bundle: int) -> None:
-    """Note that a bundle of ``run`` started out of order, by the event that is applied."""
+    """Record that a bundle of ``run`` started out of order, by the event that is applied."""
     if all(known != bundle for known, _ in run.backfills):
         run.backfills = (*run.backfills, (bundle, state.seq + 1))
         state.backfilled[run.spec.name] = None
@@ -52,7 +52,7 @@ def _recall_withdrawn(state: State, event: e.RecallWithdrawn) -> None:
 
 
 def _ends_changed(state: State, run: str, bundle: int) -> None:
-    """Forget when the leases of a bundle were expected to end; without the first all go."""
+    """Forget the expected ends of a bundle's leases; for the first bundle, of all leases."""
     for name in state.runs[run].leases:
         lease = state.leases[name]
         if bundle in (0, lease.fact.bundle):
@@ -60,7 +60,7 @@ def _ends_changed(state: State, run: str, bundle: int) -> None:
 
 
 def recall_settled(state: State, run: RunRecord, bundle: int) -> None:
-    """Forget the recall of a bundle of which a lease has just ended for good, if none is left."""
+    """Forget the recall of a bundle when the last of its leases has ended for good."""
     key = (run.spec.name, bundle)
     if key in state.recalls and all(
         state.leases[name].fact.bundle != bundle for name in run.leases
@@ -92,7 +92,7 @@ def _pledge_closed(state: State, event: e.PledgeClosed) -> None:
 
 
 def _set_aside(state: State, pledge: PledgeRecord, sign: int) -> None:
-    """Keep room and money of a filled spare on its payer, or (-1) let go of them."""
+    """Keep room and money of a filled spare on its payer, or (-1) release them."""
     if sign > 0:
         state.hold_slots(pledge.run, pledge.places)
     else:
@@ -170,7 +170,7 @@ def _conflict_declared(state: State, event: e.ConflictDeclared) -> None:
     if event.reservation:
         state.reservations.own(event.reservation).attempts += 1
     if event.tokens:
-        # Who entered is told of the lottery; without one, what was announced is called off.
+        # The owners of entrants hear of the lottery; without one, the announcement is withdrawn.
         state.announced.pop(event.reservation, None)
 
 
@@ -180,8 +180,8 @@ def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
     record.resolved = event
     del state.open_conflicts[event.conflict]
     if event.preimage:
-        known = state.lottery
-        state.lottery = replace(known, link=event.preimage, next_index=known.next_index + 1)
+        lottery = state.lottery
+        state.lottery = replace(lottery, link=event.preimage, next_index=lottery.next_index + 1)
     declared = record.declared
     if event.outcome is not e.ConflictOutcome.CLEARED:
         return
@@ -226,8 +226,8 @@ def _conflict_deferred(state: State, event: e.ConflictDeferred) -> None:
 def leave_running(state: State, run: RunRecord, event: e.RunRequeued | e.RunEnded) -> None:
     """Forget what held only while ``run`` ran.
 
-    An owner whose run ends, however it ends, before the minimum runtime when it has just started at
-    others' cost may not ask for a conflict again for one cool-down.
+    An owner whose run started by a conflict and ends, for any reason, before the minimum runtime
+    may not call a conflict for one cool-down.
     """
     pool = state.pools[run.spec.pool]
     if (

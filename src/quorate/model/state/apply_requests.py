@@ -14,15 +14,15 @@ from quorate.model.state.state import State
 def _request_kept(state: State, event: RequestKept) -> None:
     """Keep the request, and forget those that are too old by the time of this event.
 
-    They stand in the order of their events, so the old ones are in front.
+    They are in the order of their events, so the old ones come first.
     """
     requests = state.requests
     old = takewhile(lambda entry: entry[1].is_forgotten(event.at_ms), requests.items())
     for key, _ in tuple(old):
         del requests[key]
-    # In an overlay an old key that came again still stands in its old place, before older ones.
-    known = requests.pop(event.key, None)
-    assert known is None or known.is_forgotten(event.at_ms), event
+    # In an overlay an old key that came again keeps its old position, before older ones.
+    earlier = requests.pop(event.key, None)
+    assert earlier is None or earlier.is_forgotten(event.at_ms), event
     requests[event.key] = RequestRecord(
         event.digest, state.seq + 1, event.count, event.changes, event.warnings, event.at_ms
     )

@@ -1,4 +1,4 @@
-"""What rounds do to the state: who was to have what, what was measured, what each run received."""
+"""What rounds do to the state: shares, measured rates, and what each run received."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 MEASURED_MIN_MS: Final = SECOND_MS
-"""How long a run must have had GPUs before what it did tells anything about its rate."""
+"""How long a run must have had GPUs before its steps give a rate."""
 
 OWED_ROUNDS_MAX: Final = 10
-"""How many rounds a run can be owed of a flavor."""
+"""How many rounds of a flavor a run can be owed."""
 AHEAD_ROUNDS_MAX: Final = 1
-"""How many rounds a run can be ahead of what it was to have of a flavor."""
+"""How many rounds of a flavor a run can be ahead of its share."""
 
 
 def round_began(state: State, run: RunRecord, fact: LeaseStarted) -> None:
-    """Note that ``run``, and the partner it may share them with, has GPUs of this round."""
+    """Record that ``run``, and the partner it may share them with, has GPUs of this round."""
     if run.phase is Phase.PENDING:
         state.begin_rounds(run)
         if run.started_ms is None:
             run.started_ms = fact.start_ms
     run.refusal, run.since_ms = None, fact.start_ms
     if run.backfills:
-        # What it had to be gone by was said of what it had before.
+        # The deadline of its stop applied to its earlier leases.
         run.backfills = ()
         state.backfilled.pop(fact.run, None)
     nodes = tuple(node for node, _ in fact.slots)
@@ -41,7 +41,7 @@ def round_began(state: State, run: RunRecord, fact: LeaseStarted) -> None:
 
 
 def round_began_beside(state: State, partner: str, start_ms: int) -> None:
-    """Note that ``partner`` works under the lease of another."""
+    """Record that ``partner`` works under the lease of another run."""
     run = state.runs.own(partner)
     if run.phase is Phase.PENDING:
         state.begin_rounds(run)
@@ -51,15 +51,15 @@ def round_began_beside(state: State, partner: str, start_ms: int) -> None:
 
 
 def round_ending(state: State, lease: Lease) -> None:
-    """Note that a lease of a run that shares in rounds was told to stop."""
+    """Record that a lease of a run that shares in rounds is stopping."""
     state.rounds.own(state.runs[lease.fact.run].spec.pool).leaving[lease.fact.lease] = None
 
 
 def round_ended(state: State, lease: Lease, end_ms: int) -> None:
     """Count what the runs under a lease that has ended received by it.
 
-    GPUs that are held are received, also in the grace after it was told to stop: nobody else has
-    them, and what a run does with them then is its own affair.
+    GPUs that are held are received, also in the grace after a stop: no other run has them, whatever
+    the run does with them.
     """
     fact, held_ms = lease.fact, _held_ms(lease, end_ms)
     if lease.ending is not None:
@@ -68,14 +68,14 @@ def round_ended(state: State, lease: Lease, end_ms: int) -> None:
     for name in (fact.run,) if fact.partner is None else (fact.run, fact.partner):
         if name not in state.in_rounds:
             continue  # A partner that was over before.
-        known = state.in_rounds.own(name)
+        member = state.in_rounds.own(name)
         # Several leases of one run are its parts: they begin and end together, and count once.
         more = _more(state, fact)
         if not more:
-            received = known.received_ms.get(flavor, 0)
-            known.received_ms = {**known.received_ms, flavor: received + held_ms}
-        if known.lease == fact.lease:
-            known.lease = more
+            received = member.received_ms.get(flavor, 0)
+            member.received_ms = {**member.received_ms, flavor: received + held_ms}
+        if member.lease == fact.lease:
+            member.lease = more
 
 
 def _held_ms(lease: Lease, until_ms: int) -> int:
@@ -101,7 +101,7 @@ def _round_shared(state: State, event: RoundShared) -> None:
         for name, entitled_ms, _ in entitlements_ms(state, before.shared, event.at_ms):
             state.in_rounds.own(name).entitled_ms = entitled_ms
     for share in event.shares:
-        # What was refused to somebody was refused in the round before.
+        # Refusals belong to the round before.
         if state.runs[share.run].refusal is not None:
             state.runs.own(share.run).refusal = None
     for grant in event.grants:
@@ -118,16 +118,16 @@ def _round_shared(state: State, event: RoundShared) -> None:
 def entitlements_ms(
     state: StateView, round_: RoundShared, until_ms: int
 ) -> Iterator[tuple[str, dict[str, int], dict[str, int]]]:
-    """Yield (run, how long it was to have GPUs, how long it had them) up to the end of a round.
+    """Yield (run, how long it was due GPUs, how long it had them) up to the end of a round.
 
-    Both are by flavor, and from its first round on. What could not be given for long is not to be
-    made up all at once, and what nobody else wanted is no debt: what a run is owed, or ahead by,
-    has its bounds. What it held without having been granted it, in a grace that is longer than a
-    round, others did want: it is not forgiven.
+    Both are by flavor, and from its first round on. What could not be given for long is not made up
+    all at once, and what no other run wanted is no debt: what a run is owed, or ahead by, is
+    bounded. GPUs that a run held without a grant, in a grace longer than a round, were wanted by
+    others: those are not forgiven.
 
-    What is owed is bounded before what a run had of this round is taken off. Where more is due than
-    can be given, all are owed as much as can be; who has just had GPUs is then owed less than who
-    waits, and they take turns.
+    What is owed is bounded before what a run had of this round is subtracted. Where more is due
+    than can be given, all runs are owed the bound; a run that has just had GPUs is then owed less
+    than one that waits, and they take turns.
     """
     lasted_ms = until_ms - round_.at_ms
     round_ms = round_.until_ms - round_.at_ms
@@ -136,48 +136,48 @@ def entitlements_ms(
     flavors, in_rounds = round_.flavors, state.in_rounds
     for share in round_.shares:
         run, parts = share.run, share.shares_ppm
-        known = in_rounds.get(run)
-        if known is None or not (any(parts) or known.entitled_ms):
-            continue  # It is over, or was to have nothing, then and before.
-        working, open_ms = _open_ms(state, run, known, until_ms)
-        had, found = known.received_ms.copy(), known.entitled_ms.copy()
+        member = in_rounds.get(run)
+        if member is None or not (any(parts) or member.entitled_ms):
+            continue  # It is over, or was due nothing, now and before.
+        working, open_ms = _open_ms(state, run, member, until_ms)
+        had, due = member.received_ms.copy(), member.entitled_ms.copy()
         if working:
             had[working] = had.get(working, 0) + open_ms
         is_granted = run in granted
         for flavor, ppm in zip(flavors, parts, strict=True):
-            if not ppm and not is_granted and flavor in found:
-                continue  # Nothing was due of it, and nothing is forgiven.
+            if not ppm and not is_granted and flavor in due:
+                continue  # None was due, and nothing is forgiven.
             had_ms = had.get(flavor, 0)
-            due_ms = found.get(flavor, 0) + ppm * lasted_ms // PPM
+            due_ms = due.get(flavor, 0) + ppm * lasted_ms // PPM
             most_ms = had_ms + owed_max_ms
             if flavor == working:
                 most_ms -= min(open_ms, lasted_ms, round_ms)
             due_ms = min(due_ms, most_ms)
             if is_granted and due_ms < had_ms - ahead_max_ms:
                 due_ms = had_ms - ahead_max_ms
-            found[flavor] = due_ms
-        yield run, found, had
+            due[flavor] = due_ms
+        yield run, due, had
 
 
 def _steps_counted(state: State, event: StepsCounted) -> None:
     for count in event.counts:
-        known = state.in_rounds.own(count.run)
-        known.steps += count.steps
+        member = state.in_rounds.own(count.run)
+        member.steps += count.steps
         if not count.flavor:
-            known.counted_ms = received_ms(state, count.run, event.at_ms)
+            member.counted_ms = received_ms(state, count.run, event.at_ms)
             continue
-        counted = known.counted_ms.get(count.flavor, 0)
-        known.counted_ms = {**known.counted_ms, count.flavor: counted + count.ran_ms}
+        counted = member.counted_ms.get(count.flavor, 0)
+        member.counted_ms = {**member.counted_ms, count.flavor: counted + count.ran_ms}
         if count.ran_ms >= MEASURED_MIN_MS:
             # Over all the time that it held GPUs, the grace included: steps that are done in the
-            # grace are reported with the others, and without its time they would make a run faster
-            # than it is. A run that takes long to stop is slower by that, which is what it is to
-            # the pool, and what it could have by standing still at any other time.
+            # grace are reported with the others, and without that time they would make a run faster
+            # than it is. A run that takes long to stop is slower by that, as it would be by idling
+            # at any other time.
             rate = count.steps * PPM * SECOND_MS // count.ran_ms
-            before = known.rates.get(count.flavor)
+            before = member.rates.get(count.flavor)
             # Half of it is what was measured before, as in Gavel, section 5.
             rate = rate if before is None else (before + rate) // 2
-            known.rates = {**known.rates, count.flavor: rate}
+            member.rates = {**member.rates, count.flavor: rate}
 
 
 def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
@@ -191,9 +191,9 @@ def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
 
 
 def _open_ms(state: StateView, run: str, known: RoundsRun, now_ms: int) -> tuple[str, int]:
-    """Return the flavor of what a run has now, and for how long; no flavor where it has nothing.
+    """Return the flavor of a run's open leases, and for how long; no flavor where it has none.
 
-    Several leases are parts of one start, so the first tells of all.
+    Several leases are parts of one start, so the first counts for all.
     """
     name = next(iter(state.runs[run].leases), known.lease)
     if not name:

@@ -1,9 +1,9 @@
 """Crossings: the instant before which no owner's use of a budget of hours crosses a threshold.
 
-Between two events about an owner its use is known for all time to come: it grows with what the
-owner has, and falls as what it had leaves the rolling window. So each owner has an instant before
-which nothing can be said of it, found again only when something happens to it or when that instant
-has come. Whoever asks looks at the first few of them, however many owners there are.
+Between two events about an owner its use is known for all future time: it grows with what the owner
+has, and falls as what it had leaves the rolling window. So each owner has an instant before which
+it crosses nothing, computed again only after an event about it or when that instant has come. A
+query reads the first few of them, however many owners there are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PERCENTS: Final = (80, 100, 120)
 """The thresholds."""
 REARM_POINTS: Final = 5
-"""How far below a threshold use has to fall before it may be crossed again."""
+"""How far below a threshold use has to fall before it can be crossed again."""
 _WHOLE: Final = 100
 """Percent."""
 _AT_ONCE: Final = 0
@@ -49,19 +49,22 @@ Counted = tuple[list[Meter], int, int]
 def counted(view: StateView, owner: Owner) -> list[Counted]:
     """Return what counts towards each budget of hours of ``owner``: GPU-hours, then node-hours.
 
-    What an accounting system tells stands for its own figure, while it tells it.
+    A report of an accounting system replaces the ledger's own figure, while it is valid.
     """
     record = view.reports.get(owner.name)
     if record is None or not record.answers:
         return [(meters, 0, budget) for meters, budget in metered(view, owner)]
-    own, quota, found = metered(view, owner), owner.quota, list[Counted]()
-    for told, budget in ((record.gpu, quota.gpu_ms_budget), (record.node, quota.node_ms_budget)):
+    own, quota, counts = metered(view, owner), owner.quota, list[Counted]()
+    for allowance, budget in (
+        (record.gpu, quota.gpu_ms_budget),
+        (record.node, quota.node_ms_budget),
+    ):
         mine = own.pop(0) if budget is not None else None
-        if told is not None:
-            found.append(([], told.used_ms, told.granted_ms))
+        if allowance is not None:
+            counts.append(([], allowance.used_ms, allowance.granted_ms))
         elif mine is not None:
-            found.append((mine[0], 0, mine[1]))
-    return found
+            counts.append((mine[0], 0, mine[1]))
+    return counts
 
 
 def is_budgeted(view: StateView, name: str) -> bool:
@@ -71,7 +74,7 @@ def is_budgeted(view: StateView, name: str) -> bool:
 
 
 class Agenda:
-    """Names with an instant each, in order; a layer hides those below that it has itself."""
+    """Names with an instant each, in order; a layer hides the entries below that it has itself."""
 
     __slots__ = ("below", "heap", "instants_ms")
 
@@ -81,7 +84,7 @@ class Agenda:
         self.heap: list[tuple[int, str]] = []
 
     def put(self, name: str, at_ms: int | None) -> None:
-        """Note the instant of ``name``; None: never."""
+        """Set the instant of ``name``; None: never."""
         known = self.instants_ms
         if at_ms is not None and known.get(name) != at_ms:
             heappush(self.heap, (at_ms, name))
@@ -100,7 +103,7 @@ class Agenda:
         return False
 
     def in_order(self) -> Iterator[tuple[int, str]]:
-        """Yield every (instant, name), the first first; nothing may be put until that is over."""
+        """Yield every (instant, name), the first first; nothing may be put meanwhile."""
         levels: list[Iterator[tuple[int, str]]] = []
         above: tuple[dict[str, int | None], ...] = ()
         level: Agenda | None = self
@@ -111,14 +114,14 @@ class Agenda:
         return merge(*levels) if len(levels) > 1 else levels[0]
 
     def walk(self, above: tuple[dict[str, int | None], ...]) -> Iterator[tuple[int, str]]:
-        """Yield what stands here and is not hidden ``above``, in order."""
-        heap, known = self.heap, self.instants_ms
-        while heap and known[heap[0][1]] != heap[0][0]:
-            heappop(heap)  # It is outdated, and would be passed over each time.
+        """Yield the entries here that are not hidden ``above``, in order."""
+        heap, instants_ms = self.heap, self.instants_ms
+        while heap and instants_ms[heap[0][1]] != heap[0][0]:
+            heappop(heap)  # It is outdated, and would be skipped each time.
         places = [(*heap[0], 0)] if heap else []
         while places:
             at_ms, name, place = heappop(places)
-            if known[name] == at_ms and not any(name in layer for layer in above):
+            if instants_ms[name] == at_ms and not any(name in layer for layer in above):
                 yield at_ms, name
             for below in (2 * place + 1, 2 * place + 2):
                 if below < len(heap):
@@ -128,8 +131,8 @@ class Agenda:
 class Crossings:
     """For each owner the instants before which its use crosses nothing upwards, and downwards.
 
-    Found as of the time of the state, and early rather than late. Owners that were touched since
-    are looked at again before anybody is told anything.
+    Computed as of the time of the state, and early rather than late. Owners that were touched since
+    are computed again before any answer.
     """
 
     __slots__ = ("_falls", "_rises", "_touched")
@@ -146,34 +149,34 @@ class Crossings:
         return over
 
     def touch(self, owner: str) -> None:
-        """Note that the use of ``owner``, its budgets or its threshold may have changed."""
+        """Record that the use of ``owner``, its budgets or its threshold may have changed."""
         self._touched[owner] = None
 
     def look(self, view: StateView) -> None:
-        """Find the instants of those that were touched."""
+        """Compute the instants of the owners that were touched."""
         if self._touched:
             for name in self._touched:
                 self._find(view, name)
             self._touched.clear()
 
     def until(self, view: StateView, at_ms: int) -> set[str]:
-        """Return everybody whose use may have crossed a threshold by ``at_ms``."""
-        found: set[str] = set()
+        """Return the owners whose use may have crossed a threshold by ``at_ms``."""
+        owners: set[str] = set()
         for agenda in (self._rises, self._falls):
             if not agenda.has_any(at_ms):
                 continue
             for instant_ms, name in agenda.in_order():
                 if instant_ms > at_ms:
                     break
-                found.add(name)
-        # Most of what is found was known for long, and is later as of now.
-        again = ((name, self._find(view, name)) for name in found)
+                owners.add(name)
+        # Most of these were computed long ago, and are later as of now.
+        again = ((name, self._find(view, name)) for name in owners)
         return {name for name, both in again if any(ms is not None and ms <= at_ms for ms in both)}
 
     def rising(self, view: StateView) -> Iterator[tuple[int, str]]:
-        """Yield (instant, owner) of those whose use may rise to a threshold, the first first.
+        """Yield (instant, owner) of owners whose use may rise to a threshold, the first first.
 
-        As of the time of ``view`` the first is right; others may be earlier than they would be.
+        As of the time of ``view`` the first is exact; others may be too early.
         """
         while (first := next(self._rises.in_order(), None)) is not None:
             if self._find(view, first[1])[0] == first[0]:
@@ -181,7 +184,7 @@ class Crossings:
         return self._rises.in_order()
 
     def _find(self, view: StateView, name: str) -> tuple[int | None, int | None]:
-        """Return the instants of ``name`` as of the time of ``view``, and keep them."""
+        """Return the instants of ``name`` as of the time of ``view``, and cache them."""
         rise_ms, fall_ms = found = next_crossings_ms(view, name)
         self._rises.put(name, rise_ms)
         self._falls.put(name, fall_ms)
@@ -191,21 +194,21 @@ class Crossings:
 def next_crossings_ms(view: StateView, name: str) -> tuple[int | None, int | None]:
     """Return the instants before which the use of ``name`` does not cross upwards, and downwards.
 
-    None: never, while nothing happens to it.
+    None: never, without an event about it.
     """
-    owner, known = view.owners.get(name), view.thresholds.get(name, 0)
+    owner, crossed = view.owners.get(name), view.thresholds.get(name, 0)
     budgets = [] if owner is None else counted(view, owner)
-    percent = next((p for p in PERCENTS if p > known), None)
+    percent = next((p for p in PERCENTS if p > crossed), None)
     now_ms, period_ms = view.at_ms, view.system.budget_period_days * DAY_MS
     from_ms = now_ms - period_ms
     rise_ms: int | None = None
-    fall_ms: int | None = _AT_ONCE if known else None
+    fall_ms: int | None = _AT_ONCE if crossed else None
     for meters, beside, budget in budgets:
         used, rate = beside, 0
         for meter in meters:
             if meter.was_corrected(from_ms):
-                # As an hour in which less than nothing was used leaves the window, use jumps.
-                return None if percent is None else _AT_ONCE, _AT_ONCE if known else None
+                # As an hour with a negative correction leaves the window, use jumps.
+                return None if percent is None else _AT_ONCE, _AT_ONCE if crossed else None
             used += meter.used(from_ms, now_ms)
             rate += meter.amount
         if percent is not None:
@@ -213,7 +216,7 @@ def next_crossings_ms(view: StateView, name: str) -> tuple[int | None, int | Non
             if wait_ms is not None and (rise_ms is None or now_ms + wait_ms < rise_ms):
                 rise_ms = now_ms + wait_ms
         if fall_ms is not None:
-            gone_ms = _gone_ms(meters, used, budget, known - REARM_POINTS, from_ms)
+            gone_ms = _gone_ms(meters, used, budget, crossed - REARM_POINTS, from_ms)
             fall_ms = None if gone_ms is None else max(fall_ms, gone_ms + period_ms)
     return rise_ms, fall_ms
 
@@ -229,9 +232,10 @@ def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
 
 
 def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms: int) -> int | None:
-    """Return where a window that began at ``from_ms`` begins when ``percent`` is all that is used.
+    """Return the start of the window, now ``from_ms``, when no more than ``percent`` is used.
 
-    If nothing more is used. What has to leave it leaves at least one of the meters in equal parts.
+    If nothing more is used. What has to leave the window leaves at least one of the meters in equal
+    parts.
     """
     if not budget:
         return from_ms if percent >= _WHOLE else None
@@ -239,7 +243,7 @@ def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms:
     if excess <= 0:
         return from_ms
     if not meters:
-        return None  # What was told stays as it is.
+        return None  # A reported figure does not change by itself.
     part = -(-excess // (_WHOLE * len(meters)))
-    found = (meter.past_ms(from_ms, part) for meter in meters)
-    return min((ms for ms in found if ms is not None), default=None)
+    starts = (meter.past_ms(from_ms, part) for meter in meters)
+    return min((ms for ms in starts if ms is not None), default=None)

@@ -1,8 +1,8 @@
 """Disruption accounts: how much of others' work an owner's conflicts may still cost in a pool.
 
-Kept as what an account lacks of being full, so that an account that nothing was charged to is full,
-however large it is. What it lacks comes back continuously: with a part of the pool's GPUs times
-the owner's target share. docs/adr/0031-disruption-accounts-and-notices.md.
+Kept as what an account lacks of being full, so that an account that was never charged is full,
+whatever its size. It fills continuously: with a part of the pool's GPUs times the owner's target
+share. docs/adr/0031-disruption-accounts-and-notices.md.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ PARTS: Final = PPM * PPM
 def target_share_ppm(view: StateView, owner: str) -> int:
     """Return the target share of ``owner``: where it states none, an equal part of what is left.
 
-    Owners that have budgets and were never declared have their part of it too.
+    Owners that have budgets and were never declared have an equal part too.
     """
-    known = view.owners.get(owner)
-    stated = None if known is None else known.quota.fair_share_target_ppm
+    declared = view.owners.get(owner)
+    stated = None if declared is None else declared.quota.fair_share_target_ppm
     if stated is not None:
         return stated
     soft = view.soft
-    if known is not None or owner in soft.undeclared:
+    if declared is not None or owner in soft.undeclared:
         return soft.shared_target_ppm
     targets = [each.quota.fair_share_target_ppm for each in view.owners.values()]
     left_ppm = max(0, PPM - sum(target or 0 for target in targets))
@@ -34,7 +34,7 @@ def target_share_ppm(view: StateView, owner: str) -> int:
 
 
 def filling(view: StateView, owner: str, pool: str) -> int:
-    """Return with how many ``PARTS`` of a GPU the account of ``owner`` in ``pool`` fills."""
+    """Return the rate at which the account of ``owner`` in ``pool`` fills, in ``PARTS``."""
     rate_ppm = view.pools[pool].conflict_rate_ppm
     return view.pool_gpus(pool) * rate_ppm * target_share_ppm(view, owner)
 

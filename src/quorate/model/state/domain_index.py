@@ -25,7 +25,7 @@ class DomainIndex:
 
     @classmethod
     def build(cls, gpus_free: dict[IslandKey, int], *, gpus_total: int) -> DomainIndex:
-        """Return the index of islands with so many GPUs free, and so many in all."""
+        """Return the index of islands with these numbers of free GPUs, and of all GPUs."""
         keys = tuple(sorted(gpus_free, key=lambda key: key.domain))
         numbers = {key.domain: number for number, key in enumerate(keys)}
         index = cls(keys, numbers, 0, {}, gpus_total)
@@ -34,7 +34,7 @@ class DomainIndex:
         return index
 
     def copy(self) -> DomainIndex:
-        """Return an index that may be changed alone."""
+        """Return a copy of the index, independent of this one."""
         return DomainIndex(self.keys, self.numbers, self.levels, self.at.copy(), self.gpus_total)
 
     @property
@@ -43,7 +43,7 @@ class DomainIndex:
         return sum(free * domains.bit_count() for free, domains in self.at.items())
 
     def move(self, domain: str, *, was: int, now: int) -> None:
-        """Note that ``domain``, which had ``was`` GPUs free, has ``now``."""
+        """Record that ``domain``, which had ``was`` GPUs free, has ``now``."""
         number = self.numbers[domain]
         left = self.at[was] & ~(1 << number)
         if left:

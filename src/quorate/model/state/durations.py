@@ -54,7 +54,7 @@ def declared_ms(run: Run, pool: Pool) -> int:
 
 def bucket_of(actual_ms: int, expected_ms: int) -> int:
     """Return the bucket of a run that took ``actual_ms`` where ``expected_ms`` were declared."""
-    # Rounded up, so that a ratio just above a bound is not taken for the bound.
+    # Rounded up, so that a ratio just above a bound does not count as the bound.
     ratio = -((-actual_ms << RATIO_BITS) // expected_ms)
     return min(bisect_left(RATIO_BOUNDS, ratio), BUCKETS - 1)
 

@@ -1,7 +1,7 @@
-"""What was found out about the ends that leases have said, mended where a lease changes.
+"""Cached expected ends of leases, updated where a lease changes.
 
-An overlay has a layer of its own: what it finds out about something that has not changed in it is
-kept below, for whoever asks next.
+An overlay has a layer of its own: what it computes about something that has not changed in it is
+stored below, for the next reader.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ End = tuple[int, int, str]
 
 @dataclass(slots=True)
 class Kept:
-    """Ends in order, and the curve that they make: as said, and as they were last expected.
+    """Ends in order, and their curves: as declared, and as last expected.
 
-    What is overdue is expected later. ``expected`` holds from ``from_ms`` until ``until_ms``, both
-    included: until then nothing else is overdue.
+    An overdue lease is expected later. ``expected`` holds from ``from_ms`` until ``until_ms``, both
+    included: until then no other lease becomes overdue.
     """
 
     said: list[End]
@@ -48,7 +48,7 @@ class EndsBy(Generic[K]):
     below: EndsBy[K] | None = None
 
     def get(self, key: K) -> tuple[Kept, set[str]] | None:
-        """Return what is known of ``key``, if anything is, and the leases that changed since."""
+        """Return what is cached for ``key``, if anything is, and the leases that changed since."""
         changed = self.changed.get(key, set())
         known = self.found.get(key)
         if known is not None:
@@ -59,7 +59,7 @@ class EndsBy(Generic[K]):
         return None if below is None else (below[0], below[1] | changed)
 
     def keep(self, key: K, kept: Kept) -> None:
-        """Keep what is true of ``key`` here, as far below as that holds."""
+        """Cache what is true of ``key`` here, in the lowest layer where that holds."""
         if self.below is not None and key not in self.found and key not in self.changed:
             self.below.keep(key, kept)
             return
@@ -67,10 +67,10 @@ class EndsBy(Generic[K]):
         if self.below is None:
             self.changed.pop(key, None)
         else:
-            self.changed[key] = set()  # What is kept here is not what is true below.
+            self.changed[key] = set()  # What is true here is not what is true below.
 
     def change(self, key: K, lease: str) -> None:
-        """Note that a lease, which has or had part in ``key``, has changed."""
+        """Record that a lease, which has or had part in ``key``, has changed."""
         if self.below is not None or key in self.found:
             self.changed.setdefault(key, set()).add(lease)
 
@@ -81,22 +81,22 @@ class EndsBy(Generic[K]):
 
 @dataclass(slots=True)
 class Ends:
-    """The ends that leases have said, by island and by payer, in order; told at any instant."""
+    """The declared ends of leases, by island and by payer, in order; valid for any instant."""
 
     islands: EndsBy[IslandKey] = field(default_factory=EndsBy[IslandKey])
     payers: EndsBy[EnvelopeId] = field(default_factory=EndsBy[EnvelopeId])
 
     @property
     def is_asked(self) -> bool:
-        """Whether anything was asked for, here or below."""
+        """Whether anything was read, here or below."""
         return self.islands.below is not None or bool(self.islands.found or self.payers.found)
 
     def layer(self) -> Ends:
-        """Return a layer over this one: what changes in it stays as it was here."""
+        """Return a layer over this one: changes in it do not change this one."""
         return Ends(self.islands.layer(), self.payers.layer())
 
     def change(self, islands: Collection[IslandKey], payer: EnvelopeId, lease: str) -> None:
-        """Note that a lease of ``payer`` on ``islands`` has changed."""
+        """Record that a lease of ``payer`` on ``islands`` has changed."""
         for key in islands:
             self.islands.change(key, lease)
         self.payers.change(payer, lease)

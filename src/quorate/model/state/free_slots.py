@@ -26,9 +26,9 @@ class IslandKey(NamedTuple):
 class Island:
     """Free slots by node, and nodes by free count.
 
-    ``sizes`` has the nodes of each size. ``withheld`` has, for each node that must not be given
-    work, the slots that would be free; ``free`` shows none there. ``stale`` says that ``gpus_free``
-    is not yet what the index of domains shows.
+    ``sizes`` has the nodes of each size. ``withheld`` has, for each node that must not take work,
+    the slots that would be free; ``free`` shows none there. ``stale`` says that ``gpus_free`` is
+    not yet what the index of domains shows.
     """
 
     key: IslandKey
@@ -81,11 +81,11 @@ class Island:
         return found
 
     def slots_left(self, position: int) -> int:
-        """Return the slots of a node that no lease has, whether or not they may be given out."""
+        """Return the slots of a node that no lease has, whether or not they are offered."""
         return self.withheld.get(position, self.free[position])
 
     def withhold(self, position: int) -> None:
-        """Give out nothing of the node at ``position`` until it is offered again."""
+        """Offer no slots of the node at ``position`` until ``offer``."""
         if position not in self.withheld:
             free = self.free[position]
             self.withheld[position] = free
@@ -93,16 +93,16 @@ class Island:
             self.move(1 << position, free.bit_count(), 0)
 
     def offer(self, position: int) -> None:
-        """Give out the free slots of the node at ``position`` again."""
+        """Offer the free slots of the node at ``position`` again."""
         free = self.withheld.pop(position, None)
         if free is not None:
             self.free[position] = free
             self.move(1 << position, 0, free.bit_count())
 
     def toggle_withheld(self, position: int, mask: int, *, taking: bool) -> int:
-        """Flip slots of a node that is given no new work; return by how much what is left grew.
+        """Flip slots of a node that takes no new work; return by how much its free slots grew.
 
-        Nothing new comes to such a node, but what is there ends or changes hands.
+        No lease starts on such a node, but leases there end or change payers.
         """
         left = self.withheld[position]
         assert left & mask == (mask if taking else 0), (self.nodes[position].name, mask, left)
@@ -110,7 +110,7 @@ class Island:
         return -mask.bit_count() if taking else mask.bit_count()
 
     def move(self, nodes: int, was: int, now: int) -> int:
-        """Note that each of ``nodes`` has ``now`` free slots, not ``was``; return the change."""
+        """Record that each of ``nodes`` has ``now`` free slots, not ``was``; return the change."""
         self.buckets[was] ^= nodes
         self.buckets[now] ^= nodes
         change = (now - was) * nodes.bit_count()

@@ -1,7 +1,7 @@
 """Holdings: what owners with a hard quota hold, their descendants included.
 
 Distinct nodes under leases and filled spares, and running runs, counted as they come and go. Owners
-without a hard quota, above whom nobody has one, cost nothing.
+without a hard quota, of their own or of an ancestor, cost nothing.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Holdings:
             if has_bounds is None
             else has_bounds
         )
-        """Whether anybody has a hard quota at all. Holdings are made anew when owners change."""
+        """Whether any owner has a hard quota. Holdings are made anew when owners change."""
         self._bounds: dict[str, tuple[str, ...]] = {}
         self._uses: Table[tuple[str, str], int] = Table()
         self.nodes: Table[str, int] = Table()
         self.runs: Table[str, int] = Table()
         self.room: Table[str, int] = Table()
-        """GPUs of their nodes that they do not use themselves, whoever does."""
+        """GPUs of their nodes that they do not use themselves, used by others or not."""
 
     def layer(self, owners: Mapping[str, Owner]) -> Holdings:
         """Return holdings that read through to these and keep their changes to themselves."""
@@ -44,7 +44,7 @@ class Holdings:
         return over
 
     def bounds_of(self, owner: str) -> tuple[str, ...]:
-        """Return who bounds what ``owner`` holds: itself and its ancestors, if they have quotas."""
+        """Return the owners whose quotas bound ``owner``: itself and its ancestors."""
         if not self.has_bounds:
             return ()
         known = self._bounds.get(owner)
@@ -69,7 +69,7 @@ class Holdings:
                 self.room[name] = self.room.get(name, 0) + more
 
     def remove_slots(self, owner: str, slots: Iterable[tuple[str, int, int]]) -> None:
-        """Count one lease less of ``owner``, as it was added."""
+        """Remove one lease of ``owner``, as it was added."""
         for name in self.bounds_of(owner):
             for node, size, gpus in slots:
                 uses = self._uses[name, node] - 1
@@ -101,7 +101,7 @@ class Holdings:
 
 
 def lineage(owners: Mapping[str, Owner], owner: str) -> list[str]:
-    """Return ``owner`` and all above it, each once, nearest first."""
+    """Return ``owner`` and its ancestors, each once, nearest first."""
     found = {owner: None}
     level = [owner]
     while level:

@@ -1,9 +1,8 @@
 """The lines of waiting runs in the order of their ranks, kept from one decision to the next.
 
-A rank holds until something happens to its owner or to the first run of its line, or until an
-instant up to which its score stays within one step. Only lines for which that is over are ranked
-again, so a walk does not look at every line. An overlay notes what changes in it and reads the rest
-below.
+A rank holds until an event about its owner or the first run of its line, or until an instant up to
+which its score stays within one step. Only lines for which that is over are ranked again, so a walk
+does not visit every line. An overlay records what changes in it and reads the rest below.
 """
 
 from __future__ import annotations
@@ -23,42 +22,42 @@ Ranked = tuple[Rank, Place, Line]
 """A line by its rank and its first run: the order in which lines are called up."""
 
 _OUTDATED_MAX: Final = 1_024
-"""How many outdated instants, beyond as many as there are lines, are carried."""
+"""How many outdated instants, beyond as many as there are lines, are kept."""
 
 
 class LineRanks:
-    """Every line with waiting runs, in order. What has changed is ranked when it is asked for."""
+    """Every line with waiting runs, in order. Changed lines are ranked when the order is read."""
 
     __slots__ = ("asked_ms", "below", "ends", "known", "lines", "order", "owners", "until")
 
     def __init__(self, below: LineRanks | None = None) -> None:
         self.below = below
         self.asked_ms = -1
-        """When it was last asked; -1 where it never was."""
+        """When it was last read; -1 where it never was."""
         self.order: list[Ranked] = []
         self.known: dict[Line, Ranked] = {}
         self.until: dict[Line, int] = {}
         self.ends: list[tuple[int, Line]] = []
         self.owners: set[str] = set()
-        """The owners of which something has changed since."""
+        """The owners that have changed since."""
         self.lines: set[Line] = set()
         """The lines in which a run has begun or ceased to wait since."""
 
     def layer(self) -> LineRanks:
-        """Return a layer over this one, in which changes are noted apart."""
+        """Return a layer over this one, in which changes are recorded apart."""
         return LineRanks(self)
 
     @property
     def last_asked_ms(self) -> int:
-        """When the order was last asked for, here or below; -1 where it never was."""
+        """When the order was last read, here or below; -1 where it never was."""
         return self.asked_ms if self.below is None else self.below.last_asked_ms
 
     def owner_changed(self, owner: str) -> None:
-        """Note that the rank of ``owner`` may be another."""
+        """Record that the rank of ``owner`` may have changed."""
         self.owners.add(owner)
 
     def line_changed(self, line: Line) -> None:
-        """Note that the first run of ``line`` may be another."""
+        """Record that the first run of ``line`` may have changed."""
         self.lines.add(line)
 
     def in_order(
@@ -70,7 +69,7 @@ class LineRanks:
     ) -> list[Ranked]:
         """Return every line of ``waiting`` in order, ranked at ``now_ms``.
 
-        What is kept is asked for with how long it lasts.
+        Ranks that are cached are computed with how long they last.
         """
         base, above = self, list[LineRanks]()
         while base.below is not None:
@@ -83,12 +82,12 @@ class LineRanks:
         base.bring_up_to(waiting, now_ms, lasting, changed)
         if not changed:
             return base.order.copy()
-        found = [each for each in base.order if each[2] not in changed]
+        order = [each for each in base.order if each[2] not in changed]
         for line in changed:
             places = waiting.lines.get(line)
             if places is not None:
-                insort(found, (rank(line), places.places[0], line))
-        return found
+                insort(order, (rank(line), places.places[0], line))
+        return order
 
     def bring_up_to(
         self,
@@ -97,7 +96,7 @@ class LineRanks:
         lasting: Callable[[Line], Lasting],
         elsewhere: set[Line],
     ) -> None:
-        """Rank the lines anew whose rank may be another; not those that changed ``elsewhere``."""
+        """Rank the lines whose rank may have changed; not those that changed ``elsewhere``."""
         if self.asked_ms < 0 or now_ms < self.asked_ms:
             lines: Iterable[Line] = waiting.lines
             self.order, self.known, self.until, self.ends = [], {}, {}, []
@@ -125,15 +124,15 @@ class LineRanks:
                 yield line
 
     def _rank(self, line: Line, waiting: Waiting, lasting: Callable[[Line], Lasting]) -> None:
-        known = self.known.pop(line, None)
-        if known is not None:
-            del self.order[bisect_left(self.order, known)]
+        former = self.known.pop(line, None)
+        if former is not None:
+            del self.order[bisect_left(self.order, former)]
             del self.until[line]
         places = waiting.lines.get(line)
         if places is None:
             return
-        found, until_ms = lasting(line)
-        self.known[line] = ranked = (found, places.places[0], line)
+        rank, until_ms = lasting(line)
+        self.known[line] = ranked = (rank, places.places[0], line)
         insort(self.order, ranked)
         self.until[line] = until_ms
         heappush(self.ends, (until_ms, line))

@@ -1,4 +1,4 @@
-"""Meters: how much an owner has had of a flavor, lately and over a long while, in whole numbers.
+"""Meters: how much an owner has had of a flavor, lately and over a long time, in whole numbers.
 
 Time is cut into hours. What was used in an hour that is over is kept, so that a rolling window can
 be added up, and is folded into one number that halves with every half-life. Both cost the same
@@ -25,7 +25,7 @@ _ROUNDED: Final = 24
 
 
 Told = tuple[int, int, int, list[int], list[int]]
-"""All that a meter says: what it is made of, in order."""
+"""The stored form of a meter: its fields, in order."""
 
 
 def _roots() -> tuple[int, ...]:
@@ -68,8 +68,8 @@ def halved(span_ms: int, half_life_ms: int) -> int:
 class Meter:
     """What is in use now, and what was in the hours before.
 
-    All that was used until an instant past what was noted last is ``amount`` times that instant,
-    less ``moment``: what each of them came to when it came, less what it came to when it went.
+    Everything used until an instant after the last change is ``amount`` times that instant, less
+    ``moment``: the sum of each change's amount times its instant.
     """
 
     __slots__ = (
@@ -91,18 +91,18 @@ class Meter:
         """When the hour that is being counted ends."""
         self.hours = [hour]
         self.sums = [0]
-        """All that was used before an hour began, of ``known`` hours; evenly from each to the next
+        """Everything used before an hour began, of ``known`` hours; evenly from each to the next
         where hours are left out."""
         self.known = 1
         self.looked_back = (0, 0, 0)
-        """(half-life, hours looked at, what was used before the last of them, as it counts then):
-        found when somebody asks, and kept."""
+        """(half-life, hours read, what was used before the last of them, as it counts then):
+        computed by a query, and cached."""
         self.corrected = (1, 0)
-        """(hours looked at, the last of them that made up for more than was used before it): found
-        when somebody asks, and kept."""
+        """(hours read, the last of them that corrected more than was used before it): computed
+        by a query, and cached."""
 
     def copy(self) -> Meter:
-        """Return a meter that may be changed alone. The hours before are shared: they are over."""
+        """Return a meter that may be changed alone. The past hours, which are fixed, are shared."""
         over = Meter.__new__(Meter)
         over.amount, over.moment, over.ends_ms = self.amount, self.moment, self.ends_ms
         over.hours, over.sums, over.known = self.hours, self.sums, self.known
@@ -111,27 +111,27 @@ class Meter:
 
     @classmethod
     def of(cls, told: Told) -> Meter:
-        """Return the meter that says what was ``told``."""
+        """Return the meter whose stored form is ``told``."""
         meter = cls.__new__(cls)
         meter.amount, meter.moment, meter.ends_ms, meter.hours, meter.sums = told
         meter.known, meter.looked_back, meter.corrected = len(meter.hours), (0, 0, 0), (1, 0)
         return meter
 
     def told(self) -> Told:
-        """Return all that the meter says."""
+        """Return the stored form of the meter."""
         hours, sums = self.hours[: self.known], self.sums[: self.known]
         return self.amount, self.moment, self.ends_ms, hours, sums
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both say the same."""
+        """Return whether both have the same stored form."""
         return isinstance(other, Meter) and self.told() == other.told()
 
     __hash__ = None  # type: ignore[assignment]
 
     def add(self, amount: int, at_ms: int) -> None:
-        """Note that ``amount`` more (negative: less) is in use since ``at_ms``.
+        """Record that ``amount`` more (negative: less) is in use since ``at_ms``.
 
-        That may be in an hour that is over: it is then made up for in this one.
+        That may lie in a past hour: it is then corrected in this one.
         """
         if at_ms >= self.ends_ms:
             self.turn(at_ms)
@@ -139,10 +139,10 @@ class Meter:
         self.moment += amount * at_ms
 
     def turn(self, at_ms: int) -> None:
-        """Begin the hour of ``at_ms``: the ones before are over."""
+        """Begin the hour of ``at_ms``: the hours before are over."""
         hour = at_ms // HOUR_MS
         hours, sums = self.hours, self.sums
-        if self.known < len(hours):  # Somebody else has gone on from here.
+        if self.known < len(hours):  # Another copy has continued from here.
             self.hours, self.sums = hours, sums = hours[: self.known], sums[: self.known]
         ended = self.ends_ms // HOUR_MS
         hours.append(ended)
@@ -154,13 +154,13 @@ class Meter:
         self.ends_ms = (hour + 1) * HOUR_MS
 
     def _until(self, at_ms: int) -> int:
-        """Return all that was used until ``at_ms``, which is not before what was noted last."""
+        """Return everything used until ``at_ms``, which is not before the last change."""
         return self.amount * at_ms - self.moment
 
     def used(self, from_ms: int, until_ms: int) -> int:
         """Return what was used from ``from_ms`` until ``until_ms``, which is not in the past.
 
-        Of the hour in which ``from_ms`` lies, as much as is its part of that hour.
+        The hour of ``from_ms`` counts in proportion.
         """
         if from_ms >= self.ends_ms:
             return self.amount * (until_ms - from_ms)
@@ -180,9 +180,9 @@ class Meter:
         return before + more * (at_ms - begins_ms) // max(1, ends_ms - begins_ms)
 
     def was_corrected(self, from_ms: int) -> bool:
-        """Return whether less than nothing was used in an hour since ``from_ms``.
+        """Return whether an hour since ``from_ms`` has negative use.
 
-        That makes up for what was told late: all that was used before such an hour was too much.
+        That corrects a late record: the use counted before such an hour was too much.
         """
         place, last = self.corrected
         if place < self.known:
@@ -237,8 +237,8 @@ class Meter:
     ) -> tuple[int, int] | None:
         """Return the least and the most that ``recent`` is from one instant to another.
 
-        Bounds, that is, for instants of one hour; None where none are known. In between it bends no
-        more than what is used and what fades do in that time.
+        Bounds for instants of one hour; None where none are known. In between it changes by no more
+        than use and decay do in that time.
         """
         faded, before = self._faded_by(from_ms, half_life_ms)
         used, span_ms = self._until(from_ms) - before, until_ms - from_ms
@@ -258,7 +258,7 @@ class Meter:
         return min(ends) // ONE - bends, max(ends) // ONE + bends
 
     def _looked_back(self, half_life_ms: int) -> int:
-        """Return what was used before this hour, as it counts when it begins."""
+        """Return what was used before this hour, as it counts when this hour begins."""
         known_ms, place, faded = self.looked_back
         if known_ms != half_life_ms or place > self.known:
             place, faded = 1, 0
@@ -302,7 +302,7 @@ class NodeMeter:
         return over
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both say the same."""
+        """Return whether both have the same stored form."""
         return isinstance(other, NodeMeter) and (self.meter, self.uses) == (other.meter, other.uses)
 
     __hash__ = None  # type: ignore[assignment]

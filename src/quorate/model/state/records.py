@@ -1,6 +1,7 @@
 """The mutable records of the state: accounts, runs, leases, nodes.
 
-Only ``model/state/apply_event.py`` changes them, and only after asking their table to ``own`` them.
+Only ``model/state/apply_event.py`` changes them, and only records that their table returned from
+``own``.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ REQUESTS_KEPT_MS: Final = 24 * HOUR_MS
 
 
 class Phase(Word):
-    """Where a run is in its life."""
+    """The phase of a run's life."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -56,7 +57,7 @@ TERMINAL = frozenset((Phase.COMPLETED, Phase.CANCELLED, Phase.FAILED))
 
 
 class Record(Struct, gc=False):
-    """What there are very many of: quick to make, and never part of a cycle.
+    """A kind of record of which there are very many: quick to make, and never part of a cycle.
 
     Accounts are few and change with every lease, so they are dataclasses: quick to change.
     """
@@ -108,8 +109,8 @@ class EnvelopeAccount:
     ``committed_gpu_ms`` is spent + held: what ended leases cost and what open leases hold, whole.
     It does not depend on the time, because using a held GPU-millisecond turns it into a spent one.
     A ``retired`` envelope is no longer in its budget: it pays nothing new, and its past stays.
-    ``metered`` is whose use of what it pays for is, unless it shares or lends: the key of a meter,
-    made once, because making it for every lease is a good part of what a replay costs.
+    ``metered`` is the key of the meter for what it pays, unless it shares or lends; made once,
+    because making it for every lease is a good part of what a replay costs.
     """
 
     envelope_id: EnvelopeId
@@ -212,14 +213,14 @@ class Lease(Record):
 
     @property
     def renew_ms(self) -> int:
-        """The last instant at which it could still be told to stop and be gone in time."""
+        """The last instant at which it can be stopped and still end before its hold does."""
         return self.hold_ends_ms - self.grace_ms
 
 
 class RunRecord(Record):
-    """A run: what was asked, where it stands, what it has cost whom.
+    """A run: its spec, its phase, and what it has cost which payer.
 
-    ``since_ms`` is when it last began to run; swaps, hand-overs and growth leave it alone.
+    ``since_ms`` is when it last began to run; swaps, hand-overs and growth do not change it.
     ``waiting_seq`` is the event by which it last began to wait. ``backfills`` are (bundle, event):
     bundles that started out of order, and by which event. ``cut_ms`` and ``cut_by`` are the last
     conflict that ended it, ``steps_cut_by`` is the last one that cut steps of it and left it
@@ -289,7 +290,7 @@ class RunRecord(Record):
 
 @dataclass(slots=True)
 class ReservationRecord:
-    """A promised start: what was promised when it was made, and how it stands now.
+    """A firm start: what was planned when it was made, and its present status.
 
     ``conflict`` is the last conflict that made room for it.
     """
@@ -334,7 +335,7 @@ class Lottery(Struct, frozen=True, array_like=True):
 
 @dataclass(slots=True)
 class ConflictRecord:
-    """A conflict, and what came of it once it is settled."""
+    """A conflict, and its result once it is settled."""
 
     declared: ConflictDeclared
     resolved: ConflictResolved | None = None
@@ -353,7 +354,7 @@ class AnnouncedConflict(Record):
 
 
 class PledgeRecord(Record):
-    """A filled spare: what it was, so that it can come back when ``filler`` is gone."""
+    """A filled spare: what it was, so that it can come back when ``filler`` has ended."""
 
     pledge: str
     run: str
@@ -368,7 +369,7 @@ class PledgeRecord(Record):
 
     @property
     def places(self) -> Slots:
-        """Its nodes, and none of their GPUs: those count for the filler, which has them."""
+        """Its nodes, and none of their GPUs: those count for the filler."""
         return tuple((node, 0) for node, _ in self.slots)
 
     def copy(self) -> PledgeRecord:
@@ -399,11 +400,11 @@ class RequestRecord(Record):
 
 
 class ReportRecord(Record):
-    """What an accounting system, to which an owner is linked, told of its budget.
+    """What an accounting system, to which an owner is linked, reported of its budget.
 
-    ``gpu`` and ``node`` are None where it told nothing of such hours; both are while it does not
-    answer, for which ``note`` says why. ``since_ms`` is since when it answers, or does not.
-    ``resource`` is what the owner is linked to there; empty where that was not noted.
+    ``gpu`` and ``node`` are None where it reported no such hours, and both while it does not
+    answer; then ``note`` says why. ``since_ms`` is since when it answers, or does not. ``resource``
+    is what the owner is linked to there; empty where that was not recorded.
     """
 
     source: str
@@ -416,7 +417,7 @@ class ReportRecord(Record):
 
     @property
     def answers(self) -> bool:
-        """Whether what it told counts, instead of the ledger's own figures."""
+        """Whether its report counts, instead of the ledger's own figures."""
         return self.gpu is not None or self.node is not None
 
     def copy(self) -> ReportRecord:
@@ -436,9 +437,9 @@ class TokenRecord(Record):
 
 
 class RoundRecord(Record):
-    """The round that a pool is in, and the grants of it that wait for room.
+    """The current round of a pool, and the grants of it that wait for room.
 
-    ``leaving`` are the leases of its runs that were told to stop and have not gone.
+    ``leaving`` are the leases of its runs that are stopping.
     """
 
     shared: RoundShared
@@ -455,10 +456,10 @@ class RoundsRun(Record):
 
     ``steps`` were counted so far, and ``rates`` measured, in millionths of a step per second, by
     flavor. By flavor too: ``received_ms``, how long it had GPUs under leases that have ended;
-    ``entitled_ms``, how long it was to have them by its shares; ``counted_ms``, how much of its
-    time lies before the last count of steps. ``lease`` is the one that it shares as a partner, and
-    ``nodes`` are those that it was on last. What is by flavor is never changed, but replaced, so
-    that copies may have it in common.
+    ``entitled_ms``, how long it was due them by its shares; ``counted_ms``, how much of its time
+    lies before the last count of steps. ``lease`` is the one that it shares as a partner, and
+    ``nodes`` are those that it was on last. The mappings by flavor are never changed, but replaced,
+    so that copies may share them.
     """
 
     pool: str

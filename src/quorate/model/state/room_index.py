@@ -1,9 +1,9 @@
 """Where runs may go, and when leases alone will have left enough there, kept between decisions.
 
 Sites are sets of domains that runs may use. For a site and a number of GPUs the index knows, of
-each domain, an instant before which it cannot have as many free. Such a bound holds until something
-happens to the domain; leases that are late only come later than they were expected, as long as time
-goes on. An overlay notes which domains change in it and reads the rest below.
+each domain, an instant before which it cannot have as many free. Such a bound holds until an event
+about the domain; as time passes, late leases are only expected later. An overlay records which
+domains change in it and reads the rest below.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from quorate.model.state.free_slots import IslandKey
 Bound = tuple[int, int]
 """(instant before which a domain has not enough, number of the domain in its site)."""
 BoundOf = Callable[[IslandKey, int], int | None]
-"""Returns when a domain has as many GPUs free if nothing is planned; None: never."""
+"""Returns when a domain has that many GPUs free if nothing is planned; None: never."""
 
 _CHANGES_MAX: Final = 4_096
-"""How many changes of domains are remembered before all bounds are found anew."""
+"""How many changes of domains are remembered before all bounds are computed anew."""
 _KEPT_MAX: Final = 1_024
-"""Of how many sites and numbers of GPUs bounds are kept."""
+"""For how many sites and numbers of GPUs bounds are cached."""
 
 
 class Domain(Struct, frozen=True, gc=False):
@@ -36,7 +36,7 @@ class Domain(Struct, frozen=True, gc=False):
 
 
 class Site(Struct, frozen=True, gc=False):
-    """Domains that a run may use, in the order of their keys; ``number`` tells sites apart."""
+    """Domains that a run may use, in the order of their keys; ``number`` identifies the site."""
 
     number: int
     domains: tuple[Domain, ...]
@@ -54,20 +54,20 @@ class _Bounds:
         self.found: list[Bound] = []
         self.changes = changes
         self.stale = stale
-        """The domains that were another's when their bounds were asked for."""
+        """The domains that had changed in a layer when their bounds were read."""
 
 
 class RoomIndex:
-    """Sites and bounds, as far as they were asked for."""
+    """Sites and bounds, as far as they were read."""
 
     __slots__ = ("asked_ms", "below", "bounds", "changed", "changes", "kept", "sites")
 
     def __init__(self, below: RoomIndex | None = None) -> None:
         self.below = below
         self.asked_ms = -1
-        """For when bounds were last asked; -1 where they never were."""
+        """The instant for which bounds were last read; -1 where they never were."""
         self.kept: dict[Hashable, Any] = {}
-        """What was found out that no lease changes: which domains a run may use, and is paid in."""
+        """Cached results that no lease changes: which domains a run may use, and is paid in."""
         self.sites = 0
         self.bounds: dict[tuple[int, int], _Bounds] = {}
         self.changes: list[IslandKey] = []
@@ -75,12 +75,12 @@ class RoomIndex:
         """The domains that are not as they are below."""
 
     def layer(self) -> RoomIndex:
-        """Return an index over this one, in which changes are noted apart."""
+        """Return an index over this one, in which changes are recorded apart."""
         return RoomIndex(self)
 
     @property
     def last_asked_ms(self) -> int:
-        """For when bounds were last asked, here or below; -1 where they never were."""
+        """The instant for which bounds were last read, here or below; -1 where they never were."""
         return self.base.asked_ms
 
     @property
@@ -99,11 +99,11 @@ class RoomIndex:
         return Site(base.sites, tuple(domains), numbers, frozenset(node_sizes))
 
     def kept_bounds(self) -> list[tuple[Site, int]]:
-        """Return the sites and numbers of GPUs of which bounds are kept."""
+        """Return the sites and numbers of GPUs whose bounds are cached."""
         return [(bounds.site, gpus) for (_, gpus), bounds in self.base.bounds.items()]
 
     def island_changed(self, key: IslandKey) -> None:
-        """Note that something happened to a domain."""
+        """Record that a domain has changed."""
         if self.below is not None:
             self.changed.add(key)
         elif self.bounds:
@@ -114,7 +114,7 @@ class RoomIndex:
     def bounds_of(self, site: Site, gpus: int, now_ms: int, bound_of: BoundOf) -> list[Bound]:
         """Return, as a heap, when each domain of ``site`` has ``gpus`` free at the earliest.
 
-        No sooner than now. Those that never have are left out.
+        No sooner than now. Domains that never have as many are left out.
         """
         changed = set[IslandKey]()
         base = self
@@ -123,24 +123,24 @@ class RoomIndex:
             base = base.below
         base._drop_some()  # noqa: SLF001 - another index, the same class
         if now_ms < base.asked_ms:
-            # What was late then may be expected sooner now.
+            # A lease that was late then may be expected sooner now.
             base.bounds, base.changes = {}, []
         base.asked_ms = now_ms
-        known = base.bounds.get((site.number, gpus))
-        if known is None:
-            known = base.bounds[site.number, gpus] = _Bounds(site, len(base.changes), set(changed))
+        cached = base.bounds.get((site.number, gpus))
+        if cached is None:
+            cached = base.bounds[site.number, gpus] = _Bounds(site, len(base.changes), set(changed))
             stale = set(site.numbers)
         else:
-            stale = known.stale.union(base.changes[known.changes :])
-            known.changes, known.stale = len(base.changes), stale & changed
-        _find(known.found, site, gpus, stale - changed, bound_of)
-        found = [(max(now_ms, at_ms), number) for at_ms, number in known.found]
-        _find(found, site, gpus, changed, bound_of)
-        heapify(found)
-        return found
+            stale = cached.stale.union(base.changes[cached.changes :])
+            cached.changes, cached.stale = len(base.changes), stale & changed
+        _find(cached.found, site, gpus, stale - changed, bound_of)
+        bounds = [(max(now_ms, at_ms), number) for at_ms, number in cached.found]
+        _find(bounds, site, gpus, changed, bound_of)
+        heapify(bounds)
+        return bounds
 
     def _drop_some(self) -> None:
-        """Forget everything where it has become too much."""
+        """Forget everything where there is too much."""
         if len(self.bounds) > _KEPT_MAX or len(self.kept) > _KEPT_MAX:
             self.bounds, self.kept, self.changes = {}, {}, []
 
@@ -148,7 +148,7 @@ class RoomIndex:
 def _find(
     bounds: list[Bound], site: Site, gpus: int, stale: Collection[IslandKey], bound_of: BoundOf
 ) -> None:
-    """Find the bounds of ``stale`` domains anew; those of others stay."""
+    """Compute the bounds of ``stale`` domains anew; the others stay."""
     numbers = {site.numbers[key]: key for key in stale if key in site.numbers}
     if not numbers:
         return

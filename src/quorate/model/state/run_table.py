@@ -1,8 +1,8 @@
 """The runs of a state: those in memory, and behind them the archive of runs that are over.
 
 ``RunTable`` is one mapping over both, so a decision reads a run that ended a year ago as it reads
-one of today. Runs that are over and were archived are read from the archive when they are asked
-for. The archive is a matter of storage: whether a run is in it changes no answer (docs/adr/0033).
+one of today. Archived runs are read from the archive on demand. The archive only concerns storage:
+whether a run is in it changes no answer (docs/adr/0033).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from quorate.model.state.tables import LayeredTable, Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which runs are listed; None leaves a field open. ``owners`` are those that may be listed.
+    """Which runs to list; None leaves a field open. ``owners`` are those that may be listed.
 
     ``after_seq`` leaves out what was submitted up to then. ``is_newest_first`` turns the order
     round, which otherwise is that of submission.
@@ -33,7 +33,7 @@ class RunQuery:
     is_newest_first: bool = False
 
     def matches(self, record: RunRecord) -> bool:
-        """Return whether ``record`` is asked for."""
+        """Return whether ``record`` satisfies the query."""
         spec = record.spec
         return (
             record.seq > self.after_seq
@@ -44,7 +44,7 @@ class RunQuery:
 
 
 class ArchivedRuns(Protocol):
-    """Runs that are over, read from disk a page at a time. Records of it are not for changing."""
+    """Runs that are over, read from disk a page at a time. Its records must not be changed."""
 
     def get(self, name: str) -> RunRecord | None:
         """Return the record of the run ``name``; None where it is not archived."""
@@ -55,9 +55,9 @@ class ArchivedRuns(Protocol):
         ...
 
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
-        """Yield (sequence of the submission, name) of the runs that ``query`` asks for, in order.
+        """Yield (sequence of the submission, name) of the runs that satisfy ``query``, in order.
 
-        An archived run that has changed since is asked for by what it was.
+        An archived run that has changed since is matched by its archived fields.
         """
         ...
 
@@ -93,13 +93,13 @@ class Runs(Mapping[str, RunRecord]):
 
     @abstractmethod
     def add(self, name: str, record: RunRecord) -> None:
-        """Add a new run, whose name no run has had: that was decided, and is not looked up again.
+        """Add a new run, whose name no run has had: ``decide`` has checked that.
 
         So folding what was submitted never reads the archive.
         """
 
     def listed(self, query: RunQuery) -> Iterator[str]:
-        """Yield the names of the runs that ``query`` asks for, reading no more than is taken."""
+        """Yield the names of the runs that satisfy ``query``, reading no more than is taken."""
         found = ((r.seq, name) for name, r in self.kept() if query.matches(r))
         here = sorted(found, reverse=query.is_newest_first)
         archive = self.archive
@@ -154,7 +154,7 @@ class RunTable(Table[str, RunRecord], Runs):
     """The base: a dict of the runs in memory, over the archive.
 
     A run that was archived and changes afterwards comes back, and stays: what is in memory hides
-    what is archived. While it is frozen another thread reads the records of then, so one that
+    what is archived. While the table is frozen another thread reads its records, so a record that
     changes is replaced by a copy.
     """
 
@@ -164,7 +164,7 @@ class RunTable(Table[str, RunRecord], Runs):
         super().__init__()
         self._archive: ArchivedRuns | None = None
         self._returned: set[str] = set()
-        # Those that have changed since the table was frozen; None while it is not.
+        # Records that have changed since the table was frozen; None while it is not.
         self._changed: set[str] | None = None
 
     @property
@@ -195,7 +195,7 @@ class RunTable(Table[str, RunRecord], Runs):
         self._changed = None
 
     def archived(self, names: Iterable[str], archive: ArchivedRuns) -> None:
-        """Thaw, and let go of the runs ``names``, which ``archive`` has; what has changed stays."""
+        """Thaw, and drop the runs ``names``, which ``archive`` has; changed runs stay."""
         changed, self._changed = self._changed, None
         assert changed is not None, "frozen first"
         self._archive = archive

@@ -1,8 +1,8 @@
 """The live state: what the events up to now add up to, indexed for deciding.
 
 There is one owned ``State``; ``apply_event.py`` changes it. ``decide`` reads it through the
-``StateView`` protocol and tries things in an ``overlay``, which is a ``State`` whose tables read
-through to the one below and are thrown away together.
+``StateView`` protocol and tries changes in an ``overlay``, which is a ``State`` whose tables read
+through to the one below and are dropped together.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class State:
         self.ask_cache: dict[Hashable, object] = {}
         self._waiting: Waiting | None = None
         self._line_ranks = LineRanks()
-        # Leases that a trial has taken away; never any in the owned state.
+        # Leases that a trial has lifted; always empty in the owned state.
         self.lifted: dict[str, Lease] = {}
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
         # The islands changed since the last refresh, with the free count that is still listed.
@@ -248,13 +248,13 @@ class State:
 
     @property
     def nodes(self) -> Table[str, NodeRecord]:
-        """Nodes by name, those added a moment ago included."""
+        """Nodes by name, those just added included."""
         if self._pending_nodes:
             self._place_pending()
         return self._nodes
 
     def taken_slots(self, name: str) -> int:
-        """Return the taken slots of a node, known or not, without placing what was added since."""
+        """Return the taken slots of a node, known or not, without placing nodes added since."""
         if name in self._pending_nodes:
             return all_slots(self._pending_nodes[name].gpus) ^ self._pending_free[name]
         record = self._nodes.get(name)
@@ -301,13 +301,13 @@ class State:
 
     @property
     def queued_counts(self) -> Table[tuple[str, str], int]:
-        """How many of those that are tried wait, by pool and owner."""
+        """How many of the ``queued`` runs wait, by pool and owner."""
         self._index_leases()
         return self._queued_counts
 
     @property
     def followers(self) -> Table[str, None]:
-        """Those that are tried and follow others."""
+        """The ``queued`` runs that follow others."""
         self._index_leases()
         return self._followers
 
@@ -318,12 +318,12 @@ class State:
         return self._cut_runs
 
     def list_cut(self, run: str) -> None:
-        """Note that a conflict has cut ``run``, or steps of it."""
+        """Record that a conflict has cut ``run``, or steps of it."""
         if self.leases_indexed:
             self._cut_runs[run] = None
 
     def unlist_cut(self, run: str) -> None:
-        """Note that ``run`` is over."""
+        """Record that ``run`` is over."""
         if self._cut_runs:
             self._cut_runs.pop(run, None)
 
@@ -336,7 +336,7 @@ class State:
         for node, _ in fact.slots:
             try:
                 nodes.own(node)[name] = None
-            except KeyError:  # Once for each node; what comes after finds it there.
+            except KeyError:  # Once for each node; later leases find it there.
                 nodes[node] = {name: None}
         owner, owners = self.runs[fact.run].spec.owner, self._owner_leases
         if owner in owners:
@@ -356,18 +356,18 @@ class State:
         """What owners with a hard quota hold; counted on first use, so a replay pays nothing."""
         if self._holdings is None:
             self._index_leases()
-            found = self._holdings = Holdings(self.owners)
-            if not found.has_bounds:
-                return found
+            holdings = self._holdings = Holdings(self.owners)
+            if not holdings.has_bounds:
+                return holdings
             for lease in self.leases.values():
-                self._hold(found, lease.fact.run, lease.fact.slots)
+                self._hold(holdings, lease.fact.run, lease.fact.slots)
             for pledge in self.pledges.values():
-                self._hold(found, pledge.run, pledge.places)
+                self._hold(holdings, pledge.run, pledge.places)
             for name, node in self.unwiped.items():
-                self._hold(found, node.claim, ((name, 0),))
+                self._hold(holdings, node.claim, ((name, 0),))
             for _, record in self.runs.kept():
                 if record.phase is Phase.RUNNING and not record.spec.sensitive:
-                    found.add_run(record.spec.owner, 1)
+                    holdings.add_run(record.spec.owner, 1)
         return self._holdings
 
     @property
@@ -380,15 +380,15 @@ class State:
     @property
     def line_ranks(self) -> LineRanks:
         """The lines of waiting runs by their ranks."""
-        self._index_leases()  # From then on what owners use is noted here too.
+        self._index_leases()  # From then on what owners use is recorded here too.
         return self._line_ranks
 
     def ranks_changed(self) -> None:
-        """Forget the ranks of all lines: what they are found by has changed."""
+        """Forget the ranks of all lines: their basis has changed."""
         self._line_ranks = LineRanks()
 
     def forget_waiting(self) -> None:
-        """Forget the indexes of waiting runs; they are made anew when they are asked for."""
+        """Forget the indexes of waiting runs; they are made anew on the next use."""
         self._waiting = None
         self.ranks_changed()
 
@@ -399,7 +399,7 @@ class State:
             self._line_ranks.line_changed(line_of(record.spec))
 
     def unlist_waiting(self, record: RunRecord) -> None:
-        """Take a run that waits no more out of the index."""
+        """Remove a run that no longer waits from the index."""
         if self._waiting is not None:
             self._waiting.remove(record)
             self._line_ranks.line_changed(line_of(record.spec))
@@ -413,7 +413,7 @@ class State:
         return [(node, nodes[node].spec.gpus, mask.bit_count()) for node, mask in slots]
 
     def hold_slots(self, run: str, slots: Slots) -> None:
-        """Count ``slots`` as held by the owner of ``run``, if anybody has asked for that yet."""
+        """Count ``slots`` as held by the owner of ``run``, if holdings were read yet."""
         holdings = self._holdings
         if holdings is None or not holdings.has_bounds:
             return
@@ -421,7 +421,7 @@ class State:
             self._hold(holdings, run, slots)
 
     def drop_slots(self, run: str, slots: Slots) -> None:
-        """Count ``slots`` as held no longer by the owner of ``run``."""
+        """Stop counting ``slots`` as held by the owner of ``run``."""
         holdings = self._holdings
         if holdings is None or not holdings.has_bounds:
             return
@@ -434,24 +434,24 @@ class State:
             self._holdings.add_run(owner, count)
 
     def meter_nodes(self, owner: str, slots: Slots, at_ms: int, *, taking: bool) -> None:
-        """Note that an owner with a budget of node-hours has a lease more or less on ``slots``."""
+        """Record a lease more or less on ``slots`` for an owner with a budget of node-hours."""
         nodes = self.node_meters.own(owner)
         note = nodes.add if taking else nodes.remove
         note(slots, at_ms)
 
     def begin_node_meter(self, owner: str, at_ms: int) -> None:
-        """Count the nodes of ``owner`` from ``at_ms`` on: it was given a budget of node-hours."""
+        """Count the nodes of ``owner`` from ``at_ms`` on: it has a budget of node-hours now."""
         nodes = self.node_meters[owner] = NodeMeter(at_ms)
         for lease in self.leases.values():
             if self.runs[lease.fact.run].spec.owner == owner:
                 nodes.add(lease.fact.slots, at_ms)
 
     def recount(self) -> None:
-        """Forget what owners hold: who belongs to whom, or who has a quota, has changed."""
+        """Forget what owners hold: families or quotas have changed."""
         self._holdings = None
 
     def enqueue(self, record: RunRecord) -> None:
-        """Put a run into the queue; one that waits for a quota is parked with its owner."""
+        """Put a run into the queue; a run that waits for a quota is parked with its owner."""
         name = record.spec.name
         self.pending[name] = record.seq
         blocker = record.quota_blocker
@@ -479,14 +479,14 @@ class State:
             del self.parked[blocker]
 
     def count_queued(self, run: Run) -> None:
-        """Count ``run`` among those that are tried."""
+        """Count ``run`` among the ``queued``."""
         whose = (run.pool, run.owner)
         self._queued_counts[whose] = self._queued_counts.get(whose, 0) + 1
         if run.follow is not None:
             self._followers[run.name] = None
 
     def discount_queued(self, run: Run) -> None:
-        """Count ``run`` no more among those that are tried, if they are counted yet."""
+        """Stop counting ``run`` among the ``queued``, if they are counted yet."""
         if not self.leases_indexed:
             return
         whose = (run.pool, run.owner)
@@ -499,7 +499,7 @@ class State:
             del self._followers[run.name]
 
     def join_rounds(self, record: RunRecord, known: RoundsRun) -> None:
-        """Take a run in among those that share a pool in rounds: these are in no queue."""
+        """Add a run to those that share a pool in rounds: these are in no queue."""
         spec = record.spec
         self.in_rounds[spec.name] = known
         self.round_sizes[spec.pool] = self.round_sizes.get(spec.pool, 0) + 1
@@ -507,14 +507,14 @@ class State:
             self._followers[spec.name] = None
 
     def begin_rounds(self, record: RunRecord) -> None:
-        """Note that a run has the first GPUs of a round: it runs from then on to its end."""
+        """Record that a run has its first GPUs of a round: it counts as running until its end."""
         record.phase, record.refusal = Phase.RUNNING, None
         if self.leases_indexed:
             self._followers.pop(record.spec.name, None)
             self.count_run(record.spec.owner, 1)
 
     def leave_rounds(self, record: RunRecord) -> None:
-        """Forget a run that is over, and what was granted to it and is not given out yet."""
+        """Forget a run that is over, and its grant if that still waits."""
         name, pool = record.spec.name, record.spec.pool
         del self.in_rounds[name]
         self.round_sizes[pool] -= 1
@@ -525,7 +525,7 @@ class State:
         self.settle_grant(record.spec)
 
     def settle_grant(self, run: Run) -> None:
-        """Note that what was granted to ``run`` in this round does not wait for room any more."""
+        """Record that the grant of ``run`` in this round no longer waits for room."""
         known = self.rounds.get(run.pool)
         if known is not None and run.name in known.waiting:
             del self.rounds.own(run.pool).waiting[run.name]
@@ -533,9 +533,9 @@ class State:
     # --- Leases ---
 
     def lift_lease(self, name: str) -> Lease:
-        """Take a lease away as if its work had ended; what its payer promised stays promised.
+        """Remove a lease as if its work had ended; what its payer promised stays promised.
 
-        It stays known among the ``lifted``: its width comes free when it was expected to, no later.
+        It stays among the ``lifted``: its width comes free when its end was expected, no later.
         """
         lease = self.leases.pop(name)
         self.vacate(lease.fact.slots)
@@ -549,10 +549,10 @@ class State:
         lease = self.lifted[name]
         self.lifted = {other: held for other, held in self.lifted.items() if other != name}
         self.occupy(lease.fact.slots)
-        # What lies below is not this state's to change.
+        # The state below must not be changed here.
         lease = self.leases[name] = lease.copy()
         self.list_lease(name, lease)
-        self.list_hold(name, lease)  # While it was away its entry may have been dropped.
+        self.list_hold(name, lease)  # While it was lifted its entry may have been dropped.
         self.runs.own(lease.fact.run).leases[name] = None
 
     def unlist_lease(self, name: str, lease: Lease) -> None:
@@ -568,8 +568,8 @@ class State:
     def occupy(self, slots: Slots) -> int:
         """Take ``slots``, all of them free, out of the topology; return how many they are.
 
-        Nodes that wait to be placed are placed with what is free then. A replay asks for no
-        placement, so it keeps no index of slots until it has ended.
+        Nodes that wait to be placed are placed with what is free then. A replay needs no placement,
+        so it keeps no index of slots until it has ended.
         """
         if not self._pending_nodes:
             return -self._toggle(slots, taking=True)
@@ -602,7 +602,7 @@ class State:
     def _toggle(self, slots: Slots, *, taking: bool) -> int:
         """Flip ``slots`` and return by how much the free GPUs grew.
 
-        Nodes that change alike are moved in the index together: most go whole.
+        Nodes that change alike are moved in the index together: most change as a whole.
         """
         if len(slots) == 1:
             return self._toggle_one(*slots[0], taking=taking)
@@ -637,7 +637,7 @@ class State:
         return total + island.move(bits, was, now) if bits else total
 
     def _toggle_one(self, node: str, mask: int, *, taking: bool) -> int:
-        """Flip the slots ``mask`` of ``node``: what most leases are."""
+        """Flip the slots ``mask`` of ``node``: the case of most leases."""
         record = self._nodes[node]
         island = self._own_island(record.island)
         position = record.position
@@ -659,7 +659,7 @@ class State:
         return island
 
     def mark_node(self, name: str, status: NodeStatus) -> None:
-        """Note the status of a node, and offer or withhold its slots accordingly."""
+        """Set the status of a node, and offer or withhold its slots accordingly."""
         self.ends_changed()
         record = self.nodes[name]
         island = self._own_island(record.island)
@@ -680,7 +680,7 @@ class State:
         self._own_island(record.island).withhold(record.position)
 
     def give_back(self, name: str) -> None:
-        """Let a node that was wiped be used by anybody, if it is ready."""
+        """Offer a wiped node to all runs again, if it is ready."""
         self.ends_changed()
         self.drop_slots(self.unwiped.pop(name).claim, ((name, 0),))
         record = self.nodes[name]
@@ -693,7 +693,7 @@ class State:
             self.unwiped.own(name).leases += leases
 
     def slots_left(self, name: str) -> int:
-        """Return the slots of a node that no lease has, whether or not they may be given out."""
+        """Return the slots of a node that no lease has, whether or not they are offered."""
         record = self.nodes[name]
         return self.islands[record.island].slots_left(record.position)
 
@@ -738,7 +738,7 @@ class State:
         return sum(index.gpus_total for index in indexes), sum(i.gpus_free for i in indexes)
 
     def flavors(self) -> list[str]:
-        """Return the flavors that there are, in order."""
+        """Return the flavors of all nodes, in order."""
         self.refresh()
         return sorted({flavor for (_, flavor), index in self._domains.items() if index.keys})
 
@@ -746,7 +746,7 @@ class State:
     def crossings(self) -> Crossings:
         """When owners may cross a threshold; found on first use, so that a replay pays nothing."""
         self.refresh()
-        self._index_leases()  # From then on new leases are noted here too.
+        self._index_leases()  # From then on new leases are recorded here too.
         found = self._crossings
         if found is None:
             found = self._crossings = Crossings()
@@ -756,13 +756,13 @@ class State:
         return found
 
     def use_changed(self, owner: str) -> None:
-        """Note that ``owner`` has another use, and may cross a threshold at another time."""
+        """Record that the use of ``owner`` changed: it may cross a threshold at another time."""
         self._line_ranks.owner_changed(owner)
         if self._crossings is not None:
             self._crossings.touch(owner)
 
     def report(self, owner: str, record: ReportRecord | None) -> None:
-        """Note what an accounting system tells of the budget of ``owner``; None: it is unlinked."""
+        """Set the report of an accounting system for ``owner``; None: it is unlinked."""
         if record is None:
             self.reports.pop(owner, None)
         else:
@@ -778,7 +778,7 @@ class State:
 
     @property
     def soft(self) -> Soft:
-        """What owners' soft quotas come to together."""
+        """The sums of owners' soft quotas."""
         if self._soft is None:
             self._soft = Soft.of(self.owners, self.reports, self.owner_budgets)
         return self._soft
@@ -788,13 +788,13 @@ class State:
         return [(-free, key.domain) for free, key in self.domains(pool, flavor).most_free()]
 
     def island(self, key: IslandKey) -> Island:
-        """Return the island under ``key``; ``domains`` must have been asked first."""
+        """Return the island under ``key``; ``domains`` must have been called before."""
         return self.islands[key]
 
     def pool_of(self, node: Node) -> str:
         """Return the pool whose selector matches ``node``, else the default pool.
 
-        At most one other pool matches; ``decide`` sees to that.
+        At most one other pool matches; ``decide`` ensures that.
         """
         labels = dict(node.labels) | node.location
         for name in sorted(self.pools):
@@ -818,13 +818,13 @@ class State:
         return self._openings[at] if at < len(self._openings) else None
 
     def ends_changed(self) -> None:
-        """Forget what was found out about expected ends, and about rooms by them."""
+        """Forget the cached expected ends, and the rooms computed from them."""
         self.ends_cache = Ends()
         self.room_index = RoomIndex()
         self.ask_cache = {}
 
     def end_changed(self, lease: Lease) -> None:
-        """Forget what was found out about expected ends that ``lease`` has part in."""
+        """Forget the cached expected ends that ``lease`` has part in."""
         ends, index = self.ends_cache, self.room_index
         if ends.is_asked or index.bounds:
             islands = {self._nodes[node].island for node, _ in lease.fact.slots}
@@ -843,7 +843,7 @@ class State:
     def holds_due(self) -> list[tuple[int, str]]:
         """Return the heap of renewals, built on first use so that a replay does not pay for it.
 
-        Outdated entries are dropped as they come to the top, so each is looked at once.
+        Outdated entries are dropped as they come to the top, so each is read once.
         """
         self._index_leases()  # From then on new leases are listed here too.
         if self._holds_due is None and self._below is not None:
@@ -862,9 +862,9 @@ class State:
     def _over(
         self, below: list[tuple[int, str]], at_ms: Callable[[Lease], int]
     ) -> list[tuple[int, str]]:
-        """Return the heap of an overlay: a copy of the one ``below``, and what is not so there.
+        """Return the heap of an overlay: a copy of the one ``below``, and what differs here.
 
-        Going through all leases by way of the overlay takes a hundred times as long as the copy.
+        Reading all leases through the overlay takes a hundred times as long as the copy.
         """
         assert isinstance(self.leases, LayeredTable), "an overlay's tables are"
         heap = below.copy()
@@ -876,7 +876,7 @@ class State:
     def _upheld(
         self, heap: list[tuple[int, str]] | None, at_ms: Callable[[Lease], int]
     ) -> list[tuple[int, str]]:
-        """Return ``heap`` with something at its top that is true, built anew if it must be."""
+        """Return ``heap`` with a valid entry at its top, built anew if necessary."""
         if heap is None or len(heap) > 2 * len(self.leases) + _OUTDATED_MAX:
             heap = [(at_ms(lease), name) for name, lease in self.leases.items()]
             heapify(heap)
@@ -889,7 +889,7 @@ class State:
         return heap
 
     def list_hold(self, name: str, lease: Lease) -> None:
-        """Note when the hold of ``lease`` ends now, if anybody has asked for that yet."""
+        """Record when the hold of ``lease`` ends, if the heap is in use."""
         if self._holds_due is not None:
             heappush(self._holds_due, (lease.renew_ms, name))
         if self._holds_ending is not None:

@@ -1,4 +1,4 @@
-"""The read view of the state: what a decision may look at, and nothing it could change."""
+"""The read view of the state: what a decision may read; it can change nothing."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class Family(Struct, frozen=True, gc=False):
 
 
 class Soft(NamedTuple):
-    """What owners' soft quotas come to together.
+    """The sums of owners' soft quotas.
 
     ``rest_target_ppm`` is the target share of an owner that states none: an equal part of what the
     others leave. ``budgeted`` are the owners with a budget of hours, in order; ``has_targets`` says
-    that somebody has stated a share. ``undeclared`` are the owners of budgets that are no more than
-    that, and ``shared_target_ppm`` is the target share if these have an equal part too.
+    that some owner has stated a share. ``undeclared`` are owners that only budgets name, and
+    ``shared_target_ppm`` is the target share if these have an equal part too.
     """
 
     rest_target_ppm: int
@@ -83,7 +83,7 @@ class Soft(NamedTuple):
         reports: Mapping[str, ReportRecord],
         owner_budgets: Mapping[str, tuple[str, ...]],
     ) -> Soft:
-        """Return what the quotas of ``owners`` come to, and what is told of their budgets."""
+        """Return the sums of the quotas of ``owners``, with the reports about their budgets."""
         shares = [owner.quota.fair_share_target_ppm for owner in owners.values()]
         stated = [share for share in shares if share is not None]
         others = len(shares) - len(stated)
@@ -96,7 +96,7 @@ class Soft(NamedTuple):
 
 
 class StateView(Protocol):
-    """What a decision may read. Mappings here are not for writing."""
+    """What a decision may read. Its mappings are read-only."""
 
     @property
     def seq(self) -> int:
@@ -150,7 +150,7 @@ class StateView(Protocol):
 
     @property
     def lenders(self) -> Mapping[str, tuple[EnvelopeId, ...]]:
-        """For each flavor the envelopes that lend, in the order in which anybody is asked."""
+        """For each flavor the envelopes that lend, in the order in which they are tried."""
         ...
 
     @property
@@ -170,7 +170,7 @@ class StateView(Protocol):
 
     @property
     def node_status(self) -> Mapping[str, NodeStatus]:
-        """The nodes that are not ready, and what they are instead."""
+        """The nodes that are not ready, with their status."""
         ...
 
     @property
@@ -195,7 +195,7 @@ class StateView(Protocol):
 
     @property
     def reservations(self) -> Mapping[str, ReservationRecord]:
-        """The promised starts, in the order in which they were made."""
+        """The firm starts, in the order in which they were made."""
         ...
 
     @property
@@ -220,12 +220,12 @@ class StateView(Protocol):
 
     @property
     def metered(self) -> Collection[str]:
-        """The flavors that anybody ever had a lease of, be they in the fleet or not."""
+        """The flavors that had a lease at any time, whether or not nodes have them now."""
         ...
 
     @property
     def pledges(self) -> Mapping[str, PledgeRecord]:
-        """The filled spares, which come back when their fillers are gone."""
+        """The filled spares, which come back when their fillers have ended."""
         ...
 
     @property
@@ -250,7 +250,7 @@ class StateView(Protocol):
 
     @property
     def backfilled(self) -> Mapping[str, None]:
-        """The runs with bundles that must be gone when a reservation needs their room."""
+        """The runs with bundles that must end when a reservation needs their room."""
         ...
 
     @property
@@ -260,7 +260,7 @@ class StateView(Protocol):
 
     @property
     def barred(self) -> Mapping[str, int]:
-        """Owners that may not ask for a conflict, and until when."""
+        """Owners that may not call a conflict, and until when."""
         ...
 
     @property
@@ -285,7 +285,7 @@ class StateView(Protocol):
 
     @property
     def ask_cache(self) -> dict[Hashable, object]:
-        """What planning found out that waiting runs ask for, as long as all that it rests on stays.
+        """What planning computed about waiting runs' requests, while its basis is unchanged.
 
         Dropped when a budget, an owner, a pool or a node changes.
         """
@@ -298,7 +298,7 @@ class StateView(Protocol):
 
     @property
     def queued(self) -> Mapping[str, int]:
-        """Pending runs that are tried whenever something has changed, and their sequences."""
+        """Pending runs that are tried after every change, and their sequences."""
         ...
 
     @property
@@ -328,12 +328,12 @@ class StateView(Protocol):
 
     @property
     def node_meters(self) -> Mapping[str, NodeMeter]:
-        """What nodes owners have and had, since they have a budget of node-hours."""
+        """The nodes that owners have and had, since they have a budget of node-hours."""
         ...
 
     @property
     def durations(self) -> Mapping[str, DurationHistory]:
-        """What the last runs of each owner took, of what was declared; where any has ended."""
+        """Actual against declared durations of each owner's last runs; where any has ended."""
         ...
 
     def flavor_gpus(self, flavor: str) -> tuple[int, int]:
@@ -341,12 +341,12 @@ class StateView(Protocol):
         ...
 
     def flavors(self) -> list[str]:
-        """Return the flavors that there are, in order."""
+        """Return the flavors of all nodes, in order."""
         ...
 
     @property
     def soft(self) -> Soft:
-        """What owners' soft quotas come to together."""
+        """The sums of owners' soft quotas."""
         ...
 
     @property
@@ -356,7 +356,7 @@ class StateView(Protocol):
 
     @property
     def reports(self) -> Mapping[str, ReportRecord]:
-        """What accounting systems told of the budgets of the owners that are linked to one."""
+        """The reports of accounting systems about the budgets of linked owners."""
         ...
 
     @property
@@ -371,7 +371,7 @@ class StateView(Protocol):
 
     @property
     def lifted(self) -> Mapping[str, Lease]:
-        """Leases that a trial has taken away, and whose payers go on promising."""
+        """Leases that a trial has lifted, and whose payers keep their promises."""
         ...
 
     @property
@@ -381,7 +381,7 @@ class StateView(Protocol):
 
     @property
     def line_ranks(self) -> LineRanks:
-        """The lines of waiting runs by their ranks, as far as they were asked for."""
+        """The lines of waiting runs by their ranks, as far as they were read."""
         ...
 
     @property
@@ -391,12 +391,12 @@ class StateView(Protocol):
 
     @property
     def room_index(self) -> RoomIndex:
-        """Where runs may go, and when leases leave enough there, as far as it was asked for."""
+        """Where runs may go, and when leases leave enough there, as far as it was read."""
         ...
 
     @property
     def requests(self) -> Mapping[str, RequestRecord]:
-        """Requests by idempotency key, the oldest first; some may be too old to be known."""
+        """Requests by idempotency key, the oldest first; some may have expired."""
         ...
 
     @property
@@ -416,7 +416,7 @@ class StateView(Protocol):
 
     @property
     def rounds(self) -> Mapping[str, RoundRecord]:
-        """The round that each pool is in which shares in rounds, once it has begun one."""
+        """The current round of each pool that shares in rounds, once it has begun one."""
         ...
 
     def domains(self, pool: str, flavor: str) -> DomainIndex:
@@ -448,7 +448,7 @@ class StateView(Protocol):
         ...
 
     def holds_due(self) -> list[tuple[int, str]]:
-        """Return the heap of (instant, lease) at which holds must be renewed, if they are to last.
+        """Return the heap of (instant, lease) at which holds must be renewed.
 
         That is one grace before they run out. Entries may be outdated.
         """

@@ -1,8 +1,8 @@
 """Tables of the state, and the layered table an overlay puts on top of one.
 
-A record in a table is either immutable or has a ``copy`` method. Whoever changes a record asks
-the table for it with ``own``: the base table hands out the record itself, a layered table hands
-out a private copy, so that what lies below never changes. That is all there is to an overlay.
+A record in a table is either immutable or has a ``copy`` method. Code that changes a record gets it
+from the table's ``own``: the base table returns the record itself, a layered table returns a
+private copy, so that the tables below never change. That is all there is to an overlay.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
         return self._base[key]
 
     def get(self, key: K, default: Any = None) -> Any:
-        """Return the record under ``key``, or ``default``; most that are asked for are not here."""
+        """Return the record under ``key``, or ``default``; most reads are of records below."""
         local = self._local
         if key in local:
             return local[key]
@@ -95,7 +95,7 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
                 yield key
 
     def __bool__(self) -> bool:
-        """Return whether there is anything, without counting it."""
+        """Return whether there is any record, without counting."""
         if self._local:
             return True
         return len(self._base) > len(self._gone) if self._gone else bool(self._base)

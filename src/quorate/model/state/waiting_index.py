@@ -1,8 +1,8 @@
-"""The waiting runs, indexed: by line, in the order in which they stand in it, and by shape.
+"""The waiting runs, indexed: by line, in order, and by shape.
 
-A line is an owner's, in the flavors asked for: its runs have one score. A shape is what decides
-whether there is room. With both, a walk looks at the heads of lines, and beyond its depth only at
-runs of shapes that fit, however many wait.
+A line is an owner's, in the flavors asked for: its runs have one score. A shape decides whether
+there is room. With both, a walk reads the heads of lines, and beyond its depth only runs of shapes
+that fit, however many wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Place = tuple[int, int, str]
 
 
 class Shape(NamedTuple):
-    """What decides whether there is room for a run; ``octave`` is of what it declared to take."""
+    """What decides whether there is room for a run; ``octave`` is that of its declared duration."""
 
     pool: str
     flavors: tuple[str, ...]
@@ -36,7 +36,7 @@ class Shape(NamedTuple):
 
 
 class Places:
-    """Runs in the order in which they stand."""
+    """Runs of a line, in order."""
 
     __slots__ = ("places",)
 
@@ -48,18 +48,18 @@ class Places:
         return Places(self.places.copy())
 
     def add(self, place: Place) -> None:
-        """Put a run into its place."""
+        """Insert a run at its place."""
         insort(self.places, place)
 
     def remove(self, place: Place) -> None:
-        """Take a run out."""
+        """Remove a run."""
         index = bisect_left(self.places, place)
         assert self.places[index] == place, place
         del self.places[index]
 
 
 def line_of(run: Run) -> Line:
-    """Return the line that ``run`` stands in."""
+    """Return the line of ``run``."""
     return run.pool, run.owner, run.flavors
 
 
@@ -84,7 +84,7 @@ def place_of(record: RunRecord) -> Place:
 
 
 class Waiting:
-    """Every waiting run: by line, and by shape and line; each in the order in which they stand."""
+    """Every waiting run: by line, and by shape and line; each in order."""
 
     __slots__ = ("_is_layer", "lines", "shapes")
 
@@ -110,7 +110,7 @@ class Waiting:
         return over
 
     def add(self, record: RunRecord) -> None:
-        """Put a run in."""
+        """Add a run."""
         place, line, shape = place_of(record), line_of(record.spec), shape_of(record.spec)
         if line in self.lines:
             self.lines.own(line).add(place)
@@ -126,7 +126,7 @@ class Waiting:
             lines[line] = [place]
 
     def remove(self, record: RunRecord) -> None:
-        """Take a run out."""
+        """Remove a run."""
         place, line, shape = place_of(record), line_of(record.spec), shape_of(record.spec)
         places = self.lines.own(line)
         places.remove(place)
@@ -143,7 +143,7 @@ class Waiting:
             del self.shapes[shape]
 
     def _own(self, lines: dict[Line, list[Place]], line: Line) -> list[Place]:
-        """Return the places of ``line`` for changing: in a layer a list that lies below nowhere."""
+        """Return the places of ``line`` for changing: in a layer a private list."""
         if self._is_layer:
             lines[line] = lines[line].copy()
         return lines[line]

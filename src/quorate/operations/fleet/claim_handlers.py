@@ -94,7 +94,7 @@ def claim_document(
 
 
 def _node_size(view: StateView, asked: fleet_operations.ClaimNodes) -> int:
-    """Return how many GPUs the nodes have that may be meant; raises where they differ."""
+    """Return how many GPUs the nodes in question have; raises where they differ."""
     pool, flavor = asked.pool or _DEFAULT_POOL, asked.flavor
     wanted = selector_of(asked.selector)
     sizes = {
@@ -128,7 +128,7 @@ def release_claim(
     view, name = context.recorded, asked.claim
     record = view.runs.get(name)
     if record is not None and not sees_owner(view, context.caller, record.spec.owner):
-        # In the words for a claim that is not there, so that nobody can find out.
+        # The same text as for a claim that does not exist, so that its existence is not revealed.
         missing = Refusal(
             code=RefusalCode.UNKNOWN_NAME,
             subject=f"no claim {name!r}",

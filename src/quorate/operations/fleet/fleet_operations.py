@@ -32,7 +32,7 @@ class MarkNode(Write, kw_only=True, frozen=True):
 class NodeWiped(Write, kw_only=True, frozen=True):
     """A node that is clean, or with ``failed`` could not be wiped.
 
-    With ``after`` only if that claim was the last one on it: a late word frees nothing then.
+    With ``after`` only if that claim was the last one on it: a late report frees nothing then.
     """
 
     node: Name
@@ -68,11 +68,11 @@ class ReleaseClaim(Write, kw_only=True, frozen=True):
 
 
 class Resolve(KeyedWrite, kw_only=True, frozen=True):
-    """How many GPUs are to be made free, beside those that are, and where; no domains means all.
+    """How many GPUs to free, beside the free ones, and where; no domains means all.
 
     A domain is given by its key, region/cluster/domain, or its last part where that is clear.
     ``regions`` and ``clusters`` leave only domains that are in one of them. A ``cap``, given as
-    BUDGET/CAP, stands instead of flavor, domains and pool: then GPUs are freed that it bounds.
+    BUDGET/CAP, replaces flavor, domains and pool: then GPUs are freed that it bounds.
     """
 
     deficit: Count
@@ -85,14 +85,14 @@ class Resolve(KeyedWrite, kw_only=True, frozen=True):
 
 
 class Tick(Write, kw_only=True, frozen=True):
-    """What time has made due."""
+    """Do what time has made due."""
 
 
 class Resolution(Given, kw_only=True, frozen=True):
-    """What came of asking for room.
+    """The result of freeing GPUs by hand.
 
     A dry run has only the ``contest``: what would be cut, who would enter with which odds, and a
-    dummy draw. Otherwise there is all that an outcome has.
+    dummy draw. Otherwise it has all fields of an outcome.
     """
 
     dry_run: bool
@@ -128,7 +128,11 @@ _NODES: Final = (
                 "Record that a failed node works again.",
                 ("unknown-name", "conflict"),
             ),
-            ("cordon", "Place nothing new on a node; what is on it goes on.", ("unknown-name",)),
+            (
+                "cordon",
+                "Cordon a node: its work continues, and nothing new is placed on it.",
+                ("unknown-name",),
+            ),
             (
                 "uncordon",
                 "Let a cordoned node be given work again.",

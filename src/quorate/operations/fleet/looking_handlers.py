@@ -41,11 +41,11 @@ def fleet_top(context: RequestContext, asked: FleetTop, operation: Operation) ->
 
 
 NO_LOGS: Final = "no-logs"
-"""The fault of asking for output that nobody keeps."""
+"""The fault of a request for output that is not kept."""
 
 
 def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> Answer:
-    """Return lines of a run's output; refused where nobody keeps it."""
+    """Return lines of a run's output; refused where no executor keeps it."""
     del operation
     name = asked.run.removeprefix("run/")
     record = context.recorded.runs.get(name)
@@ -58,7 +58,7 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
     if context.logs is None:
         raise CommandError(
             Exit.REFUSED,
-            f"nobody keeps the output of run {name!r}: nothing here starts processes; "
+            f"no logs for run {name!r}: no executor starts processes here; "
             "look where its work was started",
             fault=NO_LOGS,
         )
@@ -72,10 +72,10 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
             Exit.REFUSED, f"run {name!r} has written nothing that was kept", fault=NO_LOGS
         )
     if found is None:
-        # Whoever follows it sees it begin.
+        # A follower sees it begin.
         found = Output(lines=(), first=asked.from_, is_last=True)
         notes = (f"note: run {name!r} has written nothing yet; why: quorate explain {name}",)
-    # Nobody writes for a run that is over: its leases have ended, and nothing is left of it.
+    # A run that is over writes nothing more: its leases have ended, and no process is left.
     ended = found.is_last and record.phase in TERMINAL
     return Answer(
         tree=lambda: _tree(name, found, ended=ended),

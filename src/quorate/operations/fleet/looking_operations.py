@@ -24,7 +24,7 @@ class FleetTop(Asked, kw_only=True, frozen=True):
 class RunLogs(Asked, kw_only=True, frozen=True):
     """The output of a run: ``limit`` lines at most, from line ``from`` on, counted from 0.
 
-    With ``tail`` only the last so many of those that there are.
+    With ``tail`` only the last ``tail`` lines that exist.
     """
 
     run: Name
@@ -34,7 +34,7 @@ class RunLogs(Asked, kw_only=True, frozen=True):
 
 
 class Use(Given, kw_only=True, frozen=True):
-    """GPUs of one domain, flavor and pool: what works, what is free, what nobody is given."""
+    """GPUs of one domain, flavor and pool: what works, what is free, what is not offered."""
 
     domain: str
     flavor: str

@@ -1,4 +1,4 @@
-"""Nodes: what people and monitors say about them, and that one is clean after a claim."""
+"""Nodes: status reports of people and monitors, and the wipe after a claim."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INSTEAD: Final = {
     ("recover", NodeStatus.CORDONED): "uncordon",
     ("uncordon", NodeStatus.FAILED): "recover",
 }
-"""A word and what a node is -> the word that fits it: nobody recovers what was only cordoned."""
+"""A word and a node's status -> the word that fits it: a cordoned node is not recovered."""
 
 
 def mark_node(
@@ -49,7 +49,7 @@ def mark_node(
 def node_wiped(
     context: RequestContext, asked: fleet_operations.NodeWiped, operation: Operation
 ) -> Order:
-    """Return the order to record what became of wiping a node."""
+    """Return the order to record the result of wiping a node."""
     del context, operation
     note = checked_line(asked.note, "note")
     return Order(command=Wiped(asked.node, not asked.failed, asked.after, note))

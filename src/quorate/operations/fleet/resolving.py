@@ -1,4 +1,4 @@
-"""Room made by hand, one notice ahead; and what time has made due, done now."""
+"""Room made by hand, after the notice period; and what time has made due, done now."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from quorate.views.word_forms import until
 def resolve(
     context: RequestContext, asked: fleet_operations.Resolve, operation: Operation
 ) -> Answer | Order:
-    """Return the order to make room in a scope, or for a dry run what that would come to."""
+    """Return the order to free GPUs in a scope, or for a dry run the expected result."""
     del operation
     command = _command(context.recorded, asked)
     if asked.dry_run:
@@ -46,7 +46,7 @@ def tick(context: RequestContext, asked: fleet_operations.Tick, operation: Opera
 
 
 def _command(view: StateView, asked: fleet_operations.Resolve) -> Resolve:
-    """Return the command; raises ``CommandError`` for what is not there."""
+    """Return the command; raises ``CommandError`` for unknown names."""
     pool, flavor = asked.pool, asked.flavor
     if asked.cap is not None:
         if flavor is not None or asked.domains or asked.regions or asked.clusters:
@@ -104,13 +104,13 @@ def _missing(what: str, known: Iterable[str]) -> CommandError:
 
 
 def _foretold(context: RequestContext, command: Resolve) -> Answer:
-    """Return what the conflict would come to, as things are; nothing is written."""
+    """Return the expected result of the conflict in the present state; nothing is written."""
     view, now_ms = context.recorded, context.now_ms
     question = by_hand(view, command)
     found = foresee(view, question, now_ms + view.pools[question.scope.pool].notice_ms)
     if isinstance(found, Refusal):
         raise refused([found])
-    assert found is not None, "somebody asked for one GPU or more"
+    assert found is not None, "the request is for one GPU or more"
     return Answer(
         tree=lambda: {"dryRun": True, "contest": contest_tree(found)},
         lines=lambda _: [*contest_lines(found, now_ms), "dry run: nothing was recorded"],

@@ -1,4 +1,4 @@
-"""The calculus: a decision worked out on a world that is given, and on nothing else."""
+"""The calculus: a decision computed on a given world, and on nothing else."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ ROUNDS: Final = "rounds"
 STEPS_MAX: Final = 100
 """How many steps a scenario may have that a service is asked to play."""
 THINGS_MAX: Final = 500
-"""How many nodes, runs and documents it may begin with: each step tells how all of them stand."""
+"""How many nodes, runs and documents it may begin with: each step shows all of them."""
 _THINGS: Final = ("nodes", "runs", "documents")
 
 
 def calculate(context: AnyDesk, asked: Calculate, operation: Operation) -> Answer:
-    """Return what is decided in the world; the ledger is not looked at."""
+    """Return what is decided in the world; the ledger is not read."""
     del context, operation
     if asked.kind == SCENARIO:
         _check_size(asked.world)
     if asked.kind == ROUNDS:
-        # How many rounds a recording takes is known when it has been played, and not before.
+        # How many rounds a recording takes is known only after it has been played.
         raise CommandError(
             Exit.INVALID,
             "kind: a service plays no recordings; play it where you are:"
@@ -44,7 +44,7 @@ def calculate(context: AnyDesk, asked: Calculate, operation: Operation) -> Answe
 
 
 def _check_size(world: object) -> None:
-    """Raise ``CommandError`` when a scenario takes longer than others should wait for."""
+    """Raise ``CommandError`` when a scenario takes longer than other callers should wait for."""
     if not isinstance(world, dict):
         return
     steps = _count(world.get("steps"))

@@ -1,4 +1,4 @@
-"""Following a ledger: the events that somebody may see, from a cursor on."""
+"""Following a ledger: the events that a caller may see, from a cursor on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quorate.operations.request_context import RequestContext
 from quorate.operations.visible_events import Sight
 
 LOOKED_AT_MAX: Final = 10_000
-"""How many events are looked at for one reading, so that hidden ones cannot hold up the others."""
+"""How many events one reading reads at most, so that hidden ones cannot hold up other callers."""
 
 
 class Follower:
@@ -27,7 +27,7 @@ class Follower:
 
     @property
     def cursor(self) -> int:
-        """The sequence of the last event that was looked at."""
+        """The sequence of the last event that was read."""
         return self._place.seq
 
     @property
@@ -65,7 +65,7 @@ class Follower:
 
 
 def watch_events(context: RequestContext, asked: WatchEvents, operation: Operation) -> Follower:
-    """Return what reads on from the event that was asked for, or from now on."""
+    """Return a follower from the requested event on, or from now on."""
     del operation
     watched = watched_of(asked)
     watched.check(context.recorded, context.caller)

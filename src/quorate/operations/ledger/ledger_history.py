@@ -33,7 +33,7 @@ EXPORT_FORMAT: Final = "quorate-export/1"
 
 
 LOOKED_AT_MAX: Final = 100_000
-"""How many events are looked at for one page: the answer says where to go on."""
+"""How many events one page reads at most: the answer says where to continue."""
 BACK_BLOCKS: Final = 128
 """How many blocks are read at once on the way back from the end."""
 
@@ -63,7 +63,7 @@ def list_events(context: RequestContext, asked: ListEvents, operation: Operation
 
 
 class _Wanted:
-    """Which events are asked for, and may be seen."""
+    """Which events are requested, and may be seen."""
 
     def __init__(self, view: StateView, sight: Sight, asked: ListEvents) -> None:
         self._sight = sight
@@ -74,7 +74,7 @@ class _Wanted:
         self.first = 1 if record is None else record.seq
 
     def of(self, entries_: Iterable[Entry]) -> Iterator[Entry]:
-        """Yield those of ``entries_`` that are wanted, as they are told."""
+        """Yield those of ``entries_`` that are wanted, as they are shown."""
         for entry in entries_:
             if self._is_chosen(entry.event) and self._sight.sees(entry.event):
                 yield replace(entry, event=self._sight.told(entry.event))
@@ -83,7 +83,7 @@ class _Wanted:
 def _first_from(
     context: RequestContext, wanted: _Wanted, first: int, limit: int | None
 ) -> tuple[list[Entry], int]:
-    """Return the first ``limit`` events from ``first`` on, and the sequence to go on from."""
+    """Return the first ``limit`` events from ``first`` on, and the sequence to continue from."""
     end = context.recorded.seq
     if limit is None:
         # Of a file, by its owner: all of it. A service lists a page at most.
@@ -98,9 +98,9 @@ def _first_from(
 def _last(
     context: RequestContext, wanted: _Wanted, limit: int | None
 ) -> tuple[Sequence[Entry], tuple[str, ...]]:
-    """Return the last ``limit`` events, and what is to be said of those before them."""
+    """Return the last ``limit`` events, and a note about those before them."""
     if limit is None or wanted.is_about_one:
-        # All of what is asked for, which may be anywhere: as long as the ledger is from there on.
+        # All requested events, which may be anywhere: reads the ledger from there on.
         return deque(wanted.of(_entries_from(context, wanted.first)), maxlen=limit), ()
     found: deque[Entry] = deque()
     looked_at = 0
@@ -114,7 +114,7 @@ def _last(
             return list(found)[-limit:], ()
         if looked_at >= LOOKED_AT_MAX and page.first_seq > 1:
             note = (
-                f"only the last {looked_at} events were looked at; of those before them ask with "
+                f"only the last {looked_at} events were read; of those before them ask with "
                 "--from 1"
             )
             return found, (note,)
@@ -135,7 +135,7 @@ def _pages_back(context: RequestContext) -> Iterator[Page]:
 def _entries_from(context: RequestContext, first: int) -> Iterator[Entry]:
     """Yield the events from the sequence ``first`` on that the state knows.
 
-    Blocks before it are not read: a page costs what is looked at, wherever it is.
+    Blocks before it are not read: a page costs what it reads, wherever it is.
     """
     end = context.recorded.seq
     if first > end:
@@ -153,9 +153,9 @@ def _entries_from(context: RequestContext, first: int) -> Iterator[Entry]:
 def _chosen(
     view: StateView, sight: Sight, asked: ListEvents
 ) -> tuple[Callable[[Event], bool], str | None]:
-    """Return whether an event is about what was asked for, and its run where it is of one.
+    """Return whether an event is about the requested resource, and its run where it has one.
 
-    Raises where there is no such thing.
+    Raises where there is no such resource.
     """
     about = asked.about
     if asked.run is not None:
@@ -187,7 +187,7 @@ def _is_there(view: StateView, sight: Sight, kind: str, name: str) -> bool:
         case "resolveroutcome":
             return name in view.conflicts
         case "reservation":
-            # One that is over is not kept, and what happened to it is: so its run decides.
+            # A resource that is over is not kept, but its events are: so its run decides.
             return sight.sees_run(name.rpartition("@")[0])
         case _:
             return sight.sees_run(name)

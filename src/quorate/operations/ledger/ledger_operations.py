@@ -48,14 +48,14 @@ class VerifyLedger(Asked, kw_only=True, frozen=True):
 
 
 class KeptCheckpoint(Asked, kw_only=True, frozen=True):
-    """A checkpoint as it was signed, and what the file is called that it was kept in."""
+    """A checkpoint as it was signed, and the name of its file."""
 
     checkpoint: Tree
     file: Annotated[str, Meta(min_length=1, max_length=4_096)] = "the checkpoint"
 
 
 class VerifyAgainst(VerifyLedger, kw_only=True, frozen=True):
-    """With ``checkpoints`` that were kept elsewhere, each of which has to agree."""
+    """With ``checkpoints`` that were kept elsewhere, each of which must agree."""
 
     checkpoints: Annotated[
         tuple[KeptCheckpoint, ...], Meta(min_length=1, max_length=CHECKPOINTS_MAX)
@@ -63,7 +63,7 @@ class VerifyAgainst(VerifyLedger, kw_only=True, frozen=True):
 
 
 class Calculate(Asked, kw_only=True, frozen=True):
-    """A world as JSON, and what to work out about it."""
+    """A world as JSON, and what to compute about it."""
 
     kind: Name
     world: Any
@@ -94,7 +94,7 @@ class EventListed(EventTold, kw_only=True, frozen=True):
 class Events(Given, kw_only=True, frozen=True):
     """Events in order; ask from ``next`` to read on. None, or few, need not be the end.
 
-    A page looks at a bounded number of events, of which the caller may not see all.
+    A page reads a bounded number of events, of which the caller may not see all.
     """
 
     items: tuple[EventListed, ...]
@@ -102,7 +102,7 @@ class Events(Given, kw_only=True, frozen=True):
 
 
 class Head(Given, kw_only=True, frozen=True):
-    """Where the ledger ends."""
+    """The end of the ledger."""
 
     height: int
     sequence: int
@@ -118,7 +118,7 @@ class Agreed(Given, kw_only=True, frozen=True):
 
 
 class Verification(Given, kw_only=True, frozen=True):
-    """Everything that was looked at holds; anything that does not is an error instead.
+    """Everything that was checked holds; anything that does not is an error instead.
 
     ``end_known`` is false where no record of the end is kept apart from the log: one that was cut
     short would verify just the same.
@@ -135,7 +135,7 @@ class Verification(Given, kw_only=True, frozen=True):
 
 
 class Checkpoint(Struct, kw_only=True, frozen=True):
-    """Where the ledger ended, signed. Keep it where whoever holds the ledger cannot change it."""
+    """The end of the ledger, signed. Keep it where the holder of the ledger cannot change it."""
 
     kind: str
     ledger_id: str
@@ -172,7 +172,7 @@ class Lottery(Given, kw_only=True, frozen=True):
 
 
 class Redrawn(Given, kw_only=True, frozen=True):
-    """Every lottery comes out as it was published; anything else is an error instead."""
+    """Every lottery gives the published result; anything else is an error instead."""
 
     verifies: bool
     events: int

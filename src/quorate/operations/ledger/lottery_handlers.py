@@ -45,8 +45,8 @@ def show_lottery(context: RequestContext, asked: Nothing, operation: Operation) 
     def lines(wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
         del wide
         if not known.commitment:
-            return ["this ledger has no lottery: nobody can be drawn, and no conflict is declared"]
-        unknown = f"{known.next_index}, known to nobody else yet"
+            return ["this ledger has no lottery: no run can be drawn, and no conflict is declared"]
+        unknown = f"{known.next_index}, not public yet"
         facts = [
             ("Commitment", f"{known.commitment} (link 0)"),
             ("Length", str(known.length)),
@@ -61,7 +61,7 @@ def show_lottery(context: RequestContext, asked: Nothing, operation: Operation) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrawn:
-    """Every lottery that was drawn comes out as it was published."""
+    """Every lottery that was drawn gives the published result."""
 
     name: str
     events: int
@@ -70,7 +70,7 @@ class Redrawn:
     draws: int
 
     def lines(self) -> list[str]:
-        """Return what was found, for people."""
+        """Return the result, for people."""
         drawn = "1 lottery" if self.lotteries == 1 else f"{self.lotteries} lotteries"
         again = f"{drawn} drawn again with {counted(self.draws, 'draw')}"
         return [
@@ -80,7 +80,7 @@ class Redrawn:
         ]
 
     def tree(self) -> dict[str, Any]:
-        """Return what was found, for programs."""
+        """Return the result, for programs."""
         return {
             "verifies": True,
             "events": self.events,
@@ -90,18 +90,18 @@ class Redrawn:
         }
 
     def answer(self) -> Answer:
-        """Return what was found, as an answer."""
+        """Return the result, as an answer."""
         return Answer(tree=self.tree, lines=lambda _: self.lines())
 
 
 def verify_lottery(context: AnyDesk, asked: Nothing, operation: Operation) -> Answer:
-    """Return what was drawn again; raises ``CommandError`` with every fault that was found."""
+    """Return the result of drawing again; raises ``CommandError`` with every fault."""
     del asked, operation
     return redraw(TITLE, context.store.blocks, context.name).answer()
 
 
 def redraw(title: str, blocks: Callable[[], Iterable[Block]], name: str | None = None) -> Redrawn:
-    """Return what was drawn again of ``blocks``, which are verified first.
+    """Return the result of drawing the lotteries of ``blocks`` again, which are verified first.
 
     They are called ``title`` in the answer and ``name`` in faults.
     """

@@ -30,7 +30,7 @@ from quorate.views.runs.forecast_view import forecast_lines, forecast_tree
 def plan_run(
     context: RequestContext, asked: plan_operations.AboutRun, operation: Operation
 ) -> Answer:
-    """Return when a run that is there starts, and what that rests on."""
+    """Return when a submitted run starts, and what that rests on."""
     del operation
     name = asked.run.removeprefix("run/")
     if not Sight(context.recorded, context.caller).sees_run(name):
@@ -49,7 +49,7 @@ def plan_run(
 
 
 def forecast_of(context: RequestContext, run: str, *, is_exact: bool = False) -> Forecast:
-    """Return the forecast of a run that is there, beyond the depth, too, where ``is_exact``."""
+    """Return the forecast of a submitted run, beyond the depth, too, where ``is_exact``."""
     view = context.recorded
     found = foretell(
         view,
@@ -79,7 +79,7 @@ def plan_runs(
     specs = specs_of(context.recorded, context.caller, documents)
     runs = [spec for spec in specs if isinstance(spec, Run)]
     if not context.caller.oversees:
-        # What they could not submit would tell them about the money and runs of others.
+        # A run that they may not submit would reveal the money and runs of others.
         for run in runs:
             check_command(context.recorded, context.caller, Submit(run))
     found = foretell_new(

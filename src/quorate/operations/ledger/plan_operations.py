@@ -39,7 +39,7 @@ class PlanRuns(Asked, kw_only=True, frozen=True):
 
 
 class PictureRequest(Asked, kw_only=True, frozen=True):
-    """One run; or what is promised, or everything, in one pool or in all of them."""
+    """One run; or the firm starts, or everything, in one pool or in all of them."""
 
     run: Name | None = None
     pool: Name | None = None
@@ -87,7 +87,7 @@ class Forecast(Given, kw_only=True, frozen=True):
 
 
 class Explanation(Given, kw_only=True, frozen=True):
-    """Where a run stands, why, and which changes, each tried by dry run, would start it now."""
+    """The state of a run, why, and which changes, each tried by dry run, would start it now."""
 
     run: str
     phase: str
@@ -107,14 +107,14 @@ class Explanation(Given, kw_only=True, frozen=True):
 
 
 class Shown(Given, kw_only=True, frozen=True):
-    """The first things of a kind, and how many there are of it."""
+    """The first resources of a kind, and how many there are."""
 
     count: int
     items: tuple[Tree, ...]
 
 
 class Picture(Given, kw_only=True, frozen=True):
-    """How a run stands (``forecast``), or reservations or a pool, as of a sequence."""
+    """The state of a run (``forecast``), or of reservations or a pool, as of a sequence."""
 
     as_of: str
     sequence: int

@@ -1,6 +1,6 @@
-"""Whether a ledger is what was written: the chain, what was kept elsewhere, the invariants.
+"""Whether a ledger is unchanged: the chain, checkpoints and receipts, the invariants.
 
-A ledger file or an export of one is looked at alike: both are blocks.
+A ledger file or an export of one is checked alike: both are blocks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _RECEIPT: Final = re.compile(r"([1-9][0-9]{0,17}):([0-9a-fA-F]{64})")
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a command that wrote printed: where the ledger then ended."""
+    """The receipt that a writing command printed: the end of the ledger then."""
 
     height: int
     hash: bytes
@@ -75,7 +75,7 @@ def read_receipt(text: str) -> Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checks:
-    """What is to be checked besides the chain; checkpoints with what their files are called."""
+    """What is checked besides the chain; checkpoints with the names of their files."""
 
     deep: bool = False
     checkpoints: tuple[tuple[str, Checkpoint], ...] = ()
@@ -83,7 +83,7 @@ class Checks:
 
     @classmethod
     def of(cls, asked: VerifyLedger) -> Checks:
-        """Return what was ``asked`` for; raises ``CommandError`` when it cannot be read."""
+        """Return the requested checks; raises ``CommandError`` when they cannot be read."""
         kept = asked.checkpoints if isinstance(asked, VerifyAgainst) else ()
         return cls(
             deep=asked.deep,
@@ -94,7 +94,7 @@ class Checks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sound:
-    """A ledger in which everything that was looked at holds."""
+    """A ledger in which everything that was checked holds."""
 
     name: str
     verified: Verified
@@ -128,9 +128,9 @@ class Sound:
         """Return how much of the end may be missing, and how to find out."""
         seqs = [checkpoint.seq for _, checkpoint in self.checkpoints]
         what = (
-            f"whether more came after sequence {max(seqs)}, which is signed, cannot be told"
+            f"events after sequence {max(seqs)}, which is signed, may be missing"
             if seqs
-            else "whether its end is missing cannot be told"
+            else "a missing end cannot be detected"
         )
         return (
             f"{what}: no record of the end (LEDGER.head) lies beside it; compare it with a "
@@ -270,7 +270,7 @@ def _watched(
 
 
 def _receipt_fault(name: str, receipt: Receipt, found: bytes | None, verified: Verified) -> str:
-    """Return why ``receipt`` is not true of the ledger."""
+    """Return why ``receipt`` does not match the ledger."""
     if found is None:
         return (
             f"receipt {receipt} is not true of {name}: it ends at block {verified.head.height}, so "

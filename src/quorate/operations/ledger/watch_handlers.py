@@ -1,4 +1,4 @@
-"""What is watched, and the picture of it: how a run, the reservations or a pool stand now."""
+"""What is watched, and its picture: the present state of a run, the reservations or a pool."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Watched:
     pool: str | None = None
 
     def check(self, view: StateView, caller: Caller) -> None:
-        """Raise ``CommandError`` when there is no such run or pool for ``caller`` to see."""
+        """Raise ``CommandError`` when ``caller`` sees no such run or pool."""
         if self.run is not None and not Sight(view, caller).sees_run(self.run):
             raise CommandError(
                 Exit.REFUSED,
@@ -76,7 +76,7 @@ class Watched:
 
 
 def watched_of(asked: PictureRequest) -> Watched:
-    """Return what is to be watched; raises ``CommandError`` when it is two things at once."""
+    """Return what to watch; raises ``CommandError`` when two things are named."""
     run = None if asked.run is None else asked.run.removeprefix("run/")
     if run is not None and (asked.pool is not None or asked.reservations):
         raise CommandError(
@@ -178,7 +178,7 @@ def picture_lines(
     prefix: Sequence[str],
     forecast: Callable[[str], Forecast],
 ) -> Iterator[str]:
-    """Yield how ``watched`` stands, for people; ``forecast`` tells when a run starts."""
+    """Yield the state of ``watched``, for people; ``forecast`` says when a run starts."""
     if watched.run is not None:
         yield from forecast_lines(forecast(watched.run), prefix)
         return
@@ -187,7 +187,7 @@ def picture_lines(
 
 
 def picture(context: RequestContext, asked: PictureRequest, operation: Operation) -> Answer:
-    """Return how a run, the reservations or a pool stand now."""
+    """Return the present state of a run, the reservations or a pool."""
     del operation
     watched, moment = watched_of(asked), context.moment
     watched.check(context.recorded, context.caller)

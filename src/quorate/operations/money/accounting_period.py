@@ -1,7 +1,7 @@
 """A ledger's events up to an instant, with the state they add up to: what accounts are made from.
 
-Holds that time has run out of and that nobody has recorded yet are settled first, as every reader
-does, so that amounts are right to the millisecond.
+Holds that have run out and are not recorded yet are settled first, as every reader does, so that
+amounts are right to the millisecond.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from quorate.views.runs.event_text import entries
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """``events`` can be gone through once, and ``view`` is what they add up to, up to ``end_ms``.
+    """``events`` can be read once, and ``view`` is the state after them, up to ``end_ms``.
 
     An event at ``end_ms`` itself is among them only where that is now.
     """
@@ -37,12 +37,12 @@ class Accounts:
 def accounts(context: RequestContext, *, end_ms: int | None = None) -> Accounts:
     """Return the accounts as of now or, where that is earlier, of ``end_ms``.
 
-    A note of the context says what is told as of now and not yet recorded. Going through the events
-    takes as long as the ledger is, and so does the state of an earlier time.
+    A note of the context says what is computed as of now and not yet recorded. Reading the events
+    takes time with the length of the ledger, and so does the state of an earlier time.
     """
     now_ms = context.now_ms
     if end_ms is None or end_ms > now_ms:
-        _ = context.moment  # It makes the note.
+        _ = context.moment  # It adds the note.
         return _settled(context.store, context.recorded, now_ms=now_ms, end_ms=now_ms)
     state, _ = replay_until(context.store.blocks(), at_ms=end_ms - 1)
     if state.seq == 0:

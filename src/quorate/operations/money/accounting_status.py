@@ -1,4 +1,4 @@
-"""How links to an accounting system stand: whose figure counts, who answers, and what waits."""
+"""The status of links to an accounting system: whose figure counts, and what waits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS: Final = (
 
 
 def accounting_status(context: RequestContext, asked: ask.Nothing, operation: Operation) -> Answer:
-    """Return how each linked owner stands and, of a service that asks, what waits to be told."""
+    """Return the status of each linked owner and, in a linked service, what waits to be sent."""
     del asked, operation
     return Answer(
         tree=lambda: _tree(context),
@@ -101,17 +101,17 @@ def _lines(context: RequestContext, *, is_wide: bool) -> list[str]:
     lines = [table(_COLUMNS, rows, show_wide=is_wide) if rows else "no owner is linked"]
     if status is not None and status.waiting is not None:
         waiting = status.waiting
-        told = f"{waiting.parcels} amounts wait to be told"
+        told = f"{waiting.parcels} amounts wait to be sent"
         if waiting.since_ms is not None:
             told += f", the oldest since {since(waiting.since_ms, now_ms)}"
         lines.append(f"{told}: {waiting.trouble}" if waiting.trouble else told)
     if status is not None and status.trouble:
-        lines.append(f"nothing is told: {status.trouble}")
+        lines.append(f"nothing is sent: {status.trouble}")
     return lines
 
 
 def _told_trouble(context: RequestContext) -> str:
-    """Return why nothing is told, or why the last amount was not taken."""
+    """Return why nothing is sent, or why the last amount was refused."""
     status = context.accounting
     if status is None:
         return ""

@@ -13,7 +13,7 @@ from quorate.operations.common_responses import Given
 from quorate.operations.operation import Area, Operation
 
 DAYS_MAX: Final = 3_660
-"""How many days back usage is told for."""
+"""How many days back usage is shown."""
 PRICES_MAX: Final = 200
 """How many prices a statement is made with."""
 USER_CHARS_MAX: Final = 256
@@ -28,7 +28,7 @@ class TenantUsageRequest(Asked, kw_only=True, frozen=True):
 
 
 class UserUsageRequest(Asked, kw_only=True, frozen=True):
-    """The user, or whoever asks, and how many days back from now."""
+    """The user, or the caller, and how many days back from now."""
 
     user: Annotated[str, Meta(min_length=1, max_length=USER_CHARS_MAX)] | None = None
     days: Days | None = None
@@ -54,7 +54,7 @@ Cost = int | float | UnsetType
 
 
 class Named(Given, kw_only=True, frozen=True):
-    """Who, or when, a document is about."""
+    """Whom, or which period, a document is about."""
 
     name: str
 
@@ -114,7 +114,7 @@ class TenantUsageStatus(Amounts, kw_only=True, frozen=True):
     """What a tenant's own runs used in a period, against its soft budgets, null without one.
 
     ``fraction`` is the worse of both; null is also what any use of a budget of 0 is. What remains
-    is told by ``budget_source``: an accounting system that the tenant is linked to, or the ledger.
+    comes from ``budget_source``: an accounting system that the tenant is linked to, or the ledger.
     """
 
     period_start: str
@@ -202,7 +202,7 @@ class StatedSum(Money, kw_only=True, frozen=True):
 
 
 class StatementStatus(Given, kw_only=True, frozen=True):
-    """What became of every envelope's money ``from`` an instant ``until`` another."""
+    """The money of every envelope ``from`` an instant ``until`` another."""
 
     from_: str = field(name="from")
     until: str
@@ -227,7 +227,7 @@ class Statement(Given, kw_only=True, frozen=True):
 class LinkedTenant(Given, kw_only=True, frozen=True):
     """A tenant that is linked to an accounting system, and whose figure of its budget counts.
 
-    ``last_answer`` is null where it has not been answered for since the service started.
+    ``last_answer`` is null where there was no answer since the service started.
     """
 
     owner: str
@@ -241,7 +241,7 @@ class LinkedTenant(Given, kw_only=True, frozen=True):
 
 
 class AccountingStatus(Given, kw_only=True, frozen=True):
-    """How links stand; ``waiting`` amounts are still to be told, null where nobody asks."""
+    """The status of links; ``waiting`` amounts are still to be sent, null where none is linked."""
 
     items: tuple[LinkedTenant, ...]
     waiting: int | None

@@ -1,4 +1,4 @@
-"""The statement of a month: of which budgets, at which prices, and for whose eyes."""
+"""The statement of a month: of which budgets, at which prices, and for which caller."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def get_statement(context: RequestContext, asked: GetStatement, operation: Opera
     prices = prices_named(asked.prices, "prices")
     named = None if asked.month is None else month_named(asked.month, "month")
     opened = accounts(context, end_ms=_end_ms(named, context.now_ms))
-    # Whose books somebody may read is as of now, also where those of an earlier month are read.
+    # Which owners' books a caller may read is as of now, also where those of an earlier month are
+    # read.
     mine = None if context.caller.oversees else tenants_of(context.recorded, context.caller)
     _check(opened.view, asked, prices, mine)
     month = month_of(opened.end_ms) if named is None else named
@@ -76,7 +77,7 @@ def get_statement(context: RequestContext, asked: GetStatement, operation: Opera
 
 
 def _end_ms(named: Month | None, now_ms: int) -> int | None:
-    """Return where the month that was ``named`` ends; a month still to come is refused."""
+    """Return the end of the month that was ``named``; a future month is refused."""
     if named is None:
         return None
     if named.from_ms > now_ms:
@@ -95,9 +96,9 @@ def _check(
     prices: Mapping[str, int],
     mine: frozenset[str] | None,
 ) -> None:
-    """Raise ``CommandError`` for names nobody has: a typing error is no empty statement.
+    """Raise ``CommandError`` for unknown names: a typing error is no empty statement.
 
-    What is not ``mine`` is not there; None is everything.
+    What is not ``mine`` does not exist to the caller; None is everything.
     """
     flavors = {account.spec.flavor for account in view.envelopes.values()}
     flavors |= {record.spec.flavor for record in view.nodes.values()}
@@ -121,7 +122,7 @@ def _check(
 
 
 def _missing(kind: str, name: str, known: Collection[str], listing: str) -> str:
-    """Return that there is no such name, and the one of ``known`` that may be meant."""
+    """Return that there is no such name, and the nearest one of ``known``."""
     near = nearest_name(name, known)
     hint = f"did you mean {near!r}?" if near is not None else f"list them: quorate {listing}"
     return f"there is no {kind} {name!r}; {hint}"

@@ -1,4 +1,4 @@
-"""What the runs of a tenant, or of a user, used in the last days, for those who may know."""
+"""What the runs of a tenant, or of a user, used in the last days, for permitted callers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tenant_usage(
     from_ms, until_ms = period.from_ms, period.until_ms
     owner = opened.view.owners.get(name)
     users = books.users(owner=name, from_ms=from_ms, until_ms=until_ms)
-    # An owner that was removed is still told of, by what it used.
+    # An owner that was removed is still listed, with what it used.
     if owner is None and not users:
         raise _no_owner(context, name)
     report = TenantReport(
@@ -50,7 +50,7 @@ def tenant_usage(
 def user_usage(
     context: RequestContext, asked: money_operations.UserUsageRequest, operation: Operation
 ) -> Answer:
-    """Return what the runs of a user, or of whoever asks, used: a row for each owner."""
+    """Return what the runs of a user, or of the caller, used: a row for each owner."""
     del operation
     caller = context.caller
     name = caller.user if asked.user is None else checked_line(asked.user, "user")
@@ -73,7 +73,7 @@ def user_usage(
 
 
 def _visible(context: RequestContext, found: tuple[UserUsage, ...]) -> tuple[UserUsage, ...]:
-    """Return what may be told: what was used of one's own tenants, by whoever is called so.
+    """Return the rows that the caller may see: of its own tenants, by any user of that name.
 
     The name alone proves nothing: each tenant names its own users.
     """
@@ -84,7 +84,7 @@ def _visible(context: RequestContext, found: tuple[UserUsage, ...]) -> tuple[Use
 
 
 def _books(opened: Accounts, days: int | None) -> tuple[UsageBooks, Period]:
-    """Return the books of the whole ledger, and the days back from now that are asked for."""
+    """Return the books of the whole ledger, and the requested period."""
     asked = opened.view.system.budget_period_days if days is None else days
     books = UsageBooks(window_ms=asked * DAY_MS)
     books.fold_all(opened.events)

@@ -1,7 +1,7 @@
-"""Notices, asked for and watched: those that concern the caller, from the blocks of the ledger.
+"""Notices, listed and watched: those that concern the caller, from the blocks of the ledger.
 
-A tenant-admin is told what concerns its tenant and those below it; a user what concerns their own
-runs there. Admins and auditors are told everything.
+A tenant-admin gets what concerns its tenant and those below it; a user what concerns their own runs
+there. Admins and auditors get everything.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from quorate.views.notices.notice import Notice, NoticeKind, notice_tree
 from quorate.views.table import Column, right, table, wide
 
 LOOKED_AT_MAX: Final = 100_000
-"""How many events are looked at for one list: the answer says where to go on."""
+"""How many events one list reads at most: the answer says where to continue."""
 WATCHED_AT_MAX: Final = 10_000
-"""How many events are looked at for one reading of a watch, before others are answered."""
+"""How many events one reading of a watch reads at most, before other callers are answered."""
 COLUMNS: Final = (
     right("SEQ"),
     Column("TIME"),
@@ -39,7 +39,7 @@ COLUMNS: Final = (
 
 
 class Wanted:
-    """Which notices are told to ``caller``, of those asked for."""
+    """Which notices ``caller`` gets, of those requested."""
 
     def __init__(self, view: StateView, caller: Caller, asked: WatchNotices) -> None:
         self.view = view
@@ -48,7 +48,7 @@ class Wanted:
         self._mine = frozenset[str]() if caller.oversees else tenants_of(view, caller)
 
     def check(self) -> None:
-        """Raise ``CommandError`` when there is no such kind, or no such owner to be seen."""
+        """Raise ``CommandError`` when there is no such kind, or no owner that the caller sees."""
         words = [kind.value for kind in NoticeKind]
         unknown = [word for word in self.asked.kinds if word not in words]
         if unknown:
@@ -76,7 +76,7 @@ class Wanted:
 
 
 def concerns(caller: Caller, mine: frozenset[str], notice: Notice) -> bool:
-    """Return whether ``caller``, who sees the tenants ``mine``, is told ``notice``."""
+    """Return whether ``caller``, who sees the tenants ``mine``, gets ``notice``."""
     if caller.oversees:
         return True
     if notice.owner not in mine:
@@ -120,7 +120,7 @@ def row(notice: Notice) -> tuple[str, ...]:
 
 
 def _last(recent: Recent, wanted: Wanted, limit: int) -> tuple[list[Notice], int]:
-    """Return the last ``limit`` notices, and where what comes after them will be."""
+    """Return the last ``limit`` notices, and where to continue after them."""
     end = min(recent.head().seq, wanted.view.seq)
     found: list[Notice] = []
     height = recent.height_of(end)
@@ -134,7 +134,7 @@ def _last(recent: Recent, wanted: Wanted, limit: int) -> tuple[list[Notice], int
 
 
 def _first_from(recent: Recent, wanted: Wanted, first: int, limit: int) -> tuple[list[Notice], int]:
-    """Return the first ``limit`` notices from an event on, and the event to go on from."""
+    """Return the first ``limit`` notices from an event on, and the event to continue from."""
     place = Cursor(recent, lambda: wanted.view, first - 1)
     reading = NoticeReading(place, wanted.caller, wanted.asked)
     found: list[Notice] = []
@@ -147,7 +147,7 @@ def _first_from(recent: Recent, wanted: Wanted, first: int, limit: int) -> tuple
 class NoticeReading:
     """Reads notices on from a place in the ledger, for ``caller``.
 
-    All notices of an event are told together, so that the cursor says which were.
+    All notices of an event are sent together, so that the cursor says which were.
     """
 
     def __init__(self, place: Cursor, caller: Caller, asked: WatchNotices) -> None:
@@ -157,7 +157,7 @@ class NoticeReading:
 
     @property
     def cursor(self) -> int:
-        """The sequence of the last event that was looked at."""
+        """The sequence of the last event that was read."""
         return self._place.seq
 
     @property
@@ -166,11 +166,11 @@ class NoticeReading:
         return self._place.is_behind
 
     def read(self, limit: int) -> list[Shown]:
-        """Return the next notices for programs: a notice is the same for all whom it concerns."""
+        """Return the next notices for programs: a notice is the same for all its receivers."""
         return [Shown(notice.seq, notice_tree(notice)) for notice in self.notices(limit)]
 
     def notices(self, limit: int) -> list[Notice]:
-        """Return the next notices, about ``limit``: those of one event are never parted.
+        """Return the next notices, about ``limit``: those of one event stay together.
 
         An empty list does not mean the end, which ``is_behind`` tells.
         """
@@ -195,7 +195,7 @@ class NoticeReading:
 def watch_notices(
     context: RequestContext, asked: WatchNotices, operation: Operation
 ) -> NoticeReading:
-    """Return what reads on from the event that was asked for, or from now on."""
+    """Return a reader from the requested event on, or from now on."""
     del operation
     Wanted(context.recorded, context.caller, asked).check()
     return NoticeReading(cursor_at(context, asked.first), context.caller, asked)

@@ -13,7 +13,7 @@ from quorate.operations.ledger.ledger_operations import Seq
 from quorate.operations.operation import EVENT_STREAM, Area, Effect, Operation
 
 NOTICES_SHOWN: Final = 50
-"""How many notices are shown where nobody says how many."""
+"""How many notices are shown by default."""
 KINDS_MAX: Final = 32
 """How many kinds may be asked for at once; there are fewer."""
 
@@ -40,7 +40,7 @@ class ListNotices(WatchNotices, kw_only=True, frozen=True):
 
 
 class Notice(Given, kw_only=True, frozen=True):
-    """One thing that somebody is told: docs/notices.md has the kinds and their ``facts``.
+    """One notice: docs/notices.md has the kinds and their ``facts``.
 
     ``id`` names it in its ledger for ever. ``user`` is empty where it is for those who answer for
     the owner, ``run`` where it is about none, or about several.

@@ -23,7 +23,7 @@ _KINDS: Final = {kind.lower(): kind for kind in KINDS}
 def apply_documents(
     context: RequestContext, asked: resource_operations.Apply, operation: Operation
 ) -> Order:
-    """Return the order to hold all documents of a request, or none of them."""
+    """Return the order to apply all documents of a request, or none of them."""
     del operation
     documents = read_trees(asked.documents, context.caller.tenant)
     return _order(context, tuple(specs_of(context.recorded, context.caller, documents)))
@@ -32,7 +32,7 @@ def apply_documents(
 def put_document(
     context: RequestContext, asked: resource_operations.PutDocument, operation: Operation
 ) -> Order:
-    """Return the order to hold one document under its name."""
+    """Return the order to apply one document under its name."""
     _check_match(context, operation.about, asked.name, asked.if_match)
     bare = Bare(_KINDS[operation.about], asked.name)
     (document, *more) = read_trees([asked.document], bare=bare)
@@ -64,7 +64,7 @@ def patch_document(
 
 
 def _order(context: RequestContext, specs: tuple[Applied, ...]) -> Order:
-    """Return the order to hold ``specs``; a policy that nobody knows is told before."""
+    """Return the order to apply ``specs``; an unknown policy is reported before."""
     check_policies(context.recorded, specs)
     return Order(command=Apply(specs))
 
@@ -72,7 +72,7 @@ def _order(context: RequestContext, specs: tuple[Applied, ...]) -> Order:
 def put_system(
     context: RequestContext, asked: resource_operations.PutSystem, operation: Operation
 ) -> Order:
-    """Return the order to hold the System document."""
+    """Return the order to apply the System document."""
     named = resource_operations.PutDocument(
         name=operation.about, document=asked.document, if_match=asked.if_match
     )
@@ -90,7 +90,7 @@ def patch_system(
 
 
 def _seen(context: RequestContext, kind: str, name: str) -> Applied | None:
-    """Return what was applied under ``name``, unless it is not there or not to be seen."""
+    """Return what was applied under ``name``, unless it does not exist or is hidden."""
     spec = spec_of(context.recorded, kind, name)
     if spec is None or not visible(context.recorded, context.caller, KIND_OF[kind], [name]):
         return None

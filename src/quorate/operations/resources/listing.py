@@ -1,4 +1,4 @@
-"""Lists of things, one thing, and everything about one."""
+"""Lists of resources, one resource, and everything about one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _DIGITS_MAX: Final = 9
 
 
 def list_things(context: RequestContext, asked: ListThings, operation: Operation) -> Answer:
-    """Return the things of a kind, a page of them where a limit is given."""
+    """Return the resources of a kind, a page of them where a limit is given."""
     kind = KIND_OF[operation.about]
     moment = _moment(context, kind, asked.names, asked.at)
     if isinstance(asked, ListRuns):
@@ -85,7 +85,7 @@ def listed(
 
 
 def get_thing(context: RequestContext, asked: GetThing, operation: Operation) -> Answer:
-    """Return one thing as a document."""
+    """Return one resource as a document."""
     kind = KIND_OF[operation.about]
     moment = _moment(context, kind, (asked.name,), asked.at)
     names = select(context, moment, kind, (asked.name,))
@@ -112,7 +112,7 @@ def describe_system(context: RequestContext, asked: GetSystem, operation: Operat
 
 
 def describe_thing(context: RequestContext, asked: GetThing, operation: Operation) -> Answer:
-    """Return everything about one thing, in words."""
+    """Return everything about one resource, in words."""
     kind = KIND_OF[operation.about]
     moment = _moment(context, kind, (asked.name,), asked.at)
     sections: list[str] = []
@@ -144,9 +144,9 @@ def describe_thing(context: RequestContext, asked: GetThing, operation: Operatio
 
 
 def _moment(context: RequestContext, kind: Kind, names: Sequence[str], at: str | None) -> Moment:
-    """Return the state that is asked about, with the reservations of ``names`` that are over.
+    """Return the requested state, with the reservations of ``names`` that are over.
 
-    The state forgets those; they are read from the ledger, which is as long as it is.
+    The state forgets those; they are read from the whole ledger.
     """
     moment = context.moment if at is None else as_it_was(context, at)
     if kind.name != RESERVATION.name:
@@ -170,9 +170,9 @@ def _is_over(moment: Moment, name: str) -> bool:
 
 
 def select(context: RequestContext, moment: Moment, kind: Kind, names: Sequence[str]) -> list[str]:
-    """Return the names that exist of those asked for, all where none is.
+    """Return those of ``names`` that exist; all names where none is given.
 
-    What is before a ``/`` or ``@`` will do. What may not be seen is not there.
+    The part before a ``/`` or ``@`` is enough. What may not be seen does not exist.
     """
     if not names or kind.called_by is None:
         among = kind.names(moment)
@@ -184,7 +184,7 @@ def select(context: RequestContext, moment: Moment, kind: Kind, names: Sequence[
     found = _called(known, names)
     missing = [name for name, called in found.items() if not called]
     if missing:
-        # Only of the first it is said what it may have been meant to be: to find that takes long.
+        # Only the first gets a suggestion: the search takes long.
         near = nearest_name(missing[0], _hinted(context, moment, kind, known))
         listing = f"list them: quorate get {kind.plural}"
         first = listing if near is None else f"did you mean {near!r}?"
@@ -201,9 +201,9 @@ def select(context: RequestContext, moment: Moment, kind: Kind, names: Sequence[
 def _hinted(
     context: RequestContext, moment: Moment, kind: Kind, known: Sequence[str]
 ) -> Sequence[str]:
-    """Return the names that one which does not exist is compared with.
+    """Return the names that an unknown name is compared with.
 
-    Of runs, which are as many as ever were submitted, the last ones will do.
+    Of runs, which are as many as ever were submitted, only the last ones.
     """
     if kind.called_by is None:
         return known
@@ -217,7 +217,7 @@ def _hinted(
 
 
 def _called(known: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
-    """Return for each of ``names`` those of ``known`` that it calls, in one pass over them."""
+    """Return for each of ``names`` those of ``known`` that it matches, in one pass over them."""
     found: dict[str, list[str]] = {name: [] for name in names}
     for each in known:
         if each in found:
@@ -287,10 +287,10 @@ def _stale(cursor: str) -> CommandError:
 
 
 def _matching(moment: Moment, names: Sequence[str], asked: ListRuns) -> list[str]:
-    """Return the runs of ``names``, which may be seen, of the owner and in the phase asked for."""
+    """Return the runs of ``names``, all visible, of the requested owner and phase."""
     owner, phase = asked.owner, asked.phase
     records = [moment.view.runs[name] for name in names]
-    # An owner that was removed still has runs that are over. One that may not be seen is not there.
+    # An owner that was removed still has runs that are over. A hidden owner does not exist.
     if not (
         owner is None
         or (owner in moment.view.owners and moment.redaction.shows_owner(owner))

@@ -36,7 +36,7 @@ NAMES_MAX: Final = 200
 class ListThings(Asked, kw_only=True, frozen=True):
     """``limit`` at most, from after ``cursor`` on, which an earlier answer gave as ``next``.
 
-    With ``names`` only those; ``at`` reads the ledger as it stood at an instant.
+    With ``names`` only those; ``at`` reads the state at a past instant.
     """
 
     names: Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)] = ()
@@ -54,7 +54,7 @@ class ListRuns(ListThings, kw_only=True, frozen=True):
 
 
 class GetThing(Asked, kw_only=True, frozen=True):
-    """The thing called ``name``; what is before a ``/`` or ``@`` will do."""
+    """The resource called ``name``; the part before a ``/`` or ``@`` is enough."""
 
     name: Name
     at: str | None = None
@@ -103,7 +103,7 @@ class PatchDocument(Write, kw_only=True, frozen=True):
 
 
 class Thing(Given, kw_only=True, frozen=True):
-    """One thing as a document: what was declared as ``spec``, what became of it as ``status``."""
+    """One resource as a document: what was declared as ``spec``, its state as ``status``."""
 
     api_version: str
     kind: str
@@ -113,7 +113,7 @@ class Thing(Given, kw_only=True, frozen=True):
 
 
 class Found(Given, kw_only=True, frozen=True):
-    """One thing as a document; a List of ``items`` where several begin with the name asked for."""
+    """One resource as a document; a List of ``items`` where several names match."""
 
     api_version: str
     kind: str
@@ -124,7 +124,7 @@ class Found(Given, kw_only=True, frozen=True):
 
 
 class Listing(Given, kw_only=True, frozen=True):
-    """Things in order; ``next`` is there when there are more: ask again with it as ``cursor``."""
+    """Resources in order; ``next`` is set when there are more: ask again with it as ``cursor``."""
 
     api_version: str
     kind: str
@@ -133,7 +133,7 @@ class Listing(Given, kw_only=True, frozen=True):
 
 
 class Description(Given, kw_only=True, frozen=True):
-    """Everything about one thing, in the words of the command line."""
+    """Everything about one resource, in the words of the command line."""
 
     kind: str
     name: str
@@ -142,10 +142,10 @@ class Description(Given, kw_only=True, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """``kind`` is its name in documents, ``path`` and ``plural`` its names where it is asked.
+    """``kind`` is its name in documents, ``path`` and ``plural`` its names in requests.
 
-    The last three are the commands that ask for it. A tenant is an owner as administrators know it,
-    and those have commands of their own.
+    The last three are its commands. A tenant is an owner under its administrative name, and has
+    commands of its own.
     """
 
     kind: str
@@ -200,7 +200,9 @@ def _of(kind: _Kind) -> Iterator[Operation]:
     yield Operation(
         name=f"list-{kind.title}",
         area=kind.area,
-        summary=f"List {kind.title}." if kind.kind != "queue" else "List who waits, in order.",
+        summary=f"List {kind.title}."
+        if kind.kind != "queue"
+        else "List the waiting runs, in order.",
         takes=takes,
         gives=Listing,
         roles=ANYBODY,

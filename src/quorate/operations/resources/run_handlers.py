@@ -36,7 +36,7 @@ _ENDS: Final[dict[str, type[Cancel | Complete | Fail]]] = {
 def submit_run(
     context: RequestContext, asked: run_operations.SubmitRun, operation: Operation
 ) -> Order:
-    """Return the order to accept a run: a document, or a changed copy of a run that is there."""
+    """Return the order to accept a run: a document, or a changed copy of an existing run."""
     del operation
     if (asked.document is None) == (asked.like is None):
         raise CommandError(Exit.USAGE, "give either document or like")
@@ -107,7 +107,7 @@ def _copy(context: RequestContext, like: str, name: str) -> Document:
 
 
 def _changed(document: Document, assignments: tuple[str, ...]) -> Document:
-    """Return ``document`` with fields set, judged again as if it had been written so."""
+    """Return ``document`` with fields set, checked again as a whole."""
     tree = render(document.spec)
     if document.generate_name is not None:
         tree["metadata"] = {"generateName": document.generate_name}
@@ -115,7 +115,7 @@ def _changed(document: Document, assignments: tuple[str, ...]) -> Document:
 
 
 def end_run(context: RequestContext, asked: run_operations.EndRun, operation: Operation) -> Order:
-    """Return the order to end a run, in the way that the operation is about."""
+    """Return the order to end a run, as the operation says."""
     del context
     return Order(command=_ENDS[operation.about](asked.run.removeprefix("run/"), asked.note))
 
@@ -123,7 +123,7 @@ def end_run(context: RequestContext, asked: run_operations.EndRun, operation: Op
 def shrink_run(
     context: RequestContext, asked: run_operations.ShrinkRun, operation: Operation
 ) -> Order:
-    """Return the order to let a malleable run go on with fewer GPUs."""
+    """Return the order to shrink a malleable run."""
     del operation
     if (asked.gpus is None) == (asked.by is None):
         raise CommandError(Exit.USAGE, "give either gpus or by")

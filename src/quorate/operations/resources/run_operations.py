@@ -35,7 +35,7 @@ class EndRun(Write, kw_only=True, frozen=True):
 
 
 class ShrinkRun(Write, kw_only=True, frozen=True):
-    """The run, and on how many GPUs it is to go on, or by how many fewer."""
+    """The run, and its new width, or by how many GPUs to shrink it."""
 
     run: Name
     gpus: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None

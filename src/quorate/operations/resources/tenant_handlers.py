@@ -25,7 +25,7 @@ _DIGITS_MAX: Final = 18
 def create_tenant(
     context: RequestContext, asked: tenant_operations.CreateTenant, operation: Operation
 ) -> Order:
-    """Return the order to let there be a tenant."""
+    """Return the order to create a tenant."""
     del operation
     given, gone = _fields(asked)
     if gone:
@@ -76,14 +76,14 @@ def delete_tenant(
 def _fields(
     asked: tenant_operations.CreateTenant | tenant_operations.UpdateTenant,
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the limits that are given, as people type them, and those that are taken away."""
+    """Return the given limits, as people type them, and those to unset."""
     values = {field: getattr(asked, field) for field in QUOTA_FIELDS}
     given = {field: str(value) for field, value in values.items() if value not in (UNSET, None)}
     return given, [field for field, value in values.items() if value is None]
 
 
 def _version(if_match: str | None) -> int | None:
-    """Return the version that the change is meant for, which the commit checks; any is None."""
+    """Return the version that the change is for, which the commit checks; None for any."""
     if if_match is None or if_match == ANY:
         return None
     text = plain_tag(if_match)

@@ -16,7 +16,7 @@ Number = int | float | str | None | UnsetType
 
 
 class _TenantFields(Write, kw_only=True, frozen=True, rename=None):
-    """Fields of a tenant, called as administrators know them. What is not given is left alone."""
+    """Fields of a tenant, by their administrative names. Others do not change."""
 
     id: Name
     max_nodes: Number = UNSET

@@ -1,4 +1,4 @@
-"""The service's clock: how it stands, and an operator who accepts it after a step."""
+"""The service's clock: its status, and an operator who accepts it after a step."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from quorate.views.exits import CommandError, Exit
 
 
 def show_clock(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
-    """Return how the clock stands."""
+    """Return the status of the clock."""
     del asked, operation
     return _answer(_control(context).status())
 
 
 def accept_clock(context: RequestContext, asked: Nothing, operation: Operation) -> Answer:
-    """Return how the clock stands once it is believed as it is."""
+    """Return the status of the clock once the operator has accepted it."""
     del asked, operation
     return _answer(_control(context).accept(context.caller.shown))
 

@@ -24,7 +24,7 @@ User = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[^\x00-\x1f\
 
 
 class IssueToken(Write, kw_only=True, frozen=True):
-    """For ``user``, in ``role``, and in ``tenant`` where the role is of one.
+    """For ``user``, in ``role``, and in ``tenant`` where the role needs one.
 
     ``lifetime`` is a duration such as ``90d``, or ``never``. With areas among ``scopes`` it is for
     those areas only. The scope ``claim`` is no area: it adds the right to claim nodes.
@@ -55,9 +55,9 @@ class RevokeToken(Write, kw_only=True, frozen=True):
 
 
 class Token(Given, kw_only=True, frozen=True):
-    """An access token. ``secret`` is the whole of it, and is told only when it is issued.
+    """An access token. ``secret`` is the whole token, and is shown only when it is issued.
 
-    No areas among ``scopes`` means all that its role may do; no ``expires`` that it does not.
+    No areas among ``scopes`` means everything that its role may do; no ``expires`` means never.
     """
 
     id: str
@@ -74,7 +74,7 @@ class Token(Given, kw_only=True, frozen=True):
 
 
 class TokenOutcome(Outcome, kw_only=True, frozen=True):
-    """What came of issuing a token; a dry run has none to give."""
+    """The result of issuing a token; a dry run has none to give."""
 
     token: Token | UnsetType = UNSET
 
@@ -87,7 +87,7 @@ class Tokens(Given, kw_only=True, frozen=True):
 
 
 class Whoami(Given, kw_only=True, frozen=True):
-    """Who asks. ``tenants`` are those whose things they see."""
+    """The caller. ``tenants`` are those whose resources it sees."""
 
     user: str
     role: str
@@ -97,9 +97,9 @@ class Whoami(Given, kw_only=True, frozen=True):
 
 
 class ClockState(Given, kw_only=True, frozen=True):
-    """The wall clock, and the time that everything goes by; ``step_ms`` is between the two.
+    """The wall clock, and the trusted time; ``step_ms`` is the difference.
 
-    While not ``deciding``, ``why`` says what happened and what to do; reads go on.
+    While not ``deciding``, ``why`` says what happened and what to do; reads continue.
     """
 
     deciding: bool

@@ -1,7 +1,7 @@
-"""Access tokens: issued, listed and revoked; and who it is that asks.
+"""Access tokens: issued, listed and revoked; and the caller's identity.
 
-A token is ``qt_ID_SECRET``. The ledger has the id and a digest of the secret, so the secret is told
-once, to whoever has the token issued, and nobody can find it out afterwards.
+A token is ``qt_ID_SECRET``. The ledger has the id and a digest of the secret, so the secret is
+shown once, to the caller that issues the token, and cannot be recovered afterwards.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A new token as its holder gets it; only ``digest`` is recorded."""
+    """A new token for its holder; only ``digest`` is recorded."""
 
     token: str
     secret: str
 
     @classmethod
     def draw(cls) -> Secret:
-        """Return one that nobody can guess."""
+        """Return a secret that cannot be guessed."""
         return cls(secrets.token_hex(_ID_BYTES), secrets.token_hex(_SECRET_BYTES))
 
     @property
     def digest(self) -> str:
-        """What the ledger is given."""
+        """What the ledger records."""
         return digest_of(self.secret)
 
     @property
@@ -89,13 +89,13 @@ def digest_of(secret: str) -> str:
 def issue_token(
     context: RequestContext, asked: service_operations.IssueToken, operation: Operation
 ) -> Order:
-    """Return the order to take a new token from now on; its secret is in the answer."""
+    """Return the order to issue a token; its secret is in the answer."""
     del operation
     new = Secret.draw()
     caller, expires_ms = context.caller, _expiry_ms(asked.lifetime, context.now_ms)
     notes: tuple[str, ...] = ()
     if caller.role is not Role.ADMIN and _outlives(expires_ms, caller.until_ms):
-        # Else a right that was given for a while could be kept for ever.
+        # Else a temporary right could be kept for ever.
         expires_ms = caller.until_ms
         assert expires_ms is not None, caller
         notes = (f"note: it ends when yours does, at {time_text(expires_ms)}",)
@@ -109,7 +109,7 @@ def issue_token(
         expires_ms=expires_ms,
         note=asked.note,
     )
-    # What was only tried is taken nowhere, so there is nothing to keep.
+    # A token of a dry run is not valid, so there is nothing to keep.
     return Order(command=command, aside=None if asked.dry_run else new, notes=notes)
 
 
@@ -132,10 +132,10 @@ def _expiry_ms(lifetime: str, now_ms: int) -> int | None:
 def revoke_token(
     context: RequestContext, asked: service_operations.RevokeToken, operation: Operation
 ) -> Order:
-    """Return the order not to take a token any more."""
+    """Return the order to revoke a token."""
     del context, operation
     name = asked.token
-    # Whoever gives the whole token means the same, and must not have its secret echoed.
+    # A caller who gives the whole token means the same, and must not have its secret echoed.
     if name.startswith(f"{PREFIX}_"):
         name = name.split("_")[1]
     return Order(
@@ -146,7 +146,7 @@ def revoke_token(
 def list_tokens(
     context: RequestContext, asked: service_operations.ListTokens, operation: Operation
 ) -> Answer:
-    """Return the tokens that the caller may know of, without their secrets."""
+    """Return the tokens that the caller may see, without their secrets."""
     del operation
     view = context.recorded
     names = [
@@ -213,7 +213,7 @@ def _table(
 
 
 def _scopes_text(scopes: Sequence[str]) -> str:
-    """Return what a token is for: its areas, or all of them, and the rights that it adds."""
+    """Return the scope of a token: its areas, or all of them, and the rights that it adds."""
     areas = [scope for scope in scopes if scope != CLAIM]
     return ",".join([*(areas or ["all"]), *([CLAIM] if CLAIM in scopes else [])])
 
@@ -228,7 +228,7 @@ def _state(record: TokenRecord, now_ms: int) -> str:
 def whoami(
     context: RequestContext | CallerContext, asked: common_requests.Nothing, operation: Operation
 ) -> Answer:
-    """Return who asks, as the service knows them."""
+    """Return the caller, as the service knows it."""
     del asked, operation
     caller = context.caller
     tenants = sorted(context.tenants.seen_by(caller))

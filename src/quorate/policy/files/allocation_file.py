@@ -1,4 +1,4 @@
-"""Allocations and leases as they are written.
+"""The file formats of allocations and leases.
 
 An allocation is ``{"0": {"v100": 0.5, ...}, "0,1": {...}}``: the shares of each job alone, and of
 two that share GPUs. A lease is ``{"max_steps": 100, "max_duration": 360.0}``.
@@ -32,7 +32,7 @@ _LEASE: Final = frozenset({"max_duration", "max_steps"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTerms:
-    """How far a job may go: so many steps, for so long; ``seconds`` may be infinite."""
+    """The limits of a job's lease: steps and ``seconds``, which may be infinite."""
 
     steps: int
     seconds: float
@@ -69,8 +69,8 @@ def read_allocation(
 ) -> Allocation | Faulty:
     """Return the shares that a file gives to ``jobs``, or every fault it has.
 
-    Each job has to be there, and each flavor in it. Two jobs that share and have no time are left
-    out. A file says nothing of an objective: it is NaN.
+    Each job is required, and each flavor in it. Pairs without time are left out. A file has no
+    objective: it is NaN.
     """
     at = At()
     rows = {name: row for row, name in enumerate(jobs)}

@@ -1,4 +1,4 @@
-"""Clusters as they are written: ``300:300:300``, ``v100=8,p100=16``, and files of the former.
+"""The file formats of clusters: ``300:300:300``, ``v100=8,p100=16``, and files of the former.
 
 The form without names is the published one, and means V100, P100 and K80 in that order. Any other
 flavors are written with their names.

@@ -20,14 +20,14 @@ from quorate.policy.problem import Floats
 
 _WHY: Final = {
     UnmatchedCode.NOTHING_MEASURED: "was measured beside no type that is known",
-    UnmatchedCode.STANDS_STILL: "stands still beside every type that it was measured with",
-    UnmatchedCode.NOT_SETTLED: "is like no type that is known, as far as it was measured",
+    UnmatchedCode.STANDS_STILL: "makes no progress beside any type that it was measured with",
+    UnmatchedCode.NOT_SETTLED: "matches no known type, as far as it was measured",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeMatch:
-    """A type that was estimated: whom it is like, how far from it, and by how many measurements."""
+    """An estimated type: the type it matches, the distance, and the number of measurements."""
 
     type: JobType
     like: JobType
@@ -38,7 +38,7 @@ class TypeMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Estimated:
-    """A table with estimates, how each type came to its own, and how many pairs were filled."""
+    """A table with estimates, the match of each estimated type, and how many pairs were filled."""
 
     table: ThroughputTable
     matches: tuple[TypeMatch, ...]
@@ -59,7 +59,7 @@ class Family:
     def known(self) -> tuple[int, ...]:
         """Return the types, by their place here, that have no gap among each other.
 
-        As long as there are gaps, whoever has most goes; of several, the last.
+        As long as there are gaps, the type with most gaps is removed; of several, the last.
         """
         gaps: Known = np.asarray(np.isnan(self.ratios).any(axis=1))
         missing: Known = np.logical_or(gaps, gaps.T)
@@ -87,7 +87,7 @@ def families(table: ThroughputTable) -> tuple[Family, ...]:
         if np.isnan(rates).all():
             continue
         alone = table.together.alone[list(types)][:, None, :]
-        # Whoever cannot run on a flavor shares it with nobody, measured or not.
+        # A type that cannot run on a flavor shares it with no other, measured or not.
         still = np.broadcast_to(alone == 0.0, rates.shape)
         ratios = np.where(still, 0.0, rates / np.where(alone == 0.0, 1.0, alone))
         found.append(Family(types=types, ratios=np.swapaxes(ratios, 1, 2)))
@@ -95,7 +95,7 @@ def families(table: ThroughputTable) -> tuple[Family, ...]:
 
 
 def estimated(table: ThroughputTable) -> Estimated | Faulty:
-    """Return ``table`` with estimates where types of one scale have gaps, or why that cannot be.
+    """Return ``table`` with estimates where types of one scale have gaps, or why that fails.
 
     Scales at which no two types were ever measured together stay without pairs.
     """
@@ -121,7 +121,7 @@ def estimated(table: ThroughputTable) -> Estimated | Faulty:
 def _likes(
     table: ThroughputTable, family: Family, at: At, matches: list[TypeMatch]
 ) -> dict[int, int]:
-    """Return whom each type of ``family`` is like: itself, where it is known."""
+    """Return the type that each type of ``family`` matches: itself, where it is known."""
     known = family.known()
     if not known:
         scale = table.types[family.types[0]].scale

@@ -1,6 +1,6 @@
 """What is wrong with a file of rates, jobs or shares: where, what, and what to do about it.
 
-A reader goes on after a fault, so that all of them are named at once.
+A reader continues after a fault, so that all of them are reported at once.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ NAMES_SHOWN_MAX: Final = 8
 """How many known names a fault lists."""
 NUMBER_MIN: Final = 1e-12
 NUMBER_MAX: Final = 1e15
-"""Up to where numbers are taken, and from where they are divided by: a quotient is finite then."""
+"""The largest and the smallest accepted number: a quotient of two is finite then."""
 WHOLE_MAX: Final = 2**53
 """The largest whole number that floats keep exactly."""
 
 UNREADABLE: Final = object()
-"""What a text that is no JSON holds: its fault is named already."""
+"""The value of a text that is no JSON: its fault is recorded already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,9 +173,9 @@ def whole_of(value: object, at: At, *, least: int = 0, most: int = WHOLE_MAX) ->
 
 
 def are_two_rates(value: Any) -> bool:
-    """Return whether ``value`` is two floats, 0 or above, as most pairs are, and many are read.
+    """Return whether ``value`` is two floats, 0 or above: a quick check for most pairs.
 
-    What is not may still be sound, and has to be looked at closely.
+    Other values may still be valid and need a full check.
     """
     return (
         value.__class__ is list

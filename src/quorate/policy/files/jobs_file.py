@@ -1,4 +1,4 @@
-"""States of jobs as they are written, and the problem that they and a cluster make.
+"""The file format of job states, and the problem that they and a cluster make.
 
 Fields have the published names. Those of a job's state (``job_id``, ``job_type``, ``total_steps``,
 ``SLO``) and those of recorded problems (``id``, ``type``, ``num_steps_remaining``,
@@ -54,10 +54,10 @@ FIELDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """One job: what it is, how far it is, and what it is owed.
+    """One job: its type, its progress, and what it is owed.
 
-    ``steps_left`` is NaN where nobody knows. ``deadline_s`` counts from now, and is infinite
-    without one. ``rates`` are its own, by flavor; None where a table has those of its type.
+    ``steps_left`` is NaN where unknown. ``deadline_s`` counts from now, and is infinite without
+    one. ``rates`` are its own, by flavor; None where a table has those of its type.
     """
 
     name: str
@@ -95,7 +95,7 @@ def jobs_of(value: object, at: At) -> tuple[JobState, ...]:
 
 
 def _judged(entries: list[tuple[dict[str, Any], Any, At]]) -> tuple[JobState, ...]:
-    """Return the job of each entry, which has more fields and stands somewhere."""
+    """Return the job of each entry, checked field by field, with its place for faults."""
     found: list[JobState] = []
     names: set[str] = set()
     for more, entry, at in entries:

@@ -19,8 +19,8 @@ def decoded(data: bytes, at: At) -> Any:
     """Return the JSON of ``data``; ``UNREADABLE``, with a fault, where it is none.
 
     Numbers that are not finite are let through, to be named by their place. A key that is given
-    twice would lose one of its values, and is a fault; so is half of a character, which nobody
-    could print.
+    twice would lose one of its values, and is a fault; so is half of a character, which cannot be
+    printed.
     """
 
     def kept(entries: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Problems as one file: cluster, jobs with their rates, pairs, costs and entities.
 
 The shape is that of recorded problems; what such a file also records (``case``, ``results`` and so
-on) is no part of the question, and is passed over.
+on) is no part of the problem, and is ignored.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def problem_from_table(
     """Return the problem of sharing ``cluster`` among ``jobs``, or every fault.
 
     A job's own rates win over those of its type. Two jobs are a pair where the table has their
-    types together, and both go on somewhere; jobs with their own rates are in no pair.
+    types together, and both make progress on some flavor; jobs with their own rates are in no pair.
     """
     at = At()
     columns = _columns(table, cluster, at.below("cluster"))
@@ -126,7 +126,7 @@ def _rates(
 
 
 def own_rates(job: JobState, flavors: Sequence[str], at: At) -> list[float]:
-    """Return the rates that ``job`` brings for ``flavors``; each has to be there, and no other."""
+    """Return the rates that ``job`` brings for ``flavors``: exactly one for each."""
     rates = job.rates or {}
     below = at.below("throughputs")
     for flavor in rates:

@@ -2,11 +2,11 @@
 
 The format is the published one (Gavel, ``simulation_throughputs.json``): flavor -> type -> ``null``
 for alone, or another type, with the rates of the two; ``[0, 0]`` is a pair that cannot share. A
-pair may stand under one of its types only, and is written back under both. A type is written
+pair may be listed under one of its types only, and is written back under both. A type is written
 ``('ResNet-18 (batch size 16)', 1)``: a model and how many GPUs it takes. Rates of a flavor whose
-GPUs are not together stand under its name with ``_unconsolidated``.
+GPUs are on several nodes are listed under its name with ``_unconsolidated``.
 
-What is wrong is a fault; what is merely not there is a gap, which is named, and refused by whoever
+A wrong value is a fault; a missing value is a gap, which is reported, and refused where a policy
 needs it.
 """
 
@@ -52,7 +52,7 @@ class ThroughputTable:
     """The rates of every type on every flavor.
 
     ``together`` are those on GPUs that are near each other, ``spread`` those on GPUs that are not;
-    the latter are NaN where the table does not tell the two apart. A pair is two rows of ``types``,
+    the latter are NaN where the table has only one of the two. A pair is two rows of ``types``,
     ``first <= second``, and its rates are those of the first and of the second.
     """
 
@@ -119,7 +119,7 @@ def read_throughputs(data: bytes) -> ThroughputTable | Faulty:
 
 
 def _read_flavor(reading: _Reading, name: str, types: object, at: At) -> None:
-    """Read the rates of one flavor, then see that each pair says the same from both its sides."""
+    """Read the rates of one flavor, then check that each pair has the same rates on both sides."""
     seen: dict[tuple[int, int], list[Any]] = {}
     for key, entries in (entries_of(types, at) or {}).items():
         row = reading.row(key, at)
@@ -164,13 +164,13 @@ def _is_pair(value: object, at: At) -> bool:
 def _join(reading: _Reading, name: str, seen: dict[tuple[int, int], list[Any]], at: At) -> None:
     types = list(reading.types)
     for (one, other), rates in seen.items():
-        # One that stands on one side only says the same from the other.
+        # A pair that is listed on one side only has the same rates on the other.
         mirror = seen.get((other, one), rates[::-1])
         if types[one].scale != types[other].scale:
             message = "shares GPUs with a type of another scale"
             remedy = "remove it; only jobs of one scale share"
         elif one <= other and (mirror[1], mirror[0]) != (rates[0], rates[1]):
-            message = f"is {rates}, but its mirror says {mirror}"
+            message = f"is {rates}, but its mirror has {mirror}"
             remedy = "write the same two rates in both places, the other way round in one"
         else:
             first, second = (one, other) if one <= other else (other, one)
@@ -232,7 +232,7 @@ def _gaps(table: ThroughputTable, rates: Rates, suffix: str) -> Iterator[Fault]:
 
 
 def write_throughputs(table: ThroughputTable) -> bytes:
-    """Return ``table`` as a file: what is missing in it is missing there."""
+    """Return ``table`` as a file; gaps stay gaps."""
     written: dict[str, dict[str, dict[str, Any]]] = {}
     for rates, suffix in ((table.together, ""), (table.spread, SPREAD_SUFFIX)):
         for column, flavor in enumerate(table.flavors):

@@ -60,10 +60,10 @@ def _as_published(problem: Problem) -> tuple[Ints, float]:
 
 
 def _by_levels(problem: Problem) -> tuple[Ints, float]:
-    """Return the same for many jobs: the GPUs of a flavor are alike, and taken together.
+    """Return the same for many jobs: the GPUs of a flavor are alike, and counted together.
 
-    The longest jobs are placed first: they are to be last, and then few have to move for others.
-    Of jobs as far from the end the older are first on a GPU.
+    The longest jobs are placed first: they run last, so few others have to move. Of jobs at the
+    same distance from the end the older are first on a GPU.
     """
     jobs, _ = problem.shape
     seconds = _seconds(problem)
@@ -77,7 +77,7 @@ def _by_levels(problem: Problem) -> tuple[Ints, float]:
     begun: dict[int, int] = {}
     for column, rows in groupby(by_place.tolist(), key=columns.__getitem__):
         here, flavor = list(rows), int(levels.flavor[column])
-        # Whoever is further from the end has a GPU that one of these is on, too.
+        # A job further from the end uses a GPU of one of these, too.
         heads = here[: len(here) - begun.get(flavor, 0)]
         found[order[heads]] = flavor
         begun[flavor] = len(here)
@@ -88,7 +88,7 @@ def _by_levels(problem: Problem) -> tuple[Ints, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Places:
-    """Places in the plan: of which flavor and GPU each is, and which it is from the GPU's end."""
+    """Places in the plan: the flavor and GPU of each, and its distance from the GPU's end."""
 
     flavor: Ints
     gpu: Ints
@@ -98,9 +98,8 @@ class _Places:
 def _planned(problem: Problem, seconds: Floats) -> tuple[_Places, Ints]:
     """Return levels, and the one of each row of ``seconds``, by which jobs end earliest.
 
-    As many levels are looked at as are likely to be enough. Nobody is better off further from the
-    end than where there is room; so if the last level of a flavor is full, there may be others
-    beyond it, and twice as many are looked at.
+    As many levels are tried as are likely to be enough. No job is better off further from the end
+    than where there is room; so if the last level of a flavor is full, twice as many are tried.
     """
     jobs, _ = problem.shape
     depth = 4 * -(-jobs // int(problem.gpus.sum()))
@@ -132,9 +131,9 @@ def _levels(problem: Problem, depth_max: int) -> _Places:
 def _places(problem: Problem) -> _Places:
     """Return the places that a best plan may use, all first ones first, GPUs by flavor and name.
 
-    Of a flavor with N GPUs nobody is further from the end than M / N, rounded up: there would be a
-    free place before that. Of more than 2 M GPUs none is looked at: at most M are taken, and at
-    most M are done with while the next one is looked for.
+    Of a flavor with N GPUs no job is further from the end than M / N, rounded up: there would be a
+    free place before that. Of more than 2 M GPUs the rest are ignored: at most M are taken, and at
+    most M are visited in one search.
     """
     jobs, flavors = problem.shape
     by_name = sorted(range(flavors), key=problem.flavors.__getitem__)
@@ -147,7 +146,7 @@ def _places(problem: Problem) -> _Places:
 
 
 def _seconds(problem: Problem) -> Floats:
-    """Return how long each job takes on each flavor: for ever, where it stands still."""
+    """Return how long each job takes on each flavor: infinite, where it makes no progress."""
     found = np.full(problem.shape, np.inf)
     steps = np.broadcast_to(problem.steps_left[:, None], problem.shape)
     np.divide(steps, problem.rates, out=found, where=problem.rates > 0)
@@ -169,7 +168,7 @@ def _unfit(problem: Problem) -> Unsolved | None:
         return Unsolved(
             code=UnsolvedCode.NEVER_RUNS,
             subject=problem.jobs[job],
-            message=f"job {problem.jobs[job]}: stands still on every flavor that has GPUs",
+            message=f"job {problem.jobs[job]}: makes no progress on any flavor that has GPUs",
             remedy="leave it out, or correct its rates",
             jobs=problem.names(np.logical_not(runs)),
         )

@@ -1,4 +1,4 @@
-"""What a pool is shared by in a round for which its policy has no answer: weights alone.
+"""The fallback for a round in which the pool's policy has no answer: shares by weight alone.
 
 Owners have their parts of every flavor that they have jobs on, whatever their jobs are like.
 """
@@ -19,7 +19,7 @@ from quorate.policy.problem import NO_ENTITY, Bools, Floats, Problem
 def by_weight(problem: Problem) -> Allocation | Unsolved:
     """Return for every job a part of the GPUs of each flavor that it runs on, by its weight.
 
-    x = N p / s, with p its part; nobody has more than its time.
+    x = N p / s, with p its part; no job has more than its time.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal
@@ -54,4 +54,4 @@ BY_WEIGHT: Final = Policy(
     metric=LEAST_RATE,
     reads_entities=True,
 )
-"""Nobody asks for it by name: it is no published policy."""
+"""Internal: it is not a published policy, and a pool cannot select it."""

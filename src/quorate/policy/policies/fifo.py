@@ -1,8 +1,8 @@
 """First in, first out: jobs in the order of the problem, each on GPUs of one flavor until it ends.
 
-A job is given GPUs of a flavor that has room; the first job for which no flavor has room ends the
-giving, so that nobody overtakes it. One that stands still wherever there is room is passed over, as
-published: it would gain nothing by the GPUs that others have then.
+A job gets GPUs of a flavor that has room; the first job for which no flavor has room is the last
+considered, so that no job overtakes it. A job that makes no progress wherever there is room is
+skipped, as published: it would gain nothing from the GPUs that others then get.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from quorate.policy.problem import Problem
 from quorate.policy.solvers.chance import Chance
 
 GAIN_MIN: Final = 1.5
-"""What two jobs that share must do together, relative to each alone (Gavel's packing threshold)."""
+"""What two jobs must reach together, relative to each alone (Gavel's packing threshold)."""
 
 Choose = Callable[[int, list[int]], int]
 """Takes a job and the flavors that have room for it, by name, and returns one of them."""
 
 
 def fifo(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
-    """Return each job on a flavor with room, drawn by chance: rates are not looked at.
+    """Return each job on a flavor with room, drawn at random: rates are not read.
 
-    A job draws an order of the flavors, the same whenever it is asked for under this seed, and has
-    the first with room: it does not move because somebody else came or went. The published code
-    draws and then takes another flavor, whether it has room or not (Gavel's repository,
-    ``fifo.py``); what it means to do is done here.
+    A job draws an order of the flavors, always the same for one seed, and gets the first with room:
+    it does not move because another job came or ended. The published code draws and then takes
+    another flavor, whether it has room or not (Gavel's repository, ``fifo.py``); this implements
+    the intention.
     """
 
     def drawn(job: int, flavors: list[int]) -> int:
@@ -56,8 +56,8 @@ def fifo_packed(problem: Problem) -> Allocation | Unsolved:
     """Return the jobs of ``fifo_perf``, and those that wait sharing with them where that gains.
 
     The next job shares with the one it gains most with, of equal scale and not sharing yet; the
-    first that gains nowhere ends it. As published, a job that found GPUs left but too few for it is
-    passed over: those behind it take no GPU.
+    first that gains nowhere ends it. As published, a job that found too few GPUs left is skipped:
+    jobs behind it get no GPU of their own.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal
@@ -98,7 +98,7 @@ def _placed(problem: Problem, choose: Choose) -> tuple[dict[int, int], int]:
 
 
 def _partner(problem: Problem, index: PairIndex, placed: dict[int, int], job: int) -> int | None:
-    """Return the job with GPUs that ``job`` gains most with, the first of several; None of none."""
+    """Return the first job with GPUs that ``job`` gains most with; None if there is none."""
     best, found = GAIN_MIN, None
     for other, flavor in placed.items():
         gain = _gain(problem, index, (other, job), flavor)

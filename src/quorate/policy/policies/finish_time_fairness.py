@@ -1,7 +1,7 @@
 """Finish-time fairness: the job that is delayed most is delayed as little as can be (Themis).
 
 A job's delay is when it ends over when it would have ended alone on an equal part of the GPUs
-(Gavel, section 4.2). The level that is raised is the delay below zero. What a job needs for a delay
+(Gavel, section 4.2). The level that is raised is the negative delay. What a job needs for a delay
 is convex in it, so that prices and tangents find the least delay at once, without bisection.
 """
 
@@ -32,7 +32,7 @@ class FinishTimes:
 
     @property
     def at_rest(self) -> float:
-        """A level at which nobody needs anything: there is none, for a delay is never endless."""
+        """A level at which no job needs anything: there is none, for a delay is never endless."""
         return -np.inf
 
     def at(self, level: float) -> tuple[Floats, Floats]:

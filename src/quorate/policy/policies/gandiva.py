@@ -28,8 +28,8 @@ def gandiva(problem: Problem, *, seed: int = 0) -> Allocation | Unsolved:
     """Return equal parts of the GPUs for jobs alone, or for pairs where the jobs do not all fit.
 
     Two jobs are drawn at a time, as often as there are jobs; a draw of two that are no pair of the
-    problem, as those of different scales are not, is lost. Rates are not looked at: Gandiva tries a
-    pair to see how fast it is, so a problem should list none that is known to stand still.
+    problem, as those of different scales are not, is lost. Rates are not read: Gandiva tries a pair
+    to measure it, so a problem should list no pair that makes no progress.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal

@@ -1,7 +1,7 @@
 """What an allocation leaves over, given to jobs that might have more.
 
-A policy that had to stop early has said what everybody is to have at least. GPUs that nobody is to
-have would stand idle for it.
+A policy that had to stop early has given every job its least share. Without this module the GPUs
+that are left over would be idle.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from quorate.policy.policies.by_weight import parts
 from quorate.policy.problem import Floats, Problem
 
 PASSES_MAX: Final = 20
-"""How often what is left is shared out: each time, those who have all their time stand back."""
+"""How often the rest is shared out: each time, jobs that have all their time drop out."""
 
 
 def topped_up(problem: Problem, found: Allocation) -> Allocation:
-    """Return ``found`` with what it leaves over, by weight, among those who are unfinished in it.
+    """Return ``found`` with what it leaves over, by weight, among the unfinished jobs in it.
 
-    Nobody has less than before.
+    No job has less than before.
     """
     meant = np.zeros(len(problem.jobs), dtype=np.bool_)
     meant[list(found.unfinished)] = True

@@ -47,9 +47,9 @@ EQUALITY: Final = Aim(reads=("rates", "scales", "weights"), needs=_share_needs)
 
 
 def any_flavor(problem: Problem) -> Floats:
-    """Return a rate of 1 on every flavor where a job moves.
+    """Return a rate of 1 on every flavor where a job makes progress.
 
-    As published it is 1 everywhere, which gives jobs GPUs on which they stand still.
+    As published it is 1 everywhere, which gives jobs GPUs on which they make none.
     """
     return (problem.rates > 0).astype(np.float64)
 

@@ -1,9 +1,9 @@
 """The most steps in all, or for the money, with deadlines kept where they can be.
 
 Rates are added as they are, in steps per second and whatever a step is, so that the faster kind of
-job wins (Gavel, section 4.2). With deadlines every job that has one is to be fast enough to meet
-it. Where not all can be, as many as possible are kept, of those as many the set that gains most,
-and the others are named.
+job wins (Gavel, section 4.2). With deadlines every job that has one must be fast enough to meet it.
+Where that is impossible, as many deadlines as possible are kept; among sets of that size the one
+that gains most; the others are named.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEARLY: Final = 1e-9
 def max_sum(
     problem: Problem, *, paired: bool, by_cost: bool, deadlines: bool
 ) -> Allocation | Unsolved:
-    """Return the allocation whose rates add up to most, each over the money it costs if so said.
+    """Return the allocation with the largest sum of rates, each divided by its cost if ``by_cost``.
 
     ``dropped`` are the jobs whose deadlines cannot be kept beside the others.
     """
@@ -67,14 +67,14 @@ def _needed(problem: Problem) -> Floats:
 
 
 def _most(space: Space, gains: Floats, asked: Floats) -> Solution | Status:
-    """Return the shares that gain most with every job at least as fast as is asked."""
+    """Return the shares that gain most with every job at least as fast as ``asked``."""
     plain = program(space, gains)
     low = np.concatenate([asked * (1 - NEARLY), plain.row_low[len(asked) :]])
     return solve(replace(plain, row_low=low))
 
 
 def _kept(space: Space, gains: Floats, needed: Floats, due: Ints) -> Ints | Unsolved:
-    """Return which of the jobs that are ``due`` are to be in time: all, or as many as can be."""
+    """Return which of the jobs ``due`` meet their deadlines: all, or as many as possible."""
     asked = np.zeros(len(needed))
     asked[due] = needed[due]
     if isinstance(_most(space, gains, asked), Solution):
@@ -128,7 +128,7 @@ def _at_least(choice: Program, begin: int, count: int) -> Program:
 def _told(
     space: Space, gains: Floats, asked: Floats, answer: Solution, dropped: tuple[int, ...]
 ) -> Allocation:
-    """Return the allocation of ``answer``, with what it gains and what bounds it."""
+    """Return the allocation of ``answer``, with its gain and its bound."""
     jobs = len(asked)
     duals = answer.row_prices
     sums = np.maximum(-duals[:jobs], 0.0)

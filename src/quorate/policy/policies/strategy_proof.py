@@ -1,10 +1,10 @@
-"""The allocation in which nobody gains by overstating or understating its rates.
+"""The allocation in which no job gains by overstating or understating its rates.
 
-The product of all rates is made largest, each over its weight and an equal share of every flavor,
-times its scale; then each job keeps only the part of its shares by which it does not hold the
-others back: the product of what they have beside it over what they would have without it (the
-partial allocation mechanism of Cole, Gkatzelis and Goel, 2013; Gavel, section 4.4). What is taken
-off is left idle: that is the price of honesty.
+The product of all rates is maximised, each over its weight and an equal share of every flavor,
+times its scale; then each job's shares are multiplied by a factor of at most 1: the product of what
+the others have beside it over what they would have without it (the partial allocation mechanism of
+Cole, Gkatzelis and Goel, 2013; Gavel, section 4.4). The rest is left idle: that is the price of
+honesty.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from quorate.policy.solvers.nash import largest_product, products_without
 PROVED: Final = 1e-7
 """What the mean logarithm may be missing for an answer to be given."""
 NOTHING: Final = 1e-12
-"""A share below this is what is left of an interior point: none."""
+"""A share below this is rounding of an interior point, and counts as 0."""
 CELLS_MAX: Final = 2_000_000
 """How many numbers the problems that are solved side by side may have."""
 
@@ -76,7 +76,7 @@ def _solved(
 ) -> tuple[Floats, Floats, Floats, float]:
     """Return shares and prices with all jobs, logarithms of all rates, and what is not proved.
 
-    ``asked`` are the jobs of the problems that follow the first.
+    ``asked`` are the jobs of the problems after the first.
     """
     whole, start = largest_product(rates, scales, gpus)
     at_once = max(1, CELLS_MAX // (rates.size * len(gpus)))
@@ -102,7 +102,7 @@ def _failed(missing: float) -> Unsolved:
 STRATEGY_PROOF: Final = (
     Policy(
         name="max_min_fairness_strategy_proof",
-        goal="leave nobody a reason to misstate its rates",
+        goal="leave no job a reason to misstate its rates",
         solve=strategy_proof,
         metric="geometric mean of scale x rate / (weight x rate on an equal share), undiscounted",
         # Every job is left out once: a thousand take twelve seconds.

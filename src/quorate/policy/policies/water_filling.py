@@ -1,10 +1,10 @@
 """Max-min fairness by water filling: the worst-off job first, then the next, to the last.
 
-What is filled is a job's rate over what an equal share of every flavor would give it, times its
+The level of a job is its rate over what an equal share of every flavor would give it, times its
 scale and over its weight (Gavel, sections 4.1 and 4.3). All rise together; a job that cannot be
-raised with the others kept is stuck, and the rest go on. That it cannot is proved: an inequality
-that every allocation satisfies, from the dual prices of the program that asks for a little too
-much, is met with equality. No whole numbers are needed for it.
+raised without lowering others is stuck, and the rest continue. This is proved: an inequality that
+every allocation satisfies, from the dual prices of a program with a slightly higher level, is met
+with equality. No integer program is needed.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ RAISED: Final = 1e-7
 RAISED_MAX: Final = 1e-5
 UNSURE_MAX: Final = 1e-2
 """How far a job that counts as stuck might still be raised, relative to the same: commonly; where
-walls are known no better because rates are a million times apart; and at most, which is told."""
+walls are known no better because rates are a million times apart; and at most; it is reported."""
 TOGETHER: Final = 10.0
-"""How much further than the nearest one they may be from a wall that stop with it then."""
+"""How much further from a wall than the nearest job others may be that stop with it then."""
 STALLED_MAX: Final = 5
-"""How often a level that is missed may not be lowered before that is said to lead nowhere."""
+"""How often a missed level may fail to be lowered before the search gives up."""
 NOTHING: Final = 1e-12
-"""Which part of all that it could ever have is not worth raising a job by: rounding hides less."""
+"""Raising a job by less than this part of its largest possible rate is not worth it: rounding."""
 MANY: Final = 300
-"""From so many jobs on it is quicker to begin near the first level than at nothing."""
+"""From so many jobs on it is quicker to begin near the first level than at 0."""
 EVENED_MAX: Final = 500
-"""How often an even spread is corrected before the solver's own is taken."""
+"""How often an even spread is corrected before the solver's own is used."""
 _ROUNDING: Final = 1e-15
 _TINY: Final = 1e-300
 
@@ -78,8 +78,8 @@ def water_filling(
     The objective is the level at which the first job is stuck, of those that rise from the start:
     without entities it is that of max-min fairness. Which of several allocations with the same
     rates is returned depends on the order of jobs and flavors only. Where a problem bounds the
-    work, later levels may be left out: what is left over is then shared by weight, and it says by
-    whom.
+    work, later levels may be left out: the rest is then shared by weight, and the answer names
+    those jobs.
     """
     refused = unsolvable(problem) or _weightless(problem)
     if refused is not None:
@@ -126,7 +126,7 @@ def _alike(problem: Problem) -> Classes | None:
         queued = (problem.entity_of != NO_ENTITY) & queues[problem.entity_of]
         places = len(queues) + np.arange(jobs)
         kin = np.where(queued, places, problem.entity_of).astype(np.float64)
-    # What a class reads are fields of the problem; of these, water filling has no use for ages.
+    # A class reads fields of the problem; of these, water filling does not need ages.
     marked = replace(problem, ages_s=kin)
     return classes_of(marked, ("rates", "scales", "weights", "ages_s"), jobs // 2)
 
@@ -134,7 +134,7 @@ def _alike(problem: Problem) -> Classes | None:
 def _filled(
     problem: Problem, counts: Ints | None, *, paired: bool, agnostic: bool
 ) -> Allocation | Unsolved:
-    """Return the allocation of a problem whose jobs stand for so many equal ones each."""
+    """Return the allocation of a problem whose jobs represent ``counts`` equal ones each."""
     space = replace(space_of(problem, paired=paired, agnostic=agnostic), counts=counts)
     normal = _equal_rates(problem, agnostic=agnostic)
     space = replace(space, rates=space.rates / normal[space.jobs])
@@ -199,7 +199,7 @@ def _fill(space: Space, groups: Groups, *, is_near: bool) -> Filled | Unsolved |
         nearest = float(left[rises].min())
         stuck = stuck | (left <= RAISED)
         if nearest > RAISED and not gauge.grown(filled):
-            # Parts in a wall that are close to rounding prove less, but whoever is nearest stops.
+            # Parts of a wall that are close to rounding prove less, but the nearest job is stuck.
             if nearest > UNSURE_MAX:
                 return _failed("no job is found to be stuck although none can rise")
             near = max(RAISED_MAX, TOGETHER * nearest)
@@ -216,7 +216,7 @@ def _rows(are_meant: Bools) -> tuple[int, ...]:
 
 
 def _units(path: Path, pace: Floats, tops: Floats, first: Wall) -> Floats:
-    """Return what each job may come to at the first level, roughly: by that it is measured."""
+    """Return roughly what each job may reach at the first level: its unit of measure."""
     level = path.highest(first.sums[None], np.array([first.limit]))
     return np.where(pace > 0, np.minimum(tops, pace * level), tops)
 
@@ -266,7 +266,7 @@ def _rise(gauge: Gauge, path: Path, walls: list[Wall]) -> tuple[float, Floats] |
 
 
 def _told(space: Space, found: Filled, pace: Floats) -> Allocation:
-    """Return the allocation of ``found``, with what it reaches and what bounds it."""
+    """Return the allocation of ``found``, with its level and its bound."""
     problem = space.problem
     shares = space.fitted(found.shares)
     rising = pace > 0
@@ -285,8 +285,8 @@ def _evened(space: Space, found: Filled) -> Floats:
     """Return the time of each job spread evenly over the GPUs that can run it, as far as it fits.
 
     To a policy that knows no rates all flavors are alike; to the jobs they are not, and an even
-    spread is as fair as one can be without knowing. Where a flavor is asked for too much, all that
-    are on it give way in proportion, and look for the rest elsewhere.
+    spread is as fair as one can be without knowing. Where the demand for a flavor is too high, all
+    jobs on it are cut in proportion, and get the rest elsewhere.
     """
     gpus = space.problem.gpus.astype(np.float64)
     shares = gpus[space.flavors]

@@ -3,7 +3,7 @@
 A round is a stretch of time in which every chosen job has GPUs of one flavor. Which jobs are chosen
 follows from the allocation in force and from what each has had since (Gavel, section 5). Jobs come
 alone or in pairs that share GPUs: a *row* of the allocation is either. Everything here is a value;
-time is in seconds, counted from wherever whoever asks begins.
+time is in seconds, from an origin that the caller chooses.
 """
 
 from __future__ import annotations
@@ -21,30 +21,29 @@ Shares = Mapping[Row, Mapping[str, float]]
 ROUND_S: Final = 360.0
 OWED_ROUNDS_MAX: Final = 10.0
 """How many rounds a row can be owed when the next allocation begins. What could not be given for
-that long is not to be made up all at once."""
+that long is not made up all at once."""
 AHEAD_ROUNDS_MAX: Final = 1.0
-"""How many rounds a row can be ahead then: more is what nobody else wanted, and is no debt."""
+"""How many rounds a row can be ahead then: more is what no other job wanted, and is no debt."""
 
 _NONE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How rounds go. What is off by default is what the published mechanism does and should not.
+    """The rules of rounds. Options that are off by default are defects of the published mechanism.
 
     ``reset_gap_s``: how old an allocation must be before a stale one gives way.
     ``has_queue_per_flavor``: flavors choose one after the other, so that a job can be taken to the
     flavor that happens to come first, and not to the one where it is behind.
     ``serves_without_share``: spare GPUs go to jobs that have no share of them, or no allocation.
-    ``forgets_owed``: what is owed from earlier allocations only breaks ties.
-    ``charges_gaps``: time between two rounds in which nothing ran counts as work.
-    ``needs_step_per_gpu``: a job with fewer steps left than GPUs fails instead of ending.
-    ``starts_pairs_at_zero``: a new pair goes before everybody, and is then owed half a round.
-    ``compares_age_to_deadline``: a job misses its deadline when it took longer, from its arrival,
-    than the clock shows at the deadline: late arrivals hardly ever do.
-    ``ignores_spread``: a job is as fast over several servers as in one.
+    ``forgets_owed``: what is owed from earlier allocations only breaks ties. ``charges_gaps``: time
+    between two rounds in which nothing ran counts as work. ``needs_step_per_gpu``: a job with fewer
+    steps left than GPUs fails instead of ending. ``starts_pairs_at_zero``: a new pair goes before
+    all others, and is then owed half a round. ``compares_age_to_deadline``: a job misses its
+    deadline when it took longer, from its arrival, than the clock shows at the deadline: late
+    arrivals hardly ever do. ``ignores_spread``: a job is as fast over several servers as in one.
     ``places_by_size``: larger rows take the GPUs of smaller ones that stay, and servers are filled
-    in their order, however the rest of a row is torn.
+    in their order, however the rest of a row is split.
     """
 
     round_s: float = ROUND_S
@@ -61,7 +60,7 @@ class Rules:
 
     @property
     def head_start_s(self) -> float:
-        """What every row counts as having had, so that nobody's fraction is nothing."""
+        """What every row counts as having had, so that no row's fraction is 0."""
         return self.round_s / 2.0
 
 
@@ -78,7 +77,7 @@ STRICT: Final = Rules(
     ignores_spread=True,
     places_by_size=True,
 )
-"""The mechanism as it was published, with what is wrong about it."""
+"""The mechanism as it was published, with its defects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,12 +108,12 @@ class Book:
 
 
 def share_of(shares: Shares, row: Row, flavor: str) -> float:
-    """Return the share that ``row`` has of ``flavor``: none, where nobody says."""
+    """Return the share that ``row`` has of ``flavor``: 0 where there is none."""
     return shares.get(row, _NONE).get(flavor, 0.0)
 
 
 def joined(book: Book, rows: Iterable[Row], rules: Rules) -> Book:
-    """Return the book with ``rows``, after those that are there; the allocation is then stale."""
+    """Return the book with ``rows`` after the present ones; the allocation is then stale."""
     had, owed = dict(book.had_s), dict(book.owed_s)
     for row in rows:
         late = rules.starts_pairs_at_zero and len(row) > 1
@@ -145,8 +144,8 @@ def credited(book: Book, runs: Sequence[Ran]) -> Book:
 
 
 def is_due(book: Book, at_s: float, rules: Rules) -> bool:
-    """Return whether a new allocation is to be made at ``at_s``."""
-    # The published gate is open as long as the last allocation was made at the very start.
+    """Return whether a new allocation is due at ``at_s``."""
+    # The published gate is open as long as the last allocation was made at time 0.
     is_old = at_s - book.since_s >= rules.reset_gap_s or book.since_s == 0.0
     return book.is_stale and is_old
 
@@ -193,8 +192,8 @@ def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> fl
     """Return allocation / fraction received: above 1, the row is behind its share of ``flavor``.
 
     The fraction is of the time since the allocation began. Time owed from earlier ones counts as
-    due, time had ahead of it as received, so that a new allocation starts nobody anew. Strictly,
-    the fraction is of what all rows had there, and what came before is forgotten.
+    due, time had ahead of it as received, so that a new allocation resets no row. Strictly, the
+    fraction is of what all rows had there, and what came before is forgotten.
     """
     share = share_of(book.shares, row, flavor)
     if share == 0.0:

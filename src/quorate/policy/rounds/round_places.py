@@ -14,7 +14,7 @@ from quorate.policy.rounds.row_choice import Candidate
 class Server:
     """GPUs of one flavor in one machine, by their numbers, and the domain the machine is in.
 
-    The numbers are whoever asks's own; no two GPUs have the same.
+    The caller chooses the numbers; no two GPUs have the same.
     """
 
     flavor: str
@@ -42,13 +42,13 @@ def place(
     before: Mapping[Row, Place],
     rules: Rules,
 ) -> dict[Row, Place]:
-    """Return the GPUs of every chosen row; ``servers`` must have as many as were chosen for.
+    """Return the GPUs of every chosen row; ``servers`` must have enough of them.
 
     A row whose GPUs of last time (``before``) are all there keeps them. The others follow, those
-    that take most GPUs first: into the server where least is left over; else into the domain
-    where least is left over, the servers with most free first; else over domains. Ties go to the
-    earlier server. Strictly, sizes take turns at keeping and taking, servers are filled in order,
-    and rows that the allocation does not know have no place unless they keep it.
+    that take most GPUs first: into the server where least is left over; else into the domain where
+    least is left over, the servers with most free first; else over domains. Ties go to the earlier
+    server. Strictly, sizes take turns at keeping and taking, servers are filled in order, and rows
+    that the allocation does not know have no place unless they keep it.
     """
     found: dict[Row, Place] = {}
     for flavor, rows in chosen.items():

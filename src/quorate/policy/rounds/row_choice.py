@@ -13,11 +13,11 @@ AHEAD_MIN: Final = 0.01
 
 
 class Candidate(NamedTuple):
-    """A row that may have GPUs of a flavor in the next round, and what speaks for it.
+    """A row that may have GPUs of a flavor in the next round, with its priority.
 
-    ``is_allocated`` is false of rows that the allocation in force does not know: strictly, they
-    may be chosen, but are given no place. Whoever ``is_ahead`` of its share comes after all who are
-    not, whatever its priority; strictly, nobody is said to be.
+    ``is_allocated`` is false of rows that the allocation in force does not have: strictly, they may
+    be chosen, but get no place. A row that ``is_ahead`` of its share comes after all that are not,
+    whatever its priority; strictly, no row is.
     """
 
     row: Row
@@ -37,7 +37,7 @@ class Candidate(NamedTuple):
 
 
 def ahead_below_s(rules: Rules) -> float:
-    """Return what a row is owed less than that had more than its share, by more than rounding."""
+    """Return the owed time below which a row is ahead: it had more than its share."""
     return -inf if rules.forgets_owed else -AHEAD_MIN * rules.round_s
 
 
@@ -80,14 +80,14 @@ def choose(
     rules: Rules,
     admits: Callable[[Candidate], bool] | None = None,
 ) -> dict[str, list[Candidate]]:
-    """Return who has GPUs of each flavor, by flavors in ``order``, each in the order of choice.
+    """Return the rows that get GPUs, by flavors in ``order``, each in the order of choice.
 
     The highest (priority, deficit, share) goes first; ties go to the flavor that is earlier in
-    ``order``, then to the row that is earlier in ``found``. A row is taken where the flavor has
-    GPUs enough left and none of its jobs is taken yet. So no GPUs stay free that somebody could
-    use who has a share of them; without a share nobody is taken, unless the rules say so. Flavors
-    that ``order`` leaves out are not shared out. Where there is more to it than how many GPUs are
-    left, ``admits`` is asked last, of one after the other: whom it lets in is taken.
+    ``order``, then to the row that is earlier in ``found``. A row is chosen where the flavor has
+    enough GPUs left and none of its jobs is chosen yet. So no GPUs stay free that a row with a
+    share of them could use; without a share no row is chosen, unless the rules say so. Flavors that
+    ``order`` leaves out are not shared. Where the number of GPUs is not the only condition,
+    ``admits`` is called last, for one row after the other: a row it accepts is chosen.
     """
     of_flavor: dict[str, list[Candidate]] = {flavor: [] for flavor in order}
     for candidate in found:

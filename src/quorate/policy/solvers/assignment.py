@@ -1,10 +1,10 @@
-"""Who does what, at least cost: each row of a matrix gets a column of its own.
+"""An assignment at least cost: each row of a matrix gets a column of its own.
 
 Rows are added one after another, each along the cheapest way of moving those before it (Crouse, On
 implementing 2D rectangular assignment algorithms, 2016). Where columns cost the same, a free one is
-taken before one that somebody has; of several free ones the last that is looked at, of others the
-first. Columns are looked at from the last to the first, and when one is done with, the one that
-would be looked at last takes its place. The published results of AlloX rest on that order.
+taken before a taken one; of several free ones the last visited, of others the first. Columns are
+visited from the last to the first, and when one is finished, the one that would be visited last
+takes its place. The published results of AlloX depend on that order.
 """
 
 from __future__ import annotations

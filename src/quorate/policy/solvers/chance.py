@@ -13,7 +13,7 @@ import numpy as np
 
 SEED_MAX: Final = 2**32 - 1
 POOLED_MAX: Final = 21
-"""Up to how many are drawn from by taking out what was drawn; of more, a repeat is drawn again."""
+"""Up to how many candidates a draw removes what was drawn; with more, a repeat is drawn again."""
 
 _WORD_BITS: Final = 32
 

@@ -1,9 +1,9 @@
 """The cheapest way to the rate that each job needs, when a GPU of each flavor has a price.
 
-Seen as points (rate, price), a job's flavors and standing still have a lower convex hull, and the
-cheapest way to a rate lies on the hull's edge above it: on one flavor for part of the time, or on a
-slow and a fast one that fill it. The edge found last is where the next search begins, for prices
-move little from one pass to the next.
+As points (rate, price), a job's flavors and being idle have a lower convex hull, and the cheapest
+way to a rate lies on the edge of the hull at that rate: on one flavor for part of the time, or on a
+slow and a fast one that fill it. A search begins at the last edge, because prices change little
+from one pass to the next.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from quorate.policy.problem import Floats, Ints
 from quorate.policy.solvers.levels import Demand
 
 BLOCK: Final = 10_000
-"""How many jobs are looked at together: what they need fits a processor's cache, and sums of so
-many are not divided among threads, which would take longer to wait for each other."""
+"""How many jobs are processed together: their data fits a processor's cache, and such sums are
+not divided among threads, which would wait for each other longer."""
 TURNS_PER_FLAVOR: Final = 4
 """How often an edge may turn, for each flavor. One that has not settled then only costs accuracy,
 which the bound makes up for."""
 LONG: Final = 1_000
-"""How many jobs it takes for going through them flavor by flavor to be quicker."""
+"""From how many jobs on a pass flavor by flavor is quicker."""
 FREE: Final = 1e-200
 """The price of what costs nothing, to divide by."""
 SETTLED: Final = 1e-14
@@ -46,10 +46,10 @@ class Choice:
 
 
 class Cheapest:
-    """The edges on which jobs were last seen. Standing still is a flavor after the last one.
+    """The last edges of the jobs. Being idle counts as a flavor after the last one.
 
     The edge from a slow flavor to a fast one has the number ``slow * points + fast``; those from
-    standing still are the last.
+    being idle are the last.
     """
 
     def __init__(self, demand: Demand) -> None:
@@ -93,7 +93,7 @@ class Cheapest:
     def _used(self, edge: Ints, busy: Ints, loads: Floats, on_fast: Floats) -> Floats:
         """Return the GPUs that jobs use of each flavor: ``on_fast`` of the fast ones of edges.
 
-        ``busy`` are those that never stand still, and have the rest of their time on the slow ones.
+        ``busy`` are those that are never idle, and have the rest of their time on the slow ones.
         """
         points = len(self.columns)
         by_edge = np.bincount(edge, on_fast, points * points)
@@ -110,7 +110,7 @@ class Cheapest:
         fast = (self._fast_of * jobs).take(choice.edges)
         fast += np.arange(jobs)
         on_fast, span = need.copy(), rates.take(fast)
-        rows = np.flatnonzero(choice.edges < self._stands)  # Those that never stand still.
+        rows = np.flatnonzero(choice.edges < self._stands)  # Those that are never idle.
         slow = (self._slow_of * jobs).take(choice.edges[rows]) + rows
         rate_slow = rates.take(slow)
         on_fast[rows] -= rate_slow
@@ -125,7 +125,7 @@ class Cheapest:
     def _settle(self, priced: Floats, part: slice, need: Floats) -> Ints:
         """Turn the edges of some jobs until no flavor lies below them.
 
-        Returns which of them then never stand still.
+        Returns which of them are then never idle.
         """
         # An edge begins below its need and ends at it or above; at rest, there is nothing below.
         is_lost = self._rate_fast[part] < need
@@ -156,11 +156,11 @@ class Cheapest:
         return self._busy(part)
 
     def _busy(self, part: slice) -> Ints:
-        """Return which of some jobs never stand still."""
+        """Return which of some jobs are never idle."""
         return np.flatnonzero(self._edge[part] < self._stands)
 
     def _begin(self, priced: Floats, rows: slice | Ints, need: Floats) -> None:
-        """Put jobs on the edge from standing still to the cheapest flavor that is fast enough."""
+        """Put jobs on the edge from being idle to the cheapest flavor that is fast enough."""
         rates = self._rates(rows)[:-1]
         bought = rates * self._bought(priced)
         bought *= (rates >= need) & (rates > 0)
@@ -172,15 +172,15 @@ class Cheapest:
 
     @staticmethod
     def _bought(priced: Floats) -> Floats:
-        """Return what a price buys, rather than the price of it: nothing is divided by 0."""
+        """Return what a price buys, the inverse of the price: so nothing is divided by 0."""
         bought: Floats = 1.0 / np.maximum(priced[:-1, None], FREE)
         return bought
 
     def _move(self, priced: Floats, rows: Ints, need: Floats) -> Floats:
-        """Move jobs that stand still part of the time to the cheapest flavor that is fast enough.
+        """Move jobs that are idle part of the time to the cheapest flavor that is fast enough.
 
-        Returns how far other points lie below the new edges: those that are too slow may. It is
-        what turning comes to, mostly, in half the time.
+        Returns how far other points lie below the new edges: those that are too slow may. Turning
+        mostly gives the same, in twice the time.
         """
         rates = self._rates(rows)
         bought = rates[:-1] * self._bought(priced)
@@ -212,9 +212,8 @@ class Cheapest:
     def _scan(self, priced: Floats, part: slice, busy: Ints) -> Floats:
         """Return how far the lowest of each job's points lies below its edge: about 0 or more.
 
-        That is also what a line as steep as the edge through the point is below 0 by, less what
-        the edge is: the bound on costs needs nothing but the line. Edges from standing still begin
-        at 0; only those of who is ``busy`` do not.
+        The bound on costs needs the line through that point, as steep as the edge: it lies that far
+        below. Edges from being idle begin at 0; only those of ``busy`` jobs do not.
         """
         edge = self._edge[part]
         steep, over = self._steep[part], self._over[part]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from quorate.policy.problem import NO_ENTITY, EntityRule, Floats, Ints, Problem
 
 Bools = NDArray[np.bool_]
-_NOBODY: Final[Ints] = np.zeros(0, dtype=np.int64)
+_NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,12 +31,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Groups:
-    """Who is filled beside whom: jobs of no entity, each for itself, and entities."""
+    """The units that are filled: jobs of no entity, each by itself, and entities."""
 
     alone: Ints
     entities: tuple[Group, ...]
     counts: Ints
-    """How many equal jobs each job stands for, itself included."""
+    """How many equal jobs each job represents, itself included."""
 
     def without(self, stuck: Bools) -> Groups:
         """Return the groups with only those jobs that are not ``stuck``."""
@@ -52,7 +52,7 @@ class Groups:
 
 
 def groups_of(problem: Problem, counts: Ints | None = None) -> Groups:
-    """Return who is filled beside whom in ``problem``, where jobs stand for ``counts`` of them."""
+    """Return the units that are filled in ``problem``, where jobs represent ``counts`` of them."""
     jobs, _ = problem.shape
     of_jobs = problem.entity_of
     counts = np.ones(jobs, dtype=np.int64) if counts is None else counts
@@ -86,7 +86,7 @@ class Path:
     """What each job is filled to at every level above the present one, while there is room.
 
     ``filled`` is where jobs are now, ``tops`` what each cannot pass even alone: there it is stuck,
-    and its entity goes on without it. Between two ``stops`` every job rises at a constant pace.
+    and its entity continues without it. Between two ``stops`` every job rises at a constant pace.
     """
 
     def __init__(self, problem: Problem, groups: Groups, filled: Floats, tops: Floats) -> None:
@@ -97,7 +97,7 @@ class Path:
         fair = [group for group in groups.entities if group.rule is EntityRule.FAIRNESS]
         stages = [self._stages(group) for group in fair]
         self._shared = [(levels.tolist(), had.tolist()) for levels, had in stages]
-        self._sharing = np.concatenate([_NOBODY, *(group.jobs for group in fair)])
+        self._sharing = np.concatenate([_NONE, *(group.jobs for group in fair)])
         self._group_of = np.repeat(np.arange(len(fair)), [len(group.jobs) for group in fair])
         self._queues = [
             (group, np.cumsum(self._room[group.jobs] / group.weight))
@@ -134,10 +134,9 @@ class Path:
     def highest(self, sums: Floats, limits: Floats, known: float = np.inf) -> float:
         """Return the highest level at which ``sums @ at(level)`` is within all ``limits``.
 
-        The present level is taken to be within them. What is summed is never below 0, and only how
-        it grows is looked at, so that rounding keeps nobody from rising beside what stands still.
-        No more than ``known``, where that was found for other limits; if it is near, it is soon
-        found to be.
+        The present level is taken to be within them. The summands are never below 0, and only their
+        growth counts, so that rounding does not keep a job from rising beside constant ones. At
+        most ``known``, a result for other limits; a result near it is found quickly.
         """
         room = np.maximum(limits - sums @ self._filled, 0.0)
         within, above = 0, int(np.searchsorted(self.stops, known, side="right"))
@@ -166,9 +165,10 @@ class Path:
 
 
 def _between(level: float, levels: list[float], had: list[float]) -> float:
-    """Return what there is at ``level`` by straight lines: numpy's ``interp``, for one point.
+    """Return the value at ``level`` by linear interpolation: numpy's ``interp``, for one point.
 
-    It is asked for a few points of many short lists, where numpy takes longer to begin than to do.
+    It is called for a few points of many short lists, where numpy takes longer to start than to
+    compute.
     """
     above = bisect_right(levels, level)
     if above == len(levels):

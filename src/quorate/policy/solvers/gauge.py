@@ -1,7 +1,7 @@
-"""By how much jobs miss a level, each measured by what it may come to.
+"""By how much jobs miss a level, each measured in a unit of its own.
 
-Those of light weights come to thousands of their first level once the heavy ones are stuck; a unit
-that was right at first would then hide in a solver's rounding what others are short of.
+Jobs of light weights reach thousands of times their first level once the heavy ones are stuck; in
+the unit of the first level, a solver's rounding would then hide what others lack.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from quorate.policy.solvers.walls import Wall, wall_of
 STEPS: Final = 50
 """How many steps of the simplex method take as long as all that is done beside them."""
 OUTGROWN: Final = 2.0
-"""How far beyond its unit a job may come where rounding matters, before a larger one is taken."""
+"""How far beyond its unit a job may get where rounding matters, before it gets a larger one."""
 
 
 class Gauge:
-    """The program that tells by how much jobs miss a level, each measured by a unit of its own."""
+    """The program that measures by how much jobs miss a level, each in a unit of its own."""
 
     def __init__(self, space: Space, units: Floats) -> None:
         self._space = space
@@ -47,7 +47,7 @@ class Gauge:
     def begin_near(self, path: Path, first: Wall, missed: float) -> list[Wall]:
         """Begin near the highest level of ``path`` where prices find it; return the wall there.
 
-        There is none where less than ``missed`` is short; from one it is not far.
+        There is none where less than ``missed`` is short; the highest level is near a wall.
         """
         begun = near(self._scaled, self.units, path, first)
         if begun is None:
@@ -61,7 +61,7 @@ class Gauge:
     def solve(self, filled: Floats) -> Solution | Status | None:
         """Return shares that miss ``filled`` by the least part of the units, or why there are none.
 
-        None where that is more work than there may be.
+        None where that takes too much work.
         """
         if self._standing is None:
             self._standing = Standing(_shortfall(self._scaled))
@@ -76,7 +76,7 @@ class Gauge:
         return None if answer is Status.STOPPED else answer
 
     def wall(self, answer: Solution) -> Wall:
-        """Return the wall that an answer which falls short puts up."""
+        """Return the wall given by an answer that falls short."""
         found = wall_of(self._scaled, answer)
         return replace(found, sums=found.sums / self.units)
 

@@ -1,8 +1,8 @@
 """The highest level for all jobs of a problem, found in whichever way is quickest for it.
 
 Few classes of equal jobs: a linear program of the classes. Many different jobs: prices. Few jobs,
-or pairs that tell equal jobs apart: the plain linear program, which is also where prices end when
-their passes run out. All three give the same level; a test holds them to it.
+or pairs that distinguish equal jobs: the plain linear program, which is also the fallback when the
+price method runs out of passes. All three give the same level; a test checks that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from quorate.policy.solvers.plain_program import level_by_program
 from quorate.policy.solvers.prices import level_by_prices
 
 CLASSES_MAX: Final = 1_000
-"""More classes than this are not looked for."""
+"""More classes than this are not searched for."""
 PAIRED_CLASSES_MAX: Final = 120
 """More classes than this have more pairs than a program should have columns."""
 PROGRAM_MAX: Final = 300
@@ -118,7 +118,7 @@ def _by_classes(
     pairs = None
     if demand.together is not None:
         pairs = pairs_of_members(demand.together, classes, found.shares[rows:])
-    # Taken so, for jobs by the million: indexing does the same ten times more slowly.
+    # ``take`` for jobs by the million: indexing does the same ten times more slowly.
     shares = found.shares.take(classes.of, axis=0, mode="clip")
     return _allocation(found, shares, pairs, Method.CLASSES)
 
@@ -175,5 +175,5 @@ def turned(allocation: Allocation, objective: Callable[[float], float], slope: f
         allocation,
         objective=objective(allocation.objective),
         bound=objective(allocation.bound),
-        prices=None if prices is None else prices * slope + 0.0,  # No price is below zero by sign.
+        prices=None if prices is None else prices * slope + 0.0,  # No price has a negative sign.
     )

@@ -34,7 +34,7 @@ class Together:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Demand:
-    """Who asks for GPUs of which flavors: one row for each job, or for each class of equal jobs.
+    """The demand for GPUs of each flavor: one row for each job, or for each class of equal jobs.
 
     ``rates`` are those of one job when it has all its time on a flavor; ``loads`` how many GPUs
     that takes: the scale of a job, times the members of a class.
@@ -51,7 +51,7 @@ class Needs(Protocol):
 
     @property
     def at_rest(self) -> float:
-        """A level at which nobody needs anything; minus infinity where there is none."""
+        """A level at which no job needs anything; minus infinity where there is none."""
         ...
 
     def at(self, level: float) -> tuple[Floats, Floats]:
@@ -72,7 +72,7 @@ class Linear:
 
     @property
     def at_rest(self) -> float:
-        """A level at which nobody needs anything; minus infinity where there is none."""
+        """A level at which no job needs anything; minus infinity where there is none."""
         return -np.inf if np.any(self.floor > 0) else 0.0
 
     def at(self, level: float) -> tuple[Floats, Floats]:
@@ -101,8 +101,8 @@ class Levelled:
     """Shares that reach ``level``, and a ``bound`` that no shares can pass.
 
     Shares have a row for each row of the demand, and then one for each of its pairs. ``prices`` are
-    by how much the level rises for one more GPU of each flavor; ``passes`` how often the jobs, or a
-    solver, were asked.
+    by how much the level rises for one more GPU of each flavor; ``passes`` how many passes over the
+    jobs, or solver calls, it took.
     """
 
     shares: Floats

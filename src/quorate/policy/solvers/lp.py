@@ -18,7 +18,7 @@ from quorate.policy.problem import Bools, Floats, Ints
 Basis = highspy.HighsBasis
 INFINITE: Final = float("inf")
 EXACT: Final = 1e-10
-"""The least that a constraint or a price of a small program may be missed by."""
+"""The tolerance of constraints and prices of a small program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,10 +83,10 @@ _STATUSES: Final = {
 
 STEPS_EACH_MAX: Final = 100
 """How many steps of a method there may be for each row and column before it is given up. One for
-each is a lot; a method that goes round in circles ends."""
+each is plenty; a method that cycles ends."""
 
 NODES_MAX: Final = 100_000
-"""How far the search for whole numbers goes before it is given up: a count, never a time."""
+"""How many nodes the search for whole numbers visits at most: a count, never a time."""
 _EXACT: Final = (
     ("mip_rel_gap", 0.0),
     ("mip_abs_gap", 0.0),
@@ -105,7 +105,7 @@ def solve(
     """Return an optimum of ``program``, or why there is none.
 
     ``start`` is a basis of the program, or of one with the same rows and columns, from which the
-    primal simplex method goes on; it is soon done when little has changed. Whole numbers are
+    primal simplex method continues; that is quick when little has changed. Whole numbers are
     searched for until the answer is proved, through at most ``NODES_MAX`` nodes. With ``is_exact``
     limits are kept to ``EXACT``, else to a thousand times that.
     """
@@ -117,7 +117,7 @@ def solve(
     _pass(highs, program)
     if start is not None:
         highs.setOptionValue("simplex_strategy", _PRIMAL)
-        # Whoever knows a basis has rows of like size; to scale them takes as long as a few steps.
+        # A caller with a basis has rows of like size; to scale them takes as long as a few steps.
         highs.setOptionValue("simplex_scale_strategy", 0)
         highs.setBasis(start)
     return _answer(highs)
@@ -138,7 +138,7 @@ def _answer(highs: highspy.Highs) -> Solution | Status:
 
 
 def basis(columns: Bools, rows: Bools, *, low: Bools) -> Basis:
-    """Return a basis of the columns and rows that are said to be in it.
+    """Return a basis of the given columns and rows.
 
     They are as many as there are rows. Of the rows that are not, those in ``low`` are at their low
     limit and the rest at the high one; columns are at their low limit.
@@ -163,7 +163,7 @@ def widened(start: Basis, columns: int) -> Basis:
 
 
 def _valid(found: Basis) -> Basis:
-    """Return a basis that is used as it is; to have it looked at takes as long as a few steps."""
+    """Return a basis that is used unchecked; a check takes as long as a few steps."""
     found.valid = True
     found.alien = False
     return found
@@ -216,11 +216,11 @@ def _pass(highs: highspy.Highs, program: Program) -> None:
 
 
 class Standing:
-    """A program that is asked again and again, with other lower limits of its first rows.
+    """A program that is solved again and again, with other lower limits of its first rows.
 
-    Each answer is looked for from the one before, which is much sooner than from nothing, and the
-    first from ``start``, where that is known. Limits are kept to ``EXACT``. The answers depend on
-    the order of asking, and on nothing else.
+    Each solution starts from the one before, which is much quicker than from scratch, and the first
+    from ``start``, where given. Limits are kept to ``EXACT``. The answers depend only on the order
+    of the calls.
     """
 
     def __init__(self, program: Program, start: Basis | None = None) -> None:
@@ -252,12 +252,12 @@ class Standing:
         # The stubs of highspy leave this one out.
         change = cast("Any", self._highs).changeRowsBounds
         change(count, rows, row_low, self._row_high[:count])
-        # From a basis that somebody else has found, the primal method; from its own, the dual one.
+        # From a basis found elsewhere, the primal method; from its own, the dual one.
         self._highs.setOptionValue("simplex_strategy", _CHOSEN if self._is_begun else _PRIMAL)
         self._is_begun = True
         found = _answer(self._highs)
         if found is not Status.FAILED:
             return found
-        # From where it stood the method got lost in rounding; from nothing it may not.
+        # From the last basis the method got lost in rounding; from scratch it may not.
         self._highs.clearSolver()
         return _answer(self._highs)

@@ -2,7 +2,7 @@
 
 It has one row for each limit and one that the parts add up to 1, so that the simplex method of
 Dantzig in its revised form needs nothing but a matrix of that size. A solver made for large
-programs takes several times longer only to be asked.
+programs takes several times longer just to start.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from quorate.policy.problem import Floats, Ints
 
 WORTH: Final = 1e-11
-"""What a column must add at least to the value, for each unit of it, to come in."""
+"""What a column must add at least to the value, for each unit of it, to enter the basis."""
 PIVOT: Final = 1e-11
-"""How little a column may turn another one out by: less is rounding."""
+"""The least pivot: less is rounding."""
 TIED: Final = 1e-12
-"""Parts that run out so close to each other do so together."""
+"""Parts that reach 0 within this of each other do so together."""
 STEPS_PER_ROW: Final = 20
-"""After so many steps for each row the first column that gains comes in, not the best one: no
-cycle lasts then (Bland, 1977)."""
+"""After so many steps for each row the first column that gains enters, not the best one: so no
+cycle lasts (Bland, 1977)."""
 STEPS_PER_ROW_MAX: Final = 200
 """After so many steps for each row there is no answer."""
 ROOM: Final = 32
@@ -39,10 +39,10 @@ class Mix:
 
 
 class Mixture:
-    """Columns that can be mixed, and those of which the best mixture last was.
+    """Columns that can be mixed, and those of the last best mixture.
 
     Each column has a value and takes something of each limit, of which there is 1; the parts add up
-    to 1. The first column must take nothing: with it there always is a mixture. What is left of a
+    to 1. The first column must take nothing: with it there always is a mixture. The slack of a
     limit is a column, too, and these come before all others.
     """
 
@@ -52,7 +52,7 @@ class Mixture:
         self._taken = np.zeros((limits + 1 + ROOM, limits + 1))
         self._taken[:limits, :limits] = np.eye(limits)
         self._values = np.zeros(len(self._taken))
-        # At first nothing of any limit is taken, and all is in the first column.
+        # At first nothing of any limit is taken, and the whole is in the first column.
         self._basis: Ints = np.arange(limits + 1)
 
     def add(self, value: float, taken: Floats) -> None:
@@ -73,7 +73,7 @@ class Mixture:
         try:
             inverse = np.linalg.inv(taken[basis].T)
         except np.linalg.LinAlgError:
-            return None  # Columns have become too much alike to be told apart.
+            return None  # Columns have become too similar to distinguish.
         for step in range(STEPS_PER_ROW_MAX * rows):
             prices = values[basis] @ inverse
             worth = values - taken @ prices
@@ -103,7 +103,7 @@ class Mixture:
 
 
 def _out(basis: Ints, parts: Floats, turned: Floats) -> int | None:
-    """Return whose part runs out first as a column comes in; of several, the first column's."""
+    """Return whose part reaches 0 first as a column enters; of several, the first column's."""
     until = [
         (max(part, 0.0) / by, column, place)
         for place, (part, by, column) in enumerate(

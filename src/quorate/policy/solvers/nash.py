@@ -50,8 +50,8 @@ class Products:
 class Point:
     """Shares, spare time and spare GPUs, and the prices of each of them; all above 0.
 
-    What is spare is carried along: as what is left of 1 it would soon be nothing but rounding. It
-    may be less than is really left, where somebody has gone; that is given out on the way.
+    The spare amounts are stored: as the rest of 1 they would soon be nothing but rounding. They may
+    be less than the true rest, where a job was removed; that is given out on the way.
     """
 
     shares: Floats
@@ -96,7 +96,7 @@ def largest_product(rates: Floats, scales: Floats, gpus: Floats) -> tuple[Produc
     """Return the allocation with the largest product of all rates, and a point on the way to it.
 
     ``rates`` has the shape (jobs, flavors), every job advances on some flavor, and every flavor has
-    GPUs. The point is where those begin best that leave a job out: near, and not at the edge.
+    GPUs. The point is a good start for the problems without one job: near, and not at the edge.
     """
     asked = _asked_of(rates, scales, gpus, np.ones((1, len(rates))))
     point = _begin(asked)
@@ -117,7 +117,7 @@ def largest_product(rates: Floats, scales: Floats, gpus: Floats) -> tuple[Produc
 def products_without(
     rates: Floats, scales: Floats, gpus: Floats, asked: Floats, start: Point
 ) -> Products:
-    """Return the allocations with the largest products of rates of the jobs that are asked for.
+    """Return the allocations with the largest products of rates of the jobs in ``asked``.
 
     ``asked`` has the shape (problems, jobs): 1 for a job that is in the problem, else 0. ``start``
     is near the answer with all of them; what is left free at first is given out on the way.
@@ -161,10 +161,10 @@ def _begin(asked: _Asked) -> Point:
 
 
 def _step(point: Point, asked: _Asked) -> Point:
-    """Return where one of Newton's steps towards the path to the optimum leads.
+    """Return the next point: one Newton step towards the path to the optimum.
 
-    What each job would do alone is found first, from its own small system; then what GPUs must cost
-    more for all of that to fit, from one system of the size of the flavors.
+    Each job's own step is computed first, from its own small system; then by how much prices must
+    change so that all of that fits, from one system of the size of the flavors.
     """
     shares, floors, times, prices = point.shares, point.floors, point.times, point.prices
     loads = asked.loads
@@ -265,7 +265,7 @@ def _reach(values: Floats, moved: Floats) -> Floats:
 
 
 def _told(point: Point, asked: _Asked) -> Products:
-    """Return where ``point`` is, and how far that is from the best at most.
+    """Return the result at ``point``, and its largest distance from the best.
 
     For any allocation, the sum of log(rate') is at most that of log(rate) + rate' / rate - 1, and
     that of rate' / rate is at most what GPUs and time are worth (weak duality).

@@ -1,7 +1,7 @@
-"""Near the first level of water filling: walls that are found by prices, and a basis to begin with.
+"""Near the first level of water filling: walls from prices, and a basis to begin with.
 
-From nothing, the simplex method takes a step or two for every job before it is anywhere. Prices
-say in a few passes which flavors each job is to be on; what is left for the program is to be exact.
+From scratch, the simplex method takes a step or two for every job before it makes progress. Prices
+give in a few passes which flavors each job uses; the program only has to make that exact.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WITHIN: Final = (1e-3, 1e-6)
 """How exact the prices of each search are. Each lowers the level to its wall, and by much less than
 the one before."""
 ABOVE: Final = 1e-6
-"""How far above the level that is found the program is first asked: enough to be short."""
+"""How far above the level found the program is first solved: enough to be short."""
 TIED: Final = 1e-5
 """What a job may pay more on another flavor, of what all GPUs are worth, and be moved there."""
 
@@ -52,7 +52,7 @@ class _Edges:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Near:
-    """A level that is a little too high, and a basis of the program that says by how much."""
+    """A level that is a little too high, and a basis of the program that measures by how much."""
 
     level: float
     basis: lp.Basis
@@ -62,8 +62,8 @@ def near(scaled: Space, units: Floats, path: Path, first: Wall) -> Near | None:
     """Return what is near the highest level of ``path``; None when the passes ran out.
 
     The program is that of the least part of their ``units`` by which jobs miss a level, without
-    pairs. Walls that are put up on the way are as good as prices are; they show the way down, and
-    prove nobody stuck.
+    pairs. Walls that are found on the way are as exact as the prices; they give the direction down,
+    and prove no job stuck.
     """
     demand = _demand(scaled)
     level = _lowered(path, first, np.inf)
@@ -134,8 +134,8 @@ def _edges(demand: Demand, prices: Floats, need: Floats) -> _Edges:
 def _balanced(demand: Demand, edges: _Edges) -> _Edges:
     """Return edges with jobs moved from flavors that are too full to others that are not.
 
-    Only those that stand still for the rest of the time, and to which it is nearly the same. Of
-    many that are alike, all choose alike; without this the simplex method moves them one by one.
+    Only jobs with idle time, for which it makes little difference. Many jobs that are alike all
+    choose alike; without this the simplex method moves them one by one.
     """
     jobs, flavors = demand.rates.shape
     rows = np.arange(jobs)
@@ -189,7 +189,7 @@ def _basis(scaled: Space, demand: Demand, edges: _Edges) -> lp.Basis:
 
 
 def _marginal(demand: Demand, edges: _Edges, can: Bools) -> list[tuple[int, int]]:
-    """Return who joins the basis beside the edges: (job, flavor), a share.
+    """Return which shares (job, flavor) join the basis beside the edges.
 
     A flavor after the last one is the job's time that is left, a job after the last one the GPUs
     that are. Each joins two flavors whose prices nothing has joined so far, or one with what costs

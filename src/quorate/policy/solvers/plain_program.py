@@ -26,7 +26,7 @@ WIDEST: Final = 1e7
 """How many times faster than it needs to be a job may be, for its row to be divided by its need. A
 solver takes no larger numbers."""
 STEEPEST: Final = 1e4
-"""How many times more than what is needed a need may grow, for its row to be divided by it."""
+"""How many times faster than the need itself a need may grow for its row to be divided by it."""
 NARROWEST: Final = 1e5
 """From how many times on rounding may leave a job with nothing: it is given what it needs."""
 TANGENTS_MAX: Final = 40
@@ -131,14 +131,14 @@ def _top_up(demand: Demand, shares: Floats, need: Floats) -> None:
 
 
 def _equal_rates(demand: Demand) -> Floats:
-    """Return the rates with an equal part of each flavor for everybody, at most its whole time."""
+    """Return the rates with an equal part of each flavor for every job, at most its whole time."""
     part = demand.gpus / demand.loads.sum()
     rates: Floats = demand.rates @ (part / max(1.0, float(part.sum())))
     return rates
 
 
 def _shares(demand: Demand) -> _Shares:
-    """Return the shares worth having: of flavors with GPUs, where whoever has it moves."""
+    """Return the shares worth having: of flavors with GPUs on which the row makes progress."""
     there = demand.gpus > 0
     row, flavor = np.nonzero((demand.rates > 0) & there)
     alone = len(row)
@@ -171,9 +171,10 @@ def _shares(demand: Demand) -> _Shares:
 def _first(
     demand: Demand, shares: _Shares, tangent: tuple[Floats, Floats], is_alone: Bools
 ) -> lp.Basis:
-    """Return the basis in which everybody has one flavor, and one flavor is full.
+    """Return the basis in which every job has one flavor, and one flavor is full.
 
-    ``is_alone`` tells the columns of jobs alone from those of pairs; the level's counts as one.
+    ``is_alone`` marks the columns of jobs alone, apart from those of pairs; the level's counts as
+    one.
     """
     rows, flavors = demand.rates.shape
     needy = (tangent[0] != 0) | (tangent[1] > 0)

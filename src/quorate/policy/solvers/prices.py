@@ -26,27 +26,27 @@ FIRST_STEPS: Final = 2
 """Newton's steps at the first prices: they find where the levels worth looking at are."""
 ABOVE: Final = 1.2
 """How many times the level that rough choices reach the first one is, where levels begin at rest.
-Choices at a level that is too high can be mixed with serving nobody."""
+Choices at a level that is too high can be mixed with the empty choice."""
 NEAR: Final = 0.1
 """What needs may cost above 1 for the first steps to end."""
 LEANING: Final = 0.9
-"""How much of the next prices comes from those in the mixture; the rest, the program asks for."""
+"""How much of the next prices comes from those in the mixture; the rest comes from the program."""
 KEPT: Final = 0.7
 """How much of the best prices so far the next ones keep where that gains nothing."""
 SLOW: Final = 0.8
 """A gap that is still so much of the one before: the mixture's prices gain little."""
 HALF: Final = 0.5
-"""More than this part of serving nobody, and the mixture's prices say nothing yet."""
+"""Above this part of the empty choice, the mixture's prices say nothing yet."""
 SAME: Final = 0.01
 """A level that has risen by so little of the gap: the mixture is the same, and there is nothing to
 keep. Where its prices are the best ones, looking at them ends the search."""
 STUCK: Final = KEPT / 10
 """Prices of which so little is kept have gained nothing three times and more."""
 PENALTY: Final = 100.0
-"""How far below the first level it is valued to serve nobody, in levels that the fleet buys, where
-needs have no level at which nobody needs anything."""
+"""How far below the first level the empty choice is valued, in levels that the fleet buys, where
+needs have no level at which no job needs anything."""
 NEGLIGIBLE: Final = 1e-9
-"""The part of serving nobody in a mixture that is rounding."""
+"""The part of the empty choice in a mixture that is rounding."""
 
 
 def level_by_prices(
@@ -55,8 +55,8 @@ def level_by_prices(
     """Return the highest level and shares that reach it, or None when the passes ran out.
 
     Every row of ``demand`` must move on some flavor that has GPUs, and reach its need at a level
-    that is low enough. The level is ``within`` so much of its bound. A pass looks at every job
-    and flavor once or twice; three flavors take about 15 passes, eight about 50. ``start`` are the
+    that is low enough. The level is ``within`` so much of its bound. A pass reads every job and
+    flavor once or twice; three flavors take about 15 passes, eight about 50. ``start`` are the
     prices of a problem much like this one, where they are known: a few passes less.
     """
     there = demand.gpus > 0
@@ -68,7 +68,7 @@ def level_by_prices(
 
 
 def _spread(found: Levelled, there: Bools) -> Levelled:
-    """Return the answer with the flavors that have no GPUs: nobody gets any."""
+    """Return the answer with the flavors that have no GPUs added: their shares are 0."""
     shares = np.zeros((len(found.shares), len(there)))
     shares[:, there] = found.shares
     prices = np.zeros(len(there))
@@ -77,7 +77,7 @@ def _spread(found: Levelled, there: Bools) -> Levelled:
 
 
 class _Search:
-    """What the passes have found so far."""
+    """The results of the passes so far."""
 
     def __init__(self, demand: Demand, needs: Needs, within: float, start: Floats | None) -> None:
         self.demand = demand
@@ -122,11 +122,11 @@ class _Search:
         return None
 
     def _next(self, mix: Mix, kept: float, leaning: float) -> Floats:
-        """Return the prices to look at next.
+        """Return the prices to try next.
 
-        Mostly those of the choices in the mixture, each by its part: were used GPUs linear in
-        prices, the mixture's would be what jobs choose there. Where that gains nothing, between the
-        best prices so far and those that the program asks for.
+        Mostly those of the choices in the mixture, each by its part: if used GPUs were linear in
+        prices, jobs would choose the mixture there. Where that gains nothing, between the best
+        prices so far and those of the program.
         """
         asked = np.maximum(mix.prices, 0.0)
         total = float(asked.sum())
@@ -140,10 +140,9 @@ class _Search:
         return leaning * mean + (1.0 - leaning) * asked
 
     def _level(self, level: float, kept: float) -> float:
-        """Return the level to look at: the bound, whose choices can be mixed with serving nobody.
+        """Return the level to try: the bound, whose choices can be mixed with the empty choice.
 
-        Where nothing is gained any more, those at the level and prices of the mixture do bring it
-        forward.
+        Where that gains nothing any more, the choices at the level and prices of the mixture do.
         """
         return level if kept < STUCK else self.bound
 

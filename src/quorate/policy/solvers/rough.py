@@ -1,9 +1,9 @@
-"""Rough prices and choices, where exact methods begin: everybody on one flavor.
+"""Rough prices and choices, where exact methods begin: every job on one flavor.
 
-Each row takes the flavor that is cheapest for it, and prices follow how much of each flavor is
-asked for, a few times. That halves the passes of the price method. For the simplex method, one
-flavor is then full and the level is what it can serve: a basis that keeps all constraints, from
-which the way to the optimum is a third of that from nothing.
+Each row takes the flavor that is cheapest for it, and prices follow the demand for each flavor, a
+few times. That halves the passes of the price method. For the simplex method, one flavor is then
+full and the level is what it can serve: a basis that keeps all constraints, from which the way to
+the optimum is a third of that from nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from quorate.policy.problem import Bools, Floats, Ints
 from quorate.policy.solvers.levels import Demand
 
 ROUNDS: Final = 8
-"""How often prices follow what is asked for; more brings little."""
+"""How often prices follow the demand; more brings little."""
 FOLLOWING: Final = 0.5
 SETTLING: Final = FOLLOWING / 3
-"""How much of what is asked for too much goes into a price, as an exponent: first, and later."""
+"""The exponent by which excess demand raises a price: first, and later."""
 LEAST: Final = 0.1
-"""What is asked for of a flavor counts as at least so much of the most that is."""
+"""The demand for a flavor counts as at least this part of the largest demand."""
 SAMPLE: Final = 512
 """How many rows are enough to say what prices are about."""
 
@@ -31,7 +31,7 @@ SAMPLE: Final = 512
 class Rough:
     """A price for a GPU of each flavor, and of the best round: flavors, and which is fullest.
 
-    ``full`` is how much of that flavor's GPUs is then asked for.
+    ``full`` is the demand for that flavor, as a part of its GPUs.
     """
 
     prices: Floats
@@ -44,7 +44,7 @@ def rough(demand: Demand, need: Floats, rounds: int = ROUNDS) -> Rough:
     """Return rough prices and choices for needs.
 
     The best round is that in which the fullest flavor is least full. Flavors without GPUs and those
-    on which a row stands still are not chosen; each row has another.
+    on which a row makes no progress are not chosen; each row has another.
     """
     usable: Bools = (demand.rates > 0) & (demand.gpus > 0)
     time = np.where(usable, need[:, None] / np.where(usable, demand.rates, 1.0), np.inf)

@@ -1,8 +1,8 @@
-"""Who goes where at least cost, where a column has room for several rows.
+"""An assignment at least cost where a column has room for several rows.
 
 As ``assignment``, one row after another along the cheapest way of moving those before it; columns
-that cost everybody the same are one with more room, so that there are few of them. What the move of
-somebody from one column to another costs at least is kept until somebody comes or goes.
+that cost every row the same are one with more room, so that there are few of them. The least cost
+of a move from one column to another is cached until a row is added or moved.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 
 from quorate.policy.problem import Floats, Ints
 
-_NOBODY: Final = -1
+_NONE: Final = -1
 
 
 def assign_rooms(costs: Floats, rooms: Ints, levels: Ints) -> Ints | None:
     """Return the column of each row, at least cost together; None where there is no way.
 
-    ``rooms`` is how many rows a column takes. Columns are sorted by ``levels``; a column is looked
-    at once somebody is on the level before. Of columns that cost the same the first is taken, and
+    ``rooms`` is how many rows a column takes. Columns are sorted by ``levels``; a column is used
+    once a row is on the level before. Of columns that cost the same the first is taken, and
     of rows that may move as cheaply the one that came first. Costs may be infinite, none is below
     0.
     """
@@ -48,10 +48,10 @@ class _Board:
         self._left = rooms.copy()
         self._price = np.zeros(columns)
         self._rows: list[list[int]] = [[] for _ in range(columns)]
-        # What it costs at least to move one from a full column to another, and whom.
+        # The least cost of moving a row from a full column to another, and which row that is.
         self._step = np.full((columns, columns), np.inf)
-        self._mover = np.full((columns, columns), _NOBODY, dtype=np.int64)
-        self.column_of = np.full(rows, _NOBODY, dtype=np.int64)
+        self._mover = np.full((columns, columns), _NONE, dtype=np.int64)
+        self.column_of = np.full(rows, _NONE, dtype=np.int64)
 
     def add(self, row: int, count: int) -> int | None:
         """Put ``row`` into one of the first ``count`` columns; return which one has less room now.
@@ -61,7 +61,7 @@ class _Board:
         price = self._price[:count]
         least = self._costs[row, :count] - price
         waiting = least.copy()
-        came_from = np.full(count, _NOBODY, dtype=np.int64)
+        came_from = np.full(count, _NONE, dtype=np.int64)
         is_open = np.ones(count, dtype=np.bool_)
         seen: list[int] = []
         while True:
@@ -82,10 +82,10 @@ class _Board:
         return column
 
     def _move(self, row: int, column: int, came_from: Ints) -> None:
-        """Move everybody on the way to ``column`` one on, and ``row`` in."""
+        """Move every row on the path to ``column`` one step, and insert ``row``."""
         self._left[column] -= 1
         changed = [column]
-        while came_from[column] != _NOBODY:
+        while came_from[column] != _NONE:
             before = int(came_from[column])
             moved = int(self._mover[before, column])
             self._rows[before].remove(moved)

@@ -32,7 +32,7 @@ class Wall:
 
 
 def wall_of(space: Space, answer: Solution) -> Wall:
-    """Return the wall that an answer which falls short puts up: its objective is the shortfall.
+    """Return the wall given by an answer that falls short: its objective is the shortfall.
 
     The rates of ``space`` are to be near 1 for all jobs, so that parts in a wall can be compared.
     """
@@ -70,8 +70,8 @@ def wall(
 def _cleaned(found: Wall, short: float) -> Wall:
     """Return ``found`` without the least of its sums, which are a solver's rounding.
 
-    It holds all the same, for nobody is filled to less than 0; and at most half of the shortfall
-    that it was put up for is given away. What is left is large enough to prove a job stuck.
+    It holds all the same, because no level is below 0; and at most half of its shortfall is given
+    away. What is left is large enough to prove a job stuck.
     """
     order = np.argsort(found.sums, kind="stable")
     parts = found.sums[order]

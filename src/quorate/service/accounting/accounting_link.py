@@ -1,7 +1,7 @@
-"""A link to an accounting system: what is left is asked for, what was used is told.
+"""A link to an accounting system: it reads what is left, and reports what was used.
 
-``step`` does what is due and returns when to come again; it knows no thread and no clock. What is
-told goes through the outbox; what was answered goes into the ledger, if it is news (docs/adr/0022).
+``step`` does what is due and returns when to call it again; it has no thread and no clock. Reports
+go through the outbox; answers go into the ledger, if they have changed (docs/adr/0022).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from quorate.views.word_forms import age
 _LOG = logging.getLogger(__name__)
 
 SINK: Final = "waldur"
-"""The source of what is told, the actor of its events, and with the ledger's id the sink."""
+"""The source of the reports, the actor of their events, and with the ledger's id the sink."""
 DELIVERIES_MAX: Final = 100
 """How many parcels are delivered in one step."""
 News = ReportBudget | FallBack
@@ -36,7 +36,7 @@ News = ReportBudget | FallBack
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often is asked and told, and for how long an answer counts without another."""
+    """How often a link reads and reports, and how long an answer is valid."""
 
     refresh_ms: int
     stale_ms: int
@@ -45,9 +45,9 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """What a link joins. ``record`` has news recorded where it is any, on the ledger's thread.
+    """What a link joins. ``record`` records a changed answer, on the ledger's thread.
 
-    It is told what each owner is linked to.
+    It gets the resource of each owner, too.
     """
 
     ledger_id: str
@@ -58,7 +58,7 @@ class Ends:
 
 
 class Link:
-    """For one thread. ``status`` may be read from others."""
+    """One link, for one thread. ``status`` may be read from others."""
 
     def __init__(self, owners: Sequence[LinkedOwner], ends: Ends, pace: Pace) -> None:
         self._owners = tuple(owners)
@@ -78,7 +78,7 @@ class Link:
         """Do what is due at ``now_ms``; return when something is again.
 
         Raises ``StoreError`` where the ledger or the outbox cannot be used, or the outbox is of
-        another ledger; nothing is lost by it, and what is left is asked for all the same.
+        another ledger; nothing is lost by it, and what is left is read all the same.
         """
         self._note_time(now_ms)
         if now_ms >= self._ask_ms:
@@ -94,18 +94,19 @@ class Link:
         return min(ms for ms in (self._ask_ms, self._report_ms, due_ms) if ms is not None)
 
     def _note_time(self, now_ms: int) -> None:
-        """Have everything due where the clock was set back: what was planned may be hours away."""
+        """Make everything due where the clock was set back: else it would wait for hours."""
         if now_ms < self._last_ms:
             self._ask_ms = self._report_ms = now_ms
             for owner, known_ms in self.status.answered_ms.items():
-                # It counts for as long as an answer of now does, and not until the clock is there.
+                # It is valid as long as an answer of now is, and not until the clock reaches that
+                # again.
                 self.status.answered_ms[owner] = min(known_ms, now_ms)
         self._last_ms = now_ms
 
     # --- What is left ---
 
     def _ask(self, now_ms: int) -> None:
-        """Ask what is left to each owner, and have recorded what is news."""
+        """Read what is left to each owner, and have changes recorded."""
         news: list[News] = []
         down = ""
         for link in self._owners:
@@ -114,7 +115,8 @@ class Link:
                     raise AccountingDownError(down)
                 told = self._ends.accounting.remaining(link.resource, link.components)
             except AccountingError as error:
-                # Whoever does not answer one will not answer the next; a refusal is of one.
+                # A system that does not answer for one owner will not answer for the next; a
+                # refusal is of one owner.
                 down = str(error) if isinstance(error, AccountingDownError) else ""
                 silent = self._silent(link, now_ms, str(error))
                 news += [] if silent is None else [silent]
@@ -126,10 +128,10 @@ class Link:
         self._ends.record(news, {link.owner: link.resource for link in self._owners})
 
     def _silent(self, link: LinkedOwner, now_ms: int, why: str) -> FallBack | None:
-        """Return that the ledger's own figures count, where what was answered is too old."""
+        """Return that the ledger's own figures count, where the last answer is too old."""
         owner = link.owner
         if self.status.troubles.get(owner) != why:
-            _LOG.warning("what is left to %s was not told: %s", owner, why)
+            _LOG.warning("the accounting system did not say what is left to %s: %s", owner, why)
         self.status.failures += 1
         self.status.troubles[owner] = why
         known_ms = self.status.answered_ms.get(owner)
@@ -144,7 +146,7 @@ class Link:
     # --- What was used ---
 
     def _check_place(self) -> None:
-        """See once that the outbox is of this ledger; nothing is told where it is not."""
+        """Check once that the outbox is of this ledger; nothing is reported where it is not."""
         if not self._is_placed:
             store = self._ends.reading()
             try:
@@ -154,10 +156,10 @@ class Link:
             self._is_placed = True
 
     def _collect(self, now_ms: int) -> None:
-        """Put into the outbox what has changed since it was told.
+        """Put into the outbox what has changed since the last report.
 
-        An amount is absolute, so one that waits stands for all before it: a month has one parcel
-        that waits, and gets the next when that was delivered.
+        An amount is absolute, so one that waits includes all before it: a month has one waiting
+        parcel, and gets the next when that was delivered.
         """
         waiting = self._ends.outbox.waiting(self.sink)
         if waiting.parcels >= WAITING_MAX:
@@ -180,7 +182,8 @@ class Link:
 
     def _changed(self, now_ms: int) -> Iterator[Parcel]:
         for link, month, consumption in self._ledgering.consumed(self._owners, now_ms):
-            # Of the resource, not of the owner: whoever is linked to it replaces the same figure.
+            # Of the resource, not of the owner: the present owner of the link replaces the same
+            # figure.
             line = f"{link.resource}/{month.name}"
             what = consumption.amounts
             if self._told.get(line) == what or line in self._waiting:
@@ -195,7 +198,7 @@ class Link:
             )
 
     def _deliver(self, now_ms: int) -> None:
-        """Tell what waits, the first of each month of each resource, until there is no answer."""
+        """Send what waits, the first of each month of each resource, until there is no answer."""
         outbox = self._ends.outbox
         for parcel in outbox.due(self.sink, now_ms, DELIVERIES_MAX):
             told = read_body(parcel.body)
@@ -207,22 +210,23 @@ class Link:
                 _LOG.log(level, "%s: %s was not taken yet: %s", told.note, parcel.line, error)
                 outbox.failed(self.sink, parcel.key, now_ms, str(error))
                 if isinstance(error, AccountingDownError):
-                    return  # Whoever does not answer one will not answer the next.
+                    return  # It will not answer for the next owner either.
                 self._drop_former(parcel, told.resource)
                 continue
             outbox.delivered(self.sink, parcel.key)
             self.status.deliveries += 1
             if self._waiting.get(parcel.line) == parcel.key:
                 del self._waiting[parcel.line]
-                # What was used meanwhile is told next, not only when its time comes.
+                # What was used meanwhile is reported next, not only when its time comes.
                 self._report_ms = min(self._report_ms, now_ms + self._pace.refresh_ms)
 
     def _drop_former(self, parcel: Parcel, resource: str) -> None:
-        """Give up what a resource refuses that nobody is linked to any more: it may be gone."""
+        """Give up a report that a resource without a linked owner refuses: it may be gone."""
         if any(link.resource == resource for link in self._owners):
             return
         _LOG.warning(
-            "the last of %s, which nobody is linked to any more, is not told until the next start",
+            "the last report of %s, to which no owner is linked any more, is not sent until the "
+            "next start",
             parcel.line,
         )
         self._ends.outbox.given_up(self.sink, parcel.key)
@@ -237,12 +241,12 @@ def _reported(link: LinkedOwner, told: Sequence[Allowance]) -> ReportBudget:
 
 
 def record_news(engine: Engine, news: Sequence[News], linked: Mapping[str, str]) -> None:
-    """Have recorded what the ledger does not know yet; on the ledger's thread.
+    """Record what the ledger does not know yet; on the ledger's thread.
 
     ``linked`` is what each owner is linked to.
 
-    An owner that is linked no more falls back for good. One that is not there is passed over: it
-    may come, and is linked then.
+    An owner that is no longer linked falls back for good. An owner that does not exist is skipped:
+    it is linked once it is created.
     """
     reports, owners = engine.view.reports, engine.view.owners
     gone: list[News] = [
@@ -264,7 +268,7 @@ def record_news(engine: Engine, news: Sequence[News], linked: Mapping[str, str])
 
 
 def is_news(record: ReportRecord | None, news: News) -> bool:
-    """Return whether the ledger does not know that yet."""
+    """Return whether the ledger does not know ``news`` yet."""
     if isinstance(news, FallBack):
         return record is None or record.answers or record.resource != news.resource
     return record is None or (record.source, record.gpu, record.node, record.resource) != (

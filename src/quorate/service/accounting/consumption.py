@@ -1,4 +1,4 @@
-"""What linked owners used, month by month, in amounts that an accounting system is told. Pure.
+"""What linked owners used, month by month, in amounts for an accounting system. Pure.
 
 Each hour of a linked owner's own runs belongs to the resource that it was linked to at that time,
 and the hours of an unlinked one to none. An amount is what belongs to a resource in a month,
@@ -23,14 +23,14 @@ from quorate.service.accounting.waldur_links import LinkedOwner
 from quorate.views.month import Month, month_of
 
 MONTHS_BACK: Final = 2
-"""How many months before this one are looked at again: what ended late is told late."""
+"""How many earlier months are computed again: what ended late is reported late."""
 WINDOW_DAYS: Final = 31 * (MONTHS_BACK + 1)
 HUNDREDTH_MS: Final = HOUR_MS // 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """For how long an owner was linked to a resource; ``until_ms`` is None while it is."""
+    """The time for which an owner was linked to a resource; ``until_ms`` is None while it is."""
 
     resource: str
     from_ms: int
@@ -38,7 +38,7 @@ class Stretch:
 
 
 class Ledgering:
-    """What the ledger says of linked owners: when they were to which resource, and their use."""
+    """What the ledger says of linked owners: their resources over time, and their use."""
 
     def __init__(self) -> None:
         self._books = UsageBooks(window_ms=WINDOW_DAYS * DAY_MS)
@@ -61,7 +61,7 @@ class Ledgering:
         """Yield what belongs to each resource in this month and in those before.
 
         Also to resources that the owners of ``links`` were linked to before: what was used up to
-        the change may not have been told by then. Those are told by the names of today.
+        the change may not have been reported by then. Those are reported by the names of today.
         """
         for link in (*links, *self._former(links)):
             for month in months_until(now_ms):
@@ -89,7 +89,7 @@ class Ledgering:
         mine[:] = [each for each in mine if each.until_ms is None or each.until_ms > oldest_ms]
 
     def _former(self, links: Sequence[LinkedOwner]) -> list[LinkedOwner]:
-        """Return links to the resources that these owners have left, and nobody has taken."""
+        """Return links to the resources that these owners have left, and no other has taken."""
         found: dict[str, LinkedOwner] = {}
         for link in links:
             for each in self._stretches[link.owner]:
@@ -116,7 +116,7 @@ class Ledgering:
         told = ((link.gpu, gpu_ms), (link.node, node_ms))
         return Consumption(
             resource=link.resource,
-            # The last instant of a month that is over: the next one is another month's.
+            # The last instant of a past month: the next instant belongs to another month.
             at_ms=until_ms - 1,
             amounts=tuple(Amount(name, ms // HUNDREDTH_MS) for name, ms in told if name),
             note=f"quorate: {link.owner}",
@@ -124,7 +124,7 @@ class Ledgering:
 
 
 def months_until(now_ms: int) -> list[Month]:
-    """Return the months that are looked at, the first first."""
+    """Return the months that are computed, the first first."""
     found = [month_of(now_ms)]
     for _ in range(MONTHS_BACK):
         found.append(month_of(found[-1].from_ms - 1))

@@ -11,15 +11,15 @@ from quorate.ports.store_port import EventStore
 _REMEDY: Final = (
     "put back the ledger that belongs to the outbox beside it, or stop the service and move the "
     "outbox away: what waited in it is not delivered, webhooks begin anew at the end of this "
-    "ledger, and Waldur is told what this one says was used"
+    "ledger, and Waldur gets the use that this one records"
 )
 
 
 def check_place(outbox: Outbox, sink: str, store: EventStore) -> None:
     """Return where ``sink`` has read this ledger up to its cursor; raise ``OutboxError`` else.
 
-    An older copy of a ledger goes on under the same name with other events; what is in the outbox
-    is not of them. A cursor that was kept without a hash is only compared with the ledger's end.
+    An older copy of a ledger continues under the same name with other events; the outbox does not
+    belong to those. A cursor that was kept without a hash is only compared with the ledger's end.
     """
     cursor, head = outbox.cursor(sink), outbox.head(sink)
     end = store.head().seq

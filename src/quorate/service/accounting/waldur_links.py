@@ -24,7 +24,7 @@ class LinkedOwner:
 
     @property
     def components(self) -> tuple[str, ...]:
-        """What its hours are called, of those that are told."""
+        """The names of its components, of those that are reported."""
         return tuple(filter(None, (self.gpu, self.node)))
 
 
@@ -43,7 +43,7 @@ def links_of(table: object, file: str) -> tuple[tuple[LinkedOwner, ...], list[st
             link = _link(owner, given)
             other = found.setdefault(link.resource, link)
             if other is not link:
-                # Each would replace what the other was told to have used.
+                # Each would replace the other's reported use.
                 wrong.append(
                     f"{file}: {LINKS_KEY}.{owner}.resource: {other.owner} is linked to it already"
                 )

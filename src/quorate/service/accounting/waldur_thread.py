@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 RECORD_S_MAX: Final = 60.0
 """How long recording may take until it is tried again."""
 SLEEP_S_MAX: Final = 60.0
-"""How long nothing is looked at, at most: the clock may have been set meanwhile."""
+"""How long the thread sleeps at most: the clock may have been set meanwhile."""
 TROUBLE_S: Final = 5.0
 """How long to wait after something went wrong here, not there."""
 TOKEN_BYTES_MAX: Final = 1_024
@@ -40,7 +40,7 @@ _MS: Final = 1_000
 def linked_surface(
     made: Configuration, clock: Clock
 ) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
-    """Return what links the ledger to Waldur for as long as it is served."""
+    """Return a context manager that links the ledger to Waldur while it is served."""
     if find_spec("waldur_api_client") is None:
         raise CommandError(
             Exit.UNUSABLE,
@@ -64,7 +64,7 @@ def linked_surface(
 
 
 def read_token(path: Path) -> str:
-    """Return the token in a file that nobody else may read; raises ``KeyFileError``."""
+    """Return the token in a file that no other user may read; raises ``KeyFileError``."""
     what = "without it Waldur tells nothing; write its token there"
     text = read_private(path, "token file of Waldur", what).decode("utf-8", "replace").strip()
     if not text or len(text) > TOKEN_BYTES_MAX or not text.isprintable() or " " in text:
@@ -91,18 +91,18 @@ class Worker:
         self._thread = Thread(target=self._run, name="waldur", daemon=True)
 
     def start(self, loop: asyncio.AbstractEventLoop, ledger_id: str) -> None:
-        """Begin; ``loop`` is the one that the ledger thread is asked in."""
+        """Start; ``loop`` is the event loop of the ledger thread's callers."""
         self._loop = loop
         self._ledger_id = ledger_id
         self._thread.start()
 
     def stop(self) -> None:
-        """Return when it has ended, or when what is under way takes longer than it may."""
+        """Return when it has ended, or when the step under way takes too long."""
         self._stopping.set()
         self._thread.join(2 * self._made.waldur_timeout_s + 1)
 
     def _run(self) -> None:
-        # Its client takes a while to load, and only whoever is linked has it.
+        # Its client takes a while to load, and only linked installations have it.
         from quorate.adapters.accounting.waldur_api import WaldurAccounting  # noqa: PLC0415
 
         made, ledger = self._made, self._made.ledger
@@ -129,7 +129,7 @@ class Worker:
             outbox.close()
 
     def _open_outbox(self, ledger: Path) -> SqliteOutbox | None:
-        """Return the outbox, as soon as it can be opened; None when told to stop before."""
+        """Return the outbox, as soon as it can be opened; None when stopped before."""
         while not self._stopping.is_set():
             try:
                 return SqliteOutbox.open(outbox_path(ledger))
@@ -139,7 +139,7 @@ class Worker:
         return None
 
     def _carry(self, link: Link) -> None:
-        """Step until stopped. What goes wrong is logged, and tried again a little later."""
+        """Step until stopped. Errors are logged, and the step is tried again a little later."""
         self._ledger_thread.accounting = link.status
         while not self._stopping.is_set():
             now_ms = self._clock.now_ms()
@@ -147,7 +147,7 @@ class Worker:
                 wait_s = (link.step(now_ms) - now_ms) / _MS
                 link.status.trouble = ""
             except (CommandError, QuorateError, TimeoutError) as error:
-                # Said once, and shown for as long as it lasts.
+                # Logged once, and shown for as long as it lasts.
                 if link.status.trouble != str(error):
                     _LOG.warning("the link to Waldur is tried again: %s", error)
                 link.status.trouble = str(error)
@@ -163,7 +163,7 @@ class Worker:
             self._stopping.wait(max(0.0, min(SLEEP_S_MAX, wait_s)))
 
     def _record(self, news: Sequence[News], linked: Mapping[str, str]) -> None:
-        """Have news recorded on the ledger's thread; returns when they are durable."""
+        """Record news on the ledger's thread; returns when they are durable."""
         assert self._loop is not None, "started first"
 
         def record(engine: Engine) -> int:

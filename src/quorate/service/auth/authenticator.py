@@ -1,4 +1,4 @@
-"""Who asks: an access token of the ledger, or a JSON Web Token of a trusted issuer; else nobody."""
+"""Authenticates a caller: by an access token of the ledger, or a JWT of a trusted issuer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HINT: Final = "send `Authorization: Bearer TOKEN`; an admin issues tokens: quora
 
 
 class Authenticator:
-    """Lets in whoever proves who they are. ``token`` finds an access token by its id."""
+    """Authenticates callers. ``token`` finds an access token by its id."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Authenticator:
         self._oidc = oidc
 
     async def caller_of(self, authorization: str | None) -> Caller:
-        """Return who sent the header ``authorization``; raises ``CommandError`` when nobody did."""
+        """Return the caller of the header ``authorization``; raises ``CommandError`` if invalid."""
         if not authorization:
             raise _nobody(f"is missing; {HINT}")
         scheme, _, token = authorization.partition(" ")
@@ -48,9 +48,9 @@ class Authenticator:
         return await self._oidc.caller_of(token)
 
     def _holder_of(self, token: str) -> Caller:
-        """Return who holds an access token. What is wrong with it is not said before it is proven.
+        """Return the holder of an access token. Its faults are reported only once it is proven.
 
-        Whoever does not know the secret learns nothing about a token, not even that it is there.
+        A caller without the secret learns nothing about a token, not even that it exists.
         """
         parts = token.split("_")
         name, secret = (parts[1], parts[2]) if len(parts) == _TOKEN_PARTS else ("", "")
@@ -68,7 +68,7 @@ class Authenticator:
 
 
 def holder_of(record: TokenRecord) -> Caller:
-    """Return the caller to whom an access token was issued, who is yet to prove it."""
+    """Return the caller to whom an access token was issued; the secret is not checked here."""
     issued = record.issued
     return Caller(
         actor=actor_of(issued.tenant, issued.user),

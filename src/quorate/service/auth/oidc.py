@@ -1,9 +1,9 @@
 """OIDC: JSON Web Tokens of an issuer that the configuration trusts.
 
 The issuer's keys come from a file or an address, are kept for a while, and are read again when a
-token names one that is not among them, but not more often than now and then: a caller that makes up
-key ids must not have us ask the issuer each time. A caller whose key is known never waits for a
-reading. What a token's claims say of role, tenant and user is the configuration's to name.
+token names one that is not among them, but at a limited rate: a caller that makes up key ids must
+not cause a request to the issuer each time. A caller whose key is known never waits for a reading.
+The configuration names the claims that hold role, tenant and user.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _ROLES_OF_TENANTS: Final = (Role.TENANT_ADMIN, Role.USER)
 class Oidc:
     """Whom to trust: ``keys`` is the path of a JWKS file, or its address.
 
-    ``*_claim`` name the claims. ``roles`` maps what a claim says to our roles, where it differs;
-    a claim that is a list may name one known role only. A token that lives longer than
-    ``lifetime_s_max`` is not taken.
+    ``*_claim`` name the claims. ``roles`` maps what a claim says to our roles, where it differs; a
+    claim that is a list may name one known role only. A token that lives longer than
+    ``lifetime_s_max`` is refused.
     """
 
     issuer: str
@@ -97,7 +97,8 @@ class OidcKeys:
         if known is not None:
             return known
         if self._reading is not None:
-            # One reading serves all who wait for it, and goes on when one of them goes.
+            # One reading serves all callers that wait for it, and continues when one of them
+            # disconnects.
             await asyncio.shield(self._reading)
         return self._keys.get(name)
 
@@ -124,7 +125,7 @@ def _line(error: Exception) -> str:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Goes nowhere else: an address was trusted, not wherever it may point."""
+    """Follows no redirect: the address was trusted, not its targets."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """Return nothing, which makes the redirection an error."""
@@ -162,7 +163,7 @@ def _read_keys(source: str) -> dict[str, jwt.PyJWK]:
 
 def _fetched(source: str) -> bytes:
     """Return what the issuer answers, as far as the limit; raises ``OSError`` when it is slow."""
-    # Which addresses may be named, config.py says: those of this machine, or with TLS.
+    # config.py restricts the addresses: of this machine, or with TLS.
     request = Request(source, headers={"Accept": "application/json"})  # noqa: S310 - as above
     until_s = monotonic() + 2 * FETCH_S_MAX
     parts: list[bytes] = []
@@ -182,7 +183,7 @@ def _from_file(source: str) -> bytes:
 
 
 class OidcTrust:
-    """Who sent a token of the issuer that is trusted."""
+    """Authenticates callers by tokens of the trusted issuer."""
 
     def __init__(self, oidc: Oidc, clock: Clock) -> None:
         self._oidc = oidc
@@ -190,7 +191,7 @@ class OidcTrust:
         self._keys = OidcKeys(oidc.keys, clock)
 
     async def caller_of(self, token: str) -> Caller:
-        """Return who ``token`` was issued to; raises ``CommandError`` when it proves nothing."""
+        """Return the caller that ``token`` was issued to; raises ``CommandError`` if invalid."""
         if len(token) > TOKEN_CHARS_MAX:
             raise _nobody("the token is too long")
         try:
@@ -204,7 +205,7 @@ class OidcTrust:
         if key is None and self._keys.trouble:
             raise _nobody(
                 f"the issuer's key set cannot be read ({self._keys.trouble}), so the token cannot "
-                "be checked; whoever runs the service finds more at oidc.keys"
+                "be checked; the operator of the service finds more at oidc.keys"
             )
         if key is None or key.algorithm_name != algorithm:
             raise _nobody("the token is signed by a key that the issuer does not have")

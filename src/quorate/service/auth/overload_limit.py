@@ -1,13 +1,13 @@
-"""How many requests for the ledger are let in at once, by how many are answered a second.
+"""How many requests for the ledger are admitted at once, by how many are answered a second.
 
-More are turned away before they are read, which costs little, so that a service that is asked for
-more than it can do goes on doing what it can. How many are answered a second is measured in
-intervals in which requests wait all the time; of the last few the best counts, so that one long
-commit changes nothing. The limit is what is answered in the time that an answer may take. What was
-measured is forgotten once nothing has been under way for a while.
+More are rejected before they are read, which costs little, so that an overloaded service keeps its
+throughput. How many are answered a second is measured in intervals in which requests wait all the
+time; of the last few the best counts, so that one long commit changes nothing. The limit is what is
+answered in the time that an answer may take. What was measured is forgotten once nothing has been
+under way for a while.
 
 Of the limit one tenant has half at most, and one caller a fourth: a burst of one tenant leaves
-places to the others, which are let in and answered in turns with it.
+places to the others, which are admitted and answered in turns with it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 ANSWER_S_MAX: Final = 2.0
 """How long an answer may take; a queue in which one takes longer is too long."""
 INTERVAL_S: Final = 0.5
-"""How long answers are counted, at least, before the rate is looked at."""
+"""How long responses are counted, at least, before the rate is read."""
 INTERVALS: Final = 3
 """The best of so many intervals counts; before there are so many, nothing is known."""
 WAITING_MIN: Final = 32
@@ -50,7 +50,7 @@ TOLD_S: Final = 1.0
 class Admission:
     """For the event loop only; ``now_s`` never runs back.
 
-    ``shed`` is told the stage of each request that is turned away: unread, or read.
+    ``shed`` gets the stage of each rejected request: unread, or read.
     """
 
     def __init__(
@@ -72,18 +72,18 @@ class Admission:
 
     @property
     def trouble(self) -> str:
-        """Why no request of any tenant is let in; empty while some are."""
+        """Why no request of any tenant is admitted; empty while some are."""
         if not self._shares.trouble:
             return ""
         return f"{self._shares.open} requests are under way, as many as are answered in time"
 
     @property
     def is_crowded(self) -> bool:
-        """Whether there may be callers who are not let in."""
+        """Whether there may be callers that are not admitted."""
         return self._shares.open >= self._shares.share.of_one_max
 
     def turned_away(self, error: CommandError) -> None:
-        """Count a request that was turned away unread; the log has how many, once a second."""
+        """Count a request that was rejected unread; the log has how many, once a second."""
         self._shed(UNREAD)
         self._turned_away += 1
         if self._now_s() >= self._told_s + TOLD_S:
@@ -91,9 +91,9 @@ class Admission:
             self._turned_away, self._told_s = 0, self._now_s()
 
     def refusal(self, caller: Caller) -> CommandError | None:
-        """Return why a request of ``caller`` is not let in; None if it is.
+        """Return why a request of ``caller`` is not admitted; None if it is.
 
-        Admins are let in: it is they who put things right.
+        Admins are admitted: they have to repair the situation.
         """
         if caller.role is Role.ADMIN:
             return None

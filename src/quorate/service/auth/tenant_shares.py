@@ -116,7 +116,7 @@ class Shares:
                     f"{share.of_one_max} {share.what} of yours may be open at once; end one, or "
                     "come back later",
                 )
-            # Those who are of no tenant do not share anything.
+            # Callers without a tenant do not share anything.
             if caller.tenant and self._of_tenant[caller.tenant] + amount > share.of_tenant_max:
                 raise problem(
                     TOO_MANY_REQUESTS,

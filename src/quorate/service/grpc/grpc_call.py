@@ -1,4 +1,4 @@
-"""One call of gRPC from its beginning to its end: counted, told how it ended, and logged."""
+"""One gRPC call from its beginning to its end: counted, answered with its status, and logged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AUTHORIZATION: Final = "authorization"
 REQUEST_ID: Final = "x-request-id"
 TIMED_OUT: Final = "timed-out"
 GRPC: Final = "GRPC"
-"""What stands in the log where a request of REST has its method."""
+"""The log's text for gRPC where a REST request has its method."""
 DONE: Final = 200
 DETAILS: Final = "grpc-status-details-bin"
 """Where clients of gRPC in every language look for details."""
@@ -54,7 +54,7 @@ class Call:
         self.handled.caller = caller.shown
 
     def authorization(self) -> str | None:
-        """Return what the caller sent to prove who they are; sent twice it proves nothing."""
+        """Return the caller's credentials; sent twice they prove nothing."""
         sent = _sent(self.context, AUTHORIZATION)
         if len(sent) > 1:
             raise CommandError(
@@ -63,7 +63,7 @@ class Call:
         return sent[0] if sent else None
 
     def address(self) -> str:
-        """Return where the caller is, without its port: ``ipv4:127.0.0.1``."""
+        """Return the caller's address, without its port: ``ipv4:127.0.0.1``."""
         address, _, _ = str(self.context.peer()).rpartition(":")
         return address
 
@@ -93,9 +93,9 @@ def called(metrics: Metrics, method: Method, context: Any) -> Iterator[Call]:
 
 
 async def told(call: Call, do: Callable[[], Awaitable[bytes | None]]) -> bytes | None:
-    """Return what ``do`` does, or tell the caller why it was not done.
+    """Return what ``do`` returns, or end the call with the reason why it failed.
 
-    This is the outermost frame of a call: nothing that goes wrong in one ends the service.
+    This is the outermost frame of a call: no failure of one call ends the service.
     """
     counted = call.counted
     try:
@@ -139,7 +139,7 @@ def _bug(call: Call, error: Exception) -> CommandError:
 def status_and_details(
     error: CommandError,
 ) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
-    """Return the status code, the message and the trailing metadata that tell ``error``."""
+    """Return the status code, the message and the trailing metadata for ``error``."""
     status = grpc.StatusCode[status_of(error.fault).grpc]
     message = cut(error.lines[0] if error.lines else error.fault, MESSAGE_CHARS_MAX)
     told = message_class("ErrorStatus")(code=status.value[0], message=message)

@@ -70,8 +70,8 @@ def read_tree(
 ) -> dict[str, Any]:
     """Return the tree that ``message``, which carries a ``struct``, is in JSON.
 
-    A field that is not of this version is refused: what it asks for must not be left undone in
-    silence. ``budget`` bounds the values of a message that somebody else has written.
+    A field that is not of this version is refused: it must not be ignored in silence. ``budget``
+    bounds the values of a message from a client.
     """
     budget = budget or _ample()
     unknown = UnknownFieldSet(message)

@@ -1,4 +1,4 @@
-"""Why something was not done, as gRPC tells it beside the status: a ``Problem``."""
+"""Why something was not done, as gRPC sends it beside the status: a ``Problem``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Problem(Struct, kw_only=True, frozen=True, rename="camel"):
 
 
 def problem_of(error: CommandError) -> Problem:
-    """Return ``error`` as it is told to programs, cut to what fits among headers."""
+    """Return ``error`` for programs, cut to what fits among headers."""
     lines = tuple(cut(line, LINE_CHARS_MAX) for line in error.lines[:LINES_MAX])
     left_out = len(error.lines) - len(lines)
     problem = Problem(code=error.fault, lines=lines, refusals=error.refusals, left_out=left_out)

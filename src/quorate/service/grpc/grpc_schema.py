@@ -1,7 +1,7 @@
 """The messages and services of gRPC, as the table of operations makes them.
 
-``tools/protobuf.py`` writes them down as proto/quorate/v1/quorate.proto, and the server registers
-its methods from here, so that neither can have what the other lacks.
+``tools/protobuf.py`` writes them to proto/quorate/v1/quorate.proto, and the server registers its
+methods from here, so that both have the same.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Method:
 class Schema:
     """All methods, and the messages, ``structs`` and ``groups``, by name.
 
-    ``taken`` are the Structs that are asked with: in those, whatever is left out can be told.
+    ``taken`` are the Structs of requests: in those, a field that was left out can be recognised.
     """
 
     methods: tuple[Method, ...]

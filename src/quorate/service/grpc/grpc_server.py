@@ -1,7 +1,7 @@
 """gRPC: every operation of the table as a method, registered from it; health and reflection.
 
-There is no code for any one operation here. Requests come as bytes and are read once it is known
-who asks and that they may, so that nobody costs more than that before.
+There is no code for any one operation here. Requests come as bytes and are decoded once the caller
+is authenticated and permitted, so that an unknown caller costs no more than that.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SLOW_WATCHER: Final = "slow-watcher"
 
 
 class Told(Protocol):
-    """An answer as gRPC needs it: its ``tree`` is made already, by whoever owns the state."""
+    """A response as gRPC needs it: its ``tree`` is made already, by the owner of the state."""
 
     @property
     def tree(self) -> Any:
@@ -56,17 +56,17 @@ class Told(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is said aside."""
+        """The notes for people."""
         ...
 
     @property
     def etag(self) -> str:
-        """The version of the one thing that is shown."""
+        """The version of the one resource that is shown."""
         ...
 
 
 class Answers(Protocol):
-    """Whoever owns the ledger."""
+    """Answers operations: the owner of the ledger."""
 
     async def ask(self, caller: Caller, operation: Operation, asked: Struct) -> Told:
         """Return the answer; raises ``CommandError`` when it is refused."""
@@ -78,10 +78,10 @@ class Answers(Protocol):
 
 
 class Admits(Protocol):
-    """Whoever stands at the door."""
+    """Authenticates a gRPC caller."""
 
     async def admit(self, authorization: str | None, address: str) -> Caller:
-        """Return who sent ``authorization``; raises ``CommandError`` when nobody may come in."""
+        """Return the caller of ``authorization``; raises ``CommandError`` if not admitted."""
         ...
 
 
@@ -115,7 +115,7 @@ class GrpcTls:
     client_authority: bytes | None = None
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return them as gRPC takes them."""
+        """Return them in gRPC's form."""
         return grpc.ssl_server_credentials(
             [(self.key, self.certificate)],
             root_certificates=self.client_authority,
@@ -143,7 +143,7 @@ class GrpcServer:
         self._limits = limits or GrpcLimits()
         self._metrics = metrics or service_metrics()
         self._calls = Shares(Share.of_all(self._limits.rpcs_max, "calls"))
-        # Those that are not over yet: each has a call, though it may have no task any more.
+        # Streams that are not over yet: each has a call, though it may have no task any more.
         self._streams = Shares(_of_streams(self._limits))
         self._stopping = asyncio.Event()
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
@@ -181,7 +181,7 @@ class GrpcServer:
         await self._server.stop(grace_s)
 
     async def tell_health(self, *, serving: bool) -> None:
-        """Tell whoever asks for health whether calls are answered."""
+        """Set the health status: whether calls are answered."""
         states = health_pb2.HealthCheckResponse
         state = states.SERVING if serving else states.NOT_SERVING
         for name in ("", *self._names()):
@@ -282,7 +282,7 @@ class GrpcServer:
     def _count_stream(self, caller: Caller, context: Any) -> None:
         """Count a stream until it is over; raises ``CommandError`` when there are too many.
 
-        One that was dropped is over when whoever did not read it has been told, or has gone.
+        A dropped stream is over when its slow reader has received the reason, or has disconnected.
         """
         with ExitStack() as taken:
             taken.enter_context(self._calls.taken(caller))
@@ -317,7 +317,7 @@ class GrpcServer:
 
 def _listen(server: grpc.aio.Server, address: Address, tls: GrpcTls | None) -> int:
     """Return the port that ``server`` listens on; raises OSError when it cannot."""
-    # gRPC does not say why it cannot, and is content with one of the addresses that a name has.
+    # gRPC does not say why it cannot, and accepts one of the addresses of a name.
     check_free(address)
     credentials = None if tls is None else tls.credentials()
     try:

@@ -2,9 +2,9 @@
 
 Absent, null and empty are three things to a Struct and two to protobuf, so what may be null and has
 another default is a ``google.protobuf.Value``, and a list that may be left out of a request is a
-``google.protobuf.ListValue``: both can be there, empty, or not there. Whoever reads an answer takes
-an empty list and none for the same. Free trees are ``google.protobuf.Struct``. Enums are strings,
-so that an old client can read a new word.
+``google.protobuf.ListValue``: both can be present, empty, or absent. A reader of a response treats
+an empty list and none as the same. Free trees are ``google.protobuf.Struct``. Enums are strings, so
+that an old client can read a new word.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Label(Enum):
     """How often a field is there."""
 
     ONE = auto()
-    """Once or not at all, and it can be told which, unless the schema says it is always there."""
+    """Once or not at all; the two are distinguishable unless the schema has it always present."""
     MANY = auto()
     MAP = auto()
 
@@ -77,7 +77,7 @@ _SCALARS: Final[dict[type[types.Type], str]] = {
 _MORE: Final = Field(
     name="more", wire="", shape=_TREE, label=Label.ONE, required=False, nullable=False
 )
-"""What an event has beside what all events have."""
+"""The fields of an event beside those of all events."""
 _LISTS: Final = (types.ListType, types.VarTupleType, types.TupleType)
 _ITEMS: Final = (types.ListType, types.VarTupleType)
 
@@ -109,7 +109,7 @@ def _field(field: types.Field, struct: type[Struct]) -> Field:
     if len(members) != 1 or (nullable and not (field.required or field.default is None)):
         shape, label = _VALUE, Label.ONE
     else:
-        # Where nothing is as good as empty, a list or a map needs nothing that tells them apart.
+        # Where absent and empty mean the same, a list or a map needs no wrapper.
         same = not nullable and (
             field.required or _is_empty(field) or not issubclass(struct, Asked)
         )

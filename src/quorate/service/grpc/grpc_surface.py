@@ -28,7 +28,7 @@ from quorate.views.exits import CommandError, Exit
 FAILURES_PER_S_MAX: Final = 5
 """How often one address may fail to say who it is."""
 HEALTH_S: Final = 1.0
-"""How often health is looked at anew."""
+"""How often health is updated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class GrpcSettings:
 
 
 class OfficeAnswers:
-    """Answers as gRPC needs them, from the ledger thread."""
+    """The ledger thread's answers in the form for gRPC."""
 
     def __init__(self, ledger_thread: LedgerThread) -> None:
         self._ledger_thread = ledger_thread
@@ -68,7 +68,7 @@ class OfficeAnswers:
 
 
 class Gate:
-    """Lets in those who prove who they are, and do not ask too often."""
+    """Admits authenticated callers that do not ask too often."""
 
     def __init__(self, authenticator: Authenticator, requests_per_s_max: int) -> None:
         self._doorkeeper = authenticator
@@ -76,11 +76,11 @@ class Gate:
         self._failures = Rate(FAILURES_PER_S_MAX, monotonic)
 
     async def admit(self, authorization: str | None, address: str) -> Caller:
-        """Return who asks; raises ``CommandError`` when that is nobody, or too often."""
+        """Return the caller; raises ``CommandError`` if it is unknown, or asks too often."""
         try:
             caller = await self._doorkeeper.caller_of(authorization)
         except CommandError:
-            # Only then: whoever proves who they are may share an address with one who guesses.
+            # Only then: an authenticated caller may share an address with one that guesses.
             self._failures.take(address)
             raise
         self._rate.take(caller.whose)
@@ -90,7 +90,7 @@ class Gate:
 def grpc_surface(
     settings: GrpcSettings,
 ) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
-    """Return what the daemon enters to answer gRPC; it yields the address, once."""
+    """Return a context manager that serves gRPC; it yields the address, once."""
 
     async def surface(
         ledger_thread: LedgerThread, authenticator: Authenticator
@@ -152,7 +152,7 @@ def tls_of(certificate: str, key: str) -> GrpcTls | None:
 
 
 async def _keep_health(server: GrpcServer, ledger_thread: LedgerThread) -> None:
-    """Tell health as it is, again and again."""
+    """Update the health status again and again."""
     while True:
         await server.tell_health(serving=not ledger_thread.trouble)
         await asyncio.sleep(HEALTH_S)

@@ -25,7 +25,7 @@ from quorate.views.exits import CommandError, Exit
 EXACT_MAX: Final = 2**53
 """A double holds every whole number up to this one."""
 WHERE_CHARS_MAX: Final = 200
-"""How much of a path is told."""
+"""How much of a path a message repeats."""
 
 
 def plain(value: object) -> Any:
@@ -54,7 +54,7 @@ class Budget:
 
 
 def told(where: Path) -> str:
-    """Return ``where`` in words, however long its keys are."""
+    """Return ``where`` as text, however long its keys are."""
     return cut(path_text(where), WHERE_CHARS_MAX)
 
 

@@ -1,8 +1,8 @@
-"""Connections are counted from when they are accepted: before TLS, and before anybody is known.
+"""Connections are counted from when they are accepted: before TLS, and before authentication.
 
-Where as many are open as may be, the one that has been idle longest makes room: one that has sent
-no whole head, or waits between two requests. Clients begin anew after that, as they do whenever a
-connection that was kept is closed.
+At the limit of open connections, the one that has been idle longest is closed: one that has sent
+no whole head, or waits between two requests. Clients reconnect after that, as they do whenever a
+kept connection is closed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 IDLE_S_MIN: Final = 1.0
 """How long a connection is idle before it has to make room for another."""
 REFUSED_MAX: Final = 64
-"""How many connections beyond the limit are told so at once; more are closed without a word."""
+"""How many connections beyond the limit get a response at once; more are closed without one."""
 FULL_S: Final = 0.1
 """How long nothing is accepted while the system gives no more descriptors."""
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -42,7 +42,7 @@ class Connections:
 
     @property
     def open(self) -> int:
-        """How many are open, those among them that are refused."""
+        """How many are open, refused ones included."""
         return self._open
 
     @property
@@ -62,7 +62,7 @@ class Connections:
         self._open += 1
         if self._open > self.most and self._is_one_idle():
             connection, (_, make_room) = self._idle.popitem(last=False)
-            # It is over in an instant, and counts no more.
+            # It is closed at once, and counts no more.
             self._leaving.add(connection)
             self._open -= 1
             make_room()
@@ -76,7 +76,7 @@ class Connections:
         self._idle.pop(connection, None)
 
     def idle(self, connection: object, make_room: Callable[[], None]) -> None:
-        """Note that ``connection`` waits for a request, or goes on waiting."""
+        """Record that ``connection`` waits for a request, or still waits."""
         if connection not in self._leaving:
             self._idle.setdefault(connection, (self._now_s(), make_room))
 
@@ -116,7 +116,7 @@ class Acceptor:
         self._accepting.cancel()
 
     async def wait_closed(self) -> None:
-        """Return when no connection is beginning any more."""
+        """Return when no handshake is under way any more."""
         for task in self._beginning:
             task.cancel()
         await asyncio.gather(self._accepting, *self._beginning, return_exceptions=True)
@@ -151,14 +151,14 @@ class Acceptor:
         if self._tls is not None:
             timeout_s = self._handshake_s_max
             self._connections.idle(protocol, lambda: _hang_up(accepted))
-        accepted.setblocking(False)  # noqa: FBT003 - as sockets are told
+        accepted.setblocking(False)  # noqa: FBT003 - the API of sockets
         try:
             await loop.connect_accepted_socket(
                 lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=timeout_s
             )
         except OSError:
-            # The handshake failed, took too long or made room. What was never connected is not
-            # told that it is lost.
+            # The handshake failed, took too long or made room. A protocol that was never connected
+            # gets no connection_lost.
             if protocol.transport is None:
                 self._connections.lost(protocol)
 

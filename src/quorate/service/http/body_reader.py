@@ -1,7 +1,7 @@
 """Bodies of requests: read on threads of their own, in a memory that is shared by tenants.
 
-The event loop goes on while a body is read. What a body takes is counted from when its length is
-known until its request is answered, because what was read of it is held as long.
+The event loop continues while a body is read. The memory of a body is counted from when its length
+is known until its request is answered.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class HeldBody:
             self._held = length
 
     def let_go(self) -> None:
-        """Count nothing more."""
+        """Release all of it."""
         self._shares.give_back(self._caller, self._held)
         self._held = 0
 

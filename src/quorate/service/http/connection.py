@@ -44,25 +44,25 @@ def _reads_with_bodies() -> re.Pattern[bytes]:
 
 
 class Shedding:
-    """Turns requests away that would wait for too long, before anything is made of them.
+    """Rejects requests that would wait for too long, before they are processed.
 
-    ``holder_of`` returns the holder of an access token by its id, proven or not: what may be an
-    admin's is let through, and looked at closely there.
+    ``holder_of`` returns the holder of an access token by its id, proven or not: a request that may
+    be an admin's passes, and is authenticated later.
     """
 
     def __init__(self, admission: Admission, holder_of: Callable[[str], Caller | None]) -> None:
         self._admission = admission
         self._holder_of = holder_of
         self._reads = _reads_with_bodies()
-        # Made once: turning away is to cost little.
+        # Made once: a rejection has to be cheap.
         self._answers = {code: _answer(code, text) for code, text in _SHED_TEXTS.items()}
 
     def answer_to(
         self, method: bytes, url: bytes, headers: Sequence[tuple[bytes, bytes]]
     ) -> bytes | None:
-        """Return the answer to the request with this head if it is turned away unread; else None.
+        """Return the response to the request with this head if it is rejected unread; else None.
 
-        Reads are not: they are answered by others than the ledger's thread.
+        Reads are not: the ledger's thread does not answer them.
         """
         if not self._admission.is_crowded or method in _READS or not url.startswith(_API):
             return None
@@ -85,7 +85,7 @@ class Shedding:
 
 
 def _answer(code: str, text: str) -> bytes:
-    """Return the whole answer that tells of a problem."""
+    """Return the whole response with a problem."""
     found = problem_of(problem(code, text), "")
     heads = b"".join(b"%s: %s\r\n" % each for each in found.headers)
     length = b"content-length: %d\r\n\r\n" % len(found.body)
@@ -106,7 +106,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_in_head = True
         self._timer: TimerHandle | None = None
         self.counted: Connections | None = None
-        # What a request is answered that is turned away, until it has come whole.
+        # The response to a rejected request, until the request has come whole.
         self._shed_answer: bytes | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
@@ -133,7 +133,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._begin_head()
         was_in_head, heads = self._is_in_head, self._heads
         super().data_received(data)
-        # Where a whole request came with it, this is not the head that went on.
+        # Where a whole request came with it, this is not the head that was limited.
         is_same = self._is_in_head and was_in_head and self._heads == heads
         if is_same and not self.transport.is_closing():
             self._head_bytes += len(data)
@@ -141,7 +141,7 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._refuse("headers-too-large", "the headers are too large; send fewer")
 
     def on_message_begin(self) -> None:
-        """Let whoever answers cut the connection off."""
+        """Give the application a way to cut the connection off."""
         super().on_message_begin()
         self.scope["extensions"] = extension(self.transport.abort, self._farewell)
 
@@ -162,7 +162,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Read on, unless the request is turned away."""
+        """Read on, unless the request is rejected."""
         if self._shed_answer is None:
             super().on_body(body)
 
@@ -194,7 +194,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refuse(USAGE, f"this is not HTTP/1.1 as it is read here: {msg.lower()}")
 
     def _farewell(self, last: bytes) -> None:
-        """End the answer under way with ``last``, which is read by whoever reads again soon."""
+        """End the response under way with ``last``, which a client reads if it reads again soon."""
         if self.transport.is_closing() or self.cycle.response_complete:
             return
         self.transport.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(last), last))
@@ -221,7 +221,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refuse("too-slow", "the request came too slowly; send it faster")
 
     def _refuse(self, code: str, text: str) -> None:
-        """Say why nothing is read any more, and close the connection."""
+        """Send why nothing is read any more, and close the connection."""
         self._stop_timer()
         found = problem_of(problem(code, text), "")
         heads = b"".join(b"%s: %s\r\n" % each for each in found.headers)

@@ -27,9 +27,9 @@ from quorate.views.kinds.tenant_fields import QUOTA_FIELDS, flat_fields
 from quorate.views.statuses import INVALID, USAGE
 
 UNKNOWN_MAX: Final = 20
-"""How many unknown names of one request are told."""
+"""How many unknown names of one request a message lists."""
 NAME_CHARS_MAX: Final = 100
-"""How long a name may be that is told as it is."""
+"""How long a name may be that a message repeats."""
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": True}
 
@@ -179,7 +179,7 @@ def _json_object(body: bytes) -> dict[str, Any]:
 
 
 def _all_unknown(names: Sequence[str], known: frozenset[str], what: str) -> list[str]:
-    """Return a line for each of ``names`` that is not ``known``; what are too many are counted."""
+    """Return a line for each of ``names`` that is not ``known``; more than a few are counted."""
     each = list(dict.fromkeys(names))
     left = len(each) - UNKNOWN_MAX
     told = [_unknown(name, known, what) for name in each[:UNKNOWN_MAX]]
@@ -197,7 +197,7 @@ def _unknown(name: str, known: frozenset[str], what: str) -> str:
 
 
 def _told(error: msgspec.ValidationError) -> str:
-    """Return what msgspec found, with the field first, as everything else is told."""
+    """Return what msgspec found, with the field first, as in all other messages."""
     name, text = misfit(error)
     text = text.replace("`", "").replace(" | ", " or ")
     text = f"{text[:1].lower()}{text[1:]}"

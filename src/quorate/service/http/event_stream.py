@@ -1,7 +1,7 @@
-"""Watching: server-sent events of what is recorded, from a cursor on, for as long as one reads.
+"""Watching: server-sent events of what is recorded, from a cursor on, while the client reads.
 
-Nothing is queued for a watcher. It reads on from its cursor when something was recorded; whoever
-does not read is dropped, told where it was, and may come back from there (docs/adr/0019).
+Nothing is queued for a watcher. It reads on from its cursor when something was recorded; a watcher
+that does not read is dropped, gets its cursor, and may resume from there (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WATCHERS_MAX: Final = 2_000
 WATCHES_OF_TENANT_MAX: Final = 1_000
 """How many of them may be of one tenant's users, all together."""
 WATCHES_OF_ONE_MAX: Final = 250
-"""How many of them may be one caller's, as by gRPC; an admin's may be more."""
+"""How many of them one caller may have, as in gRPC; an admin may have more."""
 WATCHES_KEPT: Final = 100
 """How many are kept for admins."""
 READ_MAX: Final = 500
@@ -65,7 +65,7 @@ class Following(Protocol):
 
 
 class Watcher:
-    """One who follows the ledger: read up to ``cursor``, and told up to ``told_cursor``."""
+    """A client that follows the ledger: read up to ``cursor``, sent up to ``told_cursor``."""
 
     def __init__(self, ledger_thread: LedgerThread, caller: Caller, following: Following) -> None:
         self._ledger_thread = ledger_thread
@@ -91,7 +91,7 @@ class Watcher:
     async def next(self, timeout_s: float) -> list[Shown]:
         """Return the next events that the watcher may see; none where nothing came in time.
 
-        Raises ``CommandError`` when whoever watches may not any more.
+        Raises ``CommandError`` when the watcher lost its permission.
         """
         if not self._is_behind:
             await self._ledger_thread.moved(self.cursor, timeout_s)
@@ -107,7 +107,7 @@ class Watcher:
 async def follow(
     ledger_thread: LedgerThread, caller: Caller, operation: Operation, asked: Struct
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield events as they are recorded, for as long as somebody asks for the next one."""
+    """Yield events as they are recorded, for as long as the caller takes them."""
     watcher = await Watcher.of(ledger_thread, caller, operation, asked)
     with ledger_thread.metrics.watch():
         while True:
@@ -118,7 +118,7 @@ async def follow(
 class WatchRegistry:
     """Serves the watchers of REST.
 
-    An event is written out once for all watchers that get the same: the cache goes by what a
+    An event is encoded once for all watchers that get the same: the cache is keyed by what a
     watcher may see, and never only by the sequence.
     """
 
@@ -138,7 +138,7 @@ class WatchRegistry:
         self._frames_bytes = 0
 
     def close(self) -> None:
-        """Let all watchers go, with their cursors."""
+        """Close all watchers, with their cursors."""
         self._closing.set()
 
     async def serve(
@@ -148,7 +148,7 @@ class WatchRegistry:
         headers: Mapping[bytes, str],
         ends: tuple[Receive, Send],
     ) -> None:
-        """Send events until the watcher goes, is too slow, or the service stops."""
+        """Send events until the watcher disconnects, is too slow, or the service stops."""
         with self._watches.taken(watcher_of[0]):
             await self._serve(scope, watcher_of, headers, ends)
 
@@ -171,7 +171,7 @@ class WatchRegistry:
             if closing.done():
                 await send(_part(_ending("stopping", watcher.told_cursor), is_last=True))
         except CommandError:
-            # It is told why when it comes again.
+            # It gets the reason when it connects again.
             await send(_part(_ending("dropped", watcher.told_cursor), is_last=True))
         except GoneError:
             if not leaving.done():
@@ -194,14 +194,14 @@ class WatchRegistry:
                 return
             found = reading.result()
             await send(_part(self._framed(found) or _beat(watcher.cursor)))
-            # Only now: what was read for somebody who is dropped instead was never sent.
+            # Only now: what was read for a watcher that is dropped instead was never sent.
             watcher.told_cursor = watcher.cursor
 
     def _framed(self, found: Sequence[Shown]) -> bytes:
         """Return what is sent of ``found``.
 
-        Of several notices of one event only the last moves the client's cursor: one that is cut off
-        before it is told all of them again.
+        Of several notices of one event only the last moves the client's cursor: a client that is
+        cut off before it gets all of them again.
         """
         frames: list[bytes] = []
         for shown, after in zip_longest(found, found[1:]):
@@ -233,7 +233,7 @@ _START: Final[Message] = {
     "status": 200,
     "headers": [
         (b"content-type", EVENT_STREAM.encode()),
-        # Whatever stands in between must pass on each event as it comes.
+        # Proxies in between must pass on each event as it comes.
         (b"x-accel-buffering", b"no"),
     ],
 }
@@ -244,7 +244,7 @@ def _part(body: bytes, *, is_last: bool = False) -> Message:
 
 
 def _beat(cursor: int) -> bytes:
-    """Return what moves the cursor of a client and is no event."""
+    """Return a message that moves the cursor of a client without an event."""
     return b": at %d\nid: %d\n\n" % (cursor, cursor)
 
 
@@ -254,7 +254,7 @@ def _ending(kind: str, cursor: int) -> bytes:
 
 
 def _resumed(asked: Struct, headers: Mapping[bytes, str]) -> Struct:
-    """Return what is asked, from after the last event that a client says it has."""
+    """Return the request, resumed after the last event that the client says it has."""
     last = headers.get(b"last-event-id", "").strip()
     if not last:
         return asked

@@ -1,4 +1,4 @@
-"""Where the service listens: a socket of its own, and a private key that nobody else reads."""
+"""Where the service listens: a socket of its own, and a private key that only its owner reads."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def when_free(
 def check_free(address: Address) -> None:
     """Raise OSError when a process listens at ``address``, or no process can.
 
-    A name may stand for several addresses: one that is in use is enough, as none may be shared.
+    A name may resolve to several addresses: one that is in use is enough, as none may be shared.
     """
     places = _places(address)
     errors: list[OSError] = []
@@ -93,7 +93,7 @@ def _bound(address: Address) -> socket.socket:
     except OSError:
         found.close()
         raise
-    found.setblocking(False)  # noqa: FBT003 - as sockets are told
+    found.setblocking(False)  # noqa: FBT003 - the API of sockets
     return found
 
 

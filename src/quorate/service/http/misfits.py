@@ -1,4 +1,4 @@
-"""What keeps a request from being what an operation takes, in words, whoever it came by."""
+"""Why a request does not fit its operation, as text, for REST and gRPC alike."""
 
 from __future__ import annotations
 

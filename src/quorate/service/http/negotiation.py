@@ -1,4 +1,4 @@
-"""Which form an answer is wanted in, by the ``Accept`` header."""
+"""The form of a response, by the ``Accept`` header."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEDIA_OF: Final = {
 
 
 def media_of(operation: Operation) -> str:
-    """Return what ``operation`` answers in unless asked otherwise."""
+    """Return the default media type of ``operation``."""
     return EVENT_STREAM if operation.effect is Effect.STREAM else operation.media
 
 

@@ -64,7 +64,7 @@ class _Schemas:
         return found
 
     def given(self) -> dict[str, Any]:
-        """Return those that answers are made of; what is taken is told with its operation."""
+        """Return the schemas of responses; those of requests are with their operations."""
         taken = {self._name(operation) for operation in OPERATIONS.values()}
         return {name: schema for name, schema in self.named.items() if name not in taken}
 
@@ -177,7 +177,7 @@ def _parameters(path: str, operation: Operation, components: _Schemas) -> list[d
 
 
 def _no_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return ``schema`` without null, which nobody can write in a query or a header."""
+    """Return ``schema`` without null, which cannot be written in a query or a header."""
     kept = {key: value for key, value in schema.items() if (key, value) != ("default", None)}
     options = [each for each in kept.get("anyOf", ()) if each != {"type": "null"}]
     if len(options) == 1:

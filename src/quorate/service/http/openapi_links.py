@@ -1,4 +1,4 @@
-"""What may be asked next with what an answer has: links of the OpenAPI document."""
+"""The next requests that a response enables: links of the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The guard: stands before everything else, and keeps out what is too large, too slow or a trick.
+"""The guard: runs before everything else, and rejects what is too large, too slow or malformed.
 
-It also gives each request its id, and tells the log how it ended.
+It also gives each request its id, and logs how it ended.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class Limits:
 
 
 class GoneError(Exception):
-    """Whoever asked does not read the answer, or has gone; there is nobody to tell."""
+    """The caller does not read the response, or has disconnected; no response can be sent."""
 
 
 async def gone(receive: Receive) -> None:
-    """Return when whoever asked has gone; the whole request has been read by then."""
+    """Return when the caller has disconnected; the whole request has been read by then."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -82,7 +82,7 @@ class Guard:
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or say why not."""
+        """Admit a request, or send why not."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -131,7 +131,7 @@ class _Exchange:
         scope[KEY] = self.handled
 
     async def run(self, app: ASGIApp) -> None:
-        """Have ``app`` answer; whatever it raises is told to whoever asked."""
+        """Have ``app`` answer; whatever it raises becomes a response to the caller."""
         try:
             _check_head(self._scope, self._limits)
             self._scope["path"] = self._scope["raw_path"].decode("ascii")
@@ -145,7 +145,7 @@ class _Exchange:
             await self.refuse(error)
 
     async def refuse(self, error: Exception) -> None:
-        """Tell whoever asked what went wrong; if the answer has begun, cut it off."""
+        """Send the caller the error; if the response has begun, cut it off."""
         if self._has_begun:
             _LOG.error("request %s broke off", self.handled.request_id, exc_info=error)
             await self._cut_off()
@@ -186,7 +186,7 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a part of the answer; whoever does not read it is cut off."""
+        """Send a part of the response; a caller that does not read it is cut off."""
         if message["type"] == "http.response.start":
             self._has_begun = True
             self.handled.status = message["status"]
@@ -204,7 +204,7 @@ class _Exchange:
             self._has_ended = True
 
     def end(self) -> None:
-        """Note that the request is over, count it, and log it."""
+        """Record that the request is over, count it, and log it."""
         self.handled.took_s = monotonic() - self.handled.began_s
         if not self._has_ended:
             self.handled.status = self.handled.status or 499
@@ -217,7 +217,7 @@ class _Exchange:
         abort = self._scope.get("extensions", {}).get(ABORT)
         if abort is not None:
             abort["call"]()
-            # The server has to notice, or it would say that the answer is not complete.
+            # The server has to notice, or it would report an incomplete response.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
@@ -296,6 +296,7 @@ def extension(
 ) -> dict[str, dict[object, object]]:
     """Return the extension of a scope by which its connection can be cut off.
 
-    ``farewell`` ends an answer that is sent in parts, with a last part that waits for nobody.
+    ``farewell`` ends a response that is sent in parts, with a last part that is sent without
+    waiting.
     """
     return {ABORT: {"call": abort, "farewell": farewell}}

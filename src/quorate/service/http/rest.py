@@ -1,4 +1,4 @@
-"""REST: one route for each path of the table, and what else a service is asked.
+"""REST: one route for each path of the table, and the service's own routes.
 
 There is no code for any one operation here (docs/adr/0019).
 """
@@ -74,7 +74,7 @@ class Parts:
 
 
 def application(parts: Parts) -> ASGIApp:
-    """Return the application, without the guard that stands before it and tells what it raises."""
+    """Return the application, without the guard around it that turns errors into responses."""
     gate = _Gate(parts)
     by_path: dict[str, Mapping[str, Answering]] = {
         f"{PREFIX}{path}": {
@@ -90,20 +90,20 @@ def application(parts: Parts) -> ASGIApp:
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    """Tell that nothing answers here."""
+    """Raise that nothing is at this address."""
     del receive, send
     raise problem("not-found", f"there is nothing at {handled(scope).path}; see /openapi.json")
 
 
 class _Known:
-    """Finds who answers: a path without open parts at once, any other by trying them in order."""
+    """Finds the route: a path without placeholders at once, any other by trying them in order."""
 
     def __init__(self, fixed: Mapping[str, Answering], router: ASGIApp) -> None:
         self._fixed = fixed
         self._router = router
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have one request answered; raises what the guard tells."""
+        """Answer one request; raises what the guard reports."""
         is_plain = scope["type"] == "http" and not scope.get("root_path")
         place = self._fixed.get(scope["path"]) if is_plain else None
         if place is None:
@@ -114,7 +114,7 @@ class _Known:
 
 
 class _Place:
-    """One path: whatever is asked there, by method."""
+    """One path: its operations by method."""
 
     def __init__(self, methods: Mapping[str, Answering]) -> None:
         self._methods = methods
@@ -122,7 +122,7 @@ class _Place:
         self._allowed = ", ".join(sorted([*methods, *heads]))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have one request answered; raises what the guard tells."""
+        """Answer one request; raises what the guard reports."""
         method = scope["method"]
         answering = self._methods.get("GET" if method == "HEAD" else method)
         if answering is not None:
@@ -137,7 +137,7 @@ class _Place:
 
 
 class _Gate:
-    """Lets callers in: those who prove who they are, and do not ask too often."""
+    """Admits authenticated callers that do not ask too often."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -146,11 +146,11 @@ class _Gate:
         self.under_way = Shares(Share.of_all(parts.concurrent_max, "requests"))
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller:
-        """Return who asks; raises ``CommandError`` when that is nobody, or too often."""
+        """Return the caller; raises ``CommandError`` if it is unknown, or asks too often."""
         try:
             caller = await self.parts.authenticator.caller_of(headers.get(b"authorization"))
         except Exception:
-            # Only then: whoever proves who they are may share an address with one who guesses.
+            # Only then: an authenticated caller may share an address with one that guesses.
             self._failures.take(_address(scope))
             raise
         handled(scope).caller = caller.shown
@@ -159,7 +159,7 @@ class _Gate:
 
 
 class _Asked:
-    """One operation, asked by REST."""
+    """One operation, requested by REST."""
 
     def __init__(self, gate: _Gate, path: str, operation: Operation) -> None:
         self._gate = gate
@@ -167,7 +167,7 @@ class _Asked:
         self._operation = operation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; raises what the guard tells."""
+        """Answer one request; raises what the guard reports."""
         operation = self._operation
         handled(scope).operation = operation.name
         headers = heads_of(scope)
@@ -209,21 +209,22 @@ class _Asked:
             return
         with ledger_thread.admission.taken(caller) if is_for_writer(operation) else nullcontext():
             asking = ledger_thread.ask(caller, operation, asked, form)
-            # What writes is carried out though nobody waits any more: it may be half done already.
+            # A write is carried out though its caller has disconnected: it may be half done
+            # already.
             is_read = operation.effect is Effect.READ
             reply = await (_while_there(asking, receive) if is_read else asking)
         await _respond(ledger_thread, reply, form, headers, send)
 
 
 async def _drained(headers: Mapping[bytes, str], receive: Receive) -> None:
-    """Read a short body that is of no use, so that its connection is kept."""
+    """Read a short body that is not used, so that its connection is kept."""
     if int(headers.get(b"content-length", DRAINED_BYTES_MAX + 1)) <= DRAINED_BYTES_MAX:
         while (await receive()).get("more_body", False):
             pass
 
 
 async def _while_there(asking: Coroutine[Any, Any, T], receive: Receive) -> T:
-    """Return the answer; raises ``GoneError`` once nobody waits for it, and has it left alone."""
+    """Return the answer; raises ``GoneError`` once the caller has disconnected, and abandons it."""
     answering = asyncio.ensure_future(asking)
     leaving = asyncio.ensure_future(gone(receive))
     try:
@@ -239,11 +240,11 @@ async def _while_there(asking: Coroutine[Any, Any, T], receive: Receive) -> T:
 async def _body_of(
     operation: Operation, headers: Mapping[bytes, str], receive: Receive, held: HeldBody
 ) -> bytes:
-    """Return the body of a request; one that nobody reads is refused, not ignored.
+    """Return the body of a request; a body for an operation without one is refused, not ignored.
 
     It is ``held`` before it is received, where its length is known: what begins can end.
     """
-    # The guard has looked at the length: it is a number, and not too large.
+    # The guard has checked the length: it is a number, and not too large.
     held.hold(int(headers.get(b"content-length", "0")))
     gathered = bytearray()
     while True:
@@ -309,7 +310,7 @@ async def _respond(
 
 
 def _notes(notes: Sequence[str]) -> bytes:
-    """Return what is said aside as a header; what does not fit is counted."""
+    """Return the notes as a header; those that do not fit are counted."""
     kept = list(notes)
     while True:
         left = len(notes) - len(kept)
@@ -321,7 +322,7 @@ def _notes(notes: Sequence[str]) -> bytes:
 
 
 class _Own:
-    """What the service says of itself."""
+    """The service's own routes."""
 
     def __init__(self, gate: _Gate, parts: Parts) -> None:
         self._gate = gate
@@ -330,7 +331,7 @@ class _Own:
         self._scrapes = Rate(SCRAPES_PER_S_MAX, monotonic)
 
     def places(self) -> dict[str, Answering]:
-        """Return where each is asked for."""
+        """Return the service's own routes by path."""
         return {
             "/healthz": _named("healthz", self._healthz),
             "/readyz": _named("readyz", self._readyz),
@@ -360,7 +361,7 @@ class _Own:
         await Response(self._openapi, media_type=JSON)(scope, receive, send)
 
     async def _metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Tell how the service fares: to those who oversee, or to whoever asks."""
+        """Send the metrics: to overseers, or to any caller where so configured."""
         if self._parts.has_public_metrics:
             self._scrapes.take(_address(scope))
         else:
@@ -387,13 +388,13 @@ def _standing(ledger_thread: LedgerThread, engine: Engine) -> Sequence[GaugeMetr
     try:
         return ledger_thread.metrics.collect(engine.view, engine.now_ms())
     except QuorateError as error:
-        # That the service is not ready must be told, most of all then.
+        # That the service is not ready must be reported, most of all then.
         _LOG.warning("metrics of the state are left out: %s", error)
         return None
 
 
 def _named(operation: str, answering: Answering) -> Answering:
-    """Return ``answering``, its requests known by the name ``operation``."""
+    """Return ``answering``, with its requests counted as ``operation``."""
 
     async def named(scope: Scope, receive: Receive, send: Send) -> None:
         handled(scope).operation = operation

@@ -1,4 +1,4 @@
-"""Paths of the table: operations that call a part of one path differently still share it."""
+"""Paths of the table: operations whose paths differ only in names of placeholders share one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PART: Final = re.compile(r"\{(\w+)\}")
 
 @cache
 def names_of(path: str) -> tuple[str, ...]:
-    """Return what the open parts of ``path`` are called, in order."""
+    """Return the placeholders of ``path``, in order."""
     return tuple(_PART.findall(path))
 
 
 @cache
 def places() -> Mapping[str, Mapping[str, Operation]]:
-    """Return every path there is, as it is called first in the table, and what is asked there."""
+    """Return every path, with its first names in the table, and its operations."""
     called: dict[str, str] = {}
     found: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS.values():
@@ -34,13 +34,13 @@ def places() -> Mapping[str, Mapping[str, Operation]]:
 
 
 def renamed(path: str, operation: Operation, parts: Mapping[str, str]) -> dict[str, str]:
-    """Return the open ``parts`` of ``path`` as ``operation`` calls them."""
+    """Return the placeholders ``parts`` of ``path`` under the names of ``operation``."""
     ours = zip(names_of(path), names_of(operation.path), strict=True)
     return {name: parts[called] for called, name in ours}
 
 
 def in_order(paths: Iterable[str]) -> list[str]:
-    """Return ``paths`` with what is fixed before what stands for anything: /runs/batch first."""
+    """Return ``paths`` with fixed segments before placeholders: /runs/batch first."""
     return sorted(
         paths, key=lambda path: [(part.startswith("{"), part) for part in path.split("/")]
     )

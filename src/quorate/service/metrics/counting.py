@@ -71,7 +71,7 @@ class Counting:
             self._more[series](more)
 
     def refused(self, refusals: Iterable[Refusal]) -> None:
-        """Count what was refused at the door."""
+        """Count requests that were refused before deciding."""
         for refusal in refusals:
             self._more[m.REFUSALS, (refusal.code, m.DOOR)](1)
 

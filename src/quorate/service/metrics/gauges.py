@@ -1,8 +1,8 @@
-"""Gauges: how everything stands, read from the state when somebody scrapes.
+"""Gauges: the present values of the state, read at each scrape.
 
-They are values, made anew each time on the thread that owns the ledger: whoever writes them out may
-do so elsewhere, while the state goes on. Nothing here walks the runs or the leases. What there is
-of tenants and envelopes is walked, and the first of them by name are told apart.
+They are made on the thread that owns the ledger, and may be written out on another thread while the
+state changes. Nothing here walks the runs or the leases. Tenants and envelopes are walked, and the
+first of them by name have labels of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What gauges are read from; ``height`` is the ledger's."""
+    """The input of the gauges; ``height`` is the ledger's."""
 
     view: StateView
     tallies: Tallies
@@ -41,7 +41,7 @@ class Standing:
 
 
 def gauges(standing: Standing) -> list[GaugeMetricFamily]:
-    """Return every gauge of the state, as it stands now."""
+    """Return every gauge of the present state."""
     parts = (_work, _promises, _fleet, _stops, _tenants, _envelopes, _ledger)
     return [_family(metric, values) for part in parts for metric, values in part(standing)]
 
@@ -138,7 +138,7 @@ def _tenants(standing: Standing) -> Told:
 
 @dataclass(slots=True)
 class _Limits:
-    """What tenants may have and have, added up; None where none of them is limited so."""
+    """Limits and use of tenants, added up; None where no tenant has that limit."""
 
     nodes: int | None = None
     nodes_limit: int | None = None
@@ -176,7 +176,7 @@ _LIMITS: Final = {
 
 
 def _hours(standing: Standing, own: Iterable[str]) -> Told:
-    """Yield the use of soft budgets by the tenants that are told apart, and by no others.
+    """Yield the use of soft budgets by the tenants with labels of their own, and by no others.
 
     Adding up what thousands have used takes longer than a commit should wait.
     """
@@ -252,7 +252,7 @@ def _ledger(standing: Standing) -> Told:
 
 
 def _own(names: Sequence[str], most: int) -> frozenset[str]:
-    """Return the names that are told apart: the first ``most``."""
+    """Return the names with labels of their own: the first ``most``."""
     return frozenset(names[:most])
 
 

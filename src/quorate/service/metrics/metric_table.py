@@ -44,7 +44,7 @@ LEDGER, ACCOUNTING = "ledger", "accounting"
 
 
 class GpuState(StrEnum):
-    """What a GPU of the fleet is."""
+    """The state of a GPU of the fleet."""
 
     USED = "used"
     FREE = "free"
@@ -52,14 +52,14 @@ class GpuState(StrEnum):
 
 
 class StopState(StrEnum):
-    """How a stop stands."""
+    """The state of a stop."""
 
     UNDER_WAY = "under-way"
     OVERDUE = "overdue"
 
 
 class WipeState(StrEnum):
-    """How a node that a claim has or had stands."""
+    """The state of a node that a claim has or had."""
 
     CLAIMED = "claimed"
     TO_WIPE = "to-wipe"
@@ -74,14 +74,14 @@ class GpuUse(StrEnum):
 
 
 class MoneyState(StrEnum):
-    """What became of an envelope's GPU-seconds."""
+    """The state of an envelope's GPU-seconds."""
 
     SPENT = "spent"
     HELD = "held"
 
 
 class DeliveryResult(StrEnum):
-    """What came of trying to deliver a notice."""
+    """The result of trying to deliver a notice."""
 
     DELIVERED = "delivered"
     FAILED = "failed"
@@ -89,7 +89,7 @@ class DeliveryResult(StrEnum):
 
 
 class Purpose(StrEnum):
-    """What an accounting system is asked for."""
+    """The purpose of a request to an accounting system."""
 
     REMAINING = "remaining"
     CONSUMPTION = "consumption"
@@ -134,7 +134,7 @@ LABELS: Final[dict[str, int]] = {
 
 
 class Kind(StrEnum):
-    """What Prometheus takes a metric for."""
+    """The Prometheus type of a metric."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -190,7 +190,7 @@ INVOCATIONS = _counter("resolver_invocations", "Conflicts declared: calls of the
 SPARES_DROPPED = _counter("resolver_spares_dropped", "Spares dropped by the resolver.")
 SHRINKS = _counter("resolver_shrinks", "Steps taken from malleable runs by the resolver.")
 DRAWS = _counter("resolver_lottery_draws", "Draws of lotteries, those spared included.")
-LOST = _counter("resolver_lost_gpu_seconds", "Work that cuts are reckoned to have cost.")
+LOST = _counter("resolver_lost_gpu_seconds", "Work that cuts are estimated to have cost.")
 CONFLICTS = _counter("conflicts_resolved", "Conflicts settled.", "outcome")
 THRESHOLDS = _counter(
     "thresholds_crossed",
@@ -211,12 +211,12 @@ QUEUE_OLDEST = _gauge(
     "code",
 )
 RUNNING = _gauge("running_runs", "Runs that have leases.")
-RESERVATIONS = _gauge("reservations", "Firm starts that are ahead.", "status")
+RESERVATIONS = _gauge("reservations", "Firm starts in the future.", "status")
 RESERVED_GPUS = _gauge("reserved_gpus", "GPUs of firm starts that are ahead.", "status")
 CONFLICTS_OPEN = _gauge("conflicts_open", "Conflicts declared and not settled yet.")
 GPUS = _gauge(
     "gpus",
-    "GPUs of the fleet. Withheld: no lease has them, and nobody is given them.",
+    "GPUs of the fleet. Withheld: no lease has them, and no run gets them.",
     "pool",
     "flavor",
     "state",
@@ -263,7 +263,7 @@ STANDING: Final = (
     *(TENANT_NODE_SECONDS, TENANT_NODE_SECONDS_BUDGET, ENVELOPE_GPUS, ENVELOPE_GPUS_LIMIT),
     *(ENVELOPE_GPU_SECONDS, ENVELOPE_GPU_SECONDS_GRANTED, LEDGER_SEQ, LEDGER_HEIGHT),
 )
-"""What is read from the state when somebody asks."""
+"""What is read from the state at a scrape."""
 
 REQUESTS = _counter("requests", "Requests answered.", "surface", "operation", "status_class")
 IN_FLIGHT = _gauge("requests_in_flight", "Requests that are being answered.", "surface")

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: what has happened is counted, and how things stand is read when asked.
+"""Metrics for Prometheus: counters of events and requests, and gauges read at a scrape.
 
 Events are counted on the thread that owns the ledger, after their block is durable. Requests are
 counted wherever they are answered. A scrape has two halves: ``collect`` reads the state on that
@@ -45,7 +45,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 UNKNOWN: Final = "unknown"
 """What is asked where a request is for nothing that there is, or was turned away before."""
 OWN: Final = ("healthz", "readyz", "version", "openapi", "metrics", UNKNOWN)
-"""What the service is asked that is not an operation of the table."""
+"""Requests to the service that are not operations of the table."""
 _MS: Final = 1_000
 _STATUS_UNKNOWN: Final = 500
 """What a request has come to that ended without an answer."""
@@ -53,10 +53,10 @@ _STATUS_UNKNOWN: Final = 500
 
 @dataclass(slots=True)
 class Request:
-    """A request that is being answered; whoever answers it says with which HTTP status.
+    """A request that is being answered; its handler sets the HTTP status.
 
-    A call of gRPC has the status that the same answer would have in REST. What is asked for may
-    become known on the way.
+    A gRPC call has the status that the same response would have in REST. The operation may become
+    known on the way.
     """
 
     operation: str
@@ -64,7 +64,7 @@ class Request:
     answered_s: float | None = None
 
     def answer(self, status: int) -> None:
-        """Note that it has been answered; a stream says so when it begins."""
+        """Record its status; a stream does so when it begins."""
         self.status, self.answered_s = status, perf_counter()
 
 
@@ -72,7 +72,7 @@ class Metrics:
     """All metrics of one daemon, in a registry of their own.
 
     ``operations`` are the names that requests may be counted under. ``disk`` is a folder on the
-    disk whose room is told.
+    disk whose free space is reported.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class Metrics:
     # --- On the thread that owns the ledger ---
 
     def opened(self, engine: Engine) -> None:
-        """Take a ledger as it stands: what happened before is not counted."""
+        """Begin with a ledger as it is: earlier events are not counted."""
         self._tallies.read(engine.view)
         self._head = engine.head
 
     def follow(self, engine: Engine) -> None:
-        """Count all that was recorded since the last time, whoever recorded it."""
+        """Count all that was recorded since the last call, by any writer."""
         blocks = engine.store.blocks(from_height=self._head.height + 1)
         for head, events in open_blocks(blocks, after=self._head):
             self.seen(events, engine.view, head, now_ms=engine.now_ms())
@@ -136,11 +136,11 @@ class Metrics:
         self._commit_failures.inc()
 
     def refused(self, refusals: Sequence[Refusal]) -> None:
-        """Count what was refused at the door."""
+        """Count requests that were refused before deciding."""
         self._counting.refused(refusals)
 
     def collect(self, view: StateView, now_ms: int) -> list[GaugeMetricFamily]:
-        """Return how everything stands at ``now_ms``, which is not before the last event."""
+        """Return all gauges at ``now_ms``, which is not before the last event."""
         return gauges(Standing(view, self._tallies, self._head.height, now_ms))
 
     # --- On any thread ---
@@ -173,7 +173,7 @@ class Metrics:
         self._requests.labels(surface, name, _status_class(status)).inc()
 
     def shed(self, stage: str) -> None:
-        """Count a request that was turned away, unread or read."""
+        """Count a rejected request, unread or read."""
         self._shed.labels(stage).inc()
 
     @contextmanager
@@ -187,7 +187,7 @@ class Metrics:
         self._dropped.inc()
 
     def ready(self, *, is_ready: bool) -> None:
-        """Note whether the service takes orders."""
+        """Record whether the service accepts commands."""
         self._ready.set(is_ready)
 
 

@@ -2,7 +2,7 @@
 
 The state has no index of these by reason, and walking a queue of 100,000 runs for every scrape
 would hold up the next commit. So each commit names the runs and leases it touched, and they are
-looked up in the state again. What is found is the state's word, whatever was missed before.
+looked up in the state again, which corrects any earlier omission.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Tallies:
         self._codes: dict[str, str] = {}
         self._heaps: dict[str, list[tuple[int, str]]] = {}
         self.waiting: dict[str, int] = {}
-        """How many runs wait, by the code of their refusal; none that nobody waits for."""
+        """How many runs wait, by the code of their refusal; codes without runs are left out."""
         self.running: set[str] = set()
         """The runs that run."""
         self.deadlines_ms: dict[str, int] = {}
-        """When each lease that was told to stop has to be gone."""
+        """The deadline of each stopping lease."""
 
     def read(self, view: StateView) -> None:
-        """Forget everything, and find it in the state: once, when a ledger was opened."""
+        """Rebuild everything from the state: once, when a ledger was opened."""
         self._codes, self._heaps, self.waiting = {}, {}, {}
         runs = view.runs
         for name in view.pending:
@@ -60,7 +60,7 @@ class Tallies:
         }
 
     def seen(self, events: Iterable[Event], view: StateView) -> None:
-        """Take note of ``events``, which ``view`` has."""
+        """Update the tallies by ``events``, which ``view`` has."""
         runs: dict[str, None] = {}
         leases: dict[str, None] = {}
         for event in events:

@@ -1,9 +1,10 @@
 """The read pool: questions are answered beside the ledger's thread, and hold up no commit.
 
-A question gets a reader of a few, and is answered from the ledger as it stands when its turn has
-come: whatever was acknowledged before it was asked is there. A reader is a process of its own
-(``reader_process.py``), so that its work takes no turn of the interpreter that commits. Here is who
-asks next, and how many may wait; one thread hands questions to one process (docs/adr/0032).
+A question gets one of a few readers, and is answered from the ledger's head at that moment:
+everything acknowledged before the question is included. A reader is a process of its own
+(``reader_process.py``), so that its work takes no turn of the interpreter that commits. This module
+decides whose question is next, and how many may wait; one thread hands questions to one process
+(docs/adr/0032).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ READERS: Final = 3
 Of the long ones, all but one at most are of one tenant, too.
 """
 WAITING_MAX: Final = 256
-"""How many questions may wait; more are told to come back."""
+"""How many questions may wait; callers of more have to come back."""
 OF_TENANT_MAX: Final = 128
 """How many of one tenant may wait or be under way, so that none has the room to itself."""
 OF_ONE_MAX: Final = 64
@@ -44,7 +45,7 @@ LONG_OF_ONE_MAX: Final = 16
 OPEN_MAX: Final = 1_000
 """How many are not answered yet, those among them that go on with an answer."""
 KEEP_S: Final = 600.0
-"""How long a state is kept that nobody asks about: it takes as much memory as the ledger's own."""
+"""How long an unused state is kept: it takes as much memory as the ledger's own."""
 
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ class AnyReader(Protocol):
         ...
 
     def forget(self) -> None:
-        """Let go of what takes memory."""
+        """Release memory."""
         ...
 
     def close(self) -> None:
@@ -73,7 +74,7 @@ class AnyReader(Protocol):
 class _Slip:
     """A question that waits.
 
-    One that takes long ``is_long``, and one that looks at no ledger ``is_apart``.
+    ``is_long``: it takes long. ``is_apart``: it reads no ledger.
     """
 
     done: asyncio.Future[Any]
@@ -97,9 +98,9 @@ class ReadPool:
         self._waiting_max = waiting_max
         self._wake = Condition()
         self._slips: deque[_Slip] = deque()
-        # What is being answered.
+        # Questions that are being answered.
         self._under_way: list[_Slip] = []
-        # Whose questions are not answered yet, in the event loop only.
+        # Callers whose questions are not answered yet, in the event loop only.
         self._shares = Shares(
             Share(
                 most=OPEN_MAX,
@@ -124,15 +125,15 @@ class ReadPool:
     # --- In the event loop ---
 
     def open(self) -> None:
-        """Let readers in."""
+        """Start the readers."""
         self._loop = asyncio.get_running_loop()
         for number, reader in enumerate(self._readers):
-            # Nobody waits for a reader when the program ends: it changes nothing.
+            # The program does not wait for a reader when it ends: readers change nothing.
             name = f"reader-{number}"
             Thread(target=self._read, args=(reader,), name=name, daemon=True).start()
 
     def close(self) -> None:
-        """Take nothing more, and turn away those who wait or are being answered."""
+        """Accept nothing more, and refuse those that wait or are being answered."""
         with self._wake:
             self._is_closing = True
             left, self._slips = list(self._slips), deque()
@@ -150,10 +151,10 @@ class ReadPool:
         is_long: bool = True,
         is_apart: bool = False,
     ) -> T:
-        """Return what ``do`` returns on a thread of the room, asked by ``caller``.
+        """Return what ``do`` returns on a thread of the pool, for ``caller``.
 
-        Of what ``is_long``, and of what looks at no ledger (``is_apart``), a reader is always left
-        to others; of the latter one of each caller is answered at a time.
+        Questions that are ``is_long``, and those that read no ledger (``is_apart``), always leave
+        one reader to others; of the latter one of each caller is answered at a time.
 
         Raises ``CommandError`` when too many wait, or too many of theirs. Admins are answered
         though tenants fill all places to wait in, up to ``OPEN_MAX``.
@@ -166,7 +167,7 @@ class ReadPool:
             return found
 
     async def run(self, do: Callable[[AnyReader], T], *, goes_on: bool = False) -> T:
-        """Return what ``do`` returns on a thread of the room.
+        """Return what ``do`` returns on a thread of the pool.
 
         Raises ``CommandError`` when too many wait, unless this ``goes_on`` with an answer that has
         begun: of each of those no more than one waits.
@@ -183,7 +184,7 @@ class ReadPool:
             if self._is_closing:
                 raise _stopping()
             if len(self._slips) >= self._waiting_max:
-                # Whoever has gone waits for nothing.
+                # A caller that has disconnected does not wait.
                 self._slips = deque(each for each in self._slips if not each.done.cancelled())
             if len(self._slips) >= self._waiting_max and not is_let_in:
                 raise CommandError(
@@ -195,14 +196,14 @@ class ReadPool:
             self._wake.notify()
         return await queued.done
 
-    # --- On a thread of the room ---
+    # --- On a thread of the pool ---
 
     def _read(self, reader: AnyReader) -> None:
         self._begin(reader)
         while True:
             queued = self._next(reader)
             if queued is None:
-                # Closed while it was being started, too, it ends here.
+                # A pool that is closed while this reader starts ends it here.
                 reader.forget()
                 return
             try:
@@ -211,7 +212,7 @@ class ReadPool:
                 self._tell(queued, None, error)
             with self._wake:
                 self._under_way.remove(queued)
-                # One of those who were passed over may begin now.
+                # A question that was skipped may begin now.
                 self._wake.notify_all()
 
     def _begin(self, reader: AnyReader) -> None:
@@ -229,7 +230,7 @@ class ReadPool:
                 found = self._wait(KEEP_S)
             if found is not None or self._is_closing:
                 return found
-            # Outside the lock: whoever asks meanwhile waits for nothing.
+            # Outside the lock: other callers do not wait meanwhile.
             reader.forget()
 
     def _wait(self, within_s: float) -> _Slip | None:
@@ -245,7 +246,7 @@ class ReadPool:
     def _take(self) -> _Slip | None:
         """Return the first question whose turn it may be, None where there is none.
 
-        Those whose asker has gone are dropped on the way.
+        Questions of disconnected callers are dropped on the way.
         """
         left: deque[_Slip] = deque()
         found: _Slip | None = None
@@ -281,7 +282,7 @@ class ReadPool:
         try:
             self._loop.call_soon_threadsafe(_settle, queued.done, found, error)
         except RuntimeError:
-            # The event loop has ended meanwhile: nobody is left to be told.
+            # The event loop has ended meanwhile: no caller is left.
             _LOG.warning("a long answer could not be delivered, because the service has ended")
 
 

@@ -58,7 +58,7 @@ def main() -> None:
         if operation.effect is Effect.READ:
             # Imports what answers it.
             operation.handle()
-    # What readers share is not looked at by their collectors, which would copy it.
+    # Readers' collectors skip what they share, because a visit would copy it.
     gc.collect()
     gc.freeze()
     _Server(control).run()
@@ -168,7 +168,7 @@ def find_prctl() -> Prctl | None:
 def end_with_parent(parent: int, alive: int, prctl: Prctl | None) -> None:
     """Have this process end as soon as ``parent`` does, whatever it is doing then.
 
-    The kernel sees to it where it can (``prctl``); elsewhere a thread waits for the end of the pipe
+    The kernel does it where it can (``prctl``); elsewhere a thread waits for the end of the pipe
     ``alive``, whose other end only the parent has open.
     """
     if prctl is None or prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
@@ -191,7 +191,7 @@ class _WorkSpentError(BaseException):
 
 
 class _SentClock:
-    """The time that came with the last question: both processes go by the service's clock."""
+    """The time that came with the last question: both processes use the service's clock."""
 
     def __init__(self) -> None:
         self.sent_ms = 0
@@ -202,7 +202,7 @@ class _SentClock:
 
 
 def answer_questions(service: MessageSocket) -> None:
-    """Answer what ``service`` sends, after what there is to read, until it is closed."""
+    """Answer the questions of ``service``, each from the ledger's head, until it is closed."""
     signal.signal(signal.SIGPROF, _spent)
     os.nice(NICE)
     try:
@@ -268,12 +268,12 @@ def _try_to(follow: Callable[[], None]) -> None:
     try:
         follow()
     except (QuorateError, OSError):
-        # The next caller is answered what is wrong.
+        # The next caller gets the error.
         _LOG.debug("the ledger cannot be followed", exc_info=True)
 
 
 def _as_sent(error: Exception) -> Exception:
-    """Return ``error`` as it is sent: in the words for the caller, or as a bug with its trace."""
+    """Return ``error`` as it is sent: as text for the caller, or as a bug with its trace."""
     refusal = as_command_error(error)
     if refusal is not None:
         return refusal

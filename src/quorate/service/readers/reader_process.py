@@ -56,7 +56,7 @@ class ProcessConfig:
 
 @dataclass(frozen=True, slots=True)
 class SentQuestion:
-    """A question as it is sent: the operation by its name, and the time that it is now."""
+    """A question as it is sent: the operation by its name, and the present time."""
 
     caller: Caller
     operation: str
@@ -126,7 +126,7 @@ class RemoteReader:
                     raise
 
     def forget(self) -> None:
-        """End the process, which is started again when it is asked for; waits for nothing."""
+        """End the process, which is started again by the next question; waits for nothing."""
         with self._in_use:
             self._end()
 
@@ -139,7 +139,7 @@ class RemoteReader:
             finally:
                 self._in_use.release()
         elif (process := self._process) is not None:
-            # The thread that waits for its answer finds the socket at its end, and closes it.
+            # The thread that waits for its answer reads the end of the socket, and closes it.
             self._server.end(process.number)
 
     def _asked(self, data: bytes, cpu_s_max: float) -> object:

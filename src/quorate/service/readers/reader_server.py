@@ -28,7 +28,7 @@ START: Final = b"S"
 END: Final = b"E"
 """Kill a reader, if it has not ended."""
 ORDER_S_MAX: Final = 10.0
-"""How long the server may take to take an order; one that takes longer is ended."""
+"""How long the server may take to accept an order; a slower server is ended."""
 _MODULE: Final = "quorate.service.readers.reader_main"
 _PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from {module} import main; main()"
 
@@ -80,9 +80,9 @@ class ReaderServer:
             self._stop()
 
     def leave_to_parent(self) -> None:
-        """Let go of the server, in a process that was forked from the one that has it.
+        """Release the server, in a process that was forked from the one that has it.
 
-        The lock may be held by a thread that is not there.
+        The lock may be held by a thread that does not exist here.
         """
         self._lock = Lock()
         started, self._started = self._started, None

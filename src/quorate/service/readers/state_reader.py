@@ -1,8 +1,8 @@
 """A reader: one state of its own that follows the ledger, from which questions are answered.
 
-It reads the ledger as it stands when a question's turn has come, so that whatever was acknowledged
-before the question is there. What follows from a state (the plan, the order of the queue) is worked
-out once for all questions about one sequence, and is at most ``INSTANT_MS_MAX`` old.
+It reads the ledger up to its head at that moment, so that everything acknowledged before the
+question is included. What follows from a state (the plan, the order of the queue) is computed once
+for all questions about one sequence, and is at most ``INSTANT_MS_MAX`` old.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INSTANT_MS_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderConfig:
-    """What is read: ``reading`` opens the ledger as it stands, to read it from any thread.
+    """What readers read: ``reading`` opens the ledger for reading, from any thread.
 
     ``is_executed`` says whether an executor runs the work, which readers plan with. Without
     ``logs`` no output of runs is kept here.
@@ -50,7 +50,7 @@ class ReaderConfig:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What ``caller`` asks, and the sequence that the answer has to have seen at least."""
+    """A question of ``caller``, and the least sequence that the answer must include."""
 
     caller: Caller
     operation: Operation
@@ -65,7 +65,7 @@ class Reader:
     def __init__(self, config: ReaderConfig) -> None:
         self._config = config
         self._engine: Engine | None = None
-        # What the state was read from first, which has the runs that are archived.
+        # The store that the state was first read from, which has the archived runs.
         self._opened: EventStore | None = None
         self._opened_seq = 0
         self._instant: tuple[int, Instant] | None = None
@@ -107,7 +107,7 @@ class Reader:
             self._followed(None)
 
     def forget(self) -> None:
-        """Let go of the state, which is then read anew when it is asked for."""
+        """Release the state, which is read again by the next question."""
         self._engine = self._instant = None
         opened, self._opened = self._opened, None
         if opened is not None:
@@ -117,7 +117,7 @@ class Reader:
         """Do nothing: what is being answered is left alone, and changes nothing."""
 
     def _followed(self, seq: int | None) -> Engine:
-        """Return an engine that nobody gives commands, over the state at the ledger's end."""
+        """Return an engine that gets no commands, over the state at the ledger's end."""
         known = self._engine
         if known is not None and seq is not None and known.head.seq >= seq:
             return known

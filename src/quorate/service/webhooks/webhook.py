@@ -1,8 +1,7 @@
 """A webhook: where notices are posted, which ones, and how they are signed.
 
 The scheme is that of Standard Webhooks (standardwebhooks.com): three headers, and an HMAC-SHA256
-over the id, the time and the body, so that a receiver can tell ours from anybody's, and old from
-new.
+over the id, the time and the body, so that a receiver can recognise ours, and old ones.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Webhook:
 
     @property
     def digest(self) -> str:
-        """Which webhook it is, beside its name: another for another receiver or other notices."""
+        """The identity of a webhook, beside its name: of its receiver and its notices."""
         what = [self.tenant, *sorted(self.kinds), self.url]
         return sha256(json.dumps(what).encode()).hexdigest()[:_DIGEST_CHARS]
 

@@ -1,4 +1,4 @@
-"""What webhooks tell metrics: what was delivered, what waits, and since when."""
+"""What webhooks report to metrics: what was delivered, what waits, and since when."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class WebhookCounts:
         self._up = gauge(registry, m.WEBHOOK_UP)
 
     def begun(self, name: str) -> None:
-        """Note that a webhook is served, so that the first of each kind is seen as an increase."""
+        """Record that a webhook is served, so that the first of each kind is an increase."""
         for result in m.DeliveryResult:
             self._deliveries.labels(name, result)
         self._up.labels(name).set(1)
 
     def ended(self, name: str) -> None:
-        """Note that nothing more is sent to a webhook."""
+        """Record that nothing more is sent to a webhook."""
         self._up.labels(name).set(0)
 
     def delivered(self, name: str) -> None:
-        """Count a notice that was taken."""
+        """Count a notice that was delivered."""
         self._deliveries.labels(name, m.DeliveryResult.DELIVERED).inc()
 
     def failed(self, name: str) -> None:
@@ -46,7 +46,7 @@ class WebhookCounts:
         self._deliveries.labels(name, m.DeliveryResult.GIVEN_UP).inc()
 
     def stands(self, name: str, waiting: Waiting, now_ms: int) -> None:
-        """Note what waits at ``now_ms``."""
+        """Record what waits at ``now_ms``."""
         since_ms = now_ms if waiting.since_ms is None else waiting.since_ms
         self._waiting.labels(name).set(waiting.parcels)
         self._oldest.labels(name).set(max(0, now_ms - since_ms) / _MS)

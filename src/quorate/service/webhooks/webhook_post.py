@@ -1,4 +1,4 @@
-"""One POST to a receiver: its status, or what was in the way; never longer than it may take."""
+"""One POST to a receiver: its status, or the error; never longer than its time limit."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 
 
 def addresses(host: str, port: int) -> Sequence[Found]:
-    """Return where ``host`` is found, the first to be tried first; raises ``OSError``."""
+    """Return the addresses of ``host``, the first to be tried first; raises ``OSError``."""
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 class Result(Enum):
-    """What came of a POST."""
+    """The result of a POST."""
 
     DELIVERED = auto()
     REFUSED = auto()
@@ -47,7 +47,7 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """``why`` is for the log: a status, or what the system said. Nothing of what was sent."""
+    """``why`` is for the log: a status, or the system's error. Nothing of what was sent."""
 
     result: Result
     why: str = ""
@@ -79,7 +79,7 @@ class Poster:
         self._is_aborted = False
 
     def post(self, headers: Mapping[str, str], body: bytes) -> Posted:
-        """Return what came of sending ``body``."""
+        """Return the result of sending ``body``."""
         connection = self._connection()
         with self._guard:
             if self._is_aborted:
@@ -159,7 +159,7 @@ class Poster:
 
 
 def _status(answer: BinaryIO) -> int:
-    """Return the status that is answered; raises ``HTTPException`` where it is none, or cut off."""
+    """Return the status of the response; raises ``HTTPException`` if it has no whole one."""
     while True:
         line = answer.readline(_LINE_BYTES_MAX)
         if not line:
@@ -170,7 +170,7 @@ def _status(answer: BinaryIO) -> int:
         status = int(found[1])
         if status not in _INFORMS:
             return status
-        # Another follows one that only informs, behind its headers.
+        # After an informational response another one follows.
         for _ in range(_HEAD_LINES_MAX):
             if answer.readline(_LINE_BYTES_MAX) in (b"\r\n", b"\n", b""):
                 break
@@ -187,7 +187,7 @@ def _of_status(status: int) -> Posted:
 
 
 def _told(error: Exception) -> str:
-    """Return what went wrong on one line."""
+    """Return the error on one line."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return type(error).__name__ if isinstance(error, http.client.HTTPException) else str(error)

@@ -30,32 +30,32 @@ from quorate.views.notices.notice_feed import notices_of
 _LOG = logging.getLogger(__name__)
 
 GIVE_UP_MS: Final = 3 * DAY_MS
-"""How long a notice is tried, while nothing of its owner is taken, before it is given up."""
+"""How long a notice is retried, while its owner's notices are refused, before it is given up."""
 PAUSE_MS_MAX: Final = 60_000
 """How long a receiver that takes nothing is left alone, at most."""
 TAKEN_EVENTS_MAX: Final = 1_000
-"""How many events, in whole blocks, are looked at for one transaction of the outbox."""
+"""How many events, in whole blocks, are read for one transaction of the outbox."""
 CURSOR_LAG_EVENTS: Final = 1_000
-"""How far the kept cursor may be behind where nothing was to be told: they are only read again."""
+"""How far the stored cursor may lag where nothing was sent: the events are only read again."""
 DELIVERIES_MAX: Final = 200
-"""How many are sent before the ledger is looked at again."""
+"""How many parcels are sent before the ledger is read again."""
 DUE_MAX: Final = 20
 """How many lines are looked up at a time."""
 SLEEP_S_MAX: Final = 60.0
-"""How long nothing is looked at, at most: the clock may have been set meanwhile."""
+"""How long the thread sleeps at most: the clock may have been set meanwhile."""
 
 
 class Posting(Protocol):
     """Sends one body; see ``webhook_post.py``."""
 
     def post(self, headers: dict[str, str], body: bytes) -> Posted:
-        """Return what came of it."""
+        """Return the result."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What has to be known of the events: the few runs and conflicts they name, and the family."""
+    """What notices need beside the events: the few runs and conflicts they name, and the family."""
 
     known: KnownFew
     owners: frozenset[str] | None
@@ -64,11 +64,11 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a sink reads: the ledger as it stands, and what its state knows.
+    """What a sink reads: the ledger, and its state.
 
-    ``reading`` opens the ledger, on any thread. ``look_up`` is asked for runs, conflicts and the
-    owners below a tenant; it waits for the thread that owns the ledger, for as long as that takes
-    to find them in its tables.
+    ``reading`` opens the ledger, on any thread. ``look_up`` returns runs, conflicts and the owners
+    below a tenant; it waits for the thread that owns the ledger, for as long as that takes to find
+    them in its tables.
     """
 
     ledger_id: str
@@ -77,7 +77,7 @@ class Source:
 
 
 class WebhookSink:
-    """Takes in and delivers in steps; for one thread. ``is_gone`` says that it has ended."""
+    """Reads and delivers in steps; for one thread. ``is_gone`` says that it has ended."""
 
     def __init__(  # noqa: PLR0913 - what a sink is made of
         self,
@@ -141,7 +141,7 @@ class WebhookSink:
             check_place(self._outbox, self.name, store)
             self._cursor = self._outbox.cursor(self.name)
         if self._cursor == 0:
-            # What happened before somebody asked to be told is not told.
+            # Events before the webhook was configured are not sent.
             self._cursor = end.seq
             self._outbox.take_in(self.name, (), end.seq, end.hash)
         assert self._cursor <= end.seq, (self._cursor, end)
@@ -191,7 +191,7 @@ class WebhookSink:
         sent = 0
         while sent < DELIVERIES_MAX and not self.is_stopping:
             now_ms = self._clock.now_ms()
-            # A pause that is longer than any is one of before the clock was set back.
+            # A pause beyond the longest is from before the clock was set back.
             if 0 < self._pause_until_ms - now_ms <= PAUSE_MS_MAX:
                 return
             due = self._outbox.due(self.name, now_ms, DUE_MAX)
@@ -203,12 +203,12 @@ class WebhookSink:
                     return
 
     def _send(self, parcel: Parcel) -> bool:
-        """Send one parcel, and note what came of it; return whether to send more now."""
+        """Send one parcel, and record the result; return whether to send more now."""
         message = f"msg_{self._source.ledger_id}_{parcel.key}"
         at_s = self._clock.now_ms() // 1_000
         posted = self._posting.post(self._seal.headers(message, at_s, parcel.body), parcel.body)
         if self.is_stopping and posted.result is not Result.DELIVERED:
-            return False  # It was cut off by us: it is sent again after the next start.
+            return False  # We cut it off: it is sent again after the next start.
         match posted.result:
             case Result.DELIVERED:
                 self._outbox.delivered(self.name, parcel.key)

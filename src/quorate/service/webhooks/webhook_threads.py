@@ -1,7 +1,7 @@
 """Webhooks as a part of the daemon: each on a thread of its own, from the start to the stop.
 
-A slow or dead receiver keeps its own thread waiting and nobody else's. The ledger's thread does two
-things for them: it says that something was recorded, and looks names up in its tables.
+A slow or dead receiver blocks its own thread only. The ledger's thread does two things for
+webhooks: it wakes them when something was recorded, and looks names up in its tables.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Sealed = tuple[Webhook, Seal]
 
 
 def sealed(hooks: Sequence[Webhook]) -> list[Sealed]:
-    """Return each webhook with what signs for it; raises ``KeyFileError``."""
+    """Return each webhook with its seal; raises ``KeyFileError``."""
     return [(hook, Seal.of_file(hook.secret_file)) for hook in hooks]
 
 
@@ -57,7 +57,7 @@ class _Line:
         self._thread.start()
 
     def wake(self, engine: Engine) -> None:
-        """Have it look at the ledger; on the ledger's thread, so nothing is looked at here."""
+        """Wake its thread to read the ledger; called on the ledger's thread, so it is quick."""
         del engine
         self._wake.set()
 
@@ -71,7 +71,7 @@ class _Line:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            # Cleared first: what is recorded from here on is looked at again.
+            # Cleared first: what is recorded from here on is read by the next pass.
             self._wake.clear()
             try:
                 self._wake.wait(self._sink.step())
@@ -114,17 +114,17 @@ async def webhooks_served(
         lines.append(line)
         ledger_thread.listeners.append(line.wake)
         line.start()
-        _LOG.info("webhook %s is told of %s", hook.name, hook.tenant or "all tenants")
+        _LOG.info("webhook %s gets %s", hook.name, hook.tenant or "all tenants")
     try:
         yield
     finally:
-        # They stay among the listeners: to wake a thread that has ended does nothing.
+        # They stay among the listeners: waking a thread that has ended does nothing.
         await asyncio.gather(*(asyncio.to_thread(line.stop) for line in lines))
         await asyncio.to_thread(outbox.close)
 
 
 def _lookup(engine: Engine, runs: set[str], conflicts: set[str], tenant: str) -> Lookup:
-    """Return what is known of these names; on the ledger's thread."""
+    """Return what the state has of these names; on the ledger's thread."""
     owners = None
     if tenant:
         whoever = Caller(actor=tenant, role=Role.TENANT_ADMIN, user=tenant, tenant=tenant)
@@ -133,7 +133,7 @@ def _lookup(engine: Engine, runs: set[str], conflicts: set[str], tenant: str) ->
 
 
 async def _warn(ledger_thread: LedgerThread, hooks: Sequence[Sealed]) -> None:
-    """Say which webhooks are for tenants that are not there: they may come later."""
+    """Warn about webhooks for tenants that do not exist: they may be created later."""
     known = await ledger_thread.run(lambda engine: set(engine.view.owners))
     for hook, _ in hooks:
         if hook.tenant and hook.tenant not in known:

@@ -1,4 +1,4 @@
-"""What ``get`` needs to know about a kind of thing: its columns, its rows, its documents."""
+"""What ``get`` needs to know about a kind of resource: its columns, its rows, its documents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Kind:
     """``names`` lists all there are, in order; ``rows`` and ``trees`` show those that are named.
 
-    ``called_by`` returns those that a name may call, where that takes no list of all of them.
+    ``called_by`` returns those that a name matches, without a list of all of them.
     """
 
     called: Called
@@ -32,24 +32,24 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """What one of them is called."""
+        """The name of one of them."""
         return self.called.name
 
     @property
     def plural(self) -> str:
-        """What several of them are called."""
+        """The name of several of them."""
         return self.called.plural
 
     @property
     def nothing(self) -> str:
-        """What to say when there are none."""
+        """The text when there are none."""
         return f"there are no {self.plural}" if self.plural != self.name else "nothing waits"
 
 
 def document(
     title: str, name: str, *, spec: Tree | None = None, status: Tree | None = None
 ) -> Tree:
-    """Return a document that Quorate writes and nobody applies."""
+    """Return a document that Quorate writes and that is never applied."""
     found: Tree = {"apiVersion": API_VERSION, "kind": title, "metadata": {"name": name}}
     if spec is not None:
         found["spec"] = spec

@@ -1,4 +1,4 @@
-"""The kinds of thing that can be listed; what they are called is in ``called.py``."""
+"""The kinds of resource that can be listed; their names are in ``kind_names.py``."""
 
 from __future__ import annotations
 

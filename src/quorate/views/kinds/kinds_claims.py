@@ -1,4 +1,4 @@
-"""Sensitive claims, and what nodes are to them, as rows and documents. Pure."""
+"""Sensitive claims, and their nodes, as rows and documents. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from quorate.views.word_forms import age, names, until
 
 
 def claim_state(node: UnwipedNode) -> str:
-    """Return how a node stands to its last claim: Claimed, Wiping or Quarantined."""
+    """Return the state of a node after its last claim: Claimed, Wiping or Quarantined."""
     if node.leases:
         return "Claimed"
     return "Quarantined" if node.is_quarantined else "Wiping"
 
 
 def apart_text(node: UnwipedNode, name: str, *, is_shown: bool) -> str:
-    """Return for whom a node is set apart, and what has to be done before anybody else gets it.
+    """Return for whom a node is set apart, and what has to be done before another user gets it.
 
-    Where it is not for whoever asks to see, only that it is set apart.
+    Where the caller may not see that, only that it is set apart.
     """
     if not is_shown:
         return f"{claim_state(node)}: it is set apart for others"
@@ -35,7 +35,7 @@ def apart_text(node: UnwipedNode, name: str, *, is_shown: bool) -> str:
 
 
 def status_text(moment: Moment, name: str) -> str:
-    """Return the status of a node for people: what the machine is, and what a claim makes of it."""
+    """Return the status of a node for people: the machine's, and that of its claim."""
     status = moment.view.node_status.get(name, NodeStatus.READY)
     unwiped = moment.view.unwiped.get(name)
     if unwiped is None:
@@ -59,7 +59,7 @@ def _nodes(moment: Moment, name: str) -> list[str]:
 
 
 def _state(moment: Moment, record: RunRecord) -> str:
-    """Return where a claim is in its life: held, stopping, being wiped after, or over."""
+    """Return the state of a claim: held, stopping, being wiped after, or over."""
     if record.stopping is not None:
         return "Stopping"
     if record.phase not in TERMINAL:

@@ -130,7 +130,7 @@ def _counts(moment: Moment, island: Island) -> dict[NodeStatus, int]:
 
 
 def _out_of_service(island: Island) -> int:
-    """Return the GPUs that no lease has and nobody is given."""
+    """Return the GPUs that no lease has and that are not offered."""
     return sum(mask.bit_count() for mask in island.withheld.values())
 
 

@@ -88,7 +88,7 @@ BUDGET = Kind(
 
 
 def window(account: EnvelopeAccount, now_ms: int) -> str:
-    """Return where ``now_ms`` stands to the envelope's window, in a word or two."""
+    """Return whether ``now_ms`` is before, in or after the envelope's window, in a word or two."""
     if now_ms < account.spec.start_ms:
         return f"opens {time_text(account.spec.start_ms)}"
     return "open" if now_ms < account.spec.end_ms else "closed"

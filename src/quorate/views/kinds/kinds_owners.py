@@ -1,4 +1,4 @@
-"""Owners as rows and documents, with what their soft quotas come to. Pure.
+"""Owners as rows and documents, with the state of their soft quotas. Pure.
 
 Shares are of one flavor each: an owner has as many as there are flavors it has or had GPUs of.
 """

@@ -44,7 +44,7 @@ def scope_text(scope: Scope) -> str:
 
 
 def start_text(start_ms: int | None, now_ms: int) -> str:
-    """Return in how long a planned start is; ``-`` where there is none."""
+    """Return the time until a planned start; ``-`` where there is none."""
     if start_ms is None:
         return "-"
     left_ms = start_ms - now_ms
@@ -82,7 +82,7 @@ def time_or_none(at_ms: int | None) -> str | None:
 
 
 class ReservationState(Word):
-    """What a reservation is worth, or how it ended."""
+    """The state of a reservation, or how it ended."""
 
     TENTATIVE = "Tentative"
     """It is a forecast that follows the queue: no event, and nothing is held for it."""
@@ -172,7 +172,7 @@ def _recorded(
 
 
 def how_text(found: PlannedStart) -> str:
-    """Return how a reservation comes by its room."""
+    """Return how a reservation gets its room."""
     if found.start_ms is None:
         return "-"
     return "by conflict" if found.record is not None and found.record.by_conflict else "by itself"
@@ -217,7 +217,7 @@ def cause_tree(cause: MoveCause | None) -> Tree | None:
 
 
 def reservation_status(moment: Moment, record: ReservationRecord) -> Tree:
-    """Return how a firm reservation stands, for programs."""
+    """Return the status of a firm reservation, for programs."""
     name = record.made.reservation
     return {
         "name": name,
@@ -252,7 +252,7 @@ def _reservation_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
 
 
 def _reservation_tree(moment: Moment, found: PlannedStart) -> Tree:
-    """Return a reservation as a document: what was planned first, and how it stands."""
+    """Return a reservation as a document: what was planned first, and its status."""
     start_ms, place, payers = found.start_ms, found.place, found.payers
     if found.record is not None:
         made = found.record.made

@@ -40,7 +40,7 @@ def text_of(value: object) -> str:
 
 
 def _of(used: int, limit: object) -> str:
-    """Return what is used of a limit; a limit below that is told."""
+    """Return what is used of a limit; a limit below the use is marked."""
     if limit is None:
         return str(used)
     assert isinstance(limit, int), limit
@@ -136,14 +136,14 @@ def _portrait(moment: Moment, name: str, use: Use) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TenantChange:
-    """A tenant before a command, to be told beside what it is afterwards."""
+    """A tenant before a command, to be shown beside the tenant after it."""
 
     name: str
     owner: Owner | None
     version: int | None
 
     def lines(self, moment: Moment) -> list[str]:
-        """Return each field that is not as it was, old and new, and both versions."""
+        """Return each changed field, old and new, and both versions."""
         version = moment.view.owner_versions.get(self.name)
         found = [
             f"  {field}: {_turned(old, new, is_new=self.version is None, is_gone=version is None)}"

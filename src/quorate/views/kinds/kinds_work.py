@@ -63,7 +63,7 @@ def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
 
 
 def plan_texts(moment: Moment, record: RunRecord, reason: Reason | None) -> tuple[str, str, str]:
-    """Return in how long a run starts, what that is worth, and when; ``-`` where nothing is known.
+    """Return the time until a run's start, its confidence, and the instant; ``-`` where unknown.
 
     For a run whose ``reason`` to wait is shown as it was recorded no start is searched either: it
     is ``not planned``.
@@ -76,7 +76,7 @@ def plan_texts(moment: Moment, record: RunRecord, reason: Reason | None) -> tupl
 
 
 def _is_planned(moment: Moment, record: RunRecord, reason: Reason | None) -> bool:
-    """Return whether there is something to say about the start of a run."""
+    """Return whether the start of a run is shown."""
     if record.phase is not Phase.PENDING or record.spec.name in moment.view.in_rounds:
         return False
     if reason is None or reason.refusal is None:
@@ -93,7 +93,7 @@ def width_text(moment: Moment, record: RunRecord) -> str:
 
 
 def reason_text(record: RunRecord, reason: Reason | None) -> str:
-    """Return why the run is where it is, in a few words; ``-`` where there is nothing to say.
+    """Return why the run is in its phase, in a few words; ``-`` where there is no reason.
 
     ``reason`` is why it waits, None when it does not.
     """
@@ -107,7 +107,7 @@ def _time(at_ms: int | None) -> str | None:
 
 
 def run_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
-    """Return the runs called ``wanted`` with all that became of them."""
+    """Return the runs called ``wanted`` with their whole status."""
     reasons = reasons_now(moment, wanted)
     return [_run_tree(moment, name, reasons.get(name)) for name in wanted]
 
@@ -264,7 +264,7 @@ def _round_cells(moment: Moment, lease: Lease) -> Row:
 
 
 def ending_text(lease: Lease) -> str:
-    """Return why and by when a lease has to be gone; ``-`` when it was not told to stop."""
+    """Return why and by when a lease has to end; ``-`` when it is not stopping."""
     if lease.ending is None:
         return "-"
     return f"{ended(lease.ending.reason)}; until {time_text(lease.ending.deadline_ms)}"

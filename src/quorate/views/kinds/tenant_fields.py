@@ -91,7 +91,7 @@ def _where(path: str, *, is_typed: bool) -> str:
 def flat_fields(tree: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the Owner document ``tree`` as fields of a tenant; None where it is no such document.
 
-    What is not known stays under its own name, for whoever reads the fields to refuse.
+    An unknown field keeps its name, so that the reader of the fields can refuse it.
     """
     metadata, spec = tree.get("metadata"), tree.get("spec", {})
     if tree.get("kind") != "Owner" or not isinstance(metadata, dict) or not isinstance(spec, dict):

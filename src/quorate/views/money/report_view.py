@@ -10,7 +10,7 @@ from quorate.views.numbers import hours_number
 from quorate.views.word_forms import since, told_text
 
 LEDGER = "ledger"
-"""The source of a figure that nobody outside told."""
+"""The source of a figure that no accounting system reported."""
 
 
 def source_of(report: ReportRecord | None) -> str:
@@ -19,7 +19,7 @@ def source_of(report: ReportRecord | None) -> str:
 
 
 def report_tree(report: ReportRecord | None) -> Tree | None:
-    """Return what was told of an owner's budget, for programs; None where it is not linked."""
+    """Return the report about an owner's budget, for programs; None where it is not linked."""
     if report is None:
         return None
     return {

@@ -1,7 +1,7 @@
 """A statement as people read it: tables under their titles, in GPU-hours. Pure.
 
 Amounts are rounded once, to hundredths (``core.statement.rounded``); every printed sum is the sum
-of what is printed, and what is exact is in the other forms.
+of what is printed; the other forms are exact.
 """
 
 from __future__ import annotations

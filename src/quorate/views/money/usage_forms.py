@@ -74,7 +74,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantReport:
-    """What there is to say about one owner."""
+    """The usage report of one owner."""
 
     name: str
     period: Period
@@ -246,7 +246,7 @@ def _flavors(usage: Usage) -> str:
 
 
 def _against(use: BudgetUse | None) -> tuple[str, str]:
-    """Return a budget in hours, and how much of it is used; of nothing, anything is too much."""
+    """Return a budget in hours, and how much of it is used; a budget of 0 is always exceeded."""
     if use is None:
         return "-", "-"
     if not use.budget_ms:

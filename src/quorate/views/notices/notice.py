@@ -1,4 +1,4 @@
-"""What a notice is, and what has to be known to make one (ADR-0021). Pure."""
+"""What a notice is, and what it needs beside the events (ADR-0021). Pure."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class NoticeKind(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """``seq`` is the event it hangs on, ``part`` tells it from others of the same event.
+    """``seq`` is its event, ``part`` numbers it among others of the same event.
 
-    ``user`` is empty where it is for those who answer for ``owner``; ``run`` where it is about
-    none, or about several that ``facts`` names. ``text`` can be read alone.
+    ``user`` is empty where it is for the admins of ``owner``; ``run`` where it is about none, or
+    about several that ``facts`` names. ``text`` can be read alone.
     """
 
     seq: int
@@ -61,13 +61,13 @@ class Notice:
 
     @property
     def name(self) -> str:
-        """What it is called in its ledger, for ever."""
+        """Its name in its ledger, for ever."""
         return f"{self.seq}-{self.part}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What is told, before it has its place among the notices of its block."""
+    """The content of a notice, before it has its place among the notices of its block."""
 
     seq: int
     kind: NoticeKind
@@ -79,7 +79,7 @@ class Told:
 
 
 class Known(Protocol):
-    """What never changes of runs and conflicts, for those that the events name."""
+    """The constant fields of the runs and conflicts that the events name."""
 
     def run(self, name: str) -> Run:
         """Return the run as it was submitted."""
@@ -92,7 +92,7 @@ class Known(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownView:
-    """What is known where there is a state that has the events."""
+    """The lookup in a state that has the events."""
 
     view: StateView
 
@@ -129,7 +129,7 @@ class KnownFew:
 
 
 def names_in(events: Iterable[Event]) -> tuple[set[str], set[str]]:
-    """Return the runs and the conflicts that have to be known to tell of ``events``."""
+    """Return the runs and the conflicts that the notices of ``events`` need."""
     runs: set[str] = set()
     conflicts: set[str] = set()
     for event in events:

@@ -1,4 +1,4 @@
-"""What is told of conflicts: who enters a lottery, who is drawn, who is cut, and why. Pure."""
+"""Notices of conflicts: who enters a lottery, who is drawn, who is cut, and why. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from quorate.views.word_forms import gpus, odds_text, percent
 RUNS_NAMED_MAX: Final = 8
 """How many runs a text names, and how many the facts do; the conflict itself has all of them."""
 _WHY: Final = {
-    CutStep.BACKFILL: "it stood on room that was promised to somebody else",
+    CutStep.BACKFILL: "it used room that was promised to another run",
     CutStep.SPARE: "its spares were given up",
     CutStep.SHRINK: "steps above its minimum were given back",
     CutStep.BURST: "its owner was above its share",
@@ -42,7 +42,7 @@ _CALLED_OFF: Final = {
 
 
 def told_of_conflicts(numbered: Iterable[tuple[int, Event]], known: Known) -> Iterator[Told]:
-    """Yield what is told of the conflicts that are declared or settled by these events."""
+    """Yield the notices of the conflicts that are declared or settled by these events."""
     numbered = list(numbered)
     for seq, event in numbered:
         if isinstance(event, ConflictDeclared):
@@ -58,7 +58,7 @@ def told_of_conflicts(numbered: Iterable[tuple[int, Event]], known: Known) -> It
 
 
 def asked_for(declared: ConflictDeclared) -> str:
-    """Return what room is made for."""
+    """Return what the room is for."""
     if declared.reservation:
         return f"reservation/{declared.reservation}"
     limit = declared.scope.limit
@@ -66,7 +66,7 @@ def asked_for(declared: ConflictDeclared) -> str:
 
 
 def _deadlines_ms(numbered: Iterable[tuple[int, Event]]) -> dict[str, int]:
-    """Return until when each run that is told to stop has time to save its work."""
+    """Return until when each stopping run has time to save its work."""
     found: dict[str, int] = {}
     for _, event in numbered:
         if isinstance(event, LeaseEnding):
@@ -215,7 +215,7 @@ def _odds(chance: Fraction | None, declared: ConflictDeclared) -> str:
 
 
 def _then(run: str, deadline_ms: int | None, is_whole: bool, step: CutStep) -> str:  # noqa: FBT001
-    """Return what comes next for a run that was cut."""
+    """Return what a run that was cut has to do next."""
     until = "" if deadline_ms is None else f"It has until {time_text(deadline_ms)} to save its work"
     if step is CutStep.SPARE:
         return "Its work goes on without them."
@@ -232,13 +232,13 @@ def _verify(resolved: ConflictResolved, step: CutStep) -> str:
 
 
 def _won(seq: int, resolved: ConflictResolved, known: Known) -> Iterator[Told]:
-    """Yield what those are told who entered a lottery and were not cut."""
+    """Yield the notices for runs that entered a lottery and were not cut."""
     declared = known.conflict(resolved.conflict)
     cut = {each.run for each in resolved.cuts}
     spared = {each.run for each in resolved.draws if each.spared}
     why = f"{len(resolved.draws)} of {counted(len(declared.tokens), 'token')} drawn"
     if not resolved.draws:
-        why = f"nobody was drawn: {_CALLED_OFF[resolved.outcome]}"
+        why = f"no run was drawn: {_CALLED_OFF[resolved.outcome]}"
     for (owner, user), all_runs in _theirs(declared, known).items():
         runs = [run for run in all_runs if run not in cut]
         if not runs:

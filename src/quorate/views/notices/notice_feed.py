@@ -1,7 +1,7 @@
-"""Notices: what is told to those whom it concerns, derived from the ledger (ADR-0021). Pure.
+"""Notices for owners and users, derived from the ledger (ADR-0021). Pure.
 
 A notice rests on the events of one block and on what never changes of the runs and conflicts they
-name. So the same notices come out of the same blocks, whenever and wherever they are asked for.
+name. So the same notices come out of the same blocks, whenever and wherever they are read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from quorate.views.notices.notice_runs import told_of_runs
 
 
 def notices_of(first_seq: int, events: Sequence[Event], known: Known) -> list[Notice]:
-    """Return what is told of the ``events`` of one block, in their order.
+    """Return the notices of the ``events`` of one block, in their order.
 
     ``first_seq`` is the sequence of the first of them.
     """

@@ -1,4 +1,4 @@
-"""What is told of runs and of what their owners use: starts, stops, losses, limits. Pure."""
+"""Notices of runs and of what their owners use: starts, stops, losses, limits. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Tale:
 
 
 def told_of_runs(numbered: Sequence[Numbered], known: Known) -> Iterator[Told]:
-    """Yield what is told of runs and owners, but for what conflicts did to them."""
+    """Yield the notices of runs and owners, without those of conflicts."""
     for seq, event in numbered:
         match event:
             case ThresholdCrossed():
@@ -86,7 +86,7 @@ def told_of_runs(numbered: Sequence[Numbered], known: Known) -> Iterator[Told]:
 def _told_of(
     run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known
 ) -> Iterator[Told]:
-    # A spare that comes back begins as everything does, and its run has been there all the time.
+    # A returning spare begins like any lease, but its run has been there all the time.
     if any(lease.role is not Role.SPARE for _, lease in tale.started):
         yield _started(run, tale, known)
     for reason in tale.told:
@@ -99,7 +99,7 @@ def _told_of(
 
 
 def _tales(numbered: Iterable[Numbered]) -> dict[str, _Tale]:
-    """Return what happens to each run; what a conflict cut is told by the conflict."""
+    """Return what happens to each run; what a conflict cut is left to the conflict's notices."""
     tales: dict[str, _Tale] = {}
     cut: set[str] = set()
     for seq, event in numbered:
@@ -185,7 +185,7 @@ def _moved(seq: int, event: ReservationMoved, known: Known) -> Told:
 
 
 def _recalled(seq: int, event: LoanRecalled, known: Known) -> Told:
-    """Return what the borrower is told; not for which run of its lender."""
+    """Return the notice for the borrower; it does not name the lender's run."""
     return Told(
         seq=seq,
         kind=NoticeKind.LOAN_RECALLED,
@@ -205,7 +205,7 @@ def _recalled(seq: int, event: LoanRecalled, known: Known) -> Told:
 
 
 def _returning(seq: int, event: LoanRecalled, known: Known) -> Told:
-    """Return what the lender is told; not which run borrows."""
+    """Return the notice for the lender; it does not name the run that borrows."""
     return Told(
         seq=seq,
         kind=NoticeKind.LOAN_RETURNING,
@@ -322,7 +322,7 @@ def _leases(stops: Sequence[tuple[int, LeaseEnding]]) -> str:
 
 
 def _lost(run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known) -> Told:
-    """Return what is told of a run whose node failed or was drained: how it goes on, if it does."""
+    """Return the notice of a run whose node failed or was drained: how it continues, if it does."""
     stops = [each for reason in _LOST for each in tale.told.get(reason, ())]
     seq = min(seq for seq, _ in (*stops, *tale.swapped))
     why = ", ".join(f"node/{node} is {status}" for node, status in nodes.items())

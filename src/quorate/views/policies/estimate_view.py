@@ -52,7 +52,7 @@ def estimates_tree(found: Estimated) -> dict[str, Any]:
 
 
 def trial_text(rows: Sequence[TrialRow]) -> str:
-    """Return a line for each type of a trial, and how many were taken for what they are."""
+    """Return a line for each type of a trial, and how many were matched correctly."""
     columns = (Column("TYPE"), Column("TAKEN FOR"), right("DISTANCE"))
     lines = [
         (

@@ -75,7 +75,7 @@ def _objective(policy: Policy) -> str:
 
 
 def _runs(policy: Policy) -> str:
-    """Return for how many runs a pool asks a policy; nothing where none does."""
+    """Return for how many runs a pool calls a policy; empty where none does."""
     if policy.reads_costs:
         return NONE
     if policy.jobs_max is None:
@@ -95,7 +95,7 @@ def _reads(policy: Policy) -> list[str]:
 
 
 def solution_text(policy: Policy, problem: Problem, found: Allocation, *, show_wide: bool) -> str:
-    """Return an allocation as a table, under what it is worth and how that is known."""
+    """Return an allocation as a table, under its value and the proof of that."""
     head = [
         ("Policy", policy.name),
         ("Objective", f"{number(found.objective)}, {_objective(policy)}"),
@@ -147,7 +147,7 @@ def _shares(problem: Problem, found: Allocation, *, show_wide: bool) -> str:
 
 
 def solution_tree(policy: Policy, problem: Problem, found: Allocation) -> dict[str, Any]:
-    """Return an allocation for programs; a number that nobody knows is null."""
+    """Return an allocation for programs; an unknown number is null."""
     prices = None if found.prices is None else _by_flavor(problem, found.prices)
     return {
         "policy": policy.name,
@@ -179,7 +179,7 @@ def _measures_tree(problem: Problem, measured: Measures) -> dict[str, Any]:
 
 
 def comparison_text(problem: Problem, answers: Answers, *, show_wide: bool) -> str:
-    """Return what the allocations of several policies are worth, side by side."""
+    """Return the values of the allocations of several policies, side by side."""
     columns: tuple[Column, ...] = (
         Column("POLICY"),
         right("LEAST RATE"),
@@ -217,7 +217,7 @@ def _compared(problem: Problem, policy: Policy, found: Allocation | Unsolved) ->
 
 
 def comparison_tree(problem: Problem, answers: Answers) -> list[dict[str, Any]]:
-    """Return what the allocations of several policies are worth, for programs."""
+    """Return the values of the allocations of several policies, for programs."""
     found: list[dict[str, Any]] = []
     for policy, each in answers:
         if isinstance(each, Unsolved):

@@ -31,8 +31,8 @@ _WHY: Final = (
     rf"nodes are short by [0-9]+ of {_GPUS}",
     rf"no single domain has {_GPUS} free, the best is [0-9]+ short",
     (
-        rf"room is free only where nobody pays for {_NAME}; where somebody does, nodes are short "
-        rf"by [0-9]+ of {_GPUS}"
+        rf"room is free only where (?:nobody|no envelope) pays for {_NAME}; where (?:somebody|one) "
+        rf"does, nodes are short by [0-9]+ of {_GPUS}"
     ),
     rf"no way to pay for {_GPUS} was found within the search limit",
     (
@@ -81,7 +81,7 @@ Called = Callable[[str, Sequence[str]], str]
 
 
 def with_references(cause: str, called: Called) -> str:
-    """Return ``cause`` with each of its references as ``called`` says; withheld if not understood.
+    """Return ``cause`` with its references replaced by ``called``; withheld if not understood.
 
     The names are of runs and reservations.
     """

@@ -1,4 +1,4 @@
-"""Explanations, forecasts and effects with the names that whoever asks may be told. Pure."""
+"""Explanations, forecasts and effects with only the names that the caller may see. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from quorate.views.redaction.redaction import OTHERS, Redaction
 
 
 def veiled_explanation(found: Explanation, redaction: Redaction) -> Explanation:
-    """Return ``found`` with the names that may be told."""
+    """Return ``found`` with only the names that the caller may see."""
     if redaction.seen is None:
         return found
     return replace(
@@ -48,7 +48,7 @@ def _quota(found: QuotaInTheWay, redaction: Redaction) -> QuotaInTheWay:
 
 
 def _remedy(found: Remedy, redaction: Redaction) -> Remedy:
-    """Return a remedy; the claim that a node is to be wiped after may be another's."""
+    """Return a remedy; the claim in it may be another tenant's."""
     trial = found.trial
     if not isinstance(trial, Wiped) or trial.claim is None or redaction.shows_run(trial.claim):
         return found
@@ -58,9 +58,9 @@ def _remedy(found: Remedy, redaction: Redaction) -> Remedy:
 
 
 def veiled_forecast(found: Forecast, redaction: Redaction) -> Forecast:
-    """Return ``found`` with the names that may be told.
+    """Return ``found`` with only the names that the caller may see.
 
-    Who would enter a conflict that is not declared is nobody's to know but theirs.
+    Only their owners may know who would enter a conflict that is not declared.
     """
     if redaction.seen is None:
         return found

@@ -1,7 +1,7 @@
-"""Redaction: names of others' things in what a caller may see, by reference.
+"""Redaction: replaces names of other tenants' resources in what a caller sees, by reference.
 
-A run is told why it waits, and what came of a command; both may speak of others. Their use is
-told, and how much of it: not whose it is (docs/adr/0019, docs/adr/0027). Pure.
+Callers see why a run waits, and the result of a command; both may refer to others. They see how
+much is used, but not by whom (docs/adr/0019, docs/adr/0027). Pure.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _counted(word: str, names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What may be named: all that belongs to ``seen``, or None for everything there is.
+    """What may be named: all that belongs to ``seen``; None is everything.
 
     ``new`` are runs of theirs that ``view`` does not have.
     """
@@ -95,26 +95,26 @@ class Redaction:
         return record is not None and record.spec.owner in self.seen
 
     def owner(self, name: str) -> str:
-        """Return an owner as it is called."""
+        """Return an owner's name, or its replacement."""
         return name if self.shows_owner(name) else OTHERS
 
     def run(self, name: str) -> str:
-        """Return a run as it is called; also a lease, a pledge or a reservation, by its run."""
+        """Return a run's name, or its replacement; also of a lease, pledge or reservation."""
         # A lease is called after its run, and so is a reservation: RUN/1, RUN@1.
         whose = re.split("[/@]", name, maxsplit=1)[0]
         return name if self.shows_run(whose) else OTHERS
 
     def runs(self, names: Iterable[str]) -> list[str]:
-        """Return runs, leases or reservations as they are called, all others in one word."""
+        """Return names of runs, leases or reservations, with one word for all hidden ones."""
         return list(dict.fromkeys(self.run(name) for name in names))
 
     def actor(self, name: str) -> str:
-        """Return who did something; those of a tenant have its name before theirs."""
+        """Return the actor's name; users of a tenant have its name before theirs."""
         tenant, slash, _ = name.partition("/")
         return name if not slash or self.shows_owner(tenant) else OTHERS
 
     def text(self, text: str) -> str:
-        """Return why a reservation was moved, with the names that may be told.
+        """Return why a reservation was moved, with only the names that the caller may see.
 
         A text whose references are not known is withheld whole.
         """
@@ -125,7 +125,7 @@ class Redaction:
         return f"{word} {shown}" if word else shown
 
     def refusal(self, refusal: Refusal) -> Refusal:
-        """Return ``refusal`` with the names that may be told."""
+        """Return ``refusal`` with only the names that the caller may see."""
         if self.seen is None:
             return refusal
         subject = refusal.subject
@@ -134,14 +134,14 @@ class Redaction:
         elif refusal.code in _FOLLOWS:
             subject = f"run {self.run(subject.removeprefix('run '))}"
         elif refusal.code is RefusalCode.ALREADY_EXISTS and subject.startswith("Run/"):
-            # That a name is taken has to be said, and nothing else of what has it.
+            # That a name is taken has to be reported, and nothing else of its holder.
             name = subject.removeprefix("Run/").partition(": ")[0]
             subject = subject if self.shows_run(name) else f"Run/{name}: {_TAKEN}"
         also = None if refusal.also is None else self.refusal(refusal.also)
         return replace(refusal, subject=subject, also=also)
 
     def promise(self, record: ReservationRecord) -> ReservationRecord:
-        """Return a reservation with the names that may be told."""
+        """Return a reservation with only the names that the caller may see."""
         if self.seen is None or record.cause is None:
             return record
         told = record.copy()
@@ -149,7 +149,7 @@ class Redaction:
         return told
 
     def cause(self, cause: MoveCause) -> MoveCause:
-        """Return why a start was moved with the names that may be told."""
+        """Return why a start was moved, with only the names that the caller may see."""
         if self.seen is None:
             return cause
         objects = tuple(dict.fromkeys((kind, self._object(kind, n)) for kind, n in cause.objects))
@@ -174,9 +174,9 @@ class Redaction:
                 return name
 
     def event(self, event: Event) -> Event:
-        """Return ``event``, which may be seen, with the names that may be told.
+        """Return ``event``, which the caller may see, with only the names that the caller may see.
 
-        The very same where that is all of them.
+        The same object where that is all of them.
         """
         if self.seen is None:
             return event

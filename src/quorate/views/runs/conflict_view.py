@@ -26,7 +26,7 @@ _TOKEN_COLUMNS = (
 )
 _PAYER_COLUMNS = (Column("PAID-FROM"), Column("TIER"), right("GPUS"), right("HELD-GPU-HOURS"))
 _STEPS = {
-    CutStep.BACKFILL: "it stood on room that was promised to somebody else",
+    CutStep.BACKFILL: "it used room that was promised to another run",
     CutStep.SPARE: "spares were given up",
     CutStep.SHRINK: "steps above its minimum were given back",
     CutStep.BURST: "its owner was above its share",
@@ -42,7 +42,7 @@ def contest_lines(contest: Contest, now_ms: int) -> list[str]:
         unless = ", unless a draw makes it needless" if contest.short else ""
         lines += [f"cut first, in this order{unless}:", indented(cuts_table(contest.cuts))]
     if contest.sample is None:
-        return [*lines, f"that is enough: nobody is drawn; {_lost(contest)}"]
+        return [*lines, f"that is enough: no run is drawn; {_lost(contest)}"]
     tokens = counted(len(contest.entrants), "token")
     lines.append(
         f"{gpus(contest.short)} {'are' if contest.short != 1 else 'is'} drawn for, from {tokens} "
@@ -56,7 +56,7 @@ def contest_lines(contest: Contest, now_ms: int) -> list[str]:
     )
     lines += [
         f"a dummy draw: {drawn}; {_lost(contest)}",
-        "the real draw has another seed, which nobody can know before",
+        "the real draw has another seed, which cannot be known before",
     ]
     return lines
 

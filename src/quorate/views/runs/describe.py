@@ -1,4 +1,4 @@
-"""Everything worth knowing about one thing, as text in sections. Pure."""
+"""Everything worth knowing about one resource, as text in sections. Pure."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def run_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[s
 
 
 def _waits(moment: Moment, record: RunRecord) -> str:
-    """Return what holds the run now, and since when it is this reason."""
+    """Return what holds the run now, and since when."""
     reason = reason_now(moment, record)
     if reason.refusal is None:
         return STARTABLE
@@ -162,7 +162,7 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
 
 
 def _round(moment: Moment, record: RunRecord) -> str:
-    """Return what a run has of its pool's rounds, and when the next one begins."""
+    """Return a run's share of its pool's rounds, and when the next one begins."""
     view, pool = moment.view, record.spec.pool
     steps = view.in_rounds[record.spec.name].steps
     next_ms = next_round_ms(view, pool, moment.now_ms)
@@ -353,7 +353,7 @@ def outcome_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> li
         ("Deficit", f"{gpus(declared.deficit)}, {declared.short} of them drawn for"),
         ("Declared", since(declared.at_ms, moment.now_ms)),
         ("Due", f"{since(declared.due_ms, moment.now_ms)}, attempt {declared.attempt}"),
-        ("Lottery", link if declared.tokens else "nobody is drawn"),
+        ("Lottery", link if declared.tokens else "no run is drawn"),
     ]
     if resolved is not None:
         facts += [
@@ -373,7 +373,7 @@ def outcome_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> li
         ]
         sections.append(_section("Draws", "\n".join(lines)))
     if resolved is not None:
-        sections.append(_section("Cut", cuts_table(resolved.cuts) if resolved.cuts else "nobody"))
+        sections.append(_section("Cut", cuts_table(resolved.cuts) if resolved.cuts else "none"))
     rows = [timeline_row(entry) for entry in timeline]
     sections.append(_section("Timeline", table(TIMELINE_COLUMNS, rows)))
     return sections

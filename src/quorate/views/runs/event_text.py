@@ -374,7 +374,7 @@ def _text_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothin
                 f"{counted(len(event.tokens), 'token')}, due {time_text(event.due_ms)}"
             )
         case ConflictResolved():
-            runs = ", ".join(cut.run for cut in event.cuts) or "nobody"
+            runs = ", ".join(cut.run for cut in event.cuts) or "no run"
             return f"conflict/{event.conflict} {event.outcome}: cut {runs}"
         case ConflictDeferred():
             return (

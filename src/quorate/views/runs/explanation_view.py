@@ -37,8 +37,8 @@ def explanation_lines(
     """Return what holds the run, since when, and the commands that would start it.
 
     ``prefix`` are the options that a command needs to reach the same ledger. A changed copy leaves
-    the run itself in the queue, so what takes it out is told too. ``moves`` is what became of its
-    reservation since it was made.
+    the run itself in the queue, so the command that takes it out is shown too. ``moves`` are the
+    moves of its reservation since it was made.
     """
     ordeals = ordeal_lines(found.ordeals, now_ms)
     lines = [f"run/{found.run} is {found.phase} since {since(found.since_ms, now_ms)}"]

@@ -19,7 +19,7 @@ _BAR: Final = 30
 
 @dataclass(slots=True)
 class Amount:
-    """GPUs that work, that are free, and that nobody is given."""
+    """GPUs that work, that are free, and that are not offered."""
 
     used: int = 0
     free: int = 0
@@ -111,7 +111,7 @@ class Top:
         yield table(columns[:-1], [row[:-1] for row in places], show_wide=show_wide)
         yield ""
         if not self.owners:
-            yield "nobody has any of it"
+            yield "no run uses it"
             return
         yield table(_OWNER, [self._owner_row(*each) for each in self.owners], show_wide=show_wide)
 
@@ -167,7 +167,7 @@ def _amount_row(names: Sequence[str], amount: Amount) -> tuple[str, ...]:
 def top_of(moment: Moment, pool: str | None, seen: Collection[str] | None) -> Top:
     """Return the fleet, counted; of one ``pool``, or of all.
 
-    ``seen`` are the owners that may be named, None for all of them; the others are told together.
+    ``seen`` are the owners that may be named, None for all of them; the others are added up.
     """
     domains = {
         key: _amount(moment, moment.view.island(key))

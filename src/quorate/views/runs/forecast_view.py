@@ -229,7 +229,7 @@ HELP_MAX = 4
 def _commands(
     found: Forecast, remedy: Remedy, prefix: Sequence[str], source: str
 ) -> list[list[str]]:
-    """Return what to type; a run that is not submitted is changed, and nothing is to be copied."""
+    """Return the command to type; a run that is not submitted is changed itself, not copied."""
     if _is_changed(found, remedy):
         return [["quorate", *prefix, "submit", "-f", source, *setting(remedy.changes)]]
     return commands(remedy, prefix)
@@ -243,9 +243,9 @@ def _is_changed(found: Forecast, remedy: Remedy) -> bool:
 def _cost_lines(found: Forecast) -> list[str]:
     contest = found.contest
     if contest is None:
-        return ["whom it could cost: nobody"] if found.start_ms is not None else []
+        return ["whom it could cost: none"] if found.start_ms is not None else []
     if isinstance(contest, Refusal):
-        return [f"whom it could cost: nobody as things are: {sentence(contest)}"]
+        return [f"whom it could cost: none as things are: {sentence(contest)}"]
     return [
         "whom it could cost",
         *(indented(line) for line in contest_lines(contest, found.now_ms)),

@@ -42,7 +42,7 @@ class Moment:
 
     @property
     def plan(self) -> Foresight:
-        """When the waiting runs start."""
+        """The planned starts of the waiting runs."""
         return self.outlook.plan
 
     @property
@@ -74,7 +74,7 @@ def run_gpus(moment: Moment, record: RunRecord) -> int:
 
 
 def run_width(moment: Moment, record: RunRecord) -> int:
-    """Return how many GPUs the run works on: neither spares nor what was told to stop."""
+    """Return how many GPUs the run works on: without spares and stopping leases."""
     return sum(
         lease.gpus
         for lease in leases_of(moment, record.leases)

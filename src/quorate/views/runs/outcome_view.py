@@ -49,7 +49,7 @@ from quorate.views.word_forms import gpus, hours, names, refusal_lines
 
 NODES_SHOWN_MAX = 4
 _PLANS_MAX: Final = 20
-"""Of how many submitted runs the start is told."""
+"""Of how many submitted runs the start is shown."""
 
 _GOING_ON: Final = (StartReason.SWAP, StartReason.HANDOVER)
 _MARKED: Final = {
@@ -81,7 +81,7 @@ def outcome_lines(
     unreal = {
         name for _, name, change in decision.changes if dry_run and change is Change.SUBMITTED
     }
-    # What time has made due is decided first, and so it is told first.
+    # What time has made due is decided first, and so it is shown first.
     lines += handover_lines(events, before)
     lines += _event_lines(events, moment, before, unreal)
     lines += _plan_lines(decision, moment, unreal)
@@ -119,9 +119,9 @@ def _plan_lines(decision: Decision, moment: Moment, unreal: Collection[str]) -> 
 def _event_lines(  # noqa: C901, PLR0912 - one line per event
     events: Sequence[Event], moment: Moment, before: Mapping[str, Lease], unreal: Collection[str]
 ) -> list[str]:
-    """Return what is told of each event by itself, in their order.
+    """Return the lines of each event by itself, in their order.
 
-    ``unreal`` has the runs that will not be there to be asked about.
+    ``unreal`` has the runs of a dry run, which cannot be shown afterwards.
     """
     facts = {name: lease.fact for name, lease in before.items()}
     facts |= {event.lease: event for event in events if isinstance(event, LeaseStarted)}
@@ -129,7 +129,7 @@ def _event_lines(  # noqa: C901, PLR0912 - one line per event
     again = _runs_started(events)
     passed_on = _passed_on(events, facts)
     lines: list[str] = []
-    firm: list[str] = []  # Why a run waits is told before when it starts.
+    firm: list[str] = []  # Why a run waits is shown before when it starts.
     for event in events:
         match event:
             case NodeMarked():
@@ -262,7 +262,7 @@ def _ended(event: LeaseEnded, fact: LeaseStarted, moment: Moment) -> str:
 
 
 def _released(fact: LeaseStarted, moment: Moment) -> str:
-    """Return what became of the slots: only those of a ready node can be given to others."""
+    """Return what happens to the slots: only those of a ready node are free for others."""
     if fact.role is Role.CLAIM:
         return f"{gpus(lease_gpus(fact.slots))} to be wiped"
     counts: dict[NodeStatus, int] = {}

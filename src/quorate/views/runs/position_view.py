@@ -15,7 +15,7 @@ from quorate.views.table import Column, right, wide
 from quorate.views.word_forms import percent, since
 
 AHEAD_MAX = 5
-"""How many of those ahead are told apart."""
+"""How many of the runs ahead are listed separately."""
 
 _DIGITS = 10_000
 _PER_MILLE = 1_000
@@ -58,12 +58,12 @@ def score_text(parts: int) -> str:
 
 
 def score_cell(terms: Terms) -> str:
-    """Return the score; whoever has used up a budget comes last whatever it is, and is marked."""
+    """Return the score; an owner that has used up a budget comes last, and is marked."""
     return f"{score_text(terms.score)} over" if terms.is_over else score_text(terms.score)
 
 
 def used_text(used: int | None) -> str:
-    """Return how much of a budget is used, rounded down: 100.0 % is never told of less."""
+    """Return how much of a budget is used, rounded down: less is never shown as 100.0 %."""
     if used is None:
         return "-"
     tenths = used * _PER_MILLE // ONE
@@ -113,7 +113,7 @@ def standing_tree(found: Standing) -> Tree:
 
 
 def standing_lines(found: Standing, now_ms: int) -> list[str]:
-    """Return why a run stands where it stands: budget, share, score, and who is ahead."""
+    """Return why a run has its position: budget, share, score, and who is ahead."""
     return [
         budget_line(found.owner, found.terms.used, found.report),
         _share_line(found),
@@ -150,7 +150,7 @@ def _share_line(found: Standing) -> str:
 
 
 def target_text(target: int, *, is_stated: bool) -> str:
-    """Return a target share; one that nobody has stated is told apart."""
+    """Return a target share; one that no quota states is marked."""
     return percent(target, ONE) + ("" if is_stated else " (an equal part)")
 
 
@@ -164,7 +164,7 @@ def _score_line(found: Standing, now_ms: int) -> str:
 
 def _ahead_line(found: Standing) -> str:
     if not found.ahead:
-        return "nobody is ahead of it"
+        return "no run is ahead of it"
     told = [_ahead(each) for each in found.ahead[:AHEAD_MAX]]
     others = sum(each.runs for each in found.ahead[AHEAD_MAX:])
     if others:

@@ -16,7 +16,7 @@ _BEGAN: Final[dict[StartReason, str]] = {
 
 _ENDED: Final[dict[EndReason, str]] = {
     EndReason.END: "the work is done",
-    EndReason.CANCELLED: "somebody cancelled the run",
+    EndReason.CANCELLED: "the run was cancelled",
     EndReason.FAIL: "the node or the work failed",
     EndReason.SWAP: "the spare took over",
     EndReason.SHRINK: "the run goes on without this step",
@@ -24,10 +24,10 @@ _ENDED: Final[dict[EndReason, str]] = {
     EndReason.RECLAIMED_BY_SPARE: "the spare's slots were needed",
     EndReason.FILLED: "another run fills the spare's slots",
     EndReason.DRAINED: "the node is taken out of service",
-    EndReason.OVERSTAYED: "the slots were due to somebody else",
+    EndReason.OVERSTAYED: "the slots were due to another run",
     EndReason.BURST_CUT: "the owner was above its share",
     EndReason.RANDOM_PREEMPT: "drawn in a lottery",
-    EndReason.BUDGET_EXHAUSTED: "nobody who may pay has anything left",
+    EndReason.BUDGET_EXHAUSTED: "no envelope that may pay has anything left",
     EndReason.WINDOW_CLOSED: "the payer's window ended",
     EndReason.HANDOVER: "another payer goes on",
     EndReason.ROUND_END: "the round is over",
@@ -51,7 +51,7 @@ def ended(reason: EndReason) -> str:
 
 
 def stopping(event: RunStopping) -> str:
-    """Return why a run is stopping, and what becomes of it when its last lease has ended."""
+    """Return why a run is stopping, and what happens when its last lease has ended."""
     note = f" ({event.note})" if event.note else ""
     return f"stopping: {ended(event.reason)}{note}; then it {_afterwards(event.outcome)}"
 

@@ -1,7 +1,7 @@
 """What the rounds of a pool mean to one run: its turn by flavor, and what a lease allows. Pure.
 
-Priority and what is owed are those that the choice goes by (``policy.rounds``), from what the
-ledger says: as of the beginning of the round that the pool is in.
+Priority and owed time are those by which ``policy.rounds`` chooses, from the ledger as of the
+beginning of the pool's current round.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def holding_of(leases: Iterable[Lease]) -> Holding:
 def story_lines(
     events: Sequence[Event], before: Mapping[str, Lease], after: Mapping[str, Lease]
 ) -> list[str]:
-    """Return what became of each run that went on, from the open leases before and after.
+    """Return what changed of each run that continues, from the open leases before and after.
 
     Runs that ended, wait again or started only now have lines of their own elsewhere.
     """

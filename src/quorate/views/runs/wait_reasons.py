@@ -32,7 +32,7 @@ STARTABLE: Final = "could start now; try it: quorate tick"
 class Reason:
     """Why a run waits. ``refusal`` None means that nothing holds it any more.
 
-    ``since_ms`` is since when it is this reason, None when the ledger does not have it yet.
+    ``since_ms`` is when this reason began, None when the ledger does not have it yet.
     ``as_of_ms`` is set when the recorded refusal is shown as it is: then it is of that time.
     """
 
