@@ -22,6 +22,7 @@ from quorate.service.config_values import Address
 from quorate.service.daemon import Daemon, Extras
 from quorate.service.http.accepting import Connections
 from quorate.service.ledger_thread import LedgerThread
+from tests.bounds import WAIT_S
 from tests.service.program import TRUSTING_NOBODY
 
 START_S = 30.0
@@ -96,7 +97,7 @@ class Served:
     def client(self, token: str | None, **more: Any) -> httpx.Client:
         """Return a client that shows ``token``."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        more.setdefault("timeout", 30)
+        more.setdefault("timeout", WAIT_S)
         more.setdefault("verify", TRUSTING_NOBODY)
         return httpx.Client(base_url=self.url, headers=headers, trust_env=False, **more)
 
