@@ -46,7 +46,7 @@ test: $(DEV) ## every test, repeatable
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 quick: $(DEV) ## the tests worth running after each change, under a minute
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" $(ARGS)
 
 check: $(DEV) ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -7,6 +7,7 @@ none of them.
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -57,6 +58,27 @@ def until(
     while not (found := look()):
         deadline.check(tell)
         time.sleep(every_s)
+    return found
+
+
+def stays(look: Callable[[], object], what: str, for_s: float = 0.2) -> None:
+    """Fail as soon as ``look`` finds nothing, within a while in which it should find something.
+
+    It is for what must not happen and leaves no trace when it does not; wait for a trace instead
+    where there is one.
+    """
+    end_s = time.monotonic() + for_s
+    while time.monotonic() < end_s:
+        assert look(), what
+        time.sleep(EVERY_S)
+
+
+async def until_async(look: Callable[[], T | None], what: str, within_s: float = WAIT_S) -> T:
+    """Return what ``look`` finds, as ``until`` does, while the tasks of this loop go on."""
+    deadline = Deadline(what, within_s)
+    while not (found := look()):
+        deadline.check()
+        await asyncio.sleep(0.001)
     return found
 
 

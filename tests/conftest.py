@@ -15,16 +15,13 @@ _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 _SOAK_S = 6 * 3_600
 """How long one test of a soak may take; it is hung after that."""
 
-# A slow machine is not a bug, so no example has a deadline; each test has a time limit.
-settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50)
-settings.register_profile("quick", derandomize=True, deadline=None, max_examples=15)
+# A slow machine is not a bug, so no example has a deadline, and drawing one may take long; each
+# test has a time limit.
+_ON_ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", _ON_ANY_MACHINE, derandomize=True, max_examples=25)
+settings.register_profile("quick", _ON_ANY_MACHINE, derandomize=True, max_examples=10)
 settings.register_profile(
-    "soak",
-    derandomize=False,
-    deadline=None,
-    max_examples=5_000,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
+    "soak", _ON_ANY_MACHINE, derandomize=False, max_examples=5_000, print_blob=True
 )
 settings.load_profile(_PROFILE)
 

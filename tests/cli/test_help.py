@@ -76,7 +76,7 @@ def _examples(command: click.Command) -> Iterator[str]:
 
 
 LINES = list(dict.fromkeys(_examples(quorate)))
-TYPED = LINES if IS_SOAK else LINES[::5]
+TYPED = LINES if IS_SOAK else LINES[::15]
 """Those that are typed into a shell: all of them in a soak."""
 
 

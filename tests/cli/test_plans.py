@@ -7,7 +7,6 @@ import pty
 import re
 import signal
 import sqlite3
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -703,7 +702,6 @@ def test_ctrl_c_ends_watching_quietly(patient: Shell) -> None:
     watching = start(patient.folder, "watch", "reservations", "--interval", "20ms")
     assert watching.stdout is not None
     watching.stdout.readline()
-    time.sleep(0.1)
     watching.send_signal(signal.SIGINT)
     said = finish(watching)
     assert (said.code, said.err) == (130, "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -24,6 +23,7 @@ from quorate.client.errors import (
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import NoFlavorError
 from tests.client.scripted import Act, gives, hangs_up, page, refuses, serving
+from tests.service.program import reserved_port
 
 pytestmark = pytest.mark.slow
 
@@ -153,9 +153,10 @@ def test_a_change_of_one_version_is_sent_again_when_the_service_was_busy(use: Us
 
 @pytest.mark.parametrize("use", LIST)
 def test_what_cannot_be_reached_says_why(use: Use) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(NotListeningError, match=r"nothing listens at .*quorate serve"):
+    with (
+        reserved_port() as port,
+        pytest.raises(NotListeningError, match=r"nothing listens at .*quorate serve"),
+    ):
         use(f"http://127.0.0.1:{port}")
     with pytest.raises(UnknownHostError, match=r"no host of the name in http://nowhere\.invalid"):
         use("http://nowhere.invalid:8414")

@@ -26,6 +26,7 @@ from quorate.operations.common_requests import Nothing
 from quorate.operations.resources.resource_operations import ListThings
 from quorate.operations.resources.run_operations import EndRun, SubmitRun
 from tests.client.scripted import Stand, gives, hangs_up, refuses, serving
+from tests.service.program import reserved_port
 
 QUICK = Retrying(tries=4, wait_s_min=0.001, wait_s_max=0.002)
 TIMEOUT_S = 5.0
@@ -69,9 +70,8 @@ def test_one_connection_serves_until_the_service_hangs_up() -> None:
 
 
 def test_what_cannot_be_reached_says_why() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
     with (
+        reserved_port() as port,
         _asker(f"http://127.0.0.1:{port}") as asker,
         pytest.raises(NotListeningError, match=r"nothing listens at .*quorate serve"),
     ):

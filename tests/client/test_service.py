@@ -24,8 +24,11 @@ from quorate.client.retrying import Retrying
 from quorate.client.watched_events import Event
 from quorate.documents import Invalid, parse_documents, render
 from quorate.operations.service import service_operations
+from tests.bounds import until_async
 from tests.cli.shell import EXAMPLES
 from tests.client.running import Running, running
+from tests.service.program import client as http_client
+from tests.service.program import reserved_port
 
 pytestmark = pytest.mark.slow  # A service is started for each.
 
@@ -141,7 +144,11 @@ def test_a_watch_goes_on_over_a_restart_without_gap_or_repeat(tmp_path: Path) ->
     async def work(first: Running, seen: list[Event]) -> None:
         async with AsyncClient(first.url, token=first.token, retrying=QUICK) as client:
             watching = asyncio.create_task(_collect(client, 6, seen))
-            await asyncio.sleep(0.3)
+            with http_client(first.url, first.token) as admin:
+                await until_async(
+                    lambda: "\nquorate_watchers 1.0\n" in admin.get("/metrics").text,
+                    "the watch has begun",
+                )
             for name in ("a", "b", "c"):
                 await client.create_tenant(name)
             await restart()
@@ -149,9 +156,8 @@ def test_a_watch_goes_on_over_a_restart_without_gap_or_repeat(tmp_path: Path) ->
                 await client.create_tenant(name)
             await asyncio.wait_for(watching, 60)
 
-    with ExitStack() as stack:
-        first = stack.enter_context(running(ledger))
-        port = int(first.url.rpartition(":")[2])
+    with reserved_port() as port, ExitStack() as stack:
+        first = stack.enter_context(running(ledger, port=port))
 
         async def restart() -> None:
             await asyncio.to_thread(stack.close)

@@ -22,7 +22,7 @@ from tests.bounds import WAIT_S, started
 from tests.contract.crash_writer import events_of
 from tests.oracles.effort import sized
 
-KILLS = sized(8, 20)
+KILLS = sized(4, 20)
 TRIES_MAX = 200
 WRITER = Path(__file__).with_name("crash_writer.py")
 

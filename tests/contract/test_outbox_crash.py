@@ -17,7 +17,7 @@ from tests.bounds import WAIT_S, started
 from tests.contract.outbox_writer import LINES, SINK, parcels_of
 from tests.oracles.effort import sized
 
-KILLS = sized(8, 25)
+KILLS = sized(4, 25)
 WRITER = Path(__file__).with_name("outbox_writer.py")
 
 

@@ -32,6 +32,7 @@ from quorate.model.specs import Owner, Pool, Quota, Run
 from quorate.sim.sim_executor import SimExecutor, Truth
 from quorate.sim.simulation import Simulation, Timeline, VirtualClock
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet
+from tests.oracles.effort import few_of
 
 NODES: Final = 4
 GPUS: Final = NODES * 8
@@ -166,7 +167,7 @@ def _gpu_ms(events: Sequence[Event], from_ms: int, until_ms: int) -> dict[str, i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("apart_ms", [0, 10 * SECOND_MS, MINUTE_MS, 30 * MINUTE_MS])
+@pytest.mark.parametrize("apart_ms", few_of([0, 30 * MINUTE_MS, 10 * SECOND_MS, MINUTE_MS], 2))
 def test_a_burst_goes_when_others_ask_and_nobody_falls_below_its_target(apart_ms: int) -> None:
     pool = Pool(
         name="default",
@@ -192,7 +193,7 @@ def test_a_burst_goes_when_others_ask_and_nobody_falls_below_its_target(apart_ms
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("apart_ms", [0, 10 * SECOND_MS, MINUTE_MS])
+@pytest.mark.parametrize("apart_ms", few_of([0, MINUTE_MS, 10 * SECOND_MS], 2))
 def test_what_is_still_stopping_is_not_counted_on_when_more_is_cut(apart_ms: int) -> None:
     """Three teams that were promised half each: what the lottery takes is another matter."""
     owners = [*_teams(500_000), Owner(name="third", quota=Quota(fair_share_target_ppm=500_000))]

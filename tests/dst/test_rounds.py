@@ -21,7 +21,7 @@ from quorate.policy.table import POLICIES as PUBLISHED
 from quorate.sim.demand import Size
 from quorate.sim.sim_executor import Truth
 from quorate.testing.inspection import Happened, inspect_rounds
-from tests.oracles.effort import sized
+from tests.oracles.effort import few_of, sized
 from tests.oracles.rounds import (
     PAIRING,
     POLICIES,
@@ -37,6 +37,7 @@ from tests.oracles.rounds import (
 
 _SIZE: Final = Size(hours=8, runs=40, wishes=30)
 _SEEDS: Final = range(sized(3, 9))
+_NAMES: Final = sorted(name for name, policy in PUBLISHED.items() if not policy.reads_costs)
 _EXPECTED: Final = {
     Happened("event", "round-shared/1"),
     Happened("event", "steps-counted/1"),
@@ -70,7 +71,7 @@ def test_runs_that_share_gpus_two_by_two_stay_right_when_everything_goes_wrong()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(n for n, p in PUBLISHED.items() if not p.reads_costs))
+@pytest.mark.parametrize("name", few_of(_NAMES, 5))
 def test_every_policy_drives_a_pool_in_which_things_go_wrong(name: str) -> None:
     has_pairs = PUBLISHED[name].reads_pairs
     size = Size(hours=1, runs=12 if has_pairs else 10, wishes=5)
@@ -98,9 +99,8 @@ def test_what_was_found_once_stays_right(name: str) -> None:
 
 @pytest.mark.soak
 def test_many_seeds_and_every_policy() -> None:
-    names = sorted(name for name, policy in PUBLISHED.items() if not policy.reads_costs)
-    for seed in range(10 * len(names)):
-        name = names[seed % len(names)]
+    for seed in range(10 * len(_NAMES)):
+        name = _NAMES[seed % len(_NAMES)]
         has_pairs = PUBLISHED[name].reads_pairs
         found = inspect_rounds(seed, _FOUND_SIZE, {name: PUBLISHED[name]}, with_pairs=has_pairs)
         assert not found.failure, (seed, name, found.failure)
@@ -129,7 +129,7 @@ at the same time."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(n for n, p in PUBLISHED.items() if not p.reads_costs))
+@pytest.mark.parametrize("name", few_of(_NAMES, 5))
 def test_everybody_has_the_part_of_its_time_that_the_policy_gives_it(name: str) -> None:
     owners = (team("ant", PPM // 2), team("bee", PPM // 2))
     shared = pool(policy=name, throughputs=TABLE if PUBLISHED[name].reads_pairs else ())

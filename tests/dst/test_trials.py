@@ -27,7 +27,7 @@ from tests.oracles.effort import sized
 
 _PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 _SEEDS: Final = os.environ.get("QUORATE_SEEDS", "")
-_DEFAULT_SEEDS: Final = range(6) if _PROFILE == "quick" else range(sized(6, 50))
+_DEFAULT_SEEDS: Final = range(2) if _PROFILE == "quick" else range(sized(4, 50))
 _SOAK_SEEDS: Final = "0-499"
 _SOAK_SIZE: Final = Size(hours=90, runs=320, wishes=150)
 _ALONE_MAX: Final = 6

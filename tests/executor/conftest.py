@@ -10,6 +10,11 @@ import pytest
 from tests.executor.room import Room, room
 
 
+def pytest_ignore_collect(config: pytest.Config) -> bool | None:
+    """Leave these files unread where slow tests are not asked for."""
+    return True if config.option.markexpr == "not slow" else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this folder as slow: each starts processes."""

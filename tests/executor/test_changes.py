@@ -25,7 +25,7 @@ from quorate.model.events import EndReason, Role, StartReason
 from quorate.ports.errors import WorkFolderError
 from quorate.ports.executor_port import EndLease, FenceNode, LeaseGone, RunExited, StopLease
 from quorate.testing.lease_orders import lease_started
-from tests.bounds import WAIT_S, started
+from tests.bounds import WAIT_S, started, stays
 from tests.executor.room import PROCESSES, Room, environ, has_gone, is_alive, room, sweep
 
 WAITING = ("sh", "-c", "echo up $QUORATE_GENERATION $RANK/$WORLD_SIZE; exec sleep 1000")
@@ -114,7 +114,7 @@ def test_one_that_grows_and_shrinks_starts_anew_in_each_world(place: Room) -> No
     place.gone("r/1")
     place.said("r", "up 3 0/1")
     place.end("r/1", reason=EndReason.SHRINK)
-    time.sleep(0.1)
+    place.until(lambda: not read_status(place.home("r")).gone, "the keeper knows")  # type: ignore[union-attr]
     assert environ(only(place.ranks("r")))["QUORATE_GENERATION"] == "3"
     place.stop(first, within_s=5)
     place.gone(first)
@@ -130,8 +130,7 @@ def test_a_hand_over_is_not_noticed(place: Room) -> None:
     place.executor.carry_out([EndLease(lease, EndReason.HANDOVER), place.order(handed)])
     wanted = place.home("r") / WANTED_FILE
     place.until(lambda: "r/1" in wanted.read_text(), "the keeper is told")
-    time.sleep(0.1)
-    assert only(place.ranks("r")) == pid
+    stays(lambda: only(place.ranks("r")) == pid, "it goes on as it was")
     os.kill(pid, signal.SIGKILL)
     assert place.exited("r").lease == "r/1"
 
@@ -335,7 +334,10 @@ def test_two_keepers_at_once_are_one(place: Room) -> None:
 
 
 def test_a_disk_that_takes_nothing_ends_no_work(place: Room) -> None:
-    script = "echo up; read go < go; echo lost; echo lost; read go < go; echo back; sleep 1000"
+    script = (
+        "echo up; read go < go; echo lost; echo lost; : > written; "
+        "read go < go; echo back; sleep 1000"
+    )
     place.run("r", "sh", "-c", script, working_dir=str(place.folder))
     os.mkfifo(place.folder / "go")
     place.start(lease_started("r/0", {"n1": [0]}))
@@ -345,11 +347,10 @@ def test_a_disk_that_takes_nothing_ends_no_work(place: Room) -> None:
     # Each file may have as many bytes as it has: to the keeper that is a full disk.
     resource.prlimit(keeper, resource.RLIMIT_FSIZE, (1, limits[1]))
     (place.folder / "go").write_text("go\n")
-    time.sleep(0.2)
+    place.until((place.folder / "written").exists, "it has written what is lost")
     place.start(lease_started("r/1", {"n1": [1]}, bundle=1, reason=StartReason.GROW), grace_s=0.2)
     place.until(lambda: not place.ranks("r"), "it is told to stop all the same")
-    time.sleep(0.2)
-    assert not place.ranks("r")
+    stays(lambda: not place.ranks("r"), "nothing starts while the disk takes nothing")
     assert place.keepers("r") == [keeper]
     resource.prlimit(keeper, resource.RLIMIT_FSIZE, limits)
     place.until(lambda: len(place.ranks("r")) == 2, "it goes on when there is room")

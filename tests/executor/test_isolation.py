@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from quorate.adapters.executors.logs_local import last_step
 from quorate.adapters.key_file import key_path, lottery_path
 from quorate.keeper import cgroups
 from quorate.runtime import FOLDER
-from tests.bounds import WAIT_S
+from tests.bounds import WAIT_S, until
 from tests.executor import intruder
 from tests.executor.room import environ, is_alive, marked, sweep
 from tests.executor.test_serving import Asking
@@ -213,10 +212,12 @@ def asking(folder: Path, python: Sequence[str] = ()) -> Iterator[Site]:
         url = served.wait_ready()
         # The first service keeps its token there before it says more.
         kept = folder / "token"
-        end_s = time.monotonic() + WAIT_S
-        while not (kept.exists() and kept.read_text().endswith("\n")):
-            assert time.monotonic() < end_s, served.err
-            time.sleep(0.01)
+        until(
+            lambda: kept.exists() and kept.read_text().endswith("\n"),
+            "the token is kept",
+            server=served.process,
+            tell=lambda: served.err,
+        )
         with client(url, kept.read_text().strip()) as found:
             yield Site(found, folder / "l.db", folder, served, reachable)
         assert served.end() == 0
@@ -505,7 +506,7 @@ def test_a_service_says_what_keeps_it_from_running_work() -> None:
             (["--executor-run-as", "q-{owner}"], 3, "only `local` work has a system user"),
         ):
             with program(folder, "--init", "--ledger", "l.db", *words) as refused:
-                assert refused.process.wait(30) == code, refused.err
+                assert refused.process.wait(WAIT_S) == code, refused.err
                 assert told in refused.err
                 assert not (folder / "l.db").exists()
         for line, told in (
@@ -514,16 +515,16 @@ def test_a_service_says_what_keeps_it_from_running_work() -> None:
         ):
             config(folder, f"[executor.run_as.map]\n{line}")
             with program(folder, "--init", "--config", "q.toml") as refused:
-                assert refused.process.wait(30) == 3
+                assert refused.process.wait(WAIT_S) == 3
                 assert f"executor.run_as: map.ours: {told}" in refused.err
         config(folder, MAP)
         (folder / "l.db").touch(0o640)
         (folder / "l.db").chmod(0o640)
         with program(folder, "--config", "q.toml") as refused:
-            assert refused.process.wait(30) == 1
+            assert refused.process.wait(WAIT_S) == 1
             assert "l.db: open to other users, and so to jobs; run: chmod 600 l.db" in refused.err
         (folder / "l.db").unlink()
         folder.chmod(0o700)
         with program(folder, "--init", "--config", "q.toml") as refused:
-            assert refused.process.wait(30) != 0
+            assert refused.process.wait(WAIT_S) != 0
             assert f"{folder} may be passed by its owner alone" in refused.err

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
 
 IS_SOAK: Final = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 
@@ -20,3 +25,11 @@ def examples(times: float) -> settings:
 def sized(default: int, soak: int) -> int:
     """Return how often a test repeats what Hypothesis does not draw: ``soak`` times in a soak."""
     return soak if IS_SOAK else default
+
+
+def few_of(cases: Iterable[object], most: int) -> list[ParameterSet]:
+    """Return ``cases`` to parametrise a test by, of which only a soak runs those after ``most``."""
+    return [
+        pytest.param(case, marks=() if number < most else pytest.mark.soak)
+        for number, case in enumerate(cases)
+    ]

@@ -159,7 +159,7 @@ def test_the_text_of_a_scope_is_that_of_no_other(one: Scope, other: Scope) -> No
 
 
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_both_programs_accept_what_an_honest_operator_publishes(
     tmp_path: Path, data: st.DataObject
 ) -> None:
@@ -189,7 +189,7 @@ def test_both_programs_accept_what_an_honest_operator_publishes(
 
 
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_no_flipped_byte_of_a_published_conflict_goes_unnoticed(
     tmp_path: Path, data: st.DataObject
 ) -> None:

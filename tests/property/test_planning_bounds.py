@@ -26,7 +26,7 @@ from quorate.model.specs import DEFAULT_POOL, Cap, Run
 from quorate.model.state.meters import Meter
 from quorate.model.state.records import Phase
 from quorate.testing.builders import budget, envelope, fleet
-from tests.oracles.effort import examples
+from tests.oracles.effort import examples, few_of
 from tests.oracles.lives import Life
 from tests.oracles.plans import OWNERS, funds, of, quiet_pool
 
@@ -82,7 +82,7 @@ def first_by_trying(search: Searcher, ask: Ask, from_ms: int) -> int | None:
     return None
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few_of(range(12), 4))
 def test_the_start_found_is_the_first_that_counting_allows(seed: int) -> None:
     chance = Random(seed)
     life = a_life(chance)
@@ -103,7 +103,7 @@ def test_the_start_found_is_the_first_that_counting_allows(seed: int) -> None:
                 search.profile.put(found)  # The next one goes around it, and bounds hold still.
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few_of(range(12), 4))
 def test_decisions_are_those_of_a_state_that_keeps_nothing(seed: int) -> None:
     chance = Random(seed)
     life = a_life(chance)
@@ -120,7 +120,7 @@ def test_decisions_are_those_of_a_state_that_keeps_nothing(seed: int) -> None:
             assert place_in_queue(life.state, name, later_ms) == (place, len(queue))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few_of(range(6), 2))
 def test_a_standing_counted_by_lines_is_that_counted_run_by_run(seed: int) -> None:
     chance = Random(seed)
     life = a_life(chance)
@@ -137,7 +137,7 @@ def test_a_standing_counted_by_lines_is_that_counted_run_by_run(seed: int) -> No
             assert (found.position, found.length) == (place, len(queue))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few_of(range(12), 4))
 def test_expected_ends_that_are_kept_are_those_found_anew(seed: int) -> None:
     chance, late = Random(seed), 0
     life = a_life(chance)
@@ -163,7 +163,7 @@ def test_expected_ends_that_are_kept_are_those_found_anew(seed: int) -> None:
     assert late
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few_of(range(12), 4))
 def test_what_is_turned_away_could_not_start_and_nothing_else_could(seed: int) -> None:
     chance, away = Random(seed), 0
     life = a_life(chance)
@@ -177,7 +177,7 @@ def test_what_is_turned_away_could_not_start_and_nothing_else_could(seed: int) -
     assert away
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few_of(range(12), 4))
 def test_the_freest_domains_say_what_is_short_as_all_do(seed: int) -> None:
     chance, fewer = Random(seed), 0
     life = a_life(chance)

@@ -52,6 +52,12 @@ _QUICK: Final = frozenset({"test_config.py", "test_office.py", "test_openapi.py"
 """What is tried after each change; the rest starts servers, or asks thousands of questions."""
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files unread of which nothing is asked for: reading all takes longer than the rest."""
+    is_quick = config.option.markexpr == "not slow" and collection_path.is_file()
+    return True if is_quick and collection_path.name not in _QUICK else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this folder as slow, all but a few."""

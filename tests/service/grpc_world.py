@@ -29,7 +29,7 @@ from quorate.service.grpc.grpc_server import GrpcLimits, GrpcServer, GrpcTls
 from quorate.service.grpc.grpc_shape import message_name
 from quorate.service.metrics.registry import service_metrics
 from quorate.views.exits import CommandError, Exit
-from tests.bounds import WAIT_S
+from tests.bounds import WAIT_S, until_async
 from tests.service.worlds import small_ledger
 
 T = TypeVar("T")
@@ -58,16 +58,25 @@ class Reply:
 class Counter:
     """Answers from an engine in the event loop itself, and knows tokens by heart.
 
-    ``wait_s`` is how long each answer takes.
+    ``wait_s`` is how long each answer takes. While ``gate`` is closed none is given, and ``held``
+    is how many wait for it.
     """
 
     def __init__(self, engine: Engine, wait_s: float = 0.0) -> None:
         self.engine = engine
         self.wait_s = wait_s
+        self.gate = threading.Event()
+        self.gate.set()
+        self.held = 0
 
     async def ask(self, caller: Caller, operation: Operation, asked: Struct) -> Reply:
         """Return the answer, made here and now."""
         await asyncio.sleep(self.wait_s)
+        self.held += 1
+        try:
+            await until_async(self.gate.is_set, "the gate is opened")
+        finally:
+            self.held -= 1
         found = answer(RequestContext(self.engine, caller), operation, asked)
         return Reply(found.tree(), found.notes, found.etag)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -15,9 +16,13 @@ import httpx
 from quorate.adapters.clock_system import SystemClock
 from quorate.cli.creation import create_ledger
 from quorate.cli.signing import file_signer
+from quorate.service.auth.authenticator import Authenticator
 from quorate.service.config import configured
 from quorate.service.config_values import Address
 from quorate.service.daemon import Daemon, Extras
+from quorate.service.http.accepting import Connections
+from quorate.service.ledger_thread import LedgerThread
+from tests.bounds import WAIT_S
 from tests.service.program import TRUSTING_NOBODY
 
 START_S = 30.0
@@ -26,16 +31,26 @@ LOCAL = {"executor": "local", "executor.allow_root": "true"}
 
 
 class Served:
-    """A daemon that runs in a thread until it is stopped."""
+    """A daemon that runs in a thread until it is stopped.
+
+    ``ledger_thread`` is there once it has started: for how many wait, or are connected.
+    """
+
+    ledger_thread: LedgerThread
 
     def __init__(self, ledger: Path, flags: Mapping[str, str], extras: Extras) -> None:
         given = {"listen": "127.0.0.1:0", "ledger": str(ledger), **flags}
-        self.daemon = Daemon(configured(given, {}, None), extras)
+        surfaces = [*extras.surfaces, self._beside]
+        self.daemon = Daemon(configured(given, {}, None), replace(extras, surfaces=surfaces))
         self.address: Address | None = None
         self.token: str | None = None
         self._told = Event()
         self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name="served", daemon=True)
+
+    async def _beside(self, ledger_thread: LedgerThread, _: Authenticator) -> AsyncIterator[str]:
+        self.ledger_thread = ledger_thread
+        yield "a test that looks at it"
 
     def _run(self) -> None:
         try:
@@ -82,9 +97,21 @@ class Served:
     def client(self, token: str | None, **more: Any) -> httpx.Client:
         """Return a client that shows ``token``."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        more.setdefault("timeout", 30)
+        more.setdefault("timeout", WAIT_S)
         more.setdefault("verify", TRUSTING_NOBODY)
         return httpx.Client(base_url=self.url, headers=headers, trust_env=False, **more)
+
+    @property
+    def connections(self) -> Connections:
+        """Those that are open."""
+        found = self.ledger_thread.connections
+        assert found is not None
+        return found
+
+    def under_way(self) -> int:
+        """Return how many requests have come with their heads and are not answered yet."""
+        server = self.daemon._server
+        return 0 if server is None else len(server.server_state.tasks)
 
     def connect(self, receive_bytes: int | None = None) -> socket.socket:
         """Return a bare connection, on which little waits to be read if that is asked for."""

@@ -31,6 +31,12 @@ def is_running(pid: int) -> bool:
     return (_read(pid, "stat").rpartition(b") ")[2][:1] or b"X") not in b"XZ"
 
 
+def cpu_ticks(pid: int) -> int:
+    """Return how long a process has computed, in ticks of the system; 0 when it has gone."""
+    fields = _read(pid, "stat").rpartition(b") ")[2].split()
+    return int(fields[11]) if fields else 0
+
+
 def _children(parent: int) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():

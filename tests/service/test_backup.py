@@ -6,7 +6,6 @@ import logging
 import shutil
 from pathlib import Path
 from threading import Event, Thread
-from time import monotonic, sleep
 
 import pytest
 
@@ -17,6 +16,7 @@ from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Head, Verified, verify_blocks
 from quorate.ledger.checkpoint import verify_signature
 from quorate.ports.errors import CorruptLedgerError, KeyFileError, LedgerExistsError, StoreError
+from tests.bounds import until
 from tests.service.lives import prepared
 from tests.service.serving import new_ledger, serving
 from tests.service.worlds import run_tree
@@ -45,9 +45,8 @@ def test_backup_under_load_has_everything_that_was_acknowledged_before_it(tmp_pa
         heads: list[Head] = []
         try:
             for number in range(COPIES):
-                until_s = monotonic() + 30
-                while last_height <= (heads[-1].height if heads else 0) and monotonic() < until_s:
-                    sleep(0.01)
+                before = heads[-1].height if heads else 0
+                until(lambda before=before: last_height > before, "more is recorded")  # type: ignore[misc]
                 acknowledged = last_height
                 head = copy_ledger(ledger, tmp_path / f"copy-{number}.db")
                 assert head.height >= acknowledged

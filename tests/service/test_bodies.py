@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from quorate.service.daemon import Extras
 from quorate.service.grpc.grpc_protocol import message_class
 from quorate.service.grpc.grpc_surface import GrpcSettings, grpc_surface
 from quorate.testing.hostile import MIB, hostile_json
+from tests.service.program import reserved_port
 from tests.service.serving import Served, new_ledger, serving
 
 HEALTH_S_MAX = 3.0
@@ -35,14 +35,12 @@ class Both:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    listen = Address(host="127.0.0.1", port=port)
-    settings = GrpcSettings(listen=listen, requests_per_s_max=1_000, stop_s_max=5)
-    extras = Extras(surfaces=(grpc_surface(settings),))
-    with serving(new_ledger(tmp_path_factory.mktemp("bodies")), extras=extras) as served:
-        yield Both(served, str(listen))
+    with reserved_port() as port:
+        listen = Address(host="127.0.0.1", port=port)
+        settings = GrpcSettings(listen=listen, requests_per_s_max=1_000, stop_s_max=5)
+        extras = Extras(surfaces=(grpc_surface(settings),))
+        with serving(new_ledger(tmp_path_factory.mktemp("bodies")), extras=extras) as served:
+            yield Both(served, str(listen))
 
 
 def _healthy_while(served: Served, answers: list[Future[int]]) -> None:

@@ -21,8 +21,8 @@ from tests.service.crowd import Place, Told, Watcher, closed
 from tests.service.program import Program, program
 from tests.service.worlds import run_tree
 
-WATCHERS = sized(60, 200)
-SUBMITS = sized(500, 2_000)
+WATCHERS = sized(16, 200)
+SUBMITS = sized(200, 2_000)
 NODES = 20_000
 """So many that what is told of them does not fit into what lies between two programs."""
 NODES_AT_ONCE = 4_000
@@ -81,10 +81,13 @@ async def prepare(place: Place) -> int:
     return await end_of(place)
 
 
-async def submit(place: Place, number: int, gate: asyncio.Event) -> list[int]:
+async def submit(
+    place: Place, number: int, gate: asyncio.Event, ready: asyncio.Semaphore
+) -> list[int]:
     """Return the events of one run, submitted on a connection of its own when the gate opens."""
     body = json.dumps({"document": run_tree(f"run-{number}", "rai", gpus=1)}).encode()
     reader, writer = await asyncio.open_connection(place.host, place.port)
+    ready.release()
     await gate.wait()
     headers = (f"Idempotency-Key: {number}", "Connection: close")
     writer.write(place.request("POST", "/api/v1/runs", body, *headers))
@@ -98,8 +101,10 @@ async def submit_all(place: Place) -> list[int]:
     """Return the events of all runs, whose submits are sent at the same moment."""
     gate = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        sent = [tasks.create_task(submit(place, number, gate)) for number in range(SUBMITS)]
-        await asyncio.sleep(1)
+        ready = asyncio.Semaphore(0)
+        sent = [tasks.create_task(submit(place, number, gate, ready)) for number in range(SUBMITS)]
+        for _ in sent:
+            await ready.acquire()
         gate.set()
     return [seq for each in sent for seq in each.result()]
 

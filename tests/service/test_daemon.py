@@ -5,7 +5,6 @@ import signal
 import socket
 import sqlite3
 import ssl
-import time
 from pathlib import Path
 
 import httpx
@@ -175,12 +174,12 @@ def test_a_stop_answers_what_is_under_way(tmp_path: Path) -> None:
             body = json.dumps(owners("late")).encode()
             connection.sendall(
                 b"POST /api/v1/apply HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                b"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n"
+                b"Authorization: Bearer %s\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n"
                 % (token.encode(), len(body))
             )
-            time.sleep(0.3)
+            assert connection.recv(65_536) == b"HTTP/1.1 100 Continue\r\n\r\n"
             served.process.send_signal(signal.SIGTERM)
-            time.sleep(0.3)
+            served.logged("stopping: taking nothing more")
             connection.sendall(body)
             assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
         assert served.wait() == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from quorate.service.grpc.grpc_schema import name_of, schema
 from quorate.service.grpc.grpc_surface import configured_surface
 from quorate.testing.builders import budget, envelope, fleet
 from quorate.testing.memory_engines import HandClock
+from tests.service.program import reserved_port
 from tests.service.serving import Served, new_ledger, serving
 
 METHODS: Final = {method.operation.name: method for method in schema().methods}
@@ -112,14 +112,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         for command in (room, Apply(tuple(map(_run, names)))):
             assert not engine.execute(command, actor="test").decision.refusals
     clock.ms += 1_000
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    flags = {"grpc.listen": address}
-    named = {"listen": "127.0.0.1:0", "ledger": str(ledger), **flags}
-    surfaces = [configured_surface(configured(named, {}, None))]
-    with serving(ledger, flags, Extras(clock=clock, surfaces=surfaces)) as served:
-        yield Both(served, address, clock, folder)
+    with reserved_port() as port:
+        address = f"127.0.0.1:{port}"
+        flags = {"grpc.listen": address}
+        named = {"listen": "127.0.0.1:0", "ledger": str(ledger), **flags}
+        surfaces = [configured_surface(configured(named, {}, None))]
+        with serving(ledger, flags, Extras(clock=clock, surfaces=surfaces)) as served:
+            yield Both(served, address, clock, folder)
 
 
 REACHED: Final = {"reached": True, "runs": WAITING, "runsMax": EXACT_RUNS_MAX}

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
-from time import monotonic, sleep
+from time import monotonic
 
 import httpx
 import pytest
@@ -18,9 +18,9 @@ from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Block, Head
 from quorate.ports.errors import StoreFullError
 from quorate.service.daemon import Extras
+from tests.bounds import until
 from tests.service.serving import new_ledger, serving
 
-SOON_S = 20.0
 SPACE_BYTES = 4 * 1024 * 1024
 
 
@@ -51,10 +51,14 @@ def _fill(folder: Path) -> Path:
 
 def _until(client: httpx.Client, status: int) -> httpx.Response:
     """Return what ``/readyz`` says once it answers with ``status``."""
-    deadline = monotonic() + SOON_S
-    while (found := client.get("/readyz")).status_code != status:
-        assert monotonic() < deadline, found.text
-        sleep(0.05)
+    found = client.get("/readyz")
+
+    def is_so() -> bool:
+        nonlocal found
+        found = client.get("/readyz")
+        return found.status_code == status
+
+    until(is_so, f"/readyz answers with {status}", tell=lambda: found.text)
     return found
 
 
@@ -76,7 +80,9 @@ def test_a_full_disk_makes_the_service_not_ready_until_there_is_room(
         ready = _until(anybody, 503)
         assert ready.headers["retry-after"]
         assert "commits fail: no space left for" in ready.json()["detail"]
-        sleep(2.5)
+        looked_ns = small_disk.stat().st_mtime_ns
+        # It looks again by a file that it makes there.
+        until(lambda: small_disk.stat().st_mtime_ns != looked_ns, "it has looked again")
         assert anybody.get("/readyz").status_code == 503, "looking again does not make room"
         assert anybody.get("/healthz").status_code == 200
         assert admin.get("/api/v1/tenants").status_code == 200, "what is there can be read"

@@ -29,12 +29,13 @@ from quorate.operations.table import OPERATIONS
 from quorate.service.grpc.grpc_codec import write_struct
 from quorate.testing.spec_strategies import any_spec
 from quorate.views.kinds.kind_table import KIND_OF
+from tests.oracles.effort import sized
 from tests.service.grpc_world import CALLERS, METHODS, Served, serving
 from tests.service.structs import Drawn, structs, texts, trees, values
 from tests.service.worlds import run_tree, small_ledger
 
 TOKENS: Final = (*CALLERS, "admin", "admin", "user")
-EXAMPLES: Final = max(15, settings().max_examples // 6)
+EXAMPLES: Final = sized(6, settings().max_examples // 6)
 """Of each of many methods."""
 READ_MAX: Final = 5
 WATCH_S: Final = 0.2

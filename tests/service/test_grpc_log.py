@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import suppress
 
 import grpc
@@ -11,18 +10,19 @@ import pytest
 
 from quorate.service.request_log import Handled
 from quorate.service.service_log import TextFormatter
+from tests.bounds import until
 from tests.service.grpc_world import METHODS, serving
 
 
 def logged(caplog: pytest.LogCaptureFixture, count: int) -> list[Handled]:
     """Return what the log tells of calls, once it tells of ``count``."""
-    until_s = time.monotonic() + 10
-    while True:
-        told = [getattr(record, "handled", None) for record in caplog.records]
-        found = [each for each in told if isinstance(each, Handled)]
-        if len(found) >= count or time.monotonic() > until_s:
-            return found
-        time.sleep(0.02)
+
+    def told() -> list[Handled]:
+        found = [getattr(record, "handled", None) for record in caplog.records]
+        return [each for each in found if isinstance(each, Handled)]
+
+    until(lambda: len(told()) >= count, f"{count} calls are logged", tell=told)
+    return told()
 
 
 def test_each_call_is_one_line_with_who_asked_what_and_how_it_ended(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from quorate.service.config_values import Address
 from quorate.service.grpc.grpc_schema import PACKAGE, schema
 from quorate.service.grpc.grpc_server import GrpcLimits, GrpcServer
 from quorate.views.exits import CommandError
-from tests.bounds import WAIT_S
+from tests.bounds import WAIT_S, until
 from tests.service.grpc_world import (
     ADMIN,
     CALLERS,
@@ -213,19 +213,26 @@ def test_a_message_that_is_too_large_is_refused() -> None:
 
 
 def test_only_so_many_calls_are_taken_at_once() -> None:
-    with serving(GrpcLimits(rpcs_max=2), wait_s=0.5) as served:
+    with serving(GrpcLimits(rpcs_max=2)) as served:
+        served.counter.gate.clear()
         with ThreadPoolExecutor(8) as pool:
-            codes = list(pool.map(lambda _: _code(served), range(8)))
-        assert codes.count(None) >= 2
+            calls = [pool.submit(_code, served) for _ in range(8)]
+            until(lambda: sum(call.done() for call in calls) == 6, "all others are refused")
+            served.counter.gate.set()
+            codes = [call.result(WAIT_S) for call in calls]
+        assert codes.count(None) == 2
         assert set(codes) == {None, grpc.StatusCode.RESOURCE_EXHAUSTED}
         assert _code(served) is None
 
 
 def test_one_caller_does_not_have_all_the_calls() -> None:
-    with serving(GrpcLimits(rpcs_max=8), wait_s=1.0) as served, ThreadPoolExecutor(8) as pool:
+    with serving(GrpcLimits(rpcs_max=8)) as served, ThreadPoolExecutor(8) as pool:
+        served.counter.gate.clear()
         mine = [pool.submit(_code, served, "whoami", "user") for _ in range(6)]
-        wait(mine[:1], timeout=0.5)
+        until(lambda: sum(call.done() for call in mine) == 4, "all but two are refused")
         others = [pool.submit(_code, served, "whoami", each) for each in ("stranger", ADMIN)]
+        until(lambda: served.counter.held == 4, "two of mine and the others are under way")
+        served.counter.gate.set()
         assert [each.result(WAIT_S) for each in others] == [None, None]
         codes = [each.result(WAIT_S) for each in mine]
         assert codes.count(None) == 2
@@ -277,13 +284,13 @@ def _refused(ask: Callable[[], object]) -> grpc.StatusCode | None:
 
 
 def test_a_deadline_is_kept_by_both() -> None:
-    with serving(wait_s=5.0) as served:
+    with serving(wait_s=WAIT_S) as served:
         began = time.monotonic()
         with pytest.raises(grpc.RpcError) as raised:
             served.send(METHODS["list-nodes"], b"", "admin", timeout=0.2)
         error: Any = raised.value
         assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < WAIT_S / 2
 
 
 def test_without_a_deadline_the_server_has_one() -> None:

@@ -7,10 +7,10 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from time import sleep
 
 import pytest
 
+from quorate.loop.engine import Engine
 from quorate.operations.answer_types import Answer
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
@@ -18,7 +18,7 @@ from quorate.operations.resources import resource_operations
 from quorate.operations.table import OPERATIONS
 from quorate.service.ledger_thread import LedgerThread
 from quorate.service.request_log import Handled
-from tests.bounds import until
+from tests.bounds import WAIT_S, until, until_async
 from tests.service.held import held_service
 from tests.service.stopping import stopped_readers
 from tests.service.worlds import ADMIN, small_ledger
@@ -45,7 +45,7 @@ def test_a_question_that_nobody_waits_for_is_not_answered() -> None:
             asyncio.create_task(ledger_thread.ask(ADMIN, operation, resource_operations.ListRuns()))
             for _ in range(2)
         ]
-        await asyncio.sleep(0.05)
+        await until_async(lambda: ledger_thread.waiting == 2, "both wait behind what is busy")
         asking[0].cancel()
         await asyncio.sleep(0)
         let_go.set()
@@ -61,9 +61,14 @@ def test_those_who_have_gone_do_not_count_as_waiting() -> None:
     async def scenario() -> None:
         ledger_thread = LedgerThread(small_ledger, waiting_max=2)
         await ledger_thread.start()
-        let_go = Event()
-        busy = asyncio.create_task(ledger_thread.run(lambda _: let_go.wait(20)))
-        await asyncio.sleep(0.05)
+        begun, let_go = Event(), Event()
+
+        def hold(_: Engine) -> None:
+            begun.set()
+            assert let_go.wait(WAIT_S)
+
+        busy = asyncio.create_task(ledger_thread.run(hold))
+        await until_async(begun.is_set, "the ledger's thread is busy")
         gone = [asyncio.create_task(ledger_thread.run(lambda _: None)) for _ in range(2)]
         await asyncio.sleep(0)
         for each in gone:
@@ -104,7 +109,7 @@ def test_a_read_ends_with_whoever_asked_and_a_write_does_not(
             with stopped_readers():
                 with held.served.connect() as reading:
                     reading.sendall(held.head("GET /api/v1/runs"))
-                    sleep(0.2)
+                    until(lambda: held.served.under_way() == 3, "the read is under way")
                     assert _ended(caplog, "list-runs") == []
                 # Ledger and readers are still busy, and whoever asked has gone.
                 until(lambda: _ended(caplog, "list-runs") == [499], "the read is over")
@@ -132,6 +137,6 @@ def test_a_scrape_ends_with_whoever_asked_for_it(
             assert held.entered.wait(10)
             with held.served.connect() as reading:
                 reading.sendall(held.head("GET /metrics"))
-                sleep(0.2)
+                until(lambda: held.served.ledger_thread.waiting == 1, "the scrape waits")
             until(lambda: _ended(caplog, "metrics") == [499], "the scrape is over")
             held.let_go.set()

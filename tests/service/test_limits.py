@@ -1,19 +1,27 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from select import select
 
 import httpx
 import pytest
 
 from tests.bounds import WAIT_S, until
 from tests.service.serving import Served, new_ledger, read_all, serving
-from tests.service.worlds import run_tree
+from tests.service.worlds import large_run_tree, run_tree
 
 SLOW_S = 0.6
+CUT_S = 40.0
+"""How long it may take, on a machine with much other work, until a slow client is cut off.
+
+It is well below the 75 s after which an idle connection is closed in any case.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +89,7 @@ def test_a_head_that_comes_too_slowly_is_cut_off(strict: Served) -> None:
         began = time.monotonic()
         found = read_all(connection)
     assert (status_of(found), code_of(found)) == (408, "too-slow")
-    assert time.monotonic() - began < 5 * SLOW_S
+    assert time.monotonic() - began < CUT_S
 
 
 def test_a_head_that_drips_is_cut_off_too(strict: Served) -> None:
@@ -89,12 +97,12 @@ def test_a_head_that_drips_is_cut_off_too(strict: Served) -> None:
         connection.sendall(b"GET /healthz HTTP/1.1\r\n")
         began = time.monotonic()
         try:
-            while time.monotonic() - began < 10 * SLOW_S:
+            while time.monotonic() - began < 2 * CUT_S:
                 connection.sendall(b"X-A: b\r\n")
                 time.sleep(SLOW_S / 5)
         except (BrokenPipeError, ConnectionResetError):
             pass
-        assert time.monotonic() - began < 5 * SLOW_S
+        assert time.monotonic() - began < CUT_S
 
 
 def test_a_connection_on_which_nothing_is_asked_is_closed(strict: Served) -> None:
@@ -106,23 +114,25 @@ def test_a_body_that_comes_too_slowly_is_cut_off(strict: Served) -> None:
     began = time.monotonic()
     found = post(strict, "Content-Type: application/json", "Content-Length: 100", body=b"{")
     assert (status_of(found), code_of(found)) == (408, "too-slow")
-    assert time.monotonic() - began < 5 * SLOW_S
+    assert time.monotonic() - began < CUT_S
 
 
-def test_one_slow_client_does_not_hold_up_others(strict: Served) -> None:
-    with strict.connect() as connection, strict.client(strict.token) as client:
+def test_one_slow_client_does_not_hold_up_others(patient: Served) -> None:
+    with patient.connect() as connection, patient.client(patient.token) as client:
         connection.sendall(b"GET /heal")
-        began = time.monotonic()
         assert client.get("/api/v1/whoami").status_code == 200
-        assert time.monotonic() - began < SLOW_S
+        assert not select([connection], [], [], 0)[0], "the slow one is still waited for"
 
 
 def test_a_connection_is_used_again_after_more_than_the_slow_time(strict: Served) -> None:
-    limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
-    with strict.client(strict.token, limits=limits) as client:
-        assert client.get("/healthz").status_code == 200
-        time.sleep(1.5 * SLOW_S)
-        assert client.get("/healthz").status_code == 200
+    request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    with strict.connect() as connection:
+        connection.sendall(request)
+        assert status_of(connection.recv(65_536)) == 200
+        with strict.connect() as later:
+            assert status_of(read_all(later)) == 408
+        connection.sendall(request)
+        assert status_of(connection.recv(65_536)) == 200
 
 
 @pytest.mark.parametrize("piece", [10, 200])
@@ -197,6 +207,14 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Return a service that waits long for clients who are slow."""
+    ledger = new_ledger(tmp_path_factory.mktemp("patient"))
+    with serving(ledger, {"limits.slow_client_s": "60"}) as served:
+        yield served
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -253,9 +271,14 @@ def test_what_is_not_http_is_refused(wide: Served, data: bytes) -> None:
     ],
 )
 def test_what_proves_nothing_lets_nobody_in(wide: Served, value: str) -> None:
-    time.sleep(0.15)  # Who fails too often is told to wait.
     with wide.client(None) as client:
-        found = client.get("/api/v1/whoami", headers={"Authorization": value})
+
+        def asked() -> httpx.Response | None:
+            # Who fails too often is told to wait.
+            answer = client.get("/api/v1/whoami", headers={"Authorization": value})
+            return answer if answer.status_code != 429 else None
+
+        found = until(asked, "this address may try again")
         assert (found.status_code, found.json()["code"]) == (401, "unauthenticated"), found.text
 
 
@@ -269,19 +292,24 @@ def test_who_asks_too_often_is_told_to_wait(tmp_path: Path) -> None:
         assert refused
         assert refused[0].json()["code"] == "too-many-requests"
         assert refused[0].headers["retry-after"] == "1"
-        time.sleep(1.1)
-        assert client.get("/api/v1/whoami").status_code == 200
+        until(lambda: client.get("/api/v1/whoami").status_code == 200, "it may ask again")
+
+
+def guessed(served: Served) -> set[int]:
+    """Return what many guesses are answered that are sent at once, however slow this client is."""
+    guess = b"GET /api/v1/whoami HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer qt_0_0\r\n"
+    found = served.raw((guess + b"\r\n") * 99 + guess + b"Connection: close\r\n\r\n")
+    return {int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", found)}
 
 
 def test_who_guesses_tokens_is_told_to_wait_and_others_are_not(tmp_path: Path) -> None:
     with serving(new_ledger(tmp_path)) as served, served.client("qt_0_0") as guesser:
-        found = {guesser.get("/api/v1/whoami").status_code for _ in range(40)}
-        assert found == {401, 429}
+        assert guesser.get("/api/v1/whoami").status_code == 401
+        assert guessed(served) <= {401, 429}
         assert guesser.get("/healthz").status_code == 200
         with served.client(served.token) as other:
             for _ in range(3):
-                tries = (guesser.get("/api/v1/whoami").status_code for _ in range(200))
-                assert 429 in tries
+                until(lambda: 429 in guessed(served), "nothing is left", every_s=0)
                 # Nothing is left for their address, from which this comes, too.
                 assert other.get("/api/v1/whoami").status_code == 200
 
@@ -307,14 +335,17 @@ def test_beyond_what_is_under_way_at_once_one_is_told_to_come_back(tmp_path: Pat
 def test_beyond_the_connections_one_is_told_to_come_back(tmp_path: Path) -> None:
     ledger = new_ledger(tmp_path)
     with serving(ledger, {"limits.connections": "3"}) as served:
-        held = [served.connect() for _ in range(3)]
-        try:
-            time.sleep(0.3)
+        # At work, so that none of them makes room.
+        head = (
+            b"POST /api/v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n"
+            b"Authorization: Bearer %s\r\n\r\n" % str(served.token).encode()
+        )
+        with ExitStack() as stack:
+            for _ in range(3):
+                stack.enter_context(served.connect()).sendall(head)
+            until(lambda: served.under_way() == 3, "three are at work")
             with served.connect() as late:
                 assert status_of(read_all(late)) == 503
-        finally:
-            for connection in held:
-                connection.close()
 
 
 @pytest.mark.slow
@@ -323,23 +354,10 @@ def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
     ledger = new_ledger(tmp_path)
     with serving(ledger, {"limits.slow_client_s": "1"}) as served:
         with served.client(served.token) as client:
-            nodes = [
-                {
-                    "apiVersion": "quorate.dev/v1",
-                    "kind": "Node",
-                    "metadata": {
-                        "name": f"n{number}",
-                        "labels": {"region": "r", "cluster": "c", "fabric.domain": "A"},
-                    },
-                    "spec": {"flavor": "H100", "gpus": 8},
-                }
-                for number in range(10_000)
-            ]
-            for turn in range(4):
-                for node in nodes:
-                    node["spec"] = {"flavor": "H100", "gpus": 8 - turn}
-                done = client.post("/api/v1/apply", json={"documents": nodes}, timeout=120)
-                assert done.status_code == 200, done.text
+            assert client.post("/api/v1/tenants", json={"id": "team"}).status_code == 200
+            runs = [large_run_tree(f"run-{number}", "team") for number in range(120)]
+            done = client.post("/api/v1/runs/batch", json={"documents": runs}, timeout=120)
+            assert done.status_code == 200, done.text
         with served.connect(receive_bytes=4_096) as connection:
             connection.sendall(
                 b"GET /api/v1/ledger/export HTTP/1.1\r\nHost: x\r\n"

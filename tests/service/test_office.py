@@ -29,6 +29,7 @@ from quorate.service.reply import Form, to_json
 from quorate.service.simulated_room import SimulatedRoom
 from quorate.testing.memory_engines import HandClock
 from quorate.views.exits import CommandError
+from tests.bounds import until_async
 from tests.service.worlds import ADMIN, ALICE, BOB, run_tree, small_ledger
 
 SUBMIT = OPERATIONS["submit-run"]
@@ -95,7 +96,7 @@ def test_submits_that_wait_for_a_commit_share_the_next_block() -> None:
                 asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit(f"r{number}")))
                 for number in range(1, 41)
             ]
-            await asyncio.sleep(0.05)
+            await until_async(lambda: ledger_thread.waiting == len(others), "all others wait")
             assert not first.done()
             store.let_go.set()
             replies = [reply.tree for reply in await asyncio.gather(first, *others)]
@@ -117,7 +118,7 @@ def test_beyond_the_queue_one_is_told_to_come_back() -> None:
             first = asyncio.create_task(ledger_thread.ask(ADMIN, SUBMIT, submit("r0")))
             await asyncio.to_thread(store.entered.wait, 10)
             rest = [asyncio.create_task(ledger_thread.ask(ADMIN, SUBMIT, submit(n))) for n in "abc"]
-            await asyncio.sleep(0.05)
+            await until_async(rest[2].done, "the last is answered")
             assert [task.done() for task in rest] == [False, False, True]
             with pytest.raises(CommandError) as caught:
                 await rest[2]
@@ -147,7 +148,8 @@ def test_one_tenant_cannot_take_all_places_of_the_queue() -> None:
             theirs = asyncio.create_task(
                 ledger_thread.ask(BOB, GET_RUN, resource_operations.GetThing(name="nope"))
             )
-            await asyncio.sleep(0.05)
+            await until_async(lambda: ledger_thread.waiting == 5, "four of mine, and theirs, wait")
+            await until_async(lambda: sum(task.done() for task in mine) == 5, "the rest is refused")
             faults = [
                 error.fault
                 for task in mine
@@ -199,7 +201,7 @@ def test_a_bug_in_one_submit_does_not_fail_those_it_waited_with() -> None:
                 asyncio.create_task(ledger_thread.ask(ALICE, operation, submit(f"r{number}")))
                 for number, operation in enumerate((SUBMIT, bad, SUBMIT), start=1)
             ]
-            await asyncio.sleep(0.05)
+            await until_async(lambda: ledger_thread.waiting == len(together), "all wait")
             store.let_go.set()
             await first
             found = await asyncio.gather(*together, return_exceptions=True)
@@ -263,9 +265,9 @@ def test_a_stop_answers_those_who_wait_and_takes_nobody_else() -> None:
         first = asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit("r0")))
         await asyncio.to_thread(store.entered.wait, 10)
         second = asyncio.create_task(ledger_thread.ask(ALICE, SUBMIT, submit("r1")))
-        await asyncio.sleep(0.05)
+        await until_async(lambda: ledger_thread.waiting == 1, "the second waits")
         stopping = asyncio.create_task(ledger_thread.stop())
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)  # It takes nothing more before it first waits for anything.
         with pytest.raises(CommandError, match="stopping"):
             await ledger_thread.ask(ALICE, SUBMIT, submit("r2"))
         store.let_go.set()

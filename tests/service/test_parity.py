@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import chdir
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any, Final
 
 import click
@@ -25,6 +24,7 @@ from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS
 from quorate.service.grpc.grpc_protocol import description
 from quorate.service.grpc.grpc_schema import schema
+from tests.bounds import Deadline
 from tests.cli.shell import EXAMPLES
 from tests.service.questions import TENANT, USER, Furnished
 from tests.service.serving import Served, new_ledger, serving
@@ -114,11 +114,9 @@ class Typed:
         It counts a request when that is over, which whoever asks may know sooner: what is wanted is
         waited for.
         """
-        until_s = monotonic() + WAIT_S
-        found = self._counted()
-        while not wanted <= _more(found, self.asked) and monotonic() < until_s:
-            sleep(0.005)
-            found = self._counted()
+        deadline = Deadline(f"{wanted} are counted")
+        while not wanted <= _more(found := self._counted(), self.asked):
+            deadline.check(lambda: _more(self._counted(), self.asked))
         told, self.asked = _more(found, self.asked), found
         return told
 

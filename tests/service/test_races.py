@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.bounds import WAIT_S, until
 from tests.service.conftest import Stage, documents_of
 from tests.service.serving import Served, new_ledger, read_all, serving
 from tests.service.worlds import run_tree
@@ -33,7 +33,7 @@ def at_once(
     gate = threading.Barrier(len(racers))
 
     def ask(client: httpx.Client, body: Tree) -> httpx.Response:
-        gate.wait(10)
+        gate.wait(WAIT_S)
         return client.request(method, path, json=body, headers=headers)
 
     with ThreadPoolExecutor(len(racers)) as pool:
@@ -216,6 +216,14 @@ def _cut(served: Served, data: bytes, *, is_reset: bool) -> None:
         connection.sendall(data)
 
 
+def _until_over(stage: Stage, open_before: int) -> None:
+    """Return when the service has done all it does for the connections that were cut."""
+    assert stage.admin.get("/healthz").status_code == 200  # It has accepted them all before this.
+    served = stage.served
+    until(lambda: served.connections.open <= open_before, "those who have gone are counted out")
+    until(lambda: not served.under_way(), "what they had asked for is over")
+
+
 @pytest.mark.parametrize("ending", ["reset", "close"])
 @pytest.mark.parametrize("path", ["/api/v1/runs", "/api/v1/runs/batch"])
 def test_a_request_that_is_cut_off_is_done_whole_or_not_at_all(
@@ -228,16 +236,17 @@ def test_a_request_that_is_cut_off_is_done_whole_or_not_at_all(
     names = names[: 1 if path.endswith("runs") else 2]
     whole = _post(stage.served.token, path, body, kind)
     before = end_of(stage)
+    open_before = stage.served.connections.open
     for length in (1, 40, len(whole) // 2, len(whole) - 1):
         _cut(stage.served, whole[:length], is_reset=ending == "reset")
-    time.sleep(0.3)
+    _until_over(stage, open_before)
     assert end_of(stage) == before, "what came in part was done"
     for name in names:
         assert stage.admin.get(f"/api/v1/runs/{name}").status_code == 404
     # The whole request, and nobody who waits for its answer: it is done once or not at all.
     for _ in range(5):
         _cut(stage.served, whole, is_reset=ending == "reset")
-    time.sleep(0.3)
+    _until_over(stage, open_before)
     there = {stage.admin.get(f"/api/v1/runs/{name}").status_code for name in names}
     assert len(there) == 1, "a part of it was done"
     headers = {"Idempotency-Key": kind}

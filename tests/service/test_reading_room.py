@@ -39,6 +39,7 @@ from quorate.service.reply import Form
 from quorate.service.simulated_room import SimulatedRoom
 from quorate.views.exits import CommandError
 from quorate.views.runs.event_text import ABOUT
+from tests.bounds import WAIT_S, until_async
 from tests.service.serving import Served, new_ledger, serving
 from tests.service.worlds import ADMIN, ALICE, run_tree, small_ledger
 
@@ -224,10 +225,12 @@ async def opened_room(waiting_max: int) -> AsyncIterator[ReadPool]:
         room.close()
 
 
-def _held_by(event: Event) -> Callable[[AnyReader], str]:
+def _held_by(event: Event, begun: Event | None = None) -> Callable[[AnyReader], str]:
     def do(reader: AnyReader) -> str:
         del reader
-        assert event.wait(20)
+        if begun is not None:
+            begun.set()
+        assert event.wait(WAIT_S)
         return current_thread().name
 
     return do
@@ -235,10 +238,10 @@ def _held_by(event: Event) -> Callable[[AnyReader], str]:
 
 def test_beyond_what_may_wait_one_is_told_to_come_back_and_who_goes_on_is_not() -> None:
     async def scenario() -> None:
-        let_go = Event()
+        begun, let_go = Event(), Event()
         async with opened_room(waiting_max=1) as room:
-            under_way = asyncio.create_task(room.run(_held_by(let_go)))
-            await asyncio.sleep(0.05)
+            under_way = asyncio.create_task(room.run(_held_by(let_go, begun)))
+            await until_async(begun.is_set, "it is under way")
             waiting = asyncio.create_task(room.run(_held_by(let_go)))
             await asyncio.sleep(0)
             with pytest.raises(CommandError) as caught:
@@ -255,12 +258,12 @@ def test_beyond_what_may_wait_one_is_told_to_come_back_and_who_goes_on_is_not() 
 
 def test_an_admin_is_answered_though_tenants_fill_all_places() -> None:
     async def scenario() -> None:
-        let_go = Event()
+        begun, let_go = Event(), Event()
         async with opened_room(waiting_max=1) as room:
-            asking = []
-            for name in ("ann", "bob"):
-                asking.append(asyncio.create_task(room.ask(_user(name), _held_by(let_go))))
-                await asyncio.sleep(0.05)
+            asking = [asyncio.create_task(room.ask(_user("ann"), _held_by(let_go, begun)))]
+            await until_async(begun.is_set, "it is under way")
+            asking.append(asyncio.create_task(room.ask(_user("bob"), _held_by(let_go))))
+            await asyncio.sleep(0)
             with pytest.raises(CommandError) as caught:
                 await room.ask(_user("eve"), _held_by(let_go), is_long=False)
             assert caught.value.fault == "unavailable"
@@ -330,12 +333,12 @@ def test_what_looks_at_no_ledger_leaves_a_reader_free_and_is_one_at_a_time_for_e
                 return asyncio.create_task(room.ask(_user(whose), do, is_apart=True))
 
             tasks = [apart("ann"), apart("ann"), apart("bob"), apart("eve")]
-            await asyncio.sleep(0.1)
-            assert sorted(begun) == ["ann", "bob"]
+            await until_async(lambda: len(begun) == 2, "two are under way")
             # The third reader is there for those who ask for a page of the state.
             async with asyncio.timeout(10):
                 read = await room.ask(_user("zoe"), lambda _: "read", is_long=False)
                 assert read == "read"
+            assert sorted(begun) == ["ann", "bob"]
             let_go.set()
             await asyncio.gather(*tasks)
             assert sorted(begun) == ["ann", "ann", "bob", "eve"]
@@ -348,12 +351,13 @@ def test_what_looks_at_no_ledger_leaves_a_reader_free_and_is_one_at_a_time_for_e
 
 def test_one_caller_never_has_all_readers() -> None:
     async def scenario() -> None:
-        let_go = Event()
+        begun, let_go = Event(), Event()
         room = ReadPool(a_reader, readers=3)
         room.open()
         try:
-            mine = [asyncio.create_task(room.ask(_user("ann"), _held_by(let_go))) for _ in range(3)]
-            await asyncio.sleep(0.1)
+            asking = (room.ask(_user("ann"), _held_by(let_go, begun)) for _ in range(3))
+            mine = [asyncio.create_task(each) for each in asking]
+            await until_async(begun.is_set, "one is under way")
             async with asyncio.timeout(10):
                 assert await room.ask(_user("bob"), lambda _: "read") == "read"
                 assert await room.run(lambda _: "a part", goes_on=True) == "a part"
@@ -369,10 +373,10 @@ def test_one_caller_never_has_all_readers() -> None:
 
 def test_those_who_have_gone_make_room_for_others() -> None:
     async def scenario() -> None:
-        let_go = Event()
+        begun, let_go = Event(), Event()
         async with opened_room(waiting_max=2) as room:
-            under_way = asyncio.create_task(room.run(_held_by(let_go)))
-            await asyncio.sleep(0.05)
+            under_way = asyncio.create_task(room.run(_held_by(let_go, begun)))
+            await until_async(begun.is_set, "it is under way")
             gone = [asyncio.create_task(room.run(_held_by(let_go))) for _ in range(2)]
             await asyncio.sleep(0)
             for each in gone:
@@ -388,10 +392,10 @@ def test_those_who_have_gone_make_room_for_others() -> None:
 
 def test_who_waits_when_the_room_closes_is_turned_away_and_who_has_gone_is_passed_over() -> None:
     async def scenario() -> None:
-        let_go, asked_of = Event(), Event()
+        begun, let_go, asked_of = Event(), Event(), Event()
         async with opened_room(waiting_max=10) as room:
-            under_way = asyncio.create_task(room.run(_held_by(let_go)))
-            await asyncio.sleep(0.05)
+            under_way = asyncio.create_task(room.run(_held_by(let_go, begun)))
+            await until_async(begun.is_set, "it is under way")
             gone = asyncio.create_task(room.run(lambda _: asked_of.set()))
             await asyncio.sleep(0)
             gone.cancel()
@@ -401,8 +405,9 @@ def test_who_waits_when_the_room_closes_is_turned_away_and_who_has_gone_is_passe
             assert set(await asyncio.gather(under_way, waiting)) == {"reader-0"}
             assert not asked_of.is_set()
             let_go.clear()
-            under_way = asyncio.create_task(room.run(_held_by(let_go)))
-            await asyncio.sleep(0.05)
+            begun.clear()
+            under_way = asyncio.create_task(room.run(_held_by(let_go, begun)))
+            await until_async(begun.is_set, "it is under way")
             waiting = asyncio.create_task(room.run(_held_by(let_go)))
             await asyncio.sleep(0)
             room.close()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Iterator, Mapping
-from contextlib import chdir, redirect_stdout
+from contextlib import ExitStack, chdir, redirect_stdout
 from dataclasses import dataclass, field
 from decimal import Decimal
 from io import StringIO
@@ -39,6 +38,7 @@ from quorate.service.grpc.grpc_schema import name_of, schema
 from quorate.service.grpc.grpc_surface import configured_surface
 from quorate.testing import spec_strategies as drawn
 from tests.oracles.effort import examples
+from tests.service.program import reserved_port
 from tests.service.serving import Served, new_ledger, serving
 
 METHODS: Final = {method.operation.name: method for method in schema().methods}
@@ -186,13 +186,6 @@ def tree_of(found: Any) -> Any:
     }
 
 
-def free_port() -> int:
-    """Return a port of loopback that is free now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 FURNITURE: Final[tuple[Declared, ...]] = (
     sp.Owner(name=OWNER),
     sp.Pool(name=BIND, selector=(("tier", "none"),)),
@@ -210,16 +203,16 @@ def surfaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sur
     """Return every surface: of one service, and of a file of its own."""
     folder = tmp_path_factory.mktemp("surfaces")
     alone = new_ledger(tmp_path_factory.mktemp("alone"))
-    ledger, address = new_ledger(folder), f"127.0.0.1:{free_port()}"
-    flags = {"grpc.listen": address}
-    named = {"listen": "127.0.0.1:0", "ledger": str(ledger), **flags}
-    extras = Extras(surfaces=[configured_surface(configured(named, {}, None))])
-    with (
-        serving(ledger, flags, extras) as served,
-        served.client(served.token) as http,
-        Client(served.url, token=served.token) as client,
-        grpc.insecure_channel(address) as channel,
-    ):
+    ledger = new_ledger(folder)
+    with ExitStack() as stack:
+        address = f"127.0.0.1:{stack.enter_context(reserved_port())}"
+        flags = {"grpc.listen": address}
+        named = {"listen": "127.0.0.1:0", "ledger": str(ledger), **flags}
+        extras = Extras(surfaces=[configured_surface(configured(named, {}, None))])
+        served = stack.enter_context(serving(ledger, flags, extras))
+        http = stack.enter_context(served.client(served.token))
+        client = stack.enter_context(Client(served.url, token=served.token))
+        channel = stack.enter_context(grpc.insecure_channel(address))
         assert served.token is not None
         asking = {"QUORATE_SERVER": served.url, "QUORATE_TOKEN": served.token}
         found: dict[str, Surface] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from pathlib import Path
+from select import select
 from socket import socket
-from time import monotonic, sleep
 
 import pytest
 
@@ -14,6 +14,7 @@ from quorate.operations.caller import Caller, Role
 from quorate.service.auth.tenant_shares import Share, Shares
 from quorate.service.http.event_stream import WATCHES_OF_ONE_MAX
 from quorate.views.exits import CommandError
+from tests.bounds import WAIT_S, until
 from tests.service.held import held_service
 from tests.service.serving import Served, new_ledger, serving
 from tests.service.worlds import run_tree
@@ -154,17 +155,18 @@ def _begin(served: Served, token: str | None, length: int) -> socket:
         f"Authorization: Bearer {token}",
         "Content-Type: application/json",
         f"Content-Length: {length}",
+        "Expect: 100-continue",
     ]
-    connection.sendall(("\r\n".join(head) + "\r\n\r\n{").encode())
+    connection.sendall(("\r\n".join(head) + "\r\n\r\n").encode())
     return connection
 
 
 def _refusal_of(connection: socket) -> tuple[int, bytes] | None:
-    """Return the status and the head of an answer, None where the body is still awaited."""
-    connection.settimeout(1.0)
-    try:
-        answer = connection.recv(65_536)
-    except TimeoutError:
+    """Return the status and the head of an answer, None where the body is awaited."""
+    connection.settimeout(WAIT_S)
+    answer = connection.recv(65_536)
+    if answer == b"HTTP/1.1 100 Continue\r\n\r\n":
+        connection.sendall(b"{")
         return None
     return int(answer.split(b" ", 2)[1]), answer.partition(b"\r\n\r\n")[0]
 
@@ -197,10 +199,8 @@ def test_bodies_are_bounded_in_sum_by_caller_tenant_and_all(tmp_path: Path) -> N
             assert "bytes of bodies are open" in ready.json()["detail"]
             assert ready.headers["retry-after"]
         stack.close()
-        deadline = monotonic() + 10
         with served.client(None) as client:
-            while client.get("/readyz").status_code != 200:
-                assert monotonic() < deadline
+            until(lambda: client.get("/readyz").status_code == 200, "their room is given back")
 
 
 def test_a_body_in_chunks_counts_as_it_comes(tmp_path: Path) -> None:
@@ -217,7 +217,9 @@ def test_a_body_in_chunks_counts_as_it_comes(tmp_path: Path) -> None:
             chunk = b"1000\r\n" + b" " * 4_096 + b"\r\n"
             for _ in range(2):
                 second.sendall(chunk)
-            assert _refusal_of(second) is None
+            shares = served.ledger_thread.bodies._shares
+            until(lambda: shares.open >= 90_000 + 2 * 4_096, "both chunks are counted")
+            assert not select([second], [], [], 0)[0]
             second.sendall(chunk)
             answer = _refusal_of(second)
             assert answer is not None
@@ -239,7 +241,8 @@ def test_a_tenant_whose_requests_wait_does_not_keep_another_waiting(tmp_path: Pa
             document = {"document": run_tree(f"run-{number}", team)}
             connection.sendall(held.head("POST /api/v1/runs", json.dumps(document).encode(), token))
             connections.append(connection)
-            sleep(0.05)
+            # One after another, so that they wait in this order.
+            until(lambda: held.served.ledger_thread.waiting == len(connections), "it waits")
         held.let_go.set()
         for connection in connections:
             assert b" 200 OK" in connection.recv(65_536)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from select import select
 from threading import Event
-from time import monotonic, sleep
+from time import monotonic
 
+import httpx
 import pytest
 
+from quorate.loop.engine import Engine
 from quorate.service.ledger_thread import LedgerThread
 from quorate.service.watchdog import STUCK_S, Watchdog
 from quorate.views.exits import CommandError
+from tests.bounds import WAIT_S, until, until_async
 from tests.service.held import Held, held_service
 from tests.service.serving import read_all
 from tests.service.worlds import small_ledger
@@ -38,9 +42,14 @@ def test_an_office_ends_though_its_thread_does_not() -> None:
     async def scenario() -> None:
         ledger_thread = LedgerThread(small_ledger)
         await ledger_thread.start()
-        let_go = Event()
-        busy = asyncio.create_task(ledger_thread.run(lambda _: let_go.wait(20)))
-        await asyncio.sleep(0.05)
+        begun, let_go = Event(), Event()
+
+        def hold(_: Engine) -> None:
+            begun.set()
+            assert let_go.wait(WAIT_S)
+
+        busy = asyncio.create_task(ledger_thread.run(hold))
+        await until_async(begun.is_set, "the ledger's thread is busy")
         began_s = monotonic()
         with pytest.raises(CommandError, match="did not end within") as caught:
             await ledger_thread.stop(0.2)
@@ -59,19 +68,19 @@ def test_a_service_whose_ledger_is_stuck_is_alive_and_not_ready(tmp_path: Path) 
         with held.served.connect() as first:
             first.sendall(held.submit("first"))
             assert held.entered.wait(10)
-            until_s = monotonic() + STUCK_S + 20
-            while (ready := client.get("/readyz")).status_code == 200 and monotonic() < until_s:
-                sleep(0.5)
-            assert ready.status_code == 503
+            ready = until(lambda: _readyz(client, 503), "not ready", STUCK_S + WAIT_S, every_s=0.2)
             assert ready.headers["retry-after"]
             said = "not ready: the ledger's thread has been busy with submits for "
             assert ready.json()["detail"].startswith(said)
             assert client.get("/healthz").status_code == 200
             held.let_go.set()
-            until_s = monotonic() + 20
-            while client.get("/readyz").status_code != 200 and monotonic() < until_s:
-                sleep(0.1)
-            assert client.get("/readyz").status_code == 200
+            until(lambda: _readyz(client, 200), "it is ready again")
+
+
+def _readyz(client: httpx.Client, status: int) -> httpx.Response | None:
+    """Return what ``/readyz`` says, where that is said with ``status``."""
+    found = client.get("/readyz")
+    return found if found.status_code == status else None
 
 
 def test_what_is_given_up_at_the_end_is_told_to_come_back(tmp_path: Path) -> None:
@@ -83,7 +92,7 @@ def test_what_is_given_up_at_the_end_is_told_to_come_back(tmp_path: Path) -> Non
             writing.sendall(held.head("POST /api/v1/tenants", b'{"id": "team"}'))
             assert held.entered.wait(10)
             reading.sendall(held.head("GET /api/v1/runs"))
-            sleep(0.2)
+            until(lambda: select([reading], [], [], 0)[0], "the read is answered")
             held.served.daemon.stop()
             answers = [read_all(connection) for connection in (writing, reading)]
     finally:

@@ -15,9 +15,9 @@ import pytest
 
 from quorate.service.daemon import Extras
 from tests.bounds import WAIT_S, until
-from tests.service.conftest import Stage, documents_of
+from tests.service.conftest import Stage
 from tests.service.serving import Served, new_ledger, read_all, serving
-from tests.service.worlds import run_tree
+from tests.service.worlds import large_run_tree, run_tree
 
 
 @dataclass
@@ -68,7 +68,6 @@ def test_everything_is_watched_in_order_from_the_beginning(stage: Stage) -> None
 
 def test_a_watcher_sees_what_is_recorded_from_now_on(stage: Stage) -> None:
     with watching(stage.admin) as found:
-        time.sleep(0.2)
         submit(stage.user, "from-now")
         first = next(found)
     assert first.event == "run-submitted"
@@ -105,7 +104,6 @@ def test_a_cursor_beyond_the_end_is_refused(stage: Stage) -> None:
 
 def test_a_watcher_sees_only_what_is_theirs(stage: Stage) -> None:
     with watching(stage.stranger) as found:
-        time.sleep(0.2)
         submit(stage.user, "not-yours")
         submit(stage.admin, "yours", "partner")
         first = next(found)
@@ -116,7 +114,6 @@ def test_a_watch_ends_with_the_token_that_began_it(stage: Stage) -> None:
     token = stage.token("user", "ira", "rai")
     with stage.served.client(token) as client:
         with watching(client) as found:
-            time.sleep(0.2)
             gone = stage.admin.delete(f"/api/v1/tokens/{token.split('_')[1]}")
             assert gone.status_code == 200, gone.text
             submit(stage.user, "after-the-end")
@@ -145,11 +142,11 @@ def test_watchers_are_let_go_with_their_cursor_when_the_service_stops(tmp_path: 
 
 @pytest.mark.slow
 def test_a_watcher_that_does_not_read_is_dropped_with_a_cursor(tmp_path: Path) -> None:
-    node = documents_of("fleet.yaml")[0]
     with (
         serving(new_ledger(tmp_path), {"limits.slow_client_s": "5"}) as served,
         served.client(served.token) as client,
     ):
+        assert client.post("/api/v1/tenants", json={"id": "team"}).status_code == 200
         with served.connect(receive_bytes=4_096) as sleeper:
             sleeper.sendall(
                 b"GET /api/v1/watch?from=1 HTTP/1.1\r\nHost: x\r\n"
@@ -159,9 +156,8 @@ def test_a_watcher_that_does_not_read_is_dropped_with_a_cursor(tmp_path: Path) -
 
             def is_dropped() -> bool:
                 """Return whether the watcher is dropped, once more has happened."""
-                names = [f"x{next(numbers)}" for _ in range(500)]
-                nodes = [node | {"metadata": node["metadata"] | {"name": each}} for each in names]
-                done = client.post("/api/v1/apply", json={"documents": nodes}, timeout=60)
+                runs = [large_run_tree(f"x{next(numbers)}", "team") for _ in range(20)]
+                done = client.post("/api/v1/runs/batch", json={"documents": runs}, timeout=60)
                 assert done.status_code == 200, done.text
                 return "\nquorate_watchers_dropped_total 1.0\n" in client.get("/metrics").text
 

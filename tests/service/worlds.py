@@ -39,3 +39,8 @@ def run_tree(name: str, owner: str = "team", gpus: int = 4, **spec: Any) -> dict
         "metadata": {"name": name},
         "spec": {"owner": owner, "resources": {"gpuType": "H100", "totalGPUs": gpus}} | spec,
     }
+
+
+def large_run_tree(name: str, owner: str) -> dict[str, Any]:
+    """Return a run whose event takes 100 kB: few of them fill all buffers between two programs."""
+    return run_tree(name, owner, command=["true", "x" * 100_000])

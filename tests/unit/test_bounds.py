@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import WAIT_S, Deadline, started, until
+from tests.bounds import WAIT_S, Deadline, started, stays, until, until_async
 from tests.tidy.tree import ROOT
 
 HANGS = """
@@ -26,6 +27,24 @@ def test_one_that_does_not():
 def test_a_wait_ends_in_time_and_tells_what_it_waited_for() -> None:
     with pytest.raises(AssertionError, match=r"it comes: not within 0.05 s\nnothing came"):
         until(lambda: None, "it comes", 0.05, tell=lambda: "nothing came")
+
+
+def test_a_wait_in_a_loop_lets_its_tasks_go_on_and_ends_in_time() -> None:
+    async def scenario() -> None:
+        done = asyncio.create_task(asyncio.sleep(0, "done"))
+        await until_async(done.done, "the task is done")
+        assert done.result() == "done"
+        with pytest.raises(AssertionError, match=r"it comes: not within 0.05 s"):
+            await until_async(lambda: None, "it comes", 0.05)
+
+    asyncio.run(scenario())
+
+
+def test_what_must_not_happen_is_looked_for_all_the_while() -> None:
+    looks = iter([True, True, False])
+    with pytest.raises(AssertionError, match="it stays"):
+        stays(lambda: next(looks), "it stays", WAIT_S)
+    stays(lambda: True, "it stays", 0.01)
 
 
 def test_a_wait_ends_when_the_server_has_ended() -> None:

@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from select import select
 from threading import Thread
 
 import pytest
 
 from quorate.service.webhooks.webhook_post import Found, Posted, Poster, Result, addresses
+from tests.bounds import until
 from tests.service.certificates import certificate
 from tests.service.receiver import receiving
 
@@ -129,12 +131,12 @@ def black_hole(port: int) -> Iterator[str]:
         hole.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         hole.bind((host, port))
         hole.listen(0)
-        for _ in range(8):
-            waiting = stack.enter_context(socket.socket())
-            waiting.settimeout(0)
+        waiting = [stack.enter_context(socket.socket()) for _ in range(8)]
+        for each in waiting:
+            each.settimeout(0)
             with suppress(BlockingIOError):
-                waiting.connect((host, port))
-        time.sleep(0.1)
+                each.connect((host, port))
+        until(lambda: select([], waiting, [], 0)[1], "one is connected, and the others wait")
         yield host
 
 

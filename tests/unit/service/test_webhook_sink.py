@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -29,6 +30,7 @@ from quorate.service.webhooks.webhook_sink import GIVE_UP_MS, Lookup, Source, We
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import HandClock, memory_engine
 from quorate.views.notices.notice import KnownFew, NoticeKind
+from tests.bounds import WAIT_S
 from tests.service.receiver import KEY, Got, Receiver, receiving
 
 NONE = "where no secret is read"
@@ -269,18 +271,13 @@ def test_a_crash_after_the_receiver_had_it_delivers_it_again(world: World) -> No
 def test_one_that_hangs_is_left_after_its_time(world: World) -> None:
     sink = begun(world)
     sink._posting = Poster(world.receiver.url, 0.2)
-    world.receiver.answer = lambda _: _slept(1.0)
+    is_left = Event()
+    world.receiver.answer = lambda _: 200 if is_left.wait(WAIT_S) else 500
     world.happens(1)
     sink.step()
+    is_left.set()
     told = world.outbox.waiting(sink.name)
     assert (told.parcels, told.trouble) == (1, "no answer within 0.2 s")
-
-
-def _slept(seconds: float) -> int:
-    import time  # noqa: PLC0415 - only where a test has to wait
-
-    time.sleep(seconds)
-    return 200
 
 
 def test_nobody_at_the_address_is_said_in_words(world: World) -> None:
