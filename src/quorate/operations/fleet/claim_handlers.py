@@ -125,7 +125,7 @@ def release_claim(context: RequestContext, asked: ask.ReleaseClaim, operation: O
         # In the words for a claim that is not there, so that nobody can find out.
         missing = Refusal(
             code=RefusalCode.UNKNOWN_NAME,
-            subject=f"no claim {name!r}",
+            subject=f"there is no claim {name!r}",
             remedy="list them: quorate get claims",
         )
         raise refused([missing])
