@@ -131,7 +131,7 @@ def release_claim(
         # The same text as for a claim that does not exist, so that its existence is not revealed.
         missing = Refusal(
             code=RefusalCode.UNKNOWN_NAME,
-            subject=f"no claim {name!r}",
+            subject=f"there is no claim {name!r}",
             remedy="list them: quorate get claims",
         )
         raise refused([missing])
