@@ -1922,7 +1922,8 @@ class AsyncMethods(ABC):
     ) -> common_responses.Outcome:
         """Submit runs together: all of them, or none.
 
-        Run documents that are accepted together, or not at all.
+        Run documents that are accepted together, or not at all. A service takes as many as have
+        1,000 widths in all: a malleable run has one for each step.
 
         ``POST /api/v1/runs/batch``, for: admin, tenant-admin, user.
 

@@ -26,6 +26,7 @@ from quorate.model.state.records import TokenRecord
 from quorate.operations.answer_place import Place, place_of
 from quorate.operations.answer_types import Answer
 from quorate.operations.answering import answer
+from quorate.operations.batch_bounds import WIDTHS_MAX
 from quorate.operations.caller import Caller
 from quorate.operations.group_commit import (
     GROUP_MAX,
@@ -62,6 +63,8 @@ WAITING_MAX: Final = 4_096
 """How many requests may wait for the ledger; more are told to come back."""
 OTHERS_S_MAX: Final = 0.05
 """How long submits may wait while others are answered; one of those is answered in any case."""
+SUBMITS_S_MAX: Final = 0.25
+"""How long submits are decided for one block, before others are answered; one is in any case."""
 CLOSE_S_MAX: Final = 10.0
 """How long the ledger's thread may take to end what it does, and close the ledger."""
 PART_BYTES: Final = 64 * 1024
@@ -313,6 +316,7 @@ class LedgerThread:
             logs=self._logs,
             accounting=self.accounting,
             clock_control=self._clock_guard,
+            widths_max=WIDTHS_MAX,
         )
 
     def _own(self, opened: ThreadFuture[bool]) -> None:
@@ -327,6 +331,7 @@ class LedgerThread:
             self.listeners.append(self.metrics.follow)
             self._look(engine)
             self._commits.note_head(engine.head)
+            self._commits.begin()
             self._trouble = ""
             self._stopped = lambda: engine.stopped
             opened.set_result(engine.executor is not None)
@@ -366,7 +371,10 @@ class LedgerThread:
             self._watchdog.rest()
 
     def _answer_submits(self, engine: Engine) -> None:
-        """Commit up to a group of the submits that wait, as one block."""
+        """Commit up to a group of the submits that wait, as one block.
+
+        When deciding them has taken long enough, the rest waits for its next turn.
+        """
         queued_requests = self._line.submits(GROUP_MAX)
         if not queued_requests:
             return
@@ -377,10 +385,12 @@ class LedgerThread:
                 _asking(self.context(engine, _caller(queued)), queued) for queued in queued_requests
             ]
             with counted(self.metrics, engine) as commands:
-                found = answer_together(engine, askings)
+                end_s = monotonic() + SUBMITS_S_MAX
+                found = answer_together(engine, askings, lambda: monotonic() < end_s)
                 commands.count = sum(isinstance(each, Answer) for each in found)
             self._commits.note_head(engine.head)
-            for queued, each in zip(queued_requests, found, strict=True):
+            self._line.put_back(queued_requests[len(found) :])
+            for queued, each in zip(queued_requests, found, strict=False):
                 if isinstance(each, CommandError):
                     self.metrics.refused(each.refusals)
                 settled.append(_replied(queued, each))

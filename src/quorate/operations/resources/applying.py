@@ -8,6 +8,8 @@ from quorate.core.commands import Applied, Apply
 from quorate.documents import KINDS, Bare, render
 from quorate.operations import common_requests as ask
 from quorate.operations.answer_types import Order
+from quorate.operations.batch_bounds import check_count, check_widths
+from quorate.operations.caller import Role
 from quorate.operations.etags import check_match, etag_of, spec_of
 from quorate.operations.operation import Operation
 from quorate.operations.pool_policies import check_policies
@@ -23,8 +25,13 @@ _KINDS: Final = {kind.lower(): kind for kind in KINDS}
 def apply_documents(context: RequestContext, asked: ask.Apply, operation: Operation) -> Order:
     """Return the order to hold all documents of a request, or none of them."""
     del operation
-    documents = read_trees(asked.documents, context.caller.tenant)
-    return _order(context, tuple(specs_of(context.recorded, context.caller, documents)))
+    caller = context.caller
+    if caller.role is not Role.ADMIN:
+        check_count(len(asked.documents), context.widths_max)
+    documents = read_trees(asked.documents, caller.tenant)
+    specs = tuple(specs_of(context.recorded, caller, documents))
+    check_widths(caller, specs, context.widths_max)
+    return _order(context, specs)
 
 
 def put_document(context: RequestContext, asked: ask.PutDocument, operation: Operation) -> Order:

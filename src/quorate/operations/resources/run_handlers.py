@@ -13,6 +13,7 @@ from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 from quorate.operations import common_requests as ask
 from quorate.operations.answer_types import Order
+from quorate.operations.batch_bounds import check_count, check_widths
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.request_documents import (
@@ -57,9 +58,11 @@ def submit_run(context: RequestContext, asked: ask.SubmitRun, operation: Operati
 def submit_runs(context: RequestContext, asked: ask.SubmitRuns, operation: Operation) -> Order:
     """Return the order to accept runs together; one alone is a command of its own."""
     del operation
+    check_count(len(asked.documents), context.widths_max)
     documents = read_trees(asked.documents, context.caller.tenant, bare=RUNS)
     check_only_runs(documents)
     runs = _runs_of(context, documents)
+    check_widths(context.caller, runs, context.widths_max)
     return Order(command=Submit(runs[0]) if len(runs) == 1 else Apply(tuple(runs)))
 
 
