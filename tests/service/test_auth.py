@@ -176,6 +176,7 @@ class Issuer:
             "iss": ISSUER,
             "aud": AUDIENCE,
             "sub": "olga",
+            "iat": now,
             "exp": now + 300,
             "quorate_role": "user",
             "quorate_tenant": "rai",

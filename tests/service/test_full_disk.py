@@ -19,7 +19,7 @@ from quorate.ledger.chain import Block, Head
 from quorate.ports.errors import StoreFullError
 from quorate.service.daemon import Extras
 from tests.bounds import until
-from tests.service.serving import new_ledger, serving
+from tests.service.serving import Served, new_ledger, serving
 
 SPACE_BYTES = 4 * 1024 * 1024
 
@@ -91,6 +91,27 @@ def test_a_full_disk_makes_the_service_not_ready_until_there_is_room(
         _until(anybody, 200)
         assert admin.post("/api/v1/tenants", json={"id": "late"}).status_code == 200
         assert any("commits work again" in each for each in caplog.messages)
+
+
+def test_a_service_that_starts_on_a_full_disk_is_not_ready(small_disk: Path) -> None:
+    path = new_ledger(small_disk)
+    with serving(path):
+        pass
+    filler = _fill(small_disk)
+    # Enough to open the ledger, and too little for a commit.
+    os.truncate(filler, filler.stat().st_size - NEEDED_BYTES // 2)
+    served = Served(path, {}, Extras())
+    served.begin()
+    try:
+        with served.client(None) as anybody:
+            found = anybody.get("/readyz")
+            assert found.status_code == 503, found.text
+            assert "commits fail: no space left for" in found.json()["detail"]
+            assert anybody.get("/healthz").status_code == 200
+            filler.unlink()
+            _until(anybody, 200)
+    finally:
+        served.stop()
 
 
 class FullLedger(SqliteStore):

@@ -118,6 +118,17 @@ def test_a_token_that_lives_too_long_is_not_taken(
         assert "lives longer than 600 s" in why
 
 
+def test_a_token_that_does_not_say_when_it_was_issued_is_not_taken(
+    issuer: Issuer, provider: Provider, tmp_path: Path
+) -> None:
+    provider.body = json.dumps(issuer.jwks()).encode()
+    with trusting(tmp_path, provider.url) as served:
+        assert whoami(served, issuer.token()).status_code == 200
+        # It may have been issued for a year, and be in the last day of it.
+        why = refused(whoami(served, issuer.token(iat=None)))
+        assert "does not say when it was issued; have the issuer set the claim iat" in why
+
+
 @pytest.mark.parametrize("times", [{"exp": float("inf")}, {"exp": [1]}, {"iat": {}}, {"nbf": []}])
 def test_times_that_are_none_are_an_authentication_error(
     issuer: Issuer, provider: Provider, tmp_path: Path, times: dict[str, Any]

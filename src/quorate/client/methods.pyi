@@ -600,7 +600,8 @@ class Methods:
         dry_run: bool = False,
     ) -> Outcome:
         """Submit runs together: all of them, or none. Run documents that are accepted together, or
-        not at all."""
+        not at all. A service takes as many as have 1,000 widths in all: a malleable run has one for
+        each step."""
     def tenant_usage(self, id: str, days: int | None = None) -> TenantUsage:
         """Tell what a tenant's runs used, against its soft budgets. The tenant, and how many days
         back from now; else the System's budgetPeriodDays."""
@@ -1227,7 +1228,8 @@ class AsyncMethods:
         dry_run: bool = False,
     ) -> Outcome:
         """Submit runs together: all of them, or none. Run documents that are accepted together, or
-        not at all."""
+        not at all. A service takes as many as have 1,000 widths in all: a malleable run has one for
+        each step."""
     async def tenant_usage(self, id: str, days: int | None = None) -> TenantUsage:
         """Tell what a tenant's runs used, against its soft budgets. The tenant, and how many days
         back from now; else the System's budgetPeriodDays."""

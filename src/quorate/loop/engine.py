@@ -97,6 +97,15 @@ class Receipt:
     first_seq: int
 
 
+GoOn = Callable[[], bool]
+"""Says whether one more command may be decided for the block that is being made."""
+
+
+def always() -> bool:
+    """Return that a block takes one more command."""
+    return True
+
+
 OnViolation = Callable[[Head, Sequence[Event], Sequence[Violation]], str]
 """Keeps the evidence of invariants that a block broke; returns why deciding has stopped."""
 
@@ -239,15 +248,18 @@ class Engine:
         """Decide ``commands`` in order and commit them as one block; see ``execute_group``."""
         return self.execute_group([Asked(command, actor) for command in commands])
 
-    def execute_group(self, asked: Sequence[Asked]) -> list[Receipt]:
+    def execute_group(self, asked: Sequence[Asked], go_on: GoOn = always) -> list[Receipt]:
         """Decide what is ``asked`` in order and commit it as one block; return when it is durable.
 
-        A refused command records nothing and does not affect the others. Raises a ``StoreError``
-        when the block cannot be committed; then none of them happened. Conflicts that are due are
-        settled after it, unless everything was refused or is a repetition: then nothing is
-        recorded.
+        Once it may not ``go_on``, what has been decided is committed, one command at least, and the
+        commands after it are left alone: they have no receipt.
+
+        A refused command records nothing and does not keep the others from being recorded. Raises
+        a ``StoreError`` when the block cannot be committed; then none of them happened. Conflicts
+        that are due are settled after it, unless everything was refused or is a repetition: then
+        nothing is recorded.
         """
-        receipts = self.commit_group(asked)
+        receipts = self.commit_group(asked, go_on)
         decisions = (receipt.decision for receipt in receipts)
         if any(not decision.refusals and decision.repeats is None for decision in decisions):
             self.settle_due()
@@ -257,8 +269,10 @@ class Engine:
         """Decide and commit one block as ``commit_group`` does, with one actor for all commands."""
         return self.commit_group([Asked(command, actor) for command in commands])
 
-    def commit_group(self, asked: Sequence[Asked]) -> list[Receipt]:
+    def commit_group(self, asked: Sequence[Asked], go_on: GoOn = always) -> list[Receipt]:
         """Decide and commit one block, without settling conflicts that are due.
+
+        As many as have a receipt are in it; see ``execute_group``.
 
         Raises ``StaleHeadError`` when another writer was faster each time, and
         ``DecidingStoppedError`` while deciding is stopped.
@@ -267,17 +281,19 @@ class Engine:
             raise DecidingStoppedError(self.stopped)
         for _ in range(ATTEMPTS_MAX - 1):
             try:
-                return self._attempt(asked)
+                return self._attempt(asked, go_on)
             except StaleHeadError:
                 _LOG.info("another writer committed first; deciding again")
-        return self._attempt(asked)
+        return self._attempt(asked, go_on)
 
-    def _attempt(self, asked: Sequence[Asked]) -> list[Receipt]:
+    def _attempt(self, asked: Sequence[Asked], go_on: GoOn) -> list[Receipt]:
         decided: list[tuple[Decision, int]] = []
         events: list[Event] = []
         self._reload_if_unsure()
         try:
             for each in asked:
+                if decided and not go_on():
+                    break
                 decision, first_seq = self._decide(each.command, each.actor), self._state.seq + 1
                 # From here until the block is durable the state runs ahead of the ledger.
                 self._is_sure = False
@@ -435,18 +451,22 @@ class Engine:
                 # The executor may not have received what was committed after all.
                 self.executor.resume(standing_orders(self._state))
 
-    def try_out(self, command: Command, *, actor: str) -> Decision:
-        """Return what ``command`` would do now; nothing is written or changed."""
-        self._reload_if_unsure()
-        return self._decide(command, actor)
+    def try_out(self, command: Command, *, actor: str, has_executor: bool = False) -> Decision:
+        """Return what ``command`` would do now; nothing is written and nothing changes.
 
-    def _decide(self, command: Command, actor: str) -> Decision:
+        ``has_executor`` says that an executor runs the work though this engine, which only reads,
+        has none.
+        """
+        self._reload_if_unsure()
+        return self._decide(command, actor, has_executor=has_executor)
+
+    def _decide(self, command: Command, actor: str, *, has_executor: bool = False) -> Decision:
         return decide(
             self._state,
             command,
             now_ms=self.now_ms(),
             actor=actor,
-            has_executor=self.executor is not None,
+            has_executor=has_executor or self.executor is not None,
         )
 
     def close(self, within_s: float = CLOSE_S_MAX) -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from quorate.operations.ledger.ledger_operations import ListEvents, WatchEvents
 from quorate.operations.ledger.plan_operations import PictureRequest
-from quorate.operations.operation import Effect, Operation
+from quorate.operations.operation import DRY_RUN, Effect, Operation
 
 _AT: Final = "at"
 """The field that asks how something stood, for which the ledger is folded again."""
@@ -24,11 +24,11 @@ class Place(StrEnum):
     PAGE = "page"
     """By a reader: it takes as long as a page of the state."""
     QUEUE = "queue"
-    """By a reader: it takes as long as planning the queue, several times over."""
+    """By a reader: it takes as long as planning the queue, several times over; dry runs, too."""
     LEDGER = "ledger"
     """By a reader: it takes as long as the ledger is."""
     WRITER = "writer"
-    """By the thread that owns the ledger."""
+    """By the thread that owns the ledger: what is recorded, and what only that thread knows."""
 
 
 CPU_S_MAX: Final[Mapping[Place, float]] = {Place.PAGE: 10, Place.QUEUE: 30, Place.LEDGER: 600}
@@ -39,17 +39,27 @@ def place_of(operation: Operation, asked: Struct) -> Place:
     """Return where ``asked`` is answered."""
     if operation.of_caller:
         return Place.AT_ONCE
-    if operation.effect is not Effect.READ or operation.of_service:
+    if operation.of_service or operation.effect is Effect.STREAM:
         return Place.WRITER
+    if operation.effect is Effect.WRITE:
+        return Place.QUEUE if is_dry_run(asked) else Place.WRITER
     if not takes_long(operation, asked):
         return Place.PAGE
     is_past = getattr(asked, _AT, None) is not None
     return Place.QUEUE if operation.of_queue and not is_past else Place.LEDGER
 
 
-def is_for_writer(operation: Operation) -> bool:
-    """Return whether only the thread that owns the ledger answers ``operation``."""
-    return operation.effect is Effect.WRITE or operation.of_service
+def is_for_writer(operation: Operation, asked: Struct | None = None) -> bool:
+    """Return whether the thread that owns the ledger answers ``operation``, and nothing else.
+
+    Before it is known what is ``asked``, whatever may be for that thread is taken to be.
+    """
+    return (operation.effect is Effect.WRITE and not is_dry_run(asked)) or operation.of_service
+
+
+def is_dry_run(asked: Struct | None) -> bool:
+    """Return whether what is ``asked`` is only to be tried: a reader can, and records nothing."""
+    return bool(getattr(asked, DRY_RUN, False))
 
 
 def takes_long(operation: Operation, asked: Struct) -> bool:

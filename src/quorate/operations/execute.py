@@ -56,12 +56,17 @@ def carry_out(context: RequestContext, order: Order, *, dry_run: bool) -> Answer
     Raises ``CommandError`` when it is refused; then nothing was recorded.
     """
     engine, command, actor = context.engine, order.command, context.caller.actor
+    has_executor = context.has_executor
     leases = _Leases.of(engine.view)
-    stood = _picture(engine, actor) if _changes_others(plain(command)) else None
+    stood = (
+        _picture(engine, actor, has_executor=has_executor)
+        if _changes_others(plain(command))
+        else None
+    )
     before = engine.head
     head: Head | None = None
     if dry_run:
-        decision = engine.try_out(plain(command), actor=actor)
+        decision = engine.try_out(plain(command), actor=actor, has_executor=has_executor)
     else:
         receipt = engine.execute(command, actor=actor)
         decision, head = receipt.decision, receipt.head
@@ -245,10 +250,11 @@ def _changes_others(command: Command) -> bool:
     return isinstance(command, CreateOwner | UpdateOwner | RemoveOwner)
 
 
-def _picture(engine: Engine, actor: str) -> Picture:
+def _picture(engine: Engine, actor: str, *, has_executor: bool) -> Picture:
     """Return the picture of the state after what time has made due."""
     settled = engine.view.overlay()
-    apply_all(settled, engine.try_out(Tick(), actor=actor).events)
+    due = engine.try_out(Tick(), actor=actor, has_executor=has_executor)
+    apply_all(settled, due.events)
     _settle(settled)
     return Picture.of(settled, engine.now_ms())
 

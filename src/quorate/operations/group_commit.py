@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from quorate.core.commands import Apply, Submit
-from quorate.loop.engine import Asked, Engine, Receipt
+from quorate.loop.engine import Asked, Engine, GoOn, Receipt, always
 from quorate.model.specs import Run
 from quorate.operations.answer_types import Answer, Order
 from quorate.operations.answering import ordered
@@ -22,7 +22,7 @@ from quorate.operations.visible_events import Sight
 from quorate.ports.errors import QuorateError
 
 GROUP_MAX: Final = 512
-"""How many requests are committed as one block."""
+"""How many runs are committed as one block; the last request of it may have more."""
 _GROUPED: Final = frozenset({"submit-run", "submit-runs"})
 
 
@@ -44,11 +44,15 @@ def may_wait_for_others(operation: Operation, asked: Struct) -> bool:
     return operation.name in _GROUPED and not getattr(asked, DRY_RUN)
 
 
-def answer_together(engine: Engine, askings: Sequence[Asking]) -> list[Answer | Exception]:
+def answer_together(
+    engine: Engine, askings: Sequence[Asking], go_on: GoOn = always
+) -> list[Answer | Exception]:
     """Return the answer or the refusal of each of ``askings``, in order, once all are durable.
 
-    Any other error of one of them is returned for that one, and the others continue. Raises a
-    ``StoreError`` when the block cannot be committed; then none of them happened.
+    Once deciding may not ``go_on``, the ones that are left have no answer, and nothing has happened
+    to them; the first is answered in any case. What else goes wrong with one of them is returned
+    for that one, and the others go on. Raises a ``StoreError`` when the block cannot be committed;
+    then none of them happened.
     """
     assert len(askings) <= GROUP_MAX, len(askings)
     orders = [_order(asking) for asking in askings]
@@ -57,13 +61,17 @@ def answer_together(engine: Engine, askings: Sequence[Asking]) -> list[Answer | 
         for asking, order in zip(askings, orders, strict=True)
         if isinstance(order, Order)
     ]
-    receipts = iter(_carried_out(engine, wanted))
-    return [
-        _answer(engine, next(receipts), asking.context.caller)
-        if isinstance(order, Order)
-        else order
-        for asking, order in zip(askings, orders, strict=True)
-    ]
+    receipts = iter(_carried_out(engine, wanted, go_on))
+    found: list[Answer | Exception] = []
+    for asking, order in zip(askings, orders, strict=True):
+        if not isinstance(order, Order):
+            found.append(order)
+            continue
+        receipt = next(receipts, None)
+        if receipt is None:
+            break
+        found.append(_answer(engine, receipt, asking.context.caller))
+    return found
 
 
 def _order(asking: Asking) -> Order | Exception:
@@ -79,14 +87,16 @@ def _order(asking: Asking) -> Order | Exception:
     return found
 
 
-def _carried_out(engine: Engine, wanted: Sequence[Asked]) -> list[Receipt | Exception]:
+def _carried_out(engine: Engine, wanted: Sequence[Asked], go_on: GoOn) -> list[Receipt | Exception]:
     """Return the receipt of each of ``wanted``, or the bug that kept it from being decided.
+
+    Those that it could not ``go_on`` to are left out.
 
     A bug fails the block before it is committed: then each is tried in a block of its own.
     """
     before = engine.head
     try:
-        return [*engine.execute_group(wanted)]
+        return [*engine.execute_group(wanted, go_on)]
     except QuorateError:
         raise
     except Exception as error:
@@ -94,7 +104,12 @@ def _carried_out(engine: Engine, wanted: Sequence[Asked]) -> list[Receipt | Exce
             raise
         if len(wanted) == 1:
             return [error]
-    return [each for one in wanted for each in _carried_out(engine, [one])]
+    found = _carried_out(engine, wanted[:1], go_on)
+    for one in wanted[1:]:
+        if not go_on():
+            break
+        found += _carried_out(engine, [one], go_on)
+    return found
 
 
 def _answer(engine: Engine, receipt: Receipt | Exception, caller: Caller) -> Answer | Exception:

@@ -73,9 +73,11 @@ class RequestContext:
     Without a ``signer`` no checkpoint can be signed here. ``recent`` are the blocks that all who
     follow the ledger read together; without it each reads the store. Without ``logs`` no output of
     runs is kept here; without ``accounting`` no accounting system is linked here; without
-    ``clock_control`` the wall clock is not compared with another. ``is_executed`` says that an
-    executor runs the work though the engine here, which only reads, has none. ``instant`` is as of
-    when the caller is answered, where others are answered from it, too; without it, that is now.
+    ``clock_control`` the wall clock is not compared with another.
+    ``is_executed`` says that an executor runs the work though the engine here, which only reads,
+    has none. ``instant`` is as of when the caller is answered, where others are answered from it,
+    too; without it, that is now. ``widths_max`` is how many widths the runs of one request may
+    have where others wait for the same ledger (``batch_bounds.py``); without it any number.
     """
 
     engine: Engine
@@ -90,6 +92,7 @@ class RequestContext:
     accounting: LinkStatus | None = None
     clock_control: ClockControl | None = None
     instant: Instant | None = None
+    widths_max: int | None = None
 
     @property
     def has_executor(self) -> bool:

@@ -35,6 +35,15 @@ class CommitHealth:
         self._head: Head | None = None
         self.trouble = ""
 
+    def begin(self) -> None:
+        """Note whether the disk takes anything when the service starts, before any commit."""
+        if self._check_writable is None:
+            return
+        try:
+            self._check_writable()
+        except QuorateError as error:
+            self.failed(error)
+
     def failed(self, error: Exception) -> None:
         """Note why an order was not committed, if it was the store that failed."""
         if not isinstance(error, StoreError):

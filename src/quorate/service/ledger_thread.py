@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future as ThreadFuture
 from contextlib import nullcontext
 from threading import Thread
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
@@ -25,6 +25,7 @@ from quorate.model.state.records import TokenRecord
 from quorate.operations.answer_place import Place, place_of
 from quorate.operations.answer_types import Answer
 from quorate.operations.answering import answer
+from quorate.operations.batch_bounds import WIDTHS_MAX
 from quorate.operations.caller import Caller
 from quorate.operations.group_commit import (
     GROUP_MAX,
@@ -62,6 +63,8 @@ WAITING_MAX: Final = 4_096
 """How many requests may wait for the ledger; callers of more have to come back."""
 OTHERS_S_MAX: Final = 0.05
 """How long submits may wait while others are answered; one of those is answered in any case."""
+SUBMITS_CPU_S_MAX: Final = 0.25
+"""How much CPU deciding submits for one block takes before others are answered, or one more."""
 CLOSE_S_MAX: Final = 10.0
 """How long the ledger's thread may take to end what it does, and close the ledger."""
 PART_BYTES: Final = 64 * 1024
@@ -313,6 +316,7 @@ class LedgerThread:
             logs=self._logs,
             accounting=self.accounting,
             clock_control=self._clock_guard,
+            widths_max=WIDTHS_MAX,
         )
 
     def _own(self, opened: ThreadFuture[bool]) -> None:
@@ -327,6 +331,7 @@ class LedgerThread:
             self.listeners.append(self.metrics.follow)
             self._look(engine)
             self._commits.note_head(engine.head)
+            self._commits.begin()
             self._trouble = ""
             self._stopped = lambda: engine.stopped
             opened.set_result(engine.executor is not None)
@@ -366,7 +371,10 @@ class LedgerThread:
             self._watchdog.rest()
 
     def _answer_submits(self, engine: Engine) -> None:
-        """Commit up to a group of the submits that wait, as one block."""
+        """Commit up to a group of the submits that wait, as one block.
+
+        When deciding them has taken long enough, the rest waits for its next turn.
+        """
         queued_requests = self._line.submits(GROUP_MAX)
         if not queued_requests:
             return
@@ -377,10 +385,12 @@ class LedgerThread:
                 _asking(self.context(engine, _caller(queued)), queued) for queued in queued_requests
             ]
             with counted(self.metrics, engine) as commands:
-                found = answer_together(engine, askings)
+                end_s = thread_time() + SUBMITS_CPU_S_MAX
+                found = answer_together(engine, askings, lambda: thread_time() < end_s)
                 commands.count = sum(isinstance(each, Answer) for each in found)
             self._commits.note_head(engine.head)
-            for queued, each in zip(queued_requests, found, strict=True):
+            self._line.put_back(queued_requests[len(found) :])
+            for queued, each in zip(queued_requests, found, strict=False):
                 if isinstance(each, CommandError):
                     self.metrics.refused(each.refusals)
                 settled.append(_replied(queued, each))

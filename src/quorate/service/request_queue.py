@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from threading import Condition
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -18,6 +19,8 @@ from quorate.service.auth.tenant_shares import Share, Shares
 from quorate.service.reply import Form
 from quorate.views.exits import CommandError, Exit
 from quorate.views.statuses import UNAVAILABLE
+
+_DOCUMENTS: Final = "documents"
 
 
 @dataclass(slots=True)
@@ -50,6 +53,15 @@ class Turns:
         users.setdefault(user, deque()).append(queued)
         self._count += 1
 
+    def appendleft(self, queued: QueuedRequest) -> None:
+        """Have ``queued`` be the next, before the others of its user, its tenant and all others."""
+        tenant, user = _keys(queued)
+        users = self._tenants.setdefault(tenant, OrderedDict())
+        users.setdefault(user, deque()).appendleft(queued)
+        users.move_to_end(user, last=False)
+        self._tenants.move_to_end(tenant, last=False)
+        self._count += 1
+
     def popleft(self) -> QueuedRequest:
         """Return the next, and have its user and its tenant wait for all others."""
         tenant, users = self._tenants.popitem(last=False)
@@ -61,6 +73,11 @@ class Turns:
             self._tenants[tenant] = users
         self._count -= 1
         return found
+
+
+def _size(queued: QueuedRequest) -> int:
+    """Return how many documents a request has; one without any counts one."""
+    return max(1, len(getattr(queued.asked, _DOCUMENTS, ())))
 
 
 def _keys(queued: QueuedRequest) -> tuple[str, str]:
@@ -126,8 +143,18 @@ class Line:
             return not self._is_closed or len(self) > 0
 
     def submits(self, most: int) -> list[QueuedRequest]:
-        """Return the submits in front, at most so many."""
+        """Return the submits in front, of so many runs together; the last one may have more."""
         return self._take(self._submits, most)
+
+    def put_back(self, queued_requests: Sequence[QueuedRequest]) -> None:
+        """Have submits wait again that were taken and had no turn, before those who came later.
+
+        A tenant or user that has more than one of them has its further ones after the others'.
+        """
+        with self._wake:
+            for queued in reversed(queued_requests):
+                self._shares.count(queued.caller)
+                self._submits.appendleft(queued)
 
     def other(self) -> QueuedRequest | None:
         """Return the request in front of the others."""
@@ -136,19 +163,24 @@ class Line:
     def rest(self) -> list[QueuedRequest]:
         """Return all requests that wait."""
         return [
-            *self._take(self._submits, len(self._submits)),
-            *self._take(self._others, len(self._others)),
+            *self._take(self._submits, inf),
+            *self._take(self._others, inf),
         ]
 
-    def _take(self, turns: Turns, most: int) -> list[QueuedRequest]:
-        """Return those in front of ``turns``, without the ones whose callers have disconnected."""
+    def _take(self, turns: Turns, most: float) -> list[QueuedRequest]:
+        """Return those in front of ``turns``, of ``most`` runs or a few more.
+
+        The ones whose callers have disconnected are left out.
+        """
         with self._wake:
             found: list[QueuedRequest] = []
-            while turns and len(found) < most:
+            taken = 0
+            while turns and taken < most:
                 queued = turns.popleft()
                 self._shares.give_back(queued.caller)
                 if not queued.done.cancelled():
                     found.append(queued)
+                    taken += _size(queued)
             return found
 
     def _drop_gone(self) -> None:

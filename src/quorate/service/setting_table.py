@@ -280,8 +280,8 @@ SETTINGS: Final = (
         read=values.seconds(60, 31_536_000),
         default="86400",
         field="oidc_lifetime_s_max",
-        text="how long a token may live from its issue to its end; "
-        "one that lives longer is not taken",
+        text="how long a token may live from its issue (`iat`) to its end; "
+        "one that lives longer, or has no `iat`, is not taken",
         kind=_SECONDS,
     ),
     Setting(

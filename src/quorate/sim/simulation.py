@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from quorate.core.commands import Command
 from quorate.loop.driver import Driver
-from quorate.loop.engine import SNAPSHOT_EVENTS, Asked, Engine, Receipt
+from quorate.loop.engine import SNAPSHOT_EVENTS, Asked, Engine, GoOn, Receipt, always
 from quorate.model.state.state_view import StateView
 from quorate.ports.executor_port import Executor, Order, Report
 from quorate.ports.store_port import EventStore
@@ -104,14 +104,14 @@ class WatchedEngine(Engine):
 
     observers: Sequence[Observer] = ()
 
-    def commit_group(self, asked: Sequence[Asked]) -> list[Receipt]:
+    def commit_group(self, asked: Sequence[Asked], go_on: GoOn = always) -> list[Receipt]:
         """Decide and commit as ``Engine`` does, and notify the observers before and after."""
         commands = [each.command for each in asked]
         for observer in self.observers:
             observer.asked(commands, self.now_ms())
-        receipts = super().commit_group(asked)
+        receipts = super().commit_group(asked, go_on)
         for observer in self.observers:
-            for command, receipt in zip(commands, receipts, strict=True):
+            for command, receipt in zip(commands, receipts, strict=False):
                 observer.decided(command, receipt, self.view)
             observer.committed(receipts, self.view)
         return receipts

@@ -15,7 +15,7 @@ from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.cli.creation import create_ledger
 from quorate.ledger.chain import GENESIS, Head
 from quorate.ledger.checkpoint import Checkpoint, unsigned_checkpoint, verify_signature
-from quorate.ports.errors import CorruptLedgerError, StoreError
+from quorate.ports.errors import CorruptLedgerError, StoreError, StoreReadOnlyError
 from quorate.testing.store_contract import fill
 
 BLOCKS = 6
@@ -74,6 +74,30 @@ def test_head_file_without_a_whole_slot_is_refused_with_the_remedy(path: Path) -
     for how in (SqliteStore.open, SqliteStore.read):
         with pytest.raises(CorruptLedgerError, match=r"ledger\.db\.head cannot be read.*--against"):
             how(path)
+
+
+def test_folder_or_pipe_in_place_of_the_head_file_is_named_with_the_remedy(path: Path) -> None:
+    whole = head_path(path).read_bytes()
+    for make, undo in ((Path.mkdir, Path.rmdir), (os.mkfifo, Path.unlink)):
+        head_path(path).unlink()
+        make(head_path(path))
+        for how in (SqliteStore.open, SqliteStore.read):
+            with pytest.raises(CorruptLedgerError) as caught:
+                how(path)
+            said = str(caught.value)
+            assert "ledger.db.head cannot be read: " in said
+            assert "then move ledger.db.head away" in said
+        undo(head_path(path))
+        head_path(path).write_bytes(whole)
+    with SqliteStore.open(path) as store:
+        assert store.head().height == BLOCKS
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root opens every file")
+def test_head_file_that_may_not_be_opened_is_named(path: Path) -> None:
+    head_path(path).chmod(0)
+    with pytest.raises(StoreReadOnlyError, match=r"ledger\.db\.head cannot be opened \(Perm"):
+        SqliteStore.read(path)
 
 
 def test_changed_byte_of_the_head_file_is_never_a_later_end(path: Path) -> None:

@@ -150,6 +150,22 @@ def test_two_names_of_one_ledger_share_one_lock(path: Path, tmp_path: Path) -> N
         SqliteStore.open(other)
 
 
+def test_second_name_by_a_hard_link_is_no_way_to_a_second_writer(path: Path) -> None:
+    other = path.with_name("hard.db")
+    with SqliteStore.open(path) as store:
+        os.link(path, other)
+        with pytest.raises(StoreError, match=r"hard\.db has 2 names \(hard links\).*ledger backup"):
+            SqliteStore.open(other)
+        fill(store, blocks=1)
+        with SqliteStore.read(path) as reader:
+            assert reader.head() == store.head()
+    with pytest.raises(StoreError, match=r"2 names"):
+        SqliteStore.open(path)
+    other.unlink()
+    with SqliteStore.open(path) as store:
+        fill(store, blocks=1)
+
+
 def test_ledger_replaced_while_open_takes_no_more_blocks(path: Path, tmp_path: Path) -> None:
     with SqliteStore.open(path) as store:
         path.rename(tmp_path / "moved.db")

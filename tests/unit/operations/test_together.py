@@ -101,6 +101,27 @@ def test_a_bug_while_all_are_decided_is_for_the_one_that_has_it() -> None:
     assert [type(each) for each in alone] == [ZeroDivisionError]
 
 
+def test_submits_that_are_left_when_time_is_up_are_untouched(engine: Engine) -> None:
+    askings = [_asking(engine, ALICE, f"r{number}") for number in range(5)]
+    left = iter([True, False])
+    found = answer_together(engine, askings, lambda: next(left))
+    assert [type(each) for each in found] == [Answer, Answer]
+    assert set(engine.view.runs) == {"r0", "r1"}
+    again = answer_together(engine, askings[2:], lambda: False)
+    assert [type(each) for each in again] == [Answer], "one is answered in any case"
+    assert set(engine.view.runs) == {"r0", "r1", "r2"}
+
+
+def test_time_is_looked_at_while_a_bug_has_each_decided_alone() -> None:
+    engine = memory_engine(FaultyStore(), HandClock())
+    assert not engine.execute(Apply((Owner(name="team"),)), actor="test").decision.refusals
+    askings = [_asking(engine, ALICE, name) for name in ("r1", "poisoned", "r2", "r3")]
+    left = iter([True, True, True, True, False])
+    found = answer_together(engine, askings, lambda: next(left))
+    assert [type(each) for each in found] == [Answer, ZeroDivisionError]
+    assert set(engine.view.runs) == {"r1"}
+
+
 def test_a_refusal_is_for_its_own_request_only(engine: Engine) -> None:
     found = answer_together(
         engine,

@@ -12,7 +12,9 @@ checkpoint, signed where the ledger's key lies beside it.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from quorate.ledger.checkpoint import Checkpoint
-from quorate.ports.errors import CorruptLedgerError, StoreError
+from quorate.ports.errors import CorruptLedgerError, StoreError, StoreReadOnlyError
 
 SLOT_BYTES: Final = 4096
 """How far apart the slots are: no sector and no page holds parts of both."""
@@ -33,6 +35,7 @@ _VERSION: Final = 1
 _LENGTH: Final = struct.Struct(">H")
 _DIGEST_BYTES: Final = 32
 _READS_MAX: Final = 8
+_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,10 @@ def read_head(ledger: Path) -> Checkpoint | None:
     """Return the last record of the head file of ``ledger``; None where there is no such file.
 
     A record without a signature has an empty one. Raises ``CorruptLedgerError`` when no slot can
-    be read, OSError of the file.
+    be read, ``StoreError`` when the file cannot be opened.
     """
-    try:
-        fd = os.open(head_path(ledger), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    fd = _opened(ledger, os.O_RDONLY)
+    if fd is None:
         return None
     try:
         return _newest(fd, ledger).record
@@ -99,9 +101,8 @@ class HeadFile:
     @classmethod
     def open(cls, ledger: Path) -> Self | None:
         """Return the head file of ``ledger``; None where there is none. Raises as ``read_head``."""
-        try:
-            fd = os.open(head_path(ledger), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
+        fd = _opened(ledger, os.O_RDWR)
+        if fd is None:
             return None
         try:
             return cls(fd, _newest(fd, ledger))
@@ -126,6 +127,34 @@ class HeadFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _opened(ledger: Path, flags: int) -> int | None:
+    """Return a descriptor of the head file of ``ledger``; None where there is no such file.
+
+    Raises ``CorruptLedgerError`` when it is no file, ``StoreError`` when it cannot be opened, and
+    OSError when it is a symbolic link.
+    """
+    path = head_path(ledger)
+    try:
+        # A pipe in its place would be waited for.
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise
+        if error.errno in (errno.EISDIR, errno.ENXIO):
+            raise _unreadable(ledger, f": {error.strerror}") from error
+        kind = StoreReadOnlyError if error.errno in _FORBIDDEN else StoreError
+        raise kind(
+            f"{path} cannot be opened ({error.strerror}), so whether the end of the ledger is "
+            "missing cannot be told; let the user who runs this read and write it"
+        ) from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise _unreadable(ledger, ": it is not a file")
+    return fd
 
 
 def check_absent(ledger: Path) -> None:
@@ -194,9 +223,14 @@ def _newest(fd: int, ledger: Path) -> _Slot:
         whole = [slot for slot in slots if slot is not None]
         if whole:
             return max(whole, key=lambda slot: slot.number)
+    raise _unreadable(ledger)
+
+
+def _unreadable(ledger: Path, why: str = "") -> CorruptLedgerError:
+    """Return the error for a head file that tells nothing, ``why`` in words where it is known."""
     path = head_path(ledger)
-    raise CorruptLedgerError(
-        f"{path.name} cannot be read, so a missing end of the ledger would not be detected",
+    return CorruptLedgerError(
+        f"{path.name} cannot be read{why}, so a missing end of the ledger would not be detected",
         remedy=(
             "compare the ledger with a checkpoint kept elsewhere: quorate ledger verify --against "
             f"CHECKPOINT; then move {path.name} away, and the next opening for writing makes a new "

@@ -40,7 +40,7 @@ from quorate.adapters.stores.sqlite_file import (
     remove_file,
     resolved,
 )
-from quorate.adapters.stores.writer_lock import WriterLock
+from quorate.adapters.stores.writer_lock import WriterLock, check_only_link
 from quorate.ledger.archive import ArchivedRow, RowQuery
 from quorate.ledger.chain import GENESIS, HASH_BYTES, Block, Head
 from quorate.ledger.checkpoint import Checkpoint
@@ -101,13 +101,15 @@ class SqliteStore:
         """Return the store of an existing ledger, for reading and writing.
 
         Raises ``LedgerHeldError`` when another process still has it open for writing after
-        ``wait_s``, and ``CorruptLedgerError`` when the log ends before its recorded end; then
-        nothing is changed. A ledger without a head file gets one.
+        ``wait_s``, ``StoreError`` when the file has a second name (a hard link), and
+        ``CorruptLedgerError`` when the log ends before its recorded end; then nothing is changed.
+        A ledger without a head file gets one.
         """
         real = existing(path)
         with translated(real), ExitStack() as undo:
             lock = WriterLock(real, wait_s=wait_s)
             undo.callback(lock.release)
+            check_only_link(real)
             # A connection that may write folds the write-ahead log into the file when it closes,
             # and with that what is left of a damaged one. So another one looks first.
             with cls.read(real) as looked:

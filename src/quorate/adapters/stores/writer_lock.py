@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from quorate.keeper.locks import locked
-from quorate.ports.errors import Holder, LedgerHeldError
+from quorate.ports.errors import Holder, LedgerHeldError, StoreError
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,6 +62,21 @@ class WriterLock:
     def _write(self, text: bytes) -> None:
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, text, 0)
+
+
+def check_only_link(ledger: Path) -> None:
+    """Raise ``StoreError`` where the file of ``ledger`` has another name, by a hard link.
+
+    The lock lies beside one name, so that a writer by another name would not find it. Ask while
+    the lock is held: a link that is made later is refused to the writer that opens it.
+    """
+    links = ledger.stat().st_nlink
+    if links > 1:
+        raise StoreError(
+            f"{ledger} has {links} names (hard links), and two writers by two names would lose "
+            f"what was recorded; find them with: find -samefile {ledger.name}; remove all but "
+            "one, or copy the ledger instead: quorate ledger backup --out NEW.db"
+        )
 
 
 def lock_path(ledger: Path) -> Path:

@@ -37,8 +37,9 @@ def resolve(
 def tick(context: RequestContext, asked: fleet_operations.Tick, operation: Operation) -> Order:
     """Return the order to do what time has made due."""
     del asked, operation
-    has_executor = context.engine.executor is not None
-    due_ms = next_due_ms(context.recorded, has_executor=has_executor, after_ms=context.now_ms)
+    due_ms = next_due_ms(
+        context.recorded, has_executor=context.has_executor, after_ms=context.now_ms
+    )
     unchanged = "nothing is due, and nothing will be by time alone"
     if due_ms is not None:
         unchanged = f"nothing is due before {until(due_ms, context.now_ms)}"

@@ -7,6 +7,8 @@ from typing import Final
 from quorate.core.commands import Applied, Apply
 from quorate.documents import KINDS, Bare, render
 from quorate.operations.answer_types import Order
+from quorate.operations.batch_bounds import check_count, check_widths
+from quorate.operations.caller import Role
 from quorate.operations.etags import check_match, etag_of, spec_of
 from quorate.operations.operation import Operation
 from quorate.operations.pool_policies import check_policies
@@ -25,8 +27,13 @@ def apply_documents(
 ) -> Order:
     """Return the order to apply all documents of a request, or none of them."""
     del operation
-    documents = read_trees(asked.documents, context.caller.tenant)
-    return _order(context, tuple(specs_of(context.recorded, context.caller, documents)))
+    caller = context.caller
+    if caller.role is not Role.ADMIN:
+        check_count(len(asked.documents), context.widths_max)
+    documents = read_trees(asked.documents, caller.tenant)
+    specs = tuple(specs_of(context.recorded, caller, documents))
+    check_widths(caller, specs, context.widths_max)
+    return _order(context, specs)
 
 
 def put_document(

@@ -12,6 +12,7 @@ from quorate.documents import Document, render
 from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 from quorate.operations.answer_types import Order
+from quorate.operations.batch_bounds import check_count, check_widths
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.request_documents import (
@@ -62,9 +63,11 @@ def submit_runs(
 ) -> Order:
     """Return the order to accept runs together; one alone is a command of its own."""
     del operation
+    check_count(len(asked.documents), context.widths_max)
     documents = read_trees(asked.documents, context.caller.tenant, bare=RUNS)
     check_only_runs(documents)
     runs = _runs_of(context, documents)
+    check_widths(context.caller, runs, context.widths_max)
     command = Submit(runs[0]) if len(runs) == 1 else Apply(tuple(runs))
     return Order(command=command, notes=_flavor_notes(context.recorded, runs))
 

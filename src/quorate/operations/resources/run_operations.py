@@ -22,7 +22,10 @@ class SubmitRun(KeyedWrite, kw_only=True, frozen=True):
 
 
 class SubmitRuns(KeyedWrite, kw_only=True, frozen=True):
-    """Run documents that are accepted together, or not at all."""
+    """Run documents that are accepted together, or not at all.
+
+    A service takes as many as have 1,000 widths in all: a malleable run has one for each step.
+    """
 
     documents: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=DOCUMENTS_MAX)]
 

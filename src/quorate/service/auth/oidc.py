@@ -228,7 +228,12 @@ class OidcTrust:
     def _check_lifetime(self, claims: Mapping[str, Any]) -> None:
         """Raise ``CommandError`` where a token lives too long, from its issue or from now on."""
         now_s, most_s = self._clock.now_ms() // SECOND_MS, self._oidc.lifetime_s_max
-        issued_s = min(int(claims.get("iat", now_s)), now_s)
+        if "iat" not in claims:
+            # Else a token of any age would be taken in the last part of its life.
+            raise _nobody(
+                "the token does not say when it was issued; have the issuer set the claim iat"
+            )
+        issued_s = min(int(claims["iat"]), now_s)
         if int(claims["exp"]) - issued_s > most_s + LEEWAY_S:
             raise _nobody(
                 f"the token lives longer than {most_s:g} s; have the issuer set an earlier end "

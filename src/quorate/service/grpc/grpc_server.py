@@ -225,12 +225,12 @@ class GrpcServer:
         method, context = call.method, call.context
         async with asyncio.timeout(self._seconds_left(context)):
             caller = await self._admitted(call)
-            is_counted = is_for_writer(method.operation)
             with self._calls.taken(caller), self._bodies.held(caller) as held:
-                if is_counted:
+                if is_for_writer(method.operation):
                     self._admission.check(caller)
                 asked = await self._read(method, sent, held)
-                with self._admission.taken(caller) if is_counted else nullcontext():
+                is_written = is_for_writer(method.operation, asked)
+                with self._admission.taken(caller) if is_written else nullcontext():
                     found = await self._answers.ask(caller, method.operation, asked)
         notes = [cut(note, NOTE_CHARS_MAX).encode() for note in found.notes[:NOTES_MAX]]
         etag = ((ETAG, found.etag),) if found.etag else ()

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quorate import __version__
 from quorate.loop.engine import Engine
-from quorate.operations.answer_place import is_for_writer
+from quorate.operations.answer_place import is_dry_run, is_for_writer
 from quorate.operations.answering import check_role
 from quorate.operations.caller import OVERSEERS, Caller
 from quorate.operations.operation import JSON, NOTES, Effect, Operation
@@ -207,11 +207,11 @@ class _Asked:
             watchers = self._gate.parts.watchers
             await watchers.serve(scope, (caller, operation, asked), headers, (receive, send))
             return
-        with ledger_thread.admission.taken(caller) if is_for_writer(operation) else nullcontext():
+        is_written = is_for_writer(operation, asked)
+        with ledger_thread.admission.taken(caller) if is_written else nullcontext():
             asking = ledger_thread.ask(caller, operation, asked, form)
-            # A write is carried out though its caller has disconnected: it may be half done
-            # already.
-            is_read = operation.effect is Effect.READ
+            # A write is carried out though its caller has disconnected: it may be half done.
+            is_read = operation.effect is Effect.READ or is_dry_run(asked)
             reply = await (_while_there(asking, receive) if is_read else asking)
         await _respond(ledger_thread, reply, form, headers, send)
 

@@ -55,7 +55,7 @@ def main() -> None:
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is what is needed
         os.dup2(nothing.fileno(), 0)
     for operation in OPERATIONS.values():
-        if operation.effect is Effect.READ:
+        if operation.effect is not Effect.STREAM:
             # Imports what answers it.
             operation.handle()
     # Readers' collectors skip what they share, because a visit would copy it.

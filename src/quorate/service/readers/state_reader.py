@@ -18,6 +18,7 @@ from quorate.loop.engine import SNAPSHOT_EVENTS, Engine
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state import State
 from quorate.operations.answering import answer
+from quorate.operations.batch_bounds import WIDTHS_MAX
 from quorate.operations.caller import Caller
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import AnyDesk, BlockDesk, Instant, RequestContext, Signer
@@ -99,6 +100,7 @@ class Reader:
             is_executed=config.is_executed,
             logs=config.logs,
             instant=self._now(engine),
+            widths_max=WIDTHS_MAX,
         )
 
     def follow(self) -> None:
