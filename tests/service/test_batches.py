@@ -15,7 +15,7 @@ from quorate.core.commands import Applied, Apply, Submit
 from quorate.documents import render
 from quorate.model.specs import Owner
 from quorate.operations import common_requests
-from quorate.operations.answer_place import CPU_S_MAX, Place, place_of
+from quorate.operations.answered_by import CPU_S_MAX, Place, place_of
 from quorate.operations.batch_bounds import WIDTHS_MAX
 from quorate.operations.operation import DRY_RUN, Effect
 from quorate.operations.resources import run_operations

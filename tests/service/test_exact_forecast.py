@@ -27,7 +27,7 @@ from quorate.documents.times import time_text
 from quorate.loop.engine import Engine
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.specs import Owner, Run
-from quorate.operations.answer_place import Place, place_of
+from quorate.operations.answered_by import Place, place_of
 from quorate.operations.ledger.plan_operations import AboutRun, PlanRuns
 from quorate.operations.table import OPERATIONS
 from quorate.service.config import configured

@@ -18,7 +18,8 @@ import httpx
 import pytest
 
 from quorate.operations.caller import Caller, Role
-from quorate.service.auth.overload_limit import (
+from quorate.service.http.connection import Shedding
+from quorate.service.limits.overload_limit import (
     ANSWER_S_MAX,
     FORGET_S,
     INTERVAL_S,
@@ -29,8 +30,7 @@ from quorate.service.auth.overload_limit import (
     WAITING_MIN,
     Admission,
 )
-from quorate.service.auth.tenant_shares import OF_ONE_PART, OF_TENANT_PART
-from quorate.service.http.connection import Shedding
+from quorate.service.limits.tenant_shares import OF_ONE_PART, OF_TENANT_PART
 from quorate.views.exits import CommandError, Exit
 from tests.bounds import WAIT_S, until
 from tests.service.held import Held, held_service

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from quorate.operations.answer_place import Place
+from quorate.operations.answered_by import Place
 from quorate.operations.resources import resource_operations
 from quorate.operations.table import OPERATIONS
 from quorate.service.readers.message_socket import MessageSocket

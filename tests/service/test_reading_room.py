@@ -22,8 +22,8 @@ from quorate.ledger.chain import Block
 from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
 from quorate.operations import common_requests
-from quorate.operations.answer_place import takes_long
 from quorate.operations.answer_types import Answer
+from quorate.operations.answered_by import takes_long
 from quorate.operations.caller import Caller, Role
 from quorate.operations.ledger import ledger_operations, plan_operations
 from quorate.operations.operation import Effect, Operation

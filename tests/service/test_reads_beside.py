@@ -23,7 +23,7 @@ from quorate.model.events import RunRefused, RunSubmitted
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Owner, Run
 from quorate.operations import common_requests
-from quorate.operations.answer_place import Place, place_of
+from quorate.operations.answered_by import Place, place_of
 from quorate.operations.ledger import plan_operations
 from quorate.operations.operation import Effect
 from quorate.operations.resources import resource_operations

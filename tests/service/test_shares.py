@@ -11,8 +11,8 @@ from socket import socket
 import pytest
 
 from quorate.operations.caller import Caller, Role
-from quorate.service.auth.tenant_shares import Share, Shares
 from quorate.service.http.event_stream import WATCHES_OF_ONE_MAX
+from quorate.service.limits.tenant_shares import Share, Shares
 from quorate.views.exits import CommandError
 from tests.bounds import WAIT_S, until
 from tests.service.held import held_service

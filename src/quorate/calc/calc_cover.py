@@ -14,8 +14,8 @@ from quorate.calc.world_funds import Funds, read_funds, without_hours, without_p
 from quorate.calc.world_leases import WorldLease, read_leases, record, tier_of
 from quorate.calc.world_reader import any_whole, open_world, settle
 from quorate.core.admission.cover import payer_phases, plan_cover
+from quorate.core.admission.cover_search import payable
 from quorate.core.admission.payers import CoverRequest, Demand, Leg, PayerList, Place
-from quorate.core.admission.payment import payable
 from quorate.documents import values
 from quorate.documents.field_reader import At, complete, fields_of, listed, mapped
 from quorate.documents.labels import label_key, label_value

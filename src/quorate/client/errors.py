@@ -1,7 +1,7 @@
 """Everything that can go wrong between a client and a service, as one tree.
 
     QuorateClientError
-    ├── BadPlaceError            an address, a token or certificates that cannot be used (place.py)
+    ├── BadPlaceError            an address, a token or certificates that cannot be used
     ├── ConfigError              the file of contexts cannot be used           (contexts.py)
     │   └── NoContextError       there is no context of that name              (contexts.py)
     ├── UnreachableError         no answer: whether anything was done is said by `maybe_done`

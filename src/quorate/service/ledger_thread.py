@@ -22,8 +22,8 @@ from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
 from quorate.loop.engine import Engine
 from quorate.model.state.records import TokenRecord
-from quorate.operations.answer_place import Place, place_of
 from quorate.operations.answer_types import Answer
+from quorate.operations.answered_by import Place, place_of
 from quorate.operations.answering import answer
 from quorate.operations.batch_bounds import WIDTHS_MAX
 from quorate.operations.caller import Caller
@@ -43,10 +43,10 @@ from quorate.ports.errors import QuorateError
 from quorate.ports.executor_port import ServedExecutor
 from quorate.ports.log_port import Logs
 from quorate.ports.store_port import EventStore
-from quorate.service.auth.overload_limit import Admission
 from quorate.service.commits import CommitHealth, counted
 from quorate.service.http.accepting import Connections
 from quorate.service.http.body_reader import BodyReader
+from quorate.service.limits.overload_limit import Admission
 from quorate.service.metrics.registry import Metrics, service_metrics
 from quorate.service.readers.read_pool import AnyReader, ReadPool
 from quorate.service.readers.reader_process import ProcessConfig, RemoteReader

@@ -15,7 +15,7 @@ from msgspec import Struct
 from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller
 from quorate.operations.operation import Operation
-from quorate.service.auth.tenant_shares import Share, Shares
+from quorate.service.limits.tenant_shares import Share, Shares
 from quorate.service.reply import Form
 from quorate.views.exits import CommandError, Exit
 from quorate.views.statuses import UNAVAILABLE

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from quorate.core.admission.holds import ROUND_SLACK_MS
 from quorate.core.commands import Cancel, Submit
 from quorate.core.rounds.round_outlook import share_words
-from quorate.loop.rounds.flavor_choice import choose_rows, round_candidates
+from quorate.loop.rounds.round_choice import choose_rows, round_candidates
 from quorate.loop.rounds.round_funds import Funds
 from quorate.loop.rounds.round_snapshot import floor_of
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM

@@ -19,8 +19,8 @@ from time import monotonic
 from typing import Final
 
 from quorate.adapters.executors.keepers import Keepers, job_folder, run_folder
-from quorate.adapters.executors.local_book import Book, nothing_wanted
 from quorate.adapters.executors.local_isolation import JobUsers
+from quorate.adapters.executors.local_leases import Book, nothing_wanted
 from quorate.adapters.executors.logs_local import last_step
 from quorate.adapters.takeover import TAKEOVER_S
 from quorate.keeper.wanted import (

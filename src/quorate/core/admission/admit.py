@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from quorate.core.admission.cover import payer_phases
+from quorate.core.admission.cover_search import pay, payable
 from quorate.core.admission.domain_offer import DomainOffer, DomainOffers
 from quorate.core.admission.hard_quota import Headroom, too_many_runs
 from quorate.core.admission.holds import grace_ms, hold_duration_ms
@@ -27,7 +28,6 @@ from quorate.core.admission.payers import (
     family_of,
     names_racks,
 )
-from quorate.core.admission.payment import pay, payable
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.core.admission.shortfall import explain_uncovered
 from quorate.core.admission.spread import Spread, demands_of, spreads

@@ -2,7 +2,8 @@
 
 The answer is a partition of the demand into legs, each paid by one envelope, lexicographically
 first: for each place in the order given, from each payer in cover order, the most that leaves the
-rest payable. Greedy first, which is exact when it succeeds; else an exact search within ``Steps``.
+rest payable. Greedy first, which is exact when it succeeds; else an exact search within a
+``SearchBudget``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quorate.core.admission.cover_search import pay
 from quorate.core.admission.payers import (
     CoverRequest,
     Demand,
@@ -18,7 +20,6 @@ from quorate.core.admission.payers import (
     family_payers,
     sponsor_payers,
 )
-from quorate.core.admission.payment import pay
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.core.admission.shortfall import explain_uncovered
 from quorate.model.events import Tier

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from quorate.core.admission.cover_search import pay, payable, shared_bounds
 from quorate.core.admission.payers import Demand, PayerList
-from quorate.core.admission.payment import pay, payable, shared_bounds
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.model.events import Tier
 from quorate.model.refusal import SHORTAGES_MAX, Refusal, RefusalCode, Shortage

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from quorate.core.admission.admit import cover_request
 from quorate.core.admission.cover import payer_phases
+from quorate.core.admission.cover_search import pay
 from quorate.core.admission.holds import expected_ms
 from quorate.core.admission.layout import PackRequest, pack_request
 from quorate.core.admission.payers import (
@@ -29,7 +30,6 @@ from quorate.core.admission.payers import (
     is_open,
     names_racks,
 )
-from quorate.core.admission.payment import pay
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.core.admission.spread import Item, fills_nodes, items_of
 from quorate.core.planning.expected_states import ExpectedStates

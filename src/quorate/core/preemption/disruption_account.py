@@ -18,7 +18,7 @@ from quorate.core.decision_log import DecisionLog
 from quorate.model.amounts import DAY_MS
 from quorate.model.events import ConflictDeferred
 from quorate.model.selector import contradicts
-from quorate.model.state.disruption_accounts import PARTS, filling, lacking_gpu_ms
+from quorate.model.state.disruption_filling import PARTS, filling, lacking_gpu_ms
 from quorate.model.state.state_view import StateView
 
 FULL_MS: Final = 7 * DAY_MS

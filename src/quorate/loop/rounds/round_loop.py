@@ -17,8 +17,8 @@ import numpy as np
 
 from quorate.core.commands import ShareOut
 from quorate.core.rounds.begin_round import step_counts
-from quorate.loop.rounds.flavor_choice import choose_rows
 from quorate.loop.rounds.round_answer import answered
+from quorate.loop.rounds.round_choice import choose_rows
 from quorate.loop.rounds.round_funds import Funds
 from quorate.loop.rounds.round_problem import MICRO, PoolPolicy
 from quorate.loop.rounds.round_snapshot import Floor, Member, floor_of

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from quorate.model import events as e
 from quorate.model.specs import EnvelopeId
-from quorate.model.state.disruption_accounts import lacking_gpu_ms
+from quorate.model.state.disruption_filling import lacking_gpu_ms
 from quorate.model.state.records import (
     AnnouncedConflict,
     ConflictRecord,

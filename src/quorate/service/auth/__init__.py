@@ -1,1 +1,1 @@
-"""Who calls, and how much one tenant and one user may take: tokens, OIDC, rates, shares."""
+"""Who calls: access tokens and OIDC. How much one tenant or user may take: ``service/limits``."""

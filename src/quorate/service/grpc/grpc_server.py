@@ -19,13 +19,11 @@ from grpc_reflection.v1alpha import reflection
 from msgspec import Struct
 
 from quorate.adapters.takeover import TAKEOVER_S
-from quorate.operations.answer_place import is_for_writer
+from quorate.operations.answered_by import is_for_writer
 from quorate.operations.answering import check_role
 from quorate.operations.caller import Caller
 from quorate.operations.common_requests import within_a_page
 from quorate.operations.operation import EVENT_STREAM, Operation
-from quorate.service.auth.overload_limit import Admission
-from quorate.service.auth.tenant_shares import KEPT_PART, OF_TENANT_PART, Share, Shares
 from quorate.service.config_values import Address
 from quorate.service.grpc.grpc_call import DONE, Call, called, told
 from quorate.service.grpc.grpc_codec import read_request, write_answer
@@ -33,6 +31,8 @@ from quorate.service.grpc.grpc_problem import cut
 from quorate.service.grpc.grpc_schema import PACKAGE, Method, schema
 from quorate.service.http.body_reader import BodyReader, HeldBody
 from quorate.service.http.listening import check_free, when_free
+from quorate.service.limits.overload_limit import Admission
+from quorate.service.limits.tenant_shares import KEPT_PART, OF_TENANT_PART, Share, Shares
 from quorate.service.metrics.registry import Metrics, service_metrics
 from quorate.views.exits import CommandError, Exit
 from quorate.views.statuses import UNAVAILABLE

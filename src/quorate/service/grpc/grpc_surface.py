@@ -15,13 +15,13 @@ from msgspec import Struct
 from quorate.operations.caller import Caller
 from quorate.operations.operation import JSON_LINES, Operation
 from quorate.service.auth.authenticator import Authenticator
-from quorate.service.auth.rate_limit import Rate
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
 from quorate.service.descriptors import connections_within
 from quorate.service.grpc.grpc_server import GrpcLimits, GrpcServer, GrpcTls
 from quorate.service.http.event_stream import follow
 from quorate.service.ledger_thread import LedgerThread
+from quorate.service.limits.rate_limit import Rate
 from quorate.service.reply import Form, Reply
 from quorate.views.exits import CommandError, Exit
 

@@ -13,7 +13,13 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from quorate.operations.caller import Caller
-from quorate.service.auth.tenant_shares import KEPT_PART, OF_ONE_PART, OF_TENANT_PART, Share, Shares
+from quorate.service.limits.tenant_shares import (
+    KEPT_PART,
+    OF_ONE_PART,
+    OF_TENANT_PART,
+    Share,
+    Shares,
+)
 
 THREADS: Final = 2
 """How many bodies are read at once; the others wait, and are bounded by the memory they take."""

@@ -9,12 +9,12 @@ from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from quorate.operations.answer_place import is_for_writer
+from quorate.operations.answered_by import is_for_writer
 from quorate.operations.caller import Caller, Role
-from quorate.service.auth.overload_limit import Admission
 from quorate.service.http.accepting import Connections
 from quorate.service.http.request_guard import extension
 from quorate.service.http.table_paths import PREFIX, places
+from quorate.service.limits.overload_limit import Admission
 from quorate.service.problem_json import problem, problem_of
 from quorate.views.statuses import TOO_MANY_REQUESTS, UNAVAILABLE, USAGE
 

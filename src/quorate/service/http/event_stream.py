@@ -21,9 +21,9 @@ from quorate.operations.caller import Caller
 from quorate.operations.caller_standing import check_standing
 from quorate.operations.cursor import Shown
 from quorate.operations.operation import EVENT_STREAM, Operation
-from quorate.service.auth.tenant_shares import Share, Shares
 from quorate.service.http.request_guard import ABORT, GoneError, gone
 from quorate.service.ledger_thread import LedgerThread
+from quorate.service.limits.tenant_shares import Share, Shares
 from quorate.service.problem_json import problem
 from quorate.service.reply import to_json
 from quorate.views.exits import CommandError

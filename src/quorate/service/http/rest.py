@@ -22,14 +22,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quorate import __version__
 from quorate.loop.engine import Engine
-from quorate.operations.answer_place import is_dry_run, is_for_writer
+from quorate.operations.answered_by import is_dry_run, is_for_writer
 from quorate.operations.answering import check_role
 from quorate.operations.caller import OVERSEERS, Caller
 from quorate.operations.operation import JSON, NOTES, Effect, Operation
 from quorate.ports.errors import QuorateError
 from quorate.service.auth.authenticator import Authenticator
-from quorate.service.auth.rate_limit import Rate
-from quorate.service.auth.tenant_shares import Share, Shares
 from quorate.service.http.body_reader import HeldBody
 from quorate.service.http.decoding import asked_of, has_body
 from quorate.service.http.event_stream import WatchRegistry
@@ -38,6 +36,8 @@ from quorate.service.http.openapi import openapi_bytes
 from quorate.service.http.request_guard import GoneError, gone, heads_of
 from quorate.service.http.table_paths import PREFIX, in_order, names_of, places, renamed
 from quorate.service.ledger_thread import LedgerThread
+from quorate.service.limits.rate_limit import Rate
+from quorate.service.limits.tenant_shares import Share, Shares
 from quorate.service.metrics.registry import CONTENT_TYPE
 from quorate.service.problem_json import problem, problem_of
 from quorate.service.reply import Form, Reply, to_json

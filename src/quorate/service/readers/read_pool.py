@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
 
 from quorate.operations.caller import Caller, Role
-from quorate.service.auth.tenant_shares import Share, Shares
+from quorate.service.limits.tenant_shares import Share, Shares
 from quorate.service.readers.state_reader import Question
 from quorate.service.reply import Reply
 from quorate.views.exits import CommandError, Exit

@@ -19,7 +19,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from quorate.operations.answer_place import CPU_S_MAX, Place, place_of
+from quorate.operations.answered_by import CPU_S_MAX, Place, place_of
 from quorate.operations.caller import Caller
 from quorate.operations.request_context import Signer
 from quorate.ports.clock_port import Clock

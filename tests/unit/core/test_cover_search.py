@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
+from quorate.core.admission.cover_search import PaymentSearch, pay, payable
 from quorate.core.admission.payers import CoverRequest, Demand, PayerList, Place, family_payers
-from quorate.core.admission.payment import PaymentSearch, pay, payable
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.core.admission.shortfall import explain_uncovered
 from quorate.model.amounts import HOUR_MS

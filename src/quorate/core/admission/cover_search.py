@@ -2,8 +2,8 @@
 
 Taking the most from each payer in order is tried first; what follows is for when that does not pay.
 
-Overlapping caps make the problem hard in general, so the search is bounded by ``Steps``; a small
-maximum flow prunes it so well that, without overlapping caps, it never turns back.
+Overlapping caps make the problem hard in general, so the search is bounded by a ``SearchBudget``; a
+small maximum flow prunes it so well that, without overlapping caps, it never turns back.
 """
 
 from __future__ import annotations

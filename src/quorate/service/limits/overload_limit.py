@@ -22,7 +22,7 @@ from time import monotonic
 from typing import Final
 
 from quorate.operations.caller import Caller, Role
-from quorate.service.auth.tenant_shares import Share, Shares
+from quorate.service.limits.tenant_shares import Share, Shares
 from quorate.service.metrics.metric_table import READ, UNREAD
 from quorate.views.exits import CommandError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.adapters.executors.local_book import Book
+from quorate.adapters.executors.local_leases import Book
 from quorate.keeper.wanted import Wanted
 from quorate.model.events import EndReason, Role, StartReason
 from quorate.model.specs import Run
