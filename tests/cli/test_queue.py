@@ -185,7 +185,7 @@ def test_explain_says_what_a_budget_costs_and_who_is_ahead(contended: Shell) -> 
         "  number 1 of 3 in the queue\n    red has no gpuHoursBudget quota that could be used up\n"
         in red
     )
-    assert "    nobody is ahead of it\n" in red
+    assert "    no run is ahead of it\n" in red
     assert "    green has used 88.8 % of its budget: 60.7 % of its score is left\n" in green
     assert "    ahead of it: 1 run of red (score 0.6873, step 21)\n" in green
     tree = contended("explain", "b2", "-o", "json").json["queue"]

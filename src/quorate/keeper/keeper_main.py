@@ -17,10 +17,7 @@ from typing import Final
 from quorate.keeper import cgroups, processes, sessions
 from quorate.keeper.confinement import Confinement, confined
 from quorate.keeper.job_files import read_job_file
-from quorate.keeper.output import OutputWriter
-from quorate.keeper.ranks import LOOPBACK, Rank, ranks_of
-from quorate.keeper.start_errors import StartError
-from quorate.keeper.step_file import (
+from quorate.keeper.next_step import (
     Drop,
     Dues,
     Gang,
@@ -32,6 +29,9 @@ from quorate.keeper.step_file import (
     next_step,
     on_own_clock,
 )
+from quorate.keeper.output import OutputWriter
+from quorate.keeper.ranks import LOOPBACK, Rank, ranks_of
+from quorate.keeper.start_errors import StartError
 from quorate.keeper.streams import READ_BYTES, Streams
 from quorate.keeper.wanted import (
     OUTPUT,

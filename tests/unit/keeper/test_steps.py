@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.keeper.step_file import (
+from quorate.keeper.next_step import (
     Drop,
     Gang,
     Kill,
