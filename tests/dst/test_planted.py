@@ -121,8 +121,8 @@ BUGS: Final = (
     Bug(
         "carry a request out twice",
         "core/idempotency.py",
-        "    if known is None or known.is_forgotten(now_ms):\n",
-        "    if known is None or known.is_forgotten(now_ms + 23 * HOUR_MS):\n",
+        "    if request is None or request.is_forgotten(now_ms):\n",
+        "    if request is None or request.is_forgotten(now_ms + 23 * HOUR_MS):\n",
     ),
     Bug(
         "answer a repeated request with too little",
@@ -200,21 +200,21 @@ BUGS: Final = (
     Bug(
         "(e) move a reservation into the time of a later one",
         "core/planning/queue_walk.py",
-        "                aside.append((record, pin))\n",
-        "                self._move(record, pin, cause_of(self.profile, pin))\n",
+        "            aside.append((record, pin))\n",
+        "            self._move(record, pin, cause_of(self.profile, pin))\n",
     ),
     Bug(
         "(f) promise the same room twice",
         "core/planning/queue_walk.py",
-        "        self.profile.put(entry)\n        self._counted(entry)\n",
-        "        _ = is_firm or self.profile.put(entry)\n        self._counted(entry)\n",
+        "        self.profile.put(entry)\n        if later is not None:\n",
+        "        _ = is_firm or self.profile.put(entry)\n        if later is not None:\n",
     ),
     # What a review of the planner found, put back.
     Bug(
         "promise the same payer twice",
         "core/profile/profile.py",
-        """found += (("envelope", key, self.payer(key), gpus) for key, gpus in paid.items())""",
-        """found += (("envelope", key, self.payer(key), 0) for key in paid)""",
+        """needs += (("envelope", key, self.payer(key), gpus) for key, gpus in paid.items())""",
+        """needs += (("envelope", key, self.payer(key), 0) for key in paid)""",
     ),
     Bug(
         "name a budget as the cause whatever the cause is",
