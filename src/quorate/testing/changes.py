@@ -12,6 +12,7 @@ from quorate.model.events import (
     NodesClaimed,
     NodeWiped,
     OwnerApplied,
+    PoolApplied,
 )
 from quorate.model.specs import Budget, Node, Owner
 from quorate.model.state.state_view import StateView
@@ -60,6 +61,8 @@ class Changes:
                     yield from self._around(node)
             case OwnerApplied():
                 yield from self._owner_applied(event.owner)
+            case PoolApplied():
+                yield "pool", event.pool.name
             case BudgetApplied():
                 yield from self._budget_applied(event.budget)
             case _:

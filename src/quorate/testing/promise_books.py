@@ -288,13 +288,17 @@ class PromiseBooks:
         if len(objects) >= OBJECTS_MAX:
             leases |= set(view.leases)
         named = {("node", name) for kind, name in objects if kind == "node"}
-        named |= {each for each in objects if each[0] in ("domain", "envelope", "cap", "owner")}
+        kinds = ("domain", "envelope", "cap", "owner", "pool")
+        named |= {each for each in objects if each[0] in kinds}
         run = view.runs[promise.made.run].spec
         real = {
             each
             for each in named
             if self._changed.is_since(promise.recorded, each, run.owner, view)
         }
+        if any(kind == "pool" for kind, _ in real):
+            # A pool takes nodes from another when its selector changes, in any domain.
+            real |= {("domain", domain) for domain, _ in promise.place.domains}
         return PutBack(
             frozenset(name for name in leases if _was_late(view, name)),
             frozenset(name for kind, name in real if kind == "node"),

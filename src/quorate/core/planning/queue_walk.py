@@ -58,6 +58,7 @@ from quorate.model.events import (
     LeaseStarted,
     MoveCause,
     MoveCode,
+    PoolApplied,
     ReservationOutcome,
     ReservationStatus,
     RunEnded,
@@ -247,7 +248,13 @@ class Walk:
             if (record.planned_start_ms or now_ms) < now_ms and record.made.run in self.pins
         ]
         ended = [event.lease for event in self.log.events if isinstance(event, LeaseEnded)]
-        return [cause_of(self.profile, pin, overdue, ended) for pin in pins]
+        causes = [cause_of(self.profile, pin, overdue, ended) for pin in pins]
+        pools = [("pool", e.pool.name) for e in self.log.events if isinstance(e, PoolApplied)]
+        if not pools:
+            return causes
+        # A pool takes nodes from another when its selector changes.
+        moved = MoveCause(MoveCode.POOL_CHANGED, tuple(pools))
+        return [moved if cause.code is MoveCode.NODES_CHANGED else cause for cause in causes]
 
     def _relief(self, record: ReservationRecord, pin: Entry) -> list[Overstayer] | None:
         """Return what is stopped in time for a place that is put in; None: that is not enough.

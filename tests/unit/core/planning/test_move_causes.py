@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from quorate.core.commands import Apply, Cancel, Complete, Confirm, Drain, MarkNode, Submit, Tick
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import MoveCause, MoveCode, NodeStatus, ReservationStatus
-from quorate.model.specs import Budget, Cap, Owner, Quota
+from quorate.model.specs import Budget, Cap, Owner, Pool, Quota
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, WINDOW_END_MS, budget, envelope, node
 from tests.oracles.lives import Life
@@ -224,6 +224,17 @@ def test_quota_that_is_tightened_is_the_cause() -> None:
     (moved,) = moves(life.do(Apply((limited,)), SOON_MS))
     assert moved.cause == MoveCause(MoveCode.QUOTA_CHANGED, (("owner", "two"),))
     assert moved.planned_start_ms == NOW_MS + 300 * MINUTE_MS
+
+
+def test_pool_that_takes_a_node_from_another_is_the_cause() -> None:
+    life = planned_life(nodes=[node("a0", rack="k0"), node("a1", rack="k1")])
+    life.do(Submit(of("busy", 8, selector=(("rack", "k0"),))))
+    life.do(Submit(of("wide", 16, "two")))
+    assert firm_ms(life, "wide") == START_MS
+    side = Pool(name="side", selector=(("rack", "k1"),))
+    (moved,) = moves(life.do(Apply((side,)), SOON_MS))
+    assert moved.cause == MoveCause(MoveCode.POOL_CHANGED, (("pool", "side"),))
+    assert moved.status is ReservationStatus.BLOCKED
 
 
 def test_pool_that_gives_whole_nodes_from_now_on_moves_no_start_that_still_stands() -> None:
