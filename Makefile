@@ -51,7 +51,7 @@ quick: $(DEV) ## the tests worth running after each change, under a minute
 check: $(DEV) ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --num-workers 2
+	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 bench: $(DEV) ## measure, print beside the targets, fail below one
