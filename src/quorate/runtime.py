@@ -53,7 +53,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The run has to stop by ``deadline_ms``: for good (``stop``), or to be restarted.
+    """The run has to stop by ``deadline_ms``: to end or wait again (``stop``), or to be restarted.
 
     ``resize`` says that its processes start again in another world, from the last checkpoint.
     """

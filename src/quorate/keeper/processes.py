@@ -284,7 +284,7 @@ def _signal_group(group: int, number: signal.Signals) -> None:
     except ProcessLookupError:
         return
     except PermissionError:
-        return  # Another user's; or, elsewhere than on Linux, all that is left waits to be reaped.
+        return  # The group is another user's or, on a system other than Linux, only zombies.
 
 
 def _all_pids() -> list[int]:

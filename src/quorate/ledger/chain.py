@@ -221,7 +221,7 @@ def _check_sealed(block: Block, after: Head) -> None:
 
 
 def _fault(block: Block, after: Head) -> str | None:
-    """Return why ``block`` is not the sound block after ``after``, or None; the body stays shut."""
+    """Return why ``block`` cannot follow ``after``, or None. Its body is hashed, not decoded."""
     if block.height != after.height + 1:
         return f"block {after.height + 1} is missing: block {block.height} is in its place"
     if block.first_seq != after.seq + 1:

@@ -109,7 +109,7 @@ def use(settings: Settings, name: str) -> None:
     "--ca-file",
     metavar="FILE",
     type=click.Path(),
-    help="Certificates by which to know the service, beside those of this machine.",
+    help="Trust the certificates in this file for the service, besides those this machine trusts.",
 )
 @click.pass_obj
 def set_context(

@@ -75,7 +75,7 @@ def _found(flavor: str | None, gpus: int | None) -> tuple[str, int]:
     if len(kinds) > 1 and flavor is None:
         raise CommandError(
             Exit.REFUSED,
-            f"this machine has GPUs of several kinds, {', '.join(kinds)}, and a node has one; "
-            "say which, and how many: quorate node discover --gpus N --flavor NAME",
+            f"this machine has GPUs of several kinds ({', '.join(kinds)}), but a node may have "
+            "only one kind; say which, and how many: quorate node discover --gpus N --flavor NAME",
         )
     return flavor or kinds[0], len(found)

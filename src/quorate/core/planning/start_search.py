@@ -690,7 +690,8 @@ class Searcher:
     def _pay_plainly(self, ask: Ask, demands: Sequence[Demand], at_ms: int) -> Sequence[Leg] | None:
         """Return who pays, where all payers pay everywhere and share nothing with each other.
 
-        Taking the most from each in order is exact then.
+        So it is enough to ask them in order, each for as much as it can pay. None: they cannot pay
+        for it together.
         """
         profile, duration_ms = self.profile, ask.duration_ms
         outlast_ms, asked_ms = at_ms + ask.lead_ms, profile.now_ms

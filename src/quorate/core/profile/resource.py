@@ -25,9 +25,9 @@ def curve_of(gains: Iterable[tuple[int, int]]) -> Curve:
 class Resource:
     """What is free of one resource over time; negative where a limit was lowered.
 
-    ``free_now`` less what is taken, and more at each instant of the curve. ``steps_ms`` are the
-    instants at which the plan takes more or less, ``taken`` is how much from each on, and ``free``
-    what is free at it.
+    What is free at an instant is ``free_now``, plus what the curve has gained by then, minus what
+    the plan takes then. ``steps_ms`` are the instants at which the plan takes more or less,
+    ``taken`` is how much from each on, and ``free`` what is free at it.
     """
 
     __slots__ = ("ends_ms", "free", "free_now", "gained", "steps_ms", "taken")

@@ -1,7 +1,8 @@
 """Holdings: what owners with a hard quota hold, their descendants included.
 
-Distinct nodes under leases and filled spares, and running runs, counted as they come and go. Owners
-without a hard quota, of their own or of an ancestor, cost nothing.
+Counted as they come and go: running runs, and the nodes on which an owner has a lease or a spare
+that another run fills, each node once. Owners without a hard quota, of their own or of an ancestor,
+cost nothing.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Ranked = tuple[Rank, Place, Line]
 """A line by its rank and its first run: the order in which lines are called up."""
 
 _OUTDATED_MAX: Final = 1_024
-"""How many outdated instants, beyond as many as there are lines, are kept."""
+"""Outdated instants are removed when there are more of them than lines plus this many."""
 
 
 class LineRanks:

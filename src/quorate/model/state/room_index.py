@@ -67,7 +67,7 @@ class RoomIndex:
         self.asked_ms = -1
         """The instant for which bounds were last read; -1 where they never were."""
         self.kept: dict[Hashable, Any] = {}
-        """Cached results that no lease changes: which domains a run may use, and is paid in."""
+        """Cached results that no lease changes: where a run may go, and who may pay there."""
         self.sites = 0
         self.bounds: dict[tuple[int, int], _Bounds] = {}
         self.changes: list[IslandKey] = []

@@ -132,7 +132,7 @@ def months_until(now_ms: int) -> list[Month]:
 
 
 def body_of(consumption: Consumption) -> bytes:
-    """Return it as it is kept until it was delivered."""
+    """Return the bytes in which ``consumption`` is stored until it has been delivered."""
     return msgspec.json.encode(consumption)
 
 

@@ -242,10 +242,14 @@ def format_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
         case BudgetReported():
             return f"owner/{event.owner}: {event.source} tells {told_text(event.gpu, event.node)}"
         case BudgetFellBack():
-            what = "does not tell" if event.is_linked else "is not to tell any more"
+            if not event.is_linked:
+                return (
+                    f"owner/{event.owner}: no longer linked to {event.source}, so the ledger's own "
+                    "figures count"
+                )
             return (
-                f"owner/{event.owner}: {event.source} {what} what is left, and the ledger's own "
-                f"figures count{_noted(event.note)}"
+                f"owner/{event.owner}: {event.source} does not report what is left, so the "
+                f"ledger's own figures count{_noted(event.note)}"
             )
         case BudgetApplied():
             budget = event.budget
