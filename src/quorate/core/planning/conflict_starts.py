@@ -188,7 +188,7 @@ def call_conflict(log: DecisionLog, record: ReservationRecord) -> str | None:
 
 
 def _why_no_room(log: DecisionLog, record: ReservationRecord) -> str:
-    """Return why no conflict starts a reservation now: it may not be for headroom, or is no use."""
+    """Return why no conflict starts a reservation now: a hard quota forbids it, or none helps."""
     view = log.view
     if is_for_headroom(
         view,

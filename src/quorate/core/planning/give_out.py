@@ -53,7 +53,7 @@ def give_out(log: DecisionLog) -> None:
             if not walk.call_due_conflicts():
                 break
             walk = _walked(log)
-        # A firm start that was moved may hold less now, which is left to those slow to stop.
+        # A firm start that was moved may hold fewer GPU-hours: leases slow to stop may use them.
         settle_holds(log)
     grow_running(log, walk.profile, backfill=walk.is_out_of_order)
     place_granted(log)

@@ -723,8 +723,8 @@ class Searcher:
     def _quotas(self, ask: Ask, placement: Placement) -> list[Need]:
         """Return the hard quotas that a start counts for, and how much of each it needs.
 
-        Of nodes, the fewest that it needs: in a pool that shares nodes, free GPUs on nodes that
-        count under the quota already are used first.
+        Of nodes, the fewest that it needs: in a pool that shares nodes, it may first use the GPUs
+        that the quota's owner does not use on nodes it holds already.
         """
         view, owner = self.profile.view, ask.run.owner
         found: list[Need] = []
