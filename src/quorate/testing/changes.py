@@ -1,4 +1,4 @@
-"""What was changed when: so that nothing is a cause that has not changed."""
+"""When objects were last changed, so that a cause cannot name one that has not changed."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Changes:
     def is_since(self, number: int, what: Named, owner: str, view: StateView) -> bool:
         """Return whether an object has changed since an event, for a run of ``owner``.
 
-        A payer also where its owner, or that of the run, is of another family; a quota also where
-        an owner has come below it.
+        A payer has also changed where the parents of its owner or of the run's owner have; a quota
+        also where the parents of any owner have.
         """
         kind, name = what
         found = {what}

@@ -150,9 +150,9 @@ def _wanted(places: Collection[Place], payers: Collection[str], *, lent: bool = 
 def _nodes_short(
     view: StateView, place: Place, there: Collection[Place], at_ms: int, back: PutBack
 ) -> Iterator[tuple[str, int]]:
-    """Yield how many nodes too few each owner above a place may hold, with as few as will do.
+    """Yield how many nodes each owner above a place is short of, if as few as possible are used.
 
-    What its family leaves free of its own nodes is used first, where nodes are shared.
+    Where nodes are shared, GPUs that the owner's family does not use on its nodes are used first.
     """
     for owner in _lineage(view, place.run):
         known = view.owners.get(owner)
@@ -364,8 +364,8 @@ def is_counted(view: StateView, place: Place) -> bool:
 def stoppable(view: StateView, place: Place) -> frozenset[str]:
     """Return the leases that are past their declared end and may be stopped for ``place``.
 
-    Marked as out of order, started after the run of the place began to wait, and past their
-    declared ends one grace before the start.
+    They are marked as backfill, started after the run of the place began to wait, and are past
+    their declared ends one grace before the start.
     """
     waiting_seq = view.runs[place.run].waiting_seq
     found = set[str]()
@@ -388,7 +388,8 @@ def stoppable(view: StateView, place: Place) -> frozenset[str]:
 def overstaying(view: StateView, place: Place, others: Collection[Place]) -> list[str]:
     """Return the leases that had to be stopped for ``place`` by now, and were not.
 
-    Those that may be stopped for it, less than one grace before its start, where it lacks room.
+    These are the leases that may be stopped for it, once less than one grace is left before its
+    start and it lacks room.
     """
     lack = {text.split()[1] for text in lacking(view, place, others) if text.startswith("domain ")}
     found = []

@@ -1,8 +1,9 @@
-"""The books of promises and conflicts: what a history must show, kept block by block.
+"""The books of promises and conflicts: rules that every history must keep, checked per block.
 
-Independent of how the core plans: a start is promised, and is late only when something else was
-late, lost or changed since; a conflict draws by a seed that was fixed when it was declared, in a
-block of its own; whoever may be drawn has entered; and what was cleared for a reservation is used.
+They do not depend on how the core plans. A firm start is late only when something else was late,
+lost or changed since it was recorded. A conflict is drawn in a later block than it was declared in,
+by a seed that was fixed then. Every run that may be drawn has entered. Room that was cleared for a
+reservation is used.
 """
 
 from __future__ import annotations
@@ -73,12 +74,12 @@ class _Promise:
     recorded: int
     """The number of the event that wrote it."""
     missed_ms: int | None = None
-    """When something is decided again, where nothing was when it was due: it starts then."""
+    """The next decision, where none was made when the start was due: the run starts then."""
 
 
 @dataclass(slots=True)
 class _Cleared:
-    """Room that was made for a reservation: what has to go, and what had changed by then."""
+    """Room that a conflict made for a reservation: the leases cut, and the changes until then."""
 
     conflict: str
     leases: tuple[str, ...]
@@ -110,24 +111,24 @@ class PromiseBooks:
         self.moved_later = 0
         """How often a firm start moved later."""
         self.shared_slack = 0
-        """How often one did though a younger lease shares the slack that an older one overran."""
+        """How often one did so though a younger lease shares the slack an older one overran."""
         self._declared: dict[str, tuple[ConflictDeclared, int]] = {}
         self._cleared: dict[str, _Cleared] = {}
         self._made_room: dict[str, str] = {}
         self._looked_ms = self._entered_ms = 0
 
     def shaken(self, now_ms: int) -> None:
-        """Note that the program was down until ``now_ms``: what was due meanwhile did not start.
+        """Note that the program was down until ``now_ms``, so starts due meanwhile are excused.
 
-        Nor since the last block: what was decided after that is lost. Nothing else is excused:
-        what was due before was decided about, and what is due later is met as if it had been up.
+        So are starts due since the last block, as later decisions are lost. Nothing else is
+        excused: about earlier starts the program has decided, and later ones it must meet.
         """
         self._changes += 1
         self._looked_ms = min(self._looked_ms, self._entered_ms)
         self.looked(now_ms)
 
     def looked(self, now_ms: int) -> None:
-        """Note that something is decided at ``now_ms``; what was due before was not looked at."""
+        """Note a decision at ``now_ms``; starts due since the last decision were missed."""
         for promise in self._promises.values():
             planned_ms = promise.planned_ms
             if planned_ms is not None and self._looked_ms <= planned_ms < now_ms - 1:
@@ -135,7 +136,7 @@ class PromiseBooks:
         self._looked_ms = now_ms
 
     def enter(self, height: int, events: Sequence[Event], view: StateView) -> Iterator[str]:
-        """Write a block down, and yield what is wrong with it."""
+        """Enter a block into the books, and yield what is wrong with it."""
         self._look_around(events, view)
         for event in events:
             self._events += 1
@@ -177,13 +178,13 @@ class PromiseBooks:
     # --- Promises ---
 
     def _forget_missed(self, at_ms: int) -> None:
-        """Excuse nothing any more that was decided about since it was missed."""
+        """End the excuse of missed starts about which there was a decision by ``at_ms``."""
         for promise in self._promises.values():
             if promise.missed_ms is not None and promise.missed_ms <= at_ms:
                 promise.missed_ms = None
 
     def _look_around(self, events: Sequence[Event], view: StateView) -> None:
-        """Note what begins in a block, and which firm places stay beside those that move in it."""
+        """Note which leases begin and end in a block, and which firm places do not move in it."""
         if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
             self._changes += 1
         self._began = frozenset(e.lease for e in events if isinstance(e, LeaseStarted))
@@ -232,10 +233,9 @@ class PromiseBooks:
     def _moved_later(
         self, event: ReservationMoved, promise: _Promise, view: StateView
     ) -> Iterator[str]:
-        """Yield that a firm start moved later though its place would stand, or for no cause.
+        """Yield a fault where a firm start moved later though it could stay, or for a false cause.
 
-        Its recorded place must stand once what the cause names is put back, unless something else
-        is missing there too that is late, lost or changed: then that counts as put back as well.
+        Once what the cause names is put back, the start must be possible in its recorded place.
         """
         self.moved_later += 1
         what = f"{event.reservation} moves from {promise.planned_ms} to {event.planned_start_ms}"
@@ -254,7 +254,7 @@ class PromiseBooks:
         # A place by a conflict counts on room that is made for it, and keeps none from others.
         activated = [p for run, p in self._activated.items() if run not in self._by_conflict]
         beside = [*self._beside, *activated]
-        # What is due and has not started ends as much later.
+        # A place that was due and has not started ends later by as much.
         delayed = [_delayed(other, view.at_ms) for other in beside]
         is_counted_on = is_counted(view, place) and promise.missed_ms is None
         if is_counted_on and not lacking(view, place, delayed, PutBack(began)):
@@ -268,7 +268,7 @@ class PromiseBooks:
             yield f"{what} for {event.cause}, and without that it lacks {left}"
 
     def _is_behind(self, event: ReservationMoved, view: StateView) -> bool:
-        """Return whether a start moves behind one that is late, or a lease that just ended was."""
+        """Return whether a start moves behind a late one, named by run or by leases that ended."""
         runs = {name for kind, name in event.cause.objects if kind == "run"}
         due = [place for place in (*self._beside, *self._activated.values()) if place.run in runs]
         leases = {name for kind, name in event.cause.objects if kind == "lease"}
@@ -278,10 +278,10 @@ class PromiseBooks:
         )
 
     def _put_back(self, event: ReservationMoved, promise: _Promise, view: StateView) -> PutBack:
-        """Return what the cause of a move names, as put back: of that only what is so.
+        """Return the objects that the cause of a move names, if they are true, as put back.
 
-        Leases that are late, and what has changed since the start was recorded. As many are named
-        as fit; where those are all that fit, others that are late are no less a cause.
+        True are leases that are late, and objects that have changed since the start was recorded.
+        Where a cause names ``OBJECTS_MAX`` objects, which is the most, every late lease counts.
         """
         objects = event.cause.objects
         leases = {name for kind, name in objects if kind == "lease"}
@@ -318,7 +318,7 @@ class PromiseBooks:
         if event.outcome is not ReservationOutcome.ACTIVATED:
             return
         planned_ms = promise.planned_ms
-        # What ends at the very instant of a start is waited for, so it may be one tick later.
+        # A start waits for leases that end at its very instant, so it may be one tick late.
         is_late = planned_ms is not None and event.at_ms > planned_ms + 1
         if is_late and not promise.by_conflict and promise.missed_ms is None:
             yield f"{event.reservation} starts at {event.at_ms}, firm for {planned_ms}"
@@ -326,9 +326,9 @@ class PromiseBooks:
     def _feasible(self, view: StateView) -> Iterator[str]:
         """Yield firm places that cannot all be kept, and what overstays in front of them.
 
-        Together with what runs, and with all others: but for leases that may be stopped for them,
-        which is done one grace before. One that nothing decided about when it was due is looked at
-        with the next decision.
+        Each place must fit beside what runs and beside all other places. Leases that may be stopped
+        for it do not count: they are stopped one grace before. A missed start is checked again
+        after the next decision.
         """
         places = places_of(view)
         for place in places:
@@ -344,7 +344,7 @@ class PromiseBooks:
                 yield f"{promise} cannot be kept: {left[:3]}"
 
     def _unused(self, view: StateView) -> Iterator[str]:
-        """Yield reservations whose room is there, as nothing else has changed, and that wait."""
+        """Yield reservations that a conflict made room for and that do not start when due."""
         for name, cleared in tuple(self._cleared.items()):
             promise = self._promises[name]
             if cleared.changes != self._changes:
@@ -379,10 +379,10 @@ class PromiseBooks:
     def _not_overstaying(
         self, declared: ConflictDeclared, event: ConflictResolved
     ) -> Iterator[str]:
-        """Yield what is cut without a lottery, as overstaying, and started in its turn.
+        """Yield runs that a conflict cuts as overstaying, but that started in front of no firm run.
 
-        As it was before the block: in front of the run that the conflict is for, or of any with a
-        firm start where it is for none.
+        As of before the block, they must have started after the run that the conflict is for began
+        to wait or, where it is for none, after some run with a firm start did.
         """
         own = self._waiting.get(declared.reservation)
         waiting = self._waiting.values() if own is None else (own,)
@@ -403,7 +403,7 @@ def _delayed(place: Place, now_ms: int) -> Place:
 
 
 def _redrawn(declared: ConflictDeclared, seed: str) -> list[tuple[str, str]]:
-    """Return every draw of ``seed``, as docs/reference/lottery.md says, and by no other code."""
+    """Return every draw of ``seed``, computed from docs/reference/lottery.md without core code."""
     counter = 0
 
     def below(bound: int) -> int:
@@ -426,7 +426,7 @@ def _redrawn(declared: ConflictDeclared, seed: str) -> list[tuple[str, str]]:
 
 
 def _is_late(view: StateView) -> bool:
-    """Return whether something that was told to stop has not, or a conflict that is due waits."""
+    """Return whether a lease is past its deadline to stop, or a conflict past its due."""
     declared = (view.conflicts[name].declared for name in view.open_conflicts)
     return any(conflict.due_ms < view.at_ms for conflict in declared) or any(
         lease.ending is not None and lease.ending.deadline_ms < view.at_ms
@@ -447,7 +447,7 @@ def _was_late(view: StateView, name: str) -> bool:
 def _left_out(declared: ConflictDeclared, view: StateView) -> Iterator[str]:
     """Yield runs that could be drawn, are small enough, and did not enter.
 
-    Only what is beyond doubt is asked about: runs of one lease that the cuts do not reach.
+    Only clear cases are checked: runs of one lease that the cuts do not reach.
     """
     if not declared.tokens:
         return

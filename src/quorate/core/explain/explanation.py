@@ -112,7 +112,7 @@ def explain(
         )
     foresight = outlook.after_due.plan
     refusal = foresight.refusal_of(current) or current.refusal
-    # A search that was too long in its turn can be shorter once runs behind it have started.
+    # A search that ran out of steps at the run's turn may succeed once later runs have started.
     assert refusal is not None, run_name
     foreseen = outlook.after_due.plan_for(run_name, is_exact=is_exact).start_of(current)
     promised = current.reservation
@@ -204,7 +204,7 @@ def _obstacles(settled: State, record: RunRecord, refusal: Refusal, now_ms: int)
         return Obstacles()
     found = obstacles(_own_room(settled, record, now_ms), record.spec, now_ms)
     if not found.quotas and refusal.also is not None:
-        # The refusal was recorded in its turn, and the quota has room since.
+        # The refusal was recorded at the run's turn, and the quota has had room since.
         return Obstacles((refusal.also,))
     return found
 

@@ -117,8 +117,8 @@ def first_working(
 ) -> tuple[int, T] | None:
     """Return the first of ``values`` that works and what ``attempt`` returned for it.
 
-    Where one value works all later ones are taken to, so it is found by bisection, the last value
-    first. Where that does not hold, what is returned still works.
+    It is found by bisection, starting with the last value, on the assumption that all values after
+    a working one work too. Where that is wrong, the value returned works but may not be the first.
     """
     if not values:
         return None

@@ -34,7 +34,7 @@ from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
 RELEASES_MAX: Final = 64
-"""How many leases of a domain, those that end first, are examined to date a start."""
+"""How many leases of a domain, those that end first, are examined to find when a start comes."""
 DANGERS_MAX: Final = 8
 """How many conflicts that could end a running run are examined."""
 
@@ -125,10 +125,11 @@ def least_short(view: StateView, run: Run) -> tuple[int, Slice | None]:
 def waits_for(
     seen: Seen, run: Run, promise: ReservationRecord | None, natural: Entry | None
 ) -> Iterator[str]:
-    """Yield the leases whose expected ends a start counts on: where what is free is not enough.
+    """Yield the leases whose expected ends a start counts on.
 
-    What is free, or what a hard quota leaves: then leases of its holders have to end. None for a
-    start by a conflict, which waits for no lease.
+    There are some where too few GPUs are free in its domains or at its payers, or where a hard
+    quota leaves too little: then leases that count under the quota have to end. A start by a
+    conflict waits for no lease.
     """
     start_ms, place, payers = planned(promise, natural)
     if start_ms is None or place is None or (promise is not None and promise.by_conflict):
@@ -198,9 +199,9 @@ def confidence_of(
 def quantiles_of(profile: Profile, entry: Entry | None) -> StartQuantiles | None:
     """Return the P50 and the P90 of a planned start.
 
-    From each owner's history of actual against declared durations. ``profile`` has the plan put in:
-    what it takes then has to come free first. None where the start does not rest on ends of running
-    work.
+    They follow from each owner's history of actual against declared durations. ``profile`` has the
+    plan put in: what the plan takes at that instant has to come free as well. None where the start
+    does not rest on ends of running work.
     """
     if entry is None:
         return None

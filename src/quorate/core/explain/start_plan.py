@@ -55,11 +55,11 @@ class Forecast:
 
     ``recorded_phase`` is None for a run that is not submitted. ``planned_start_ms`` is that of its
     firm ``reservation``; ``natural_start_ms`` is when it could start by itself, as far as is known
-    now. ``plan_state`` says what the start is worth, None where nothing is planned; ``long_walk``
-    is there where it was searched beyond the depth, as an exact forecast is. ``place`` and
-    ``payers`` are of the planned start, else of the natural one. ``deficit`` and ``scope`` are what
-    is short now, where that is least. ``parked`` says why there is no firm one. ``dangers`` are
-    there while it runs. ``loans`` are what it borrows or would borrow, with the terms;
+    now. ``plan_state`` says how far the start can be relied on, None where nothing is planned;
+    ``long_walk`` is set where an exact forecast searched beyond the depth. ``place`` and ``payers``
+    are of the planned start, else of the natural one. ``deficit`` is how many GPUs are short now in
+    ``scope``, the place where the fewest are. ``parked`` says why there is no firm start.
+    ``dangers`` are set while it runs. ``loans`` are what it borrows or would borrow, with terms;
     ``returning`` is what its owner lent and has recalled for it.
     """
 
@@ -290,7 +290,7 @@ def _waiting(
 
 
 def _natural_ms(promise: ReservationRecord | None, natural: Entry | None) -> int | None:
-    """Return when a run could start by itself; a place by a conflict is sooner than that."""
+    """Return when a run could start without a conflict, which is later than a start by one."""
     if promise is not None and promise.by_conflict:
         return promise.natural_start_ms
     return None if natural is None else natural.start_ms

@@ -1,7 +1,7 @@
-"""What follows from a state at one instant, each computed once for all questions about it.
+"""The outlook: what follows from a state at one instant, computed once for all questions.
 
-The plan, the queue order and the state after what is due take time with the length of the queue. A
-reader that answers many questions about one sequence keeps its outlook and shares it.
+The time to compute the plan, the queue order and the state after what is due grows with the length
+of the queue. A reader that answers many questions about one state keeps and shares its outlook.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Outlook:
     def plan_for(self, run: str, *, is_exact: bool) -> Foresight:
         """Return the plan that has the start of a waiting run.
 
-        Where ``is_exact`` and the run is beyond the depth, a plan that continues to it, computed
-        anew each time.
+        Where ``is_exact`` and the run is beyond the depth, that is a plan that goes on up to the
+        run, computed anew for each call.
         """
         if not is_exact or self.plan.planned_start_of(self.view.runs[run]) is not None:
             return self.plan

@@ -1,8 +1,8 @@
 """Held back: a run that was cut by hand does not take the room back at once.
 
-Room for a reservation is kept for it. Room that an operator freed by hand is kept for no run, so
-the runs that were cut for it stay away for one notice period, whole runs and steps alike: long
-enough for the operator to use the room.
+Room that is cut for a reservation is kept for it. Room that an operator frees by hand is kept for
+no run. So runs and steps that were cut for it do not start again for one notice period, which gives
+the operator time to use the room.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from quorate.model.state.state_view import StateView
 
 
 def held_until_ms(view: StateView, record: RunRecord) -> int | None:
-    """Return until when a waiting run is held back; None where it never was."""
+    """Return until when a waiting run that was cut by hand is held back; None where it was not."""
     return _until_ms(view, record, record.cut_by)
 
 
 def growth_held_until_ms(view: StateView, record: RunRecord) -> int | None:
-    """Return until when a run that lost steps does not grow again; None where it never did."""
+    """Return until when a run that was cut by hand may not grow again; None where it was not."""
     return _until_ms(view, record, record.steps_cut_by)
 
 
 def _until_ms(view: StateView, record: RunRecord, conflict: str) -> int | None:
-    """Return one notice past the cut that ``conflict`` made by hand; None for any other."""
+    """Return one notice after ``conflict`` was settled; None unless it was called by hand."""
     if not conflict:
         return None
     known = view.conflicts[conflict]

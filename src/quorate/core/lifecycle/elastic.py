@@ -74,8 +74,8 @@ def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
     """Start missing steps of running malleable runs, oldest run first, beside all that is planned.
 
     Waiting runs that could start were started before, and ``profile`` has what the others will
-    need: a run that was cut for one of them does not take that back. One that was cut by hand waits
-    for one notice period. ``backfill``: a run with a planned start waits on.
+    need, so a run that was cut for one of them does not take its steps back. A run that was cut by
+    hand grows again after one notice period. ``backfill``: a run with a planned start still waits.
     """
     view = log.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):
@@ -97,7 +97,7 @@ def _grow(log: DecisionLog, profile: Profile, record: RunRecord, *, backfill: bo
         missing = [step for step in range(1, wanted + 1) if step not in busy]
         if not missing or any(view.leases[lease].ending for lease in now.leases):
             return
-        # The step ends with its run, whenever that began.
+        # A step ends when its run does, however late the step starts.
         end_ms = run_end_ms(view, now, log.now_ms)
         admitted = _step_beside(log, profile, now, missing[0], end_ms)
         if admitted is None:

@@ -1,9 +1,10 @@
 """Failure: what happens to the runs on a node that is lost, or is to be emptied.
 
 A bundle with enough spares in its group's domain swaps them in. Where fillers occupy the spares,
-these stop first: until they have ended, the lost lease stays open and the run is not requeued. Else
-a malleable run continues at a smaller width, as long as its minimum is whole. Else the run stops
-and waits again, to start from its last checkpoint. ``replace: Restart`` goes straight to the last.
+these stop first: until they have ended, the lost lease stays open and the run is not requeued.
+Without enough spares, a malleable run continues at a smaller width, as long as its minimum is
+whole. Any other run stops and waits again, to start from its last checkpoint; with
+``replace: Restart`` a run always does so.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def mark_node(log: DecisionLog, node: str, status: NodeStatus, note: str) -> Non
     if before is status:
         return
     if before is NodeStatus.FAILED:
-        # The node comes back empty: what waits there for a filled spare has to start over.
+        # The node comes back empty: bundles there that wait for a filled spare have to start over.
         for record in _waiting(log.view, node):
             _stop_bundles(log, record.spec.name, _bundles_on(log.view, record, node))
     log.write(NodeMarked(at_ms=log.now_ms, actor=log.actor, node=node, status=status, note=note))

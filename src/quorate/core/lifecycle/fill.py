@@ -41,7 +41,7 @@ class _Offer(Struct, frozen=True, gc=False):
 
 
 def kept_from_fill(view: StateView, run: Run, now_ms: int, *, exempt: str = "") -> set[IslandKey]:
-    """Return the islands whose spares ``run`` may not fill: conflicts will cut them meanwhile.
+    """Return the islands whose spares ``run`` may not fill, as conflicts will cut them meanwhile.
 
     ``exempt`` is the run's own reservation.
     """
@@ -73,9 +73,9 @@ def admit_on_spares(
     has_executor: bool,
     kept: Collection[IslandKey] = (),
 ) -> Filled | None:
-    """Return how ``run``, which finds no room on free slots, starts with the help of spares.
+    """Return how ``run``, which finds no room on free slots, starts on spares; None: it cannot.
 
-    The payers of the spares continue to pay, and the run's own payers pay on top. Slots are added
+    The payers of the spares continue to pay, and the run's own payers pay as well. Slots are added
     until the run fits, those of the domain with the most free first, and slots that turn out not to
     be needed are left alone. Spares that are ``kept`` for others are not used.
     """
@@ -205,7 +205,7 @@ def _used(offers: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
 
 
 def _without_idle(view: StateView, used: Sequence[_Offer], admitted: Admitted) -> list[_Offer]:
-    """Return ``used`` less as many slots as lie free beside them; nothing where none does.
+    """Return ``used`` less as many slots as are free beside them; nothing where none is free.
 
     A slot is as good as another in its domain unless racks or whole nodes matter, so the free ones
     usually serve as well.

@@ -36,7 +36,7 @@ def waits_for_upstream(view: StateView, run: Run) -> Refusal | None:
 
 
 def eligible_since_ms(view: StateView, record: RunRecord) -> int | None:
-    """Return since when a run could have started as far as others go; None while it has to wait.
+    """Return since when no upstream keeps a run from starting; None while one does.
 
     That is when it was submitted or, for a follower, when the last of its upstreams completed.
     """

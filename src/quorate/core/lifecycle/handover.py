@@ -41,14 +41,14 @@ def hand_over(
     view = log.view
     record = view.runs[run]
     if record.spec.sensitive:
-        return []  # Its payers were found for all of it.
+        return []  # The payers of a claim pay for all of it in advance.
     leases = [
         lease
         for name in record.leases
         if (lease := view.leases[name]).fact.bundle == bundle and lease.ending is None
     ]
     if any(view.node_status.get(n) is NodeStatus.FAILED for le in leases for n, _ in le.fact.slots):
-        return []  # It waits for a spare, and no new payer pays for lost slots.
+        return []  # The bundle waits for a spare, and no new payer pays for lost slots.
     others = [view.leases[n] for n in record.leases if view.leases[n].fact.bundle != bundle]
     if not leases:
         return []
@@ -93,7 +93,7 @@ def _repaid(
     demands = _demands(view, plan)
     request = cover_request(trial, run, flavor, at_ms, leases=others, has_executor=log.has_executor)
     request = replace(request, barred=barred)
-    # What is firm for others is theirs: a run that continues must not delay them.
+    # A run that continues must not take what is firm for others.
     answer = plan_cover(room_left(trial, run, at_ms), request, demands)
     return bind(plan, demands, answer.legs) if isinstance(answer, Covered) else None
 

@@ -75,7 +75,7 @@ def _fewest(view: StateView, gains: Mapping[_Bundle, int], gpus: int) -> list[_B
 
 
 def _gain(gains: Mapping[_Bundle, int], chosen: Collection[_Bundle]) -> int:
-    """Return what stopping ``chosen`` gives back; without its first bundle all of a run stops."""
+    """Return what stopping ``chosen`` gives back; with its first bundle a whole run stops."""
     return sum(
         gpus
         for (run, bundle), gpus in gains.items()

@@ -68,9 +68,9 @@ def _go_on(log: DecisionLog, lease: Lease) -> Sequence[str]:
         )
         return (fact.lease,)
     if lease.ending is not None:
-        return ()  # It is stopping already, and is charged no further than its hold.
-    # With an executor that is now; but no envelope pays for longer than was held, however late it
-    # is.
+        return ()  # The lease is stopping already, and is charged up to the end of its hold only.
+    # With an executor the hand-over is now; but the old payer pays for no longer than was held,
+    # however late that is.
     at_ms = min(log.now_ms, lease.hold_ends_ms)
     handed = hand_over(log, fact.run, fact.bundle, at_ms=at_ms)
     if handed:

@@ -1,7 +1,7 @@
 """Swap: what takes the place of slots that are lost, out of what the run has.
 
-Spares of the group, or (for a group of the minimum) a step of the very size. The hold of a lost GPU
-passes to its replacement, so no payer pays more than was promised already.
+Spares of the group, or (for a group of the minimum) a step of the same size, replace lost slots.
+The hold of a lost GPU passes to its replacement, so no payer pays more than was promised already.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Beyond the depth: runs that fit into what is left now start, in queue order, a bounded number.
+"""Runs beyond the depth: a bounded number of them start now, in queue order, in what is left.
 
-Shapes that find no room are ruled out first, without looking at any run. Then lines are called up
-by rank; of each only the first run of a shape that fits is looked at.
+Shapes for which there is no room are ruled out first, without looking at single runs. Then lines
+are called up by rank; of each line, only the first run of a shape that has room is tried.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from quorate.core.planning.queue_walk import Walk
 
 STARTS_MAX: Final = 100
-"""How many runs beyond the depth are tried for real in one decision."""
+"""How many runs beyond the depth one walk tries to start."""
 FILLS_MAX: Final = 16
-"""How many of them are tried on spares."""
+"""How many runs beyond the depth one walk tries to start on spares."""
 LOOKS_MAX: Final = 2_000
-"""How many lines are looked at for them."""
+"""How often one walk calls up a line to find such runs."""
 
 
 def start_beyond(walk: Walk) -> None:
@@ -85,9 +85,9 @@ class _Tail:
         """The shapes for which there is room, as far as is known."""
 
     def _has_room(self, shape: Shape, places: Sequence[Place]) -> bool:
-        """Return whether there is room for a shape, for at least as long as any of it takes.
+        """Return whether ``shape`` has room now, for the shortest duration of its octave.
 
-        ``places`` are those of some runs of it.
+        ``places`` are the places of some runs of that shape.
         """
         if not self._walk.search.is_any_free(shape.pool, shape.flavors, shape.gpus_least):
             return False
@@ -97,7 +97,7 @@ class _Tail:
         return walk.search.has_room_now(walk.log.view, run, least_ms)
 
     def run(self) -> None:
-        """Call lines up by rank; a line is looked into when its head is the first of all."""
+        """Call lines up by rank, and try the first run of each that may fit."""
         walk = self._walk
         ranked, untouched = walk.ranked, 0
         heap: list[tuple[Rank, Place, Line, int, bool]] = []
@@ -128,7 +128,7 @@ class _Tail:
             heappush(heap, (rank, place, line, planned, False))
 
     def _first(self, line: Line) -> tuple[Place, _Column] | None:
-        """Return the first run of ``line`` of a shape that fits, which was not tried yet."""
+        """Return the first unseen run of ``line`` whose shape has room, and its column, or None."""
         has_seen, best, found = self._walk.has_seen, None, None
         for column in self._columns_of(line):
             if not column.open.has_room or column.is_hopeless:
@@ -142,7 +142,7 @@ class _Tail:
         return None if best is None or found is None else (best, found)
 
     def _columns_of(self, line: Line) -> list[_Column]:
-        """Return the runs of ``line`` by shape, as far as there is room for it."""
+        """Return a column for each shape that has room and has runs in ``line``."""
         known = self._in_line.get(line)
         if known is None:
             known = self._in_line[line] = [
@@ -170,7 +170,7 @@ class _Tail:
                 return 0
             tried.asked = walk.started
         if not walk.search.fits_now(record.spec):
-            # What its payers or quotas lack it lacks for all of its owner's that are like it.
+            # Runs of this shape and line have the same payers and quotas: the others are not tried.
             column.is_hopeless = True
             return 1
         walk.try_beyond(record)

@@ -1,8 +1,8 @@
 """Starts by a conflict: planned one notice ahead, called when due, timed by what was cut.
 
 A run whose natural start is farther away than its pool's notice may start at the notice by a
-conflict, if its owner may call one. When that is due the conflict is declared; once it is settled,
-the start waits for what was cut to go.
+conflict, if its owner may call one. When that start is due, the conflict is declared; once it is
+settled, the start waits until the leases that were cut are gone.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ from quorate.model.state.records import ReservationRecord, RunRecord
 from quorate.model.state.state_view import StateView
 
 PLACES_MAX: Final = 4
-"""In how many places of a flavor a conflict is looked for."""
+"""How many places per flavor are examined for a conflict."""
 
 
 def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> Entry | None:
-    """Return the start of a waiting run by a conflict; None where it starts by itself as soon.
+    """Return the start that a conflict gives a waiting run; None where none is sooner or allowed.
 
-    A conflict is announced one notice ahead, and only where the owner may call one.
+    ``natural_ms`` is its start without a conflict. A conflict is announced one notice ahead, and
+    only where the run's owner may call one.
     """
     view, run = log.view, record.spec
     pool = view.pools[run.pool]
@@ -63,7 +64,7 @@ def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> E
     best: Entry | None = None
     best_ms = natural_ms
     deferred: CallRefusal | None = None
-    # With an executor what is cut takes its grace to go, and the start is timed by that.
+    # With an executor, leases that are cut have their grace to stop, and the start comes after it.
     lead_ms = pool.grace_max_ms if log.has_executor else 0
     for place in _places(view, run, first_ms):
         found = foresee_conflict(
@@ -77,7 +78,7 @@ def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> E
         if found is None or found.start_ms + lead_ms >= best_ms:
             continue
         if not found.deficit:
-            continue  # What is going leaves room enough: it starts by itself when that has gone.
+            continue  # Leases that are stopping anyway leave enough room: no conflict is needed.
         lost_gpu_ms, flavor = found.lost_gpu_ms, found.slice.flavor
         refused = may_call(view, record, log.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
         if refused is not None:
@@ -94,19 +95,19 @@ def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> E
 
 
 def _note(log: DecisionLog, run: str, refused: CallRefusal | None) -> None:
-    """Write that ``run`` waits for its account, where that is why no conflict starts it."""
+    """Write that ``run`` waits for a disruption account, where ``refused`` says so."""
     if refused is not None and refused.account is not None:
         note_deferral(log, run, refused.account, refused.costs_gpu_ms)
 
 
 def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
-    """Return which of two refusals ends sooner by waiting for an account; None where neither."""
+    """Return the refusal whose account covers the cost sooner; None where neither ever does."""
     found = [each for each in (one, other) if each is not None and each.covered_ms is not None]
     return min(found, key=lambda each: each.covered_ms or 0, default=None)
 
 
 def _places(view: StateView, run: Run, at_ms: int) -> Iterator[Slice]:
-    """Yield where room could be made, what is least short first; each domain is tried once."""
+    """Yield places where a conflict could make room, the least short first; no domain twice."""
     for flavor in run.flavors:
         tried: set[str] = set()
         for _ in range(PLACES_MAX):
@@ -120,7 +121,10 @@ def _places(view: StateView, run: Run, at_ms: int) -> Iterator[Slice]:
 def _least_short(
     view: StateView, run: Run, flavor: str, at_ms: int, tried: Collection[str]
 ) -> Slice | None:
-    """Return where the least is missing to start ``run`` at its least width, and it is paid."""
+    """Return the place with payers where the fewest GPUs are short for ``run`` at its least width.
+
+    Domains in ``tried`` are left out. None: there is no such place.
+    """
     request = pack_request(run, view.pools[run.pool], flavor, run.widths()[-1])
     payers = payer_phases(view, cover_request(view, run, flavor, at_ms))[-1]
     lines = {view.envelopes[key].spec.selector for key, _ in payers}
@@ -137,10 +141,10 @@ def _least_short(
 
 
 def look_ms(view: StateView, record: ReservationRecord, *, has_executor: bool) -> int | None:
-    """Return when a reservation has to be looked at: when it starts.
+    """Return when a reservation has to be looked at: at its planned start.
 
-    One that is to start by a conflict, earlier by the longest grace of its pool: with an executor
-    what is cut for it takes that long to go.
+    With an executor, one that starts by a conflict is looked at earlier, by the longest grace of
+    its pool: leases that are cut for it may take that long to stop.
     """
     planned_ms = record.planned_start_ms
     if planned_ms is None or not record.by_conflict or not has_executor:
@@ -151,10 +155,10 @@ def look_ms(view: StateView, record: ReservationRecord, *, has_executor: bool) -
 
 
 def call_conflict(log: DecisionLog, record: ReservationRecord) -> str | None:
-    """Declare the conflict that a due reservation counts on; return why not, None where it is.
+    """Declare the conflict that a due reservation counts on; return why it cannot be, or None.
 
-    None, too, while its own conflict is open, or another one has to be drawn first: each takes the
-    next link of the chain and has its cost.
+    None where it was declared, and also where its own conflict is open or another due conflict has
+    to be drawn first: each conflict takes the next link of the chain and has its cost.
     """
     view, name = log.view, record.made.reservation
     for key in view.open_conflicts:
@@ -184,7 +188,7 @@ def call_conflict(log: DecisionLog, record: ReservationRecord) -> str | None:
 
 
 def _why_no_room(log: DecisionLog, record: ReservationRecord) -> str:
-    """Return why no conflict starts a reservation now: no promise is one of headroom."""
+    """Return why no conflict starts a reservation now: a hard quota forbids it, or none helps."""
     view = log.view
     if is_for_headroom(
         view,
@@ -201,7 +205,7 @@ def _why_no_room(log: DecisionLog, record: ReservationRecord) -> str:
 def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int | None:
     """Return when the last lease that was cut for a reservation is expected to be gone.
 
-    None where nothing was cut for it, or all of that has gone.
+    None where no lease was cut for it, or all that were cut are gone.
     """
     if not record.conflict:
         return None
@@ -210,7 +214,7 @@ def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int |
     cut = [name for each in resolved.cuts for name in each.leases if name in view.leases]
     if not cut:
         return None
-    # What was going there anyway counted as room, and may have longer.
+    # Leases in its domains that were stopping anyway counted as room, and may end later.
     pool, flavor = view.runs[record.made.run].spec.pool, record.slice.flavor
     known = view.domains(pool, flavor).numbers
     beside = (

@@ -1,7 +1,7 @@
 """The states that a profile expects, for what counting cannot tell: racks, nodes, sizes.
 
-Each is made from an earlier one by letting go of the leases that end between the two, so that
-looking at many instants lets go of each lease a few times only.
+Each state is derived from an earlier one by releasing the leases that end in between, so that
+reading many instants releases each lease only a few times.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
 
 _LAYERS_MAX: Final = 3
-"""On how many others a state may lie: reading falls through all of them."""
+"""Of how many overlays a state may consist: a read may pass through all of them."""
 
 _Known = tuple[int, int, StateView]
 """(instant, how many layers it has, the state expected then)."""
@@ -40,8 +40,8 @@ class ExpectedStates:
     ) -> Admitted | None:
         """Return how ``run`` starts beside the plan in the state expected at ``at_ms``.
 
-        None if it does not. With ``takes_whole`` only domains count that nothing is planned for
-        meanwhile.
+        None if it does not start. With ``takes_whole``, domains in which something is planned while
+        it runs do not count.
         """
         profile = self._profile
         record = profile.view.runs.get(run.name)
@@ -61,7 +61,7 @@ class ExpectedStates:
         index = bisect_right(known, at_ms, key=itemgetter(0))
         if index and known[index - 1][0] == at_ms:
             return known[index - 1][2]
-        # The latest before it on which another layer may lie.
+        # The latest earlier state that may carry another layer.
         below = next((each for each in reversed(known[:index]) if each[1] < _LAYERS_MAX), None)
         after_ms, layers, view = (-1, 0, self._profile.view) if below is None else below
         found = (at_ms, layers + 1, self._later(view, after_ms, at_ms))

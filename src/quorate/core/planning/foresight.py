@@ -1,7 +1,7 @@
 """Forecasts: when a waiting run starts, read off a walk that is thrown away.
 
-Within the depth the plan tells it. Beyond it, what is left behind the plan tells when it cannot
-start before; walking on to it, which costs more, tells the start itself.
+For a run within the depth, the plan has its start. For a run beyond it, what the plan leaves gives
+its earliest possible start; a walk that goes on up to that run, which costs more, gives the start.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class PlanState(Word):
     FIRM = "firm"
     """Recorded; it moves later only for a recorded cause."""
     TENTATIVE = "tentative"
-    """It follows the queue: what is submitted may go before it."""
+    """Not recorded: runs that are submitted later may go before it."""
     NOT_BEFORE = "not-before"
-    """Beyond the depth: it starts then at the earliest."""
+    """The run is beyond the depth: this is its earliest possible start."""
     NONE = "none"
-    """Nothing that is known to come leads to a start."""
+    """The run has no start: nothing that is expected to happen leads to one."""
 
 
 @dataclass(frozen=True, slots=True)
 class LongWalk:
-    """How far a walk beyond the depth came: over so many ``runs``, and whether up to the run."""
+    """How many ``runs`` a walk beyond the depth looked at, and whether it reached its target."""
 
     runs: int
     has_reached: bool
@@ -48,7 +48,7 @@ class LongWalk:
 class Foreseen:
     """The planned start of a waiting run; ``entry`` is None where there is none.
 
-    ``long_walk`` is there where its start was searched beyond the depth.
+    ``long_walk`` is set where a walk beyond the depth searched for it.
     """
 
     state: PlanState
@@ -58,9 +58,9 @@ class Foreseen:
 
 @dataclass(slots=True)
 class Foresight:
-    """The plan of a view at an instant: a walk in an overlay, of which nothing is kept.
+    """The plan of a view at an instant: a walk in an overlay, whose events are never recorded.
 
-    ``long_walk`` is there where it went on beyond the depth to one run.
+    ``long_walk`` is set where the walk went on beyond the depth, up to one run.
     """
 
     walk: Walk
@@ -81,17 +81,18 @@ class Foresight:
         has_executor: bool,
         runs_max: int = EXACT_RUNS_MAX,
     ) -> Foresight:
-        """Return the plan of everything that is before ``run`` in the queue, and of itself.
+        """Return the plan of all runs before ``run`` in the queue, and of ``run`` itself.
 
-        Its start is what the plan would tell if the pool's depth reached it. After ``runs_max``
-        runs the walk ends; then it tells before when the run does not start.
+        Its start is the one that it would have if the pool's depth reached it. The walk ends after
+        ``runs_max`` runs; if it has not reached ``run`` by then, it only gives the earliest
+        possible start.
         """
         reach = Reach(run, view.runs[run].spec.pool, runs_max)
         walk = _walked(view, now_ms, reach, has_executor=has_executor)
         return cls(walk, LongWalk(walk.runs_seen, walk.has_seen(run)))
 
     def start_of(self, record: RunRecord) -> Foreseen:
-        """Return when a waiting run starts, and what that is worth."""
+        """Return the planned start of a waiting run, and how far it can be relied on."""
         found = self.planned_start_of(record)
         if found is not None:
             return found
@@ -100,21 +101,21 @@ class Foresight:
         return Foreseen(state, entry, self.long_walk)
 
     def planned_start_of(self, record: RunRecord) -> Foreseen | None:
-        """Return the start of a waiting run that the walk has found; None for one beyond it.
+        """Return the start that the walk has found for a waiting run; None for one beyond the walk.
 
-        Costs the same however long the queue is: nothing is searched.
+        Nothing is searched, so the cost does not depend on the length of the queue.
         """
         name, walk = record.spec.name, self.walk
         if waits_for_upstream(walk.view, record.spec) is not None:
             return Foreseen(PlanState.NONE, None)
         pin = walk.pins.get(name)
         if pin is not None:
-            # One that became firm in this very walk is a forecast until a decision writes it.
+            # A start that became firm in this very walk is a forecast until a decision writes it.
             is_firm = record.reservation is not None
             return Foreseen(PlanState.FIRM if is_firm else PlanState.TENTATIVE, pin)
         entry = walk.entries.get(name)
         if entry is None and self.long_walk is not None:
-            # Its turn has come in this walk, where that of a decision had tried enough others.
+            # This long walk started the run; the walk of a decision ends before its turn.
             entry = walk.started_entry(name)
         if entry is not None:
             return Foreseen(PlanState.TENTATIVE, entry, self.long_walk)

@@ -1,8 +1,8 @@
-"""Runs without a start: how many are looked for in vain before others like them are passed over.
+"""Runs without a start: after how many of them a walk passes over other runs like them.
 
-They take no place of the depth, so a walk would go on to every run behind them. What one run lacks,
-others of its line and shape lack too: after a few of them the walk passes over the rest of that
-shape in that line, and after many of any shape over the rest of the line.
+They do not count towards the depth, so a walk would go on to every run behind them. What one run
+lacks, others of its line and shape lack too: after a few such runs the walk passes over the rest of
+that shape in that line, and after many of any shape over the rest of the line.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import Line, Place, Shape, line_of, shape_of
 
 SHAPE_MAX: Final = 8
-"""For how many runs of one line and shape no start is found before such runs are passed over."""
+"""After so many runs of one line and shape without a start, the others are passed over."""
 LINE_MAX: Final = 64
-"""For how many runs of one line no start is found before its others are passed over."""
+"""After so many runs of one line without a start, the others of that line are passed over."""
 
 
 class Fruitless:
@@ -52,9 +52,10 @@ class Fruitless:
         return shapes is not None and (self._totals[line] >= LINE_MAX or shape_of(run) in shapes)
 
     def skip(self, line: Line, places: Sequence[Place], at: int) -> int:
-        """Return the number of the next run of ``line`` that is looked at, from ``at`` on.
+        """Return the index in ``places`` of the next run to look at, from ``at`` on.
 
-        ``places`` are those of its line; runs that were looked at are passed over.
+        ``places`` are the runs of ``line`` in order. Runs that were looked at, or whose shape is
+        given up, are skipped.
         """
         shapes, has_seen = self._given_up.get(line), self._has_seen
         while at < len(places):
@@ -68,7 +69,7 @@ class Fruitless:
     def _next_hopeful(
         self, line: Line, shapes: set[Shape], places: Sequence[Place], at: int
     ) -> int:
-        """Return the number of the first run, from ``at`` on, of a shape that is not given up."""
+        """Return the index of the first run, from ``at`` on, of a shape that is not given up."""
         if self._totals[line] >= LINE_MAX:
             return len(places)
         found = [

@@ -1,7 +1,7 @@
 """Giving out: after every command, what can start starts, and the rest is planned.
 
-Overstayers, and loans whose recall is due, are told first, then the walk starts and plans, then
-conflicts that are due are called, running work grows into what is left, and rounds place what they
+In this order: overstayers, and loans whose recall is due, are told to stop; the walk starts and
+plans runs; due conflicts are called; running work grows into what is left; rounds place what they
 granted.
 """
 
@@ -46,25 +46,25 @@ def give_out(log: DecisionLog) -> None:
     walk = _walked(log) if log.any_run_waits else _standing(log)
     if log.any_run_waits:
         if walk.has_new_spares:
-            walk = _walked(log)  # Runs that had their turn before may fill them.
+            walk = _walked(log)  # Runs whose turn came earlier may fill the new spares.
         # Work whose grace is as long as the notice of its recall is told to stop at once.
         stop_recalled(log, _firm_places_stand)
         for _ in range(PASSES_MAX):
             if not walk.call_due_conflicts():
                 break
             walk = _walked(log)
-        # A firm start that was moved may hold less now, which is left to those slow to stop.
+        # A firm start that was moved may hold fewer GPU-hours: leases slow to stop may use them.
         settle_holds(log)
     grow_running(log, walk.profile, backfill=walk.is_out_of_order)
     place_granted(log)
 
 
 def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
-    """Return why ``run``, if it were submitted now, waits, where no walk is needed to know.
+    """Return why ``run`` would wait if it were submitted now; None where a walk must find out.
 
-    There is no room for it now, whatever is planned, and it stands beyond what is planned of its
-    pool. It changes nothing for others, and gets its start with the next walk, which is a
-    quarter of the horizon away at the most. None where a walk is needed.
+    No walk is needed where the run has no room now, whatever is planned, and is beyond its pool's
+    depth. It then changes nothing for other runs, and gets its start with the next walk, at most a
+    quarter of the horizon later.
     """
     view = log.view
     if run.follow is not None or view.spares or view.holdings.bounds_of(run.owner):
@@ -76,9 +76,10 @@ def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
 
 
 def _is_beyond(log: DecisionLog, run: Run) -> bool:
-    """Return whether ``run`` would stand beyond what is planned of its pool.
+    """Return whether ``run`` would be beyond the depth of its pool.
 
-    As many runs of its line, or lines that are called up before it, are there as are planned.
+    It is where the waiting runs of its line and the lines that are called up before that one are
+    together at least as many as the depth.
     """
     view, line = log.view, line_of(run)
     depth = view.pools[run.pool].reservation_depth
@@ -98,7 +99,7 @@ def _is_beyond(log: DecisionLog, run: Run) -> bool:
 
 
 def _may_fit(view: StateView, run: Run) -> bool:
-    """Return whether what is free, planned or not, does not rule a start of ``run`` out."""
+    """Return whether ``run`` may have room now, if all that is free counts, planned or not."""
     pool, least = view.pools[run.pool], run.widths()[-1]
     for flavor in run.flavors:
         request = pack_request(run, pool, flavor, least)
@@ -116,8 +117,8 @@ def _may_fit(view: StateView, run: Run) -> bool:
 def _walked(log: DecisionLog) -> Walk:
     """Return a walk that has started and planned what waits.
 
-    It is walked again while a firm run leaves the place that it was promised: runs before it in
-    the queue are planned there before those behind it.
+    The queue is walked again while a firm run starts outside the place that it was promised, so
+    that runs before it in the queue are planned in that place before runs behind it.
     """
     walk = _standing(log)
     for left in reversed(range(WALKS_MAX)):
@@ -129,9 +130,10 @@ def _walked(log: DecisionLog) -> Walk:
 
 
 def _standing(log: DecisionLog) -> Walk:
-    """Return a walk with all firm places put in, nothing overstaying in front of them.
+    """Return a walk with all firm places put in, after stopping what overstays in front of them.
 
-    A place that was moved may have others in front of it, which is found out by looking again.
+    A place that was moved may have other overstayers in front of it, so this is repeated while
+    places move.
     """
     for left in reversed(range(PASSES_MAX)):
         has_stopped = stop_overstayed(log)
@@ -146,14 +148,17 @@ def _standing(log: DecisionLog) -> Walk:
 
 
 def _firm_places_stand(log: DecisionLog) -> bool:
-    """Return whether every firm place stands in the view of ``log``, which is a trial."""
+    """Return whether no firm place has to move in the view of ``log``, which is a trial."""
     written = len(log.events)
     Walk(log).put_pins()
     return len(log.events) == written
 
 
 def stirs(log: DecisionLog) -> bool:
-    """Return whether anything happened that may let a run start: a longer hold never does."""
+    """Return whether anything has happened that may let a run start.
+
+    The events of ``_STARTS_NOTHING`` never do.
+    """
     if any(not isinstance(event, _STARTS_NOTHING) for event in log.events):
         return True
     view = log.view
@@ -181,6 +186,6 @@ def _is_due(log: DecisionLog) -> bool:
 
 
 def _was_passed(log: DecisionLog) -> bool:
-    """Return whether the queue was to be planned again since the last event."""
+    """Return whether the queue had to be planned again at some instant since the last event."""
     at_ms = replan_due_ms(log.view, log.began_ms)
     return at_ms is not None and at_ms <= log.now_ms

@@ -1,7 +1,7 @@
-"""Why a firm start cannot stand: the closed list of causes, each with its objects.
+"""Why a firm start has to move: a closed list of causes, each with its objects.
 
-Something was late, lost or withdrawn. What was submitted, started, grew, filled a spare or was
-cancelled is never among them: all of that goes around firm places.
+Each cause is something that was late, lost or withdrawn. A run that was submitted, started, grown,
+put on a spare or cancelled is never a cause: it goes around firm places.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from quorate.model.state.records import PledgeRecord
 from quorate.model.state.state_view import StateView
 
 OBJECTS_MAX: Final = 16
-"""How many objects of a cause are named."""
+"""How many objects a cause names at most."""
 
 _WITHDRAWN: Final = {
     "envelope": (MoveCode.BUDGET_CHANGED, "envelope"),
@@ -43,12 +43,13 @@ Found = tuple[MoveCode, tuple[str, str]]
 def cause_of(
     profile: Profile, pin: Entry, overdue: Sequence[Entry] = (), ended: Sequence[str] = ()
 ) -> MoveCause:
-    """Return why ``pin``, which is not put into ``profile``, does not stand there.
+    """Return why ``pin``, which is not put in, does not fit into ``profile``.
 
-    Of everything that is short: the leases there that are late, and what was lost or withdrawn
-    where those are not all of it. Its code is the first in the order of ``MoveCode``. ``overdue``
-    are firm places that were due before now: each ends as much later as what it waits for is late.
-    ``ended`` are the leases that end in this decision, for which those may have waited.
+    For each resource that is short, the cause names the late leases that hold some of it, and what
+    was lost or withdrawn where these leases do not explain all that is short. Its code is the first
+    of those found, in the order of ``MoveCode``. ``overdue`` are firm places that were due before
+    now: each ends later by as much as what it waits for is late. ``ended`` are the leases that end
+    in this decision, for which overdue places may have waited.
     """
     found: dict[Found, None] = {}
     for kind, name, resource, amount in profile.named_needs(pin):
@@ -76,20 +77,20 @@ def cause_of(
 
 
 def _first(found: Collection[Found]) -> MoveCause:
-    """Return all of ``found`` as one cause, with the first code of them."""
+    """Return ``found`` as one cause, with the first of its codes in the order of ``MoveCode``."""
     code = min((code for code, _ in found), key=list(MoveCode).index)
     return MoveCause(code, tuple(dict.fromkeys(each for _, each in found))[:OBJECTS_MAX])
 
 
 def _causes(profile: Profile, pin: Entry, kind: str, name: str, short: int) -> Iterator[Found]:
-    """Yield what is late in a resource, and what was lost or withdrawn if that is not enough."""
+    """Yield the late leases of a resource; if they hold too little, what was lost or withdrawn."""
     view, runs = profile.view, set[str]()
     for late in _late(profile, pin, kind, name):
         yield late
         lease = late[1][1]
         runs.add(view.leases[lease].fact.run)
         short -= _share(view, lease, kind, name)
-    # Spares of theirs that others fill come back to them as late as they are.
+    # Filled spares of these late runs go back to them, so they are missing too.
     spares = (each for each in view.pledges.values() if each.run in runs)
     short -= sum(_pledged(view, spare, kind, name) for spare in spares)
     if short <= 0:
@@ -102,7 +103,7 @@ def _causes(profile: Profile, pin: Entry, kind: str, name: str, short: int) -> I
 
 
 def _late(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[Found]:
-    """Yield the leases that hold something of a resource, are late, and do so beyond a start."""
+    """Yield the late leases of a resource that are expected to last past the start of ``pin``."""
     view = profile.view
     for lease in _leases(profile, pin, kind, name):
         known = view.leases[lease]
@@ -113,7 +114,7 @@ def _late(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[Found]
 
 
 def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]:
-    """Yield the leases that hold something of what is short; of a domain, those that are late."""
+    """Yield the leases that hold some of a resource; of a domain, only those that are late."""
     view = profile.view
     match kind:
         case "domain":
@@ -162,7 +163,7 @@ def _gpus_in(view: StateView, slots: Slots, domain: str) -> int:
 
 
 def _lost(view: StateView, key: IslandKey) -> Iterator[Found]:
-    """Yield the nodes of an island that are lost or drained; that it has changed where none is."""
+    """Yield the lost and drained nodes of an island or, where there are none, its domain."""
     is_there = key.domain in view.domains(key.pool, key.flavor).numbers
     nodes = view.island(key).nodes if is_there else ()
     found = [
@@ -175,9 +176,10 @@ def _lost(view: StateView, key: IslandKey) -> Iterator[Found]:
 
 
 def _closed(profile: Profile, pin: Entry) -> MoveCause:
-    """Return what keeps a place that counting allows: where the GPUs are, a payer or a quota.
+    """Return the cause where nothing is short by counting, and ``pin`` cannot start all the same.
 
-    The leases there that are late; without any, what may have changed since it was recorded.
+    It names the late leases of its domains, payers and quotas; where there are none, what may have
+    changed since the place was recorded: the nodes, a quota or the payers.
     """
     view = profile.view
     domains = [("domain", domain) for domain, _ in pin.slice.domains]

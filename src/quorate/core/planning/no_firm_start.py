@@ -13,7 +13,10 @@ from quorate.model.state.state_view import StateView
 def parked_words(
     view: StateView, run: Run, foreseen: Foreseen, now_ms: int, *, has_remedies: bool
 ) -> str:
-    """Return why ``run``, which waits, has no firm start; remedies are told after it if any."""
+    """Return why the waiting ``run`` has no firm start.
+
+    ``has_remedies``: the caller shows remedies after it.
+    """
     waits = waits_for_upstream(view, run)
     if waits is not None:
         return f"it is planned once it need not wait for others: {sentence(waits)}"
@@ -34,7 +37,7 @@ def parked_words(
 
 
 def _missing(run: Run, refusal: Refusal | None) -> str:
-    """Return what has to change before a run that no single change starts could start."""
+    """Return what to do about a run for which there are no remedies."""
     match None if refusal is None else refusal.code:
         case RefusalCode.NO_ENVELOPE:
             flavors = " or ".join(run.flavors)
@@ -49,7 +52,7 @@ def _missing(run: Run, refusal: Refusal | None) -> str:
 
 
 def _walk_words(walk: LongWalk | None) -> str:
-    """Return what was planned beyond the depth to find one start."""
+    """Return how far beyond the depth the walk for this answer went."""
     if walk is None:
         return "it is not one yet"
     if walk.has_reached:

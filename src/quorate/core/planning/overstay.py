@@ -1,9 +1,10 @@
-"""Overstaying: what started out of order and outlived its word in front of a firm start.
+"""Overstaying: backfill that runs past its declared end in front of a firm start.
 
-A bundle may be stopped for a firm start if it is marked ``backfill``, started after that run began
-to wait, and is past its own declared end at the start less its grace. It is told one grace before
-the start, newest first, and only as much as is short. Sequences decide, not pairings: cancelling,
-moving or hastening a reservation changes nothing for the others.
+A bundle may be stopped for a firm start if it is marked ``backfill``, started after the firm run
+began to wait, and its declared end is at least its grace before the firm start. It is told to stop
+one grace before that start. The newest bundles are stopped first, and only as many as are needed.
+Event numbers decide which of two came first; no bundle is recorded as backfill of a certain
+reservation. So cancelling, moving or hastening one reservation changes nothing for the others.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from quorate.model.state.state_view import StateView
 
 @dataclass(frozen=True, slots=True)
 class Overstayer:
-    """A bundle that is past its word: its leases, how long it gets to stop, and its place in time.
+    """A backfilled bundle that is past its declared end.
 
-    ``started_seq`` is the event by which it started.
+    ``started_seq`` is the event by which the bundle started; ``since_ms`` and ``run_seq`` are those
+    of its run.
     """
 
     run: str
@@ -48,7 +50,7 @@ def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
     found = []
     for name in view.backfilled:
         record = view.runs[name]
-        # Outside of rounds none is expected to take less than it has said.
+        # A run outside of rounds is expected to take at least as long as it declared.
         least_ms = 0 if record.spec.rounds else record.spec.expected_duration_ms or 0
         if record.since_ms is None or record.since_ms + least_ms > now_ms:
             continue
@@ -58,7 +60,7 @@ def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
         if end_ms > now_ms:
             continue
         for bundle, seq in record.backfills:
-            # Without its first bundle all of a run goes.
+            # Bundle 0 is the first one of a run: with it all leases of the run end.
             leases = tuple(
                 lease
                 for lease in record.leases
@@ -76,11 +78,11 @@ def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
 
 
 def stop_overstayed(log: DecisionLog) -> bool:
-    """Tell the bundles to stop that overstay in front of a firm start; return whether any was."""
+    """Tell bundles that overstay in front of a firm start to stop; return whether any was told."""
     view, now_ms = log.view, log.now_ms
     if not view.backfilled or not view.reservations:
         return False
-    # What ends at this very instant may do so, unless it has a grace to do it in.
+    # A bundle whose declared end is now may still end by itself, unless it needs a grace to stop.
     late = [
         each
         for each in overstayers(view, now_ms)
@@ -120,8 +122,8 @@ def _in_the_way(
 ) -> list[Overstayer]:
     """Return the bundles of ``late`` that have to go for ``pin``, newest first.
 
-    That they are expected to end before it, on a rung of the ladder, does not count: they have
-    broken their word, and a grace later it is too late to tell them.
+    They count as running for ever, even where a rung of the ladder says that they end before the
+    start: they are past their declared ends, and one grace later it is too late to stop them.
     """
     may_go = _stoppable(profile, record, pin, late)
     for each in may_go:
@@ -157,11 +159,11 @@ def relief(
     *,
     all_of_it: bool = False,
 ) -> list[Overstayer] | None:
-    """Return the bundles of ``late`` without which ``pin`` stands, newest first.
+    """Return the bundles of ``late`` that must stop so that ``pin`` can stay, newest first.
 
-    ``profile`` has every pin put in, this one too. Nothing where it stands as it is; None where
-    stopping all that may be stopped for it is not enough. With ``all_of_it`` it stands where it has
-    all that it takes, which is all of its domains where it is choosy.
+    ``profile`` has every pin put in, this one too. Empty where nothing must stop; None where
+    stopping every bundle that may be stopped for it is not enough. ``pin`` can stay where it has
+    all that it needs or, with ``all_of_it``, all that it takes: its whole domains if it is choosy.
     """
     if unpaid(profile.view, pin):
         return None
@@ -213,7 +215,8 @@ def _held(
 def _room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, int]:
     """Return the GPUs that a bundle leaves to ``pin``, by island.
 
-    Whole nodes where the pool gives those; no slots that a spare takes back for longer than that.
+    Whole nodes count where the pool gives whole nodes. Slots do not count that go back to a spare
+    whose run is expected to run at the start of ``pin``.
     """
     view, masks = profile.view, dict[str, int]()
     for name in each.leases:
@@ -242,9 +245,9 @@ def _outlasts(profile: Profile, pledge: PledgeRecord, at_ms: int) -> bool:
 
 
 def _pays(view: StateView, lease: str, kind: str, name: str) -> int:
-    """Return how much of a payer's or a cap's width a lease has.
+    """Return how many GPUs of the width of a payer or cap a lease takes.
 
-    Nothing of a quota: no bundle is stopped for the sake of one.
+    0 for a quota: no bundle is stopped to free a quota.
     """
     known = view.leases[lease]
     fact = known.fact
@@ -267,7 +270,7 @@ def _end_ms(profile: Profile, each: Overstayer) -> int:
 def _take(  # noqa: PLR0913, PLR0917 - what, for which start, when, and whether it is given back
     profile: Profile, pin: Entry, each: Overstayer, from_ms: int, until_ms: int, sign: int
 ) -> None:
-    """Take what a bundle holds out of ``profile`` for a while too, or (-1) count it as free."""
+    """Count what a bundle holds as taken for a while (``sign`` 1), or as free (-1)."""
     view = profile.view
     for key, gpus in _room_of(profile, pin, each).items():
         profile.room(key).take(from_ms, until_ms, sign * gpus)

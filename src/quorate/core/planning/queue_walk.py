@@ -1,11 +1,11 @@
 """The walk: over firm places and the queue; what can start starts, the rest is planned.
 
-Firm places are put in first, in the order in which they became firm; those that cannot stand are
-planned anew around the others, with their cause. Then the waiting runs in queue order, the first
-``reservationDepth`` of each pool and every firm one: each gets the earliest start that quotas,
-payers and room allow beside all that is put in. What can start now does; a start within the
-pool's horizon becomes firm; any other is a forecast and leaves no trace. Beyond the depth a
-bounded number of runs start in what is left. docs/adr/0025-planning.md.
+Firm places are put in first, in the order in which they became firm; those that do not fit any more
+are planned anew around the others, and the cause is recorded. Then come the waiting runs in queue
+order, the first ``reservationDepth`` of each pool and every firm one: each gets the earliest start
+that quotas, payers and room allow beside all that is put in. A run that can start now does; a start
+within the pool's horizon becomes firm; any other is a forecast and is not recorded. Beyond the
+depth a bounded number of runs start in what is left. docs/adr/0025-planning.md.
 
 A reader may have the walk go on beyond the depth, up to one run (``Reach``).
 """
@@ -75,14 +75,14 @@ from quorate.model.state.state_view import StateView
 from quorate.model.state.waiting_index import Line, Place, line_of
 
 CONFLICTS_MAX: Final = 3
-"""For how many runs, the first of a walk, each looks whether a conflict starts them sooner."""
+"""For how many runs, its first ones, each walk looks for a sooner start by a conflict."""
 CONFLICTS_TURN: Final = 16
-"""Every so many of the others have their turn in one walk."""
+"""Of the other runs, one in so many has its turn in a walk."""
 PROMISES_MAX: Final = 8
-"""How many starts are looked at for one that quotas of nodes allow wherever it comes to be."""
+"""How many starts of a run are examined for one that node quotas allow on whichever nodes."""
 
 SHORT_SEARCH_STEPS: Final = 300
-"""How long each start is searched for at first: overlapping caps make paying hard."""
+"""Steps of the first, short search for each start: overlapping caps make finding payers hard."""
 
 _ROUTINE: Final = (
     HoldExtended,
@@ -94,7 +94,7 @@ _ROUTINE: Final = (
     RunSubmitted,
     StepsCounted,
 )
-"""What happens all the time: conflict starts of runs that wait are looked for again each minute."""
+"""Frequent events: after these alone, starts by a conflict are looked for once a minute only."""
 
 _LACKS: Final = {
     RefusalCode.WAITING_FOR_QUOTA: Lack.QUOTA,
@@ -107,15 +107,16 @@ _LACKS: Final = {
     RefusalCode.NO_SINGLE_DOMAIN: Lack.ROOM,
     RefusalCode.RESERVED: Lack.NOTHING,
 }
-"""What a run lacks now by what it was told; what is not here is found out each time."""
+"""What a run lacks, by the code of its last refusal; other codes are looked into each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a walk of a reader goes on beyond the depth: up to ``run``, over so many at most.
+    """How far a reader's walk goes on beyond the depth of ``pool``: up to ``run``.
 
-    Beyond the depth nothing becomes firm, no conflict is looked for and no loan is recalled, as in
-    a decision; and every run is planned, however many of its owner's have no start.
+    The walk looks at ``runs_max`` runs at most. Beyond the depth no start becomes firm, no conflict
+    is looked for and no loan is recalled, as in a decision. Unlike in a decision, every run is
+    planned, however many runs like it have no start.
     """
 
     run: str
@@ -124,7 +125,7 @@ class Reach:
 
 
 class Walk:
-    """One walk of one decision. The profile has, afterwards, everything that is planned."""
+    """One walk of one decision. Afterwards, its profile has everything that is planned."""
 
     __slots__ = (
         "_conflicts",
@@ -161,13 +162,13 @@ class Walk:
         self.search = Searcher(self.profile, has_executor=log.has_executor)
         self.scores = Scores(self.view, log.now_ms)
         self.ranked: list[Ranked] = []
-        """The lines of waiting runs in order, as they stand when nothing is planned."""
+        """The lines of waiting runs in their order before anything is planned."""
         self.pins: dict[str, Entry] = {}
         """The firm places by run."""
         self.entries: dict[str, Entry] = {}
         """What is planned and not firm, by run."""
         self._long_search = SearchBudget()
-        """What all starts of this walk together may search where a short search is not enough."""
+        """The search steps that all starts of this walk share if a short search is not enough."""
         self._late: list[Overstayer] = overstayers(self.view, log.now_ms)
         self._planned: dict[str, int] = {}
         self._fruitless = Fruitless(self.view, self.has_seen)
@@ -198,7 +199,7 @@ class Walk:
     # --- Firm places ---
 
     def put_pins(self) -> None:
-        """Put every firm place in; move those that cannot stand, and say why."""
+        """Put every firm place in; move those that do not fit any more, and record why."""
         aside: list[tuple[ReservationRecord, Entry]] = []
         clearing: list[tuple[ReservationRecord, Entry, int]] = []
         records = [record for _, record in in_order(self.view)]
@@ -206,7 +207,7 @@ class Walk:
             if not record.by_conflict:
                 self._put_record(record, aside, clearing)
         causes = self._causes([pin for _, pin in aside])
-        # What starts by a conflict takes what the others leave, and is in the way of none.
+        # A start by a conflict takes what the others leave, and displaces none of them.
         for record in records:
             if record.by_conflict:
                 self._put_record(record, aside, clearing)
@@ -222,7 +223,10 @@ class Walk:
         aside: list[tuple[ReservationRecord, Entry]],
         clearing: list[tuple[ReservationRecord, Entry, int]],
     ) -> None:
-        """Put one firm place in, or note it where it does not stand or waits for what was cut."""
+        """Put one firm place in, unless it waits for leases that were cut or does not fit any more.
+
+        Then it is added to ``clearing`` or to ``aside``.
+        """
         now_ms = self.log.now_ms
         pin = pin_of(self.view, record, now_ms)
         if pin is None:
@@ -238,7 +242,7 @@ class Walk:
             aside.append((record, pin))
 
     def _causes(self, pins: Sequence[Entry]) -> list[MoveCause]:
-        """Return why each of ``pins``, which are not put in, does not stand."""
+        """Return why each of ``pins``, which are not put in, does not fit any more."""
         if not pins:
             return []
         now_ms = self.log.now_ms
@@ -257,16 +261,19 @@ class Walk:
         return [moved if cause.code is MoveCode.NODES_CHANGED else cause for cause in causes]
 
     def _relief(self, record: ReservationRecord, pin: Entry) -> list[Overstayer] | None:
-        """Return what is stopped in time for a place that is put in; None: that is not enough.
+        """Return the overstayers that must stop for ``pin``; None: stopping them is not enough.
 
-        What is expected to have ended by then is not in its way, and makes no room for it.
+        ``pin`` is put in. Overstayers that are expected to end before its start do not count.
         """
         ends_ms = self.profile.lease_end_ms
         late = [each for each in self._late if ends_ms(each.leases[0]) > pin.start_ms]
         return relief(self.profile, record, pin, late)
 
     def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
-        """Time a start by what was cut for it; around the firm places if it has no room then."""
+        """Move a start to ``gone_ms``, when the leases cut for it are expected to be gone.
+
+        If it has no room then, it is planned anew from there on, around the firm places.
+        """
         cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
         run = self.view.runs[record.made.run].spec
         later = place_of(self.view, run, gone_ms, pin.slice, pin.shares, is_firm=True)
@@ -287,12 +294,15 @@ class Walk:
         self._put_pin(later)
 
     def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
-        """Give a reservation that cannot stand its next start around all that is put in."""
+        """Move a reservation that does not fit to its next start around all that is put in."""
         self._hold_hours(pin, -1)
         self._move_to(record, pin.start_ms, cause)
 
     def _move_to(self, record: ReservationRecord, from_ms: int | None, cause: MoveCause) -> None:
-        """Give a reservation, of which nothing is put in, its first start from ``from_ms`` on."""
+        """Move a reservation, whose place is not put in, to its first start from ``from_ms`` on.
+
+        It is blocked where there is none, or ``from_ms`` is None.
+        """
         run = self.view.runs[record.made.run].spec
         entry = None if from_ms is None else self._promisable(run, from_ms)
         status = ReservationStatus.BLOCKED if entry is None else ReservationStatus.DEFERRED
@@ -314,7 +324,7 @@ class Walk:
         return None
 
     def _promisable_from_ms(self, entry: Entry) -> int | None:
-        """Return when to look again for a start that can be promised, of a run with none then."""
+        """Return from when to look for the next start, as ``entry`` cannot be promised, or None."""
         at_ms = kept_from_ms(self.profile, entry)
         if at_ms is not None and at_ms > entry.start_ms:
             return at_ms
@@ -329,15 +339,14 @@ class Walk:
         del self.pins[pin.run]
 
     def _hold_hours(self, pin: Entry, sign: int) -> None:
-        """Count the GPU-hours that a firm place holds in its accounts as free, or as held again."""
+        """Count the GPU-hours that a firm place holds as free (``sign`` -1), or held again (1)."""
         if pin.is_firm:
             self.profile.count_hours(pin.shares, sign)
 
     def call_due_conflicts(self) -> bool:
-        """Have room made for the firm starts that count on it and are due.
+        """Call the conflicts that due firm starts count on; return whether one was moved instead.
 
-        Return whether one was moved instead, which may leave its room to others: no more are called
-        then.
+        After a move no more conflicts are called, as it may leave room to others.
         """
         for name, _ in in_order(self.view):
             record = self.log.view.reservations.get(name)
@@ -353,7 +362,7 @@ class Walk:
                 pin = self.pins[record.made.run]
                 self._lift_pin(pin)
                 for entry in self.entries.values():
-                    self.profile.lift(entry)  # It goes around firm places only.
+                    self.profile.lift(entry)  # The moved start goes around firm places only.
                 self.entries.clear()
                 self._move(record, pin, MoveCause(MoveCode.CONFLICT_CALLED_OFF, (), lacking))
                 return True
@@ -364,11 +373,12 @@ class Walk:
     def run(self, *, is_last: bool = False) -> None:
         """Start and plan the waiting runs, in queue order.
 
-        The walk ends when a promised place is left that runs before it could use, unless this
-        ``is_last``: then those behind it are planned in it.
+        The walk ends early when a firm run leaves its promised place, which runs before it in the
+        queue could use. With ``is_last`` it goes on, and runs behind the firm run may be planned in
+        that place.
         """
         for _, promise in in_order(self.view):
-            # What was cut for it may lie outside of its place, and is for it first.
+            # Leases that were cut for this start may lie outside of its place: it goes first.
             pin = self.pins.get(promise.made.run) if promise.by_conflict else None
             if pin is not None and promise.conflict and pin.start_ms <= self.log.now_ms:
                 self._visit(self.view.runs[promise.made.run])
@@ -391,7 +401,7 @@ class Walk:
                 self._told(event.run if isinstance(event, RunRequeued) else event.run.name)
 
     def _queue(self) -> Queue:
-        """Return the waiting runs, to be called up."""
+        """Return the queue from which the waiting runs are called up."""
         late, lines = self._followers(), self.view.waiting.lines
         ranked = self.ranked
         if late:
@@ -399,7 +409,7 @@ class Walk:
             ranked.sort()
 
         def skip(line: Line, places: Sequence[Place], at: int) -> int:
-            # In other places than those of its line runs are looked at one by one.
+            # Where followers change the order of a line, its runs are looked at one by one.
             return at if line in late else self._fruitless.skip(line, places, at)
 
         return Queue(
@@ -410,16 +420,16 @@ class Walk:
         )
 
     def _followers(self) -> dict[Line, list[Place]]:
-        """Return the lines in which runs follow others, those in the places that they have now.
+        """Return the lines whose order followers change, each with its places in the new order.
 
-        A follower ages from when the last of its upstreams completed. One that waits for an
+        A follower's age counts from when the last of its upstreams completed. One that waits for an
         upstream, and was told so, is not looked at.
         """
         view, found = self.view, dict[Line, list[Place]]()
         waits_for: dict[tuple[str, ...], Refusal | None] = {}
         for name in view.followers:
             if name in view.in_rounds:
-                continue  # It stands in no line.
+                continue  # A run in rounds is in no line.
             record = view.runs[name]
             follow = record.spec.follow
             after = () if follow is None else follow.after
@@ -440,7 +450,7 @@ class Walk:
         return found
 
     def _close_full(self, queue: Queue) -> None:
-        """Close the pools of which as many runs are planned as their depth says."""
+        """Close the pools in which as many runs are planned as their depth, not ``Reach.pool``."""
         closed, planned = queue.closed, self._planned
         open_pool = "" if self._reach is None else self._reach.pool
         for name, depth in self._depths:
@@ -468,7 +478,7 @@ class Walk:
             return
         self._seen.add(run.name)
         if run.sensitive:
-            grant_claim(self.log, run)  # It is granted when it is asked for, or not at all.
+            grant_claim(self.log, run)  # A claim is granted when it is asked for, or not at all.
             return
         waits = waits_for_upstream(self.view, run)
         if waits is not None:
@@ -479,7 +489,7 @@ class Walk:
             self._next(record)
 
     def _told(self, name: str) -> None:
-        """Tell a run that began to wait in this decision, and was not looked at, why it does."""
+        """Write why a run waits that began to wait in this decision and was not looked at."""
         record = self.view.runs.get(name)
         if record is None or name in self._seen or name not in self.view.pending:
             return
@@ -495,7 +505,7 @@ class Walk:
             self.refuse(record)
 
     def _firm(self, record: RunRecord, promise: ReservationRecord) -> None:
-        """Start a firm run if it can at its place in the queue; else its place stays."""
+        """Start a firm run, at its turn in the queue, if it can; else keep or move its place."""
         pin = self.pins.get(record.spec.name)
         if pin is None:
             self._next(record)
@@ -519,7 +529,7 @@ class Walk:
         is_late = is_due and (promise.planned_start_ms or 0) < self.log.now_ms
         waits_for_ends = is_late and self.search.counts_on_ends_now(record.spec)
         if is_late and not promise.by_conflict and not waits_for_ends:
-            # Counting allows its place, and more than counting is needed there.
+            # Its place is free by counting, but the run cannot really start there.
             later_ms = self.search.next_change_ms(record.spec, self.log.now_ms)
             self._move_to(promise, later_ms, cause_of(self.profile, pin))
             self.refuse(record)
@@ -532,14 +542,14 @@ class Walk:
         self.refuse(record)
 
     def _leave(self, pin: Entry) -> None:
-        """Note that a firm run has started, if the place it had is left to runs before it."""
+        """Note that a firm run started outside its place, if runs before it could use the place."""
         started = self._started_runs[pin.run]
         took = (started.start_ms, started.slice, started.shares)
         if took != (pin.start_ms, pin.slice, pin.shares):
             self.has_left_place |= self._is_waiting or bool(self._fruitless_runs)
 
     def _has_no_chance(self, run: Run) -> bool:
-        """Return whether nothing starts ``run`` now: nothing is free, filled or lent by it."""
+        """Return whether ``run`` cannot start now: no room, no spares, no loans of its owner."""
         view = self.log.view
         return not (view.spares or self.search.has_free(run) or has_loans(view, run.owner))
 
@@ -547,7 +557,7 @@ class Walk:
         """Start a firm run, whose place is not put in, if it can now; return whether it did."""
         is_due = pin.start_ms <= self.log.now_ms
         until_ms = pin.end_ms if is_due else self._until_ms(record.spec)
-        # Beside other firm places it has what it needs; anything else leaves them their domains.
+        # For a due run other firm places keep only what they need, else all that they take.
         with self.profile.opened() if is_due else nullcontext():
             if not self._may_start(record.spec, until_ms):
                 return False
@@ -581,8 +591,8 @@ class Walk:
                     self._start(record, answer)
                     return
                 refusal = answer
-            # Counting was not enough: what it lacks now it may have when something has changed.
-            # What is expected to end at this very instant has not, and may before it is over.
+            # The run fits by counting but cannot start: look again from the next change on, unless
+            # a lease that is expected to end at this very instant may still do so.
             if entry.is_choosy or not self.search.counts_on_ends_now(run):
                 later_ms = self.search.next_change_ms(run, now_ms)
                 entry = None if later_ms is None else self.search.find(run, later_ms)
@@ -596,10 +606,10 @@ class Walk:
         self.refuse(record)
 
     def _recall(self, record: RunRecord, natural: Entry | None) -> bool:
-        """Have loans back for a run that waits for nothing else; return whether it waited so.
+        """Recall loans for a run that waits for nothing else; return whether it did so.
 
-        It starts at once where other payers take all of them over, and else when their notice is
-        over. ``natural`` is its start without that; nothing of it is put in.
+        The run starts at once where other payers take all these loans over, and otherwise when
+        their notice is over. ``natural`` is its start without the recall, which is not put in.
         """
         log, run, own = self.log, record.spec, record.reservation or ""
         if self._is_beyond(run.pool):
@@ -636,9 +646,10 @@ class Walk:
     def _plan(
         self, record: RunRecord, entry: Entry | None, recalled: MoveCause | None = None
     ) -> None:
-        """Put the start of a run in; promise it where it is near, or by a conflict.
+        """Put the start of a run in; make it firm where it is near, or by a conflict.
 
-        Where loans were recalled for it, which is then the cause of a move, its start is firm.
+        ``recalled`` is set where loans were recalled for the run: its start is firm then, and if
+        its reservation moves, this is the cause.
         """
         run = record.spec
         if entry is None:
@@ -676,30 +687,31 @@ class Walk:
         if is_firm or blocked is not None:
             self.pins[run.name] = entry
         else:
-            # It keeps room, and no money: that may be for ever far away, as at a window's end.
+            # A tentative start keeps room but no GPU-hours, as it may be far away.
             self.entries[run.name] = entry = replace(entry, is_tentative=True)
         self.profile.put(entry)
         if later is not None:
-            # Where it cannot count on its start, it can on this one: what backfills leaves it.
+            # ``entry`` cannot be promised; room is kept for this later start, which can.
             self.profile.put(replace(later, is_tentative=True))
         self._counted(entry)
 
     def _kept_later(self, entry: Entry) -> Entry | None:
         """Return a later start than ``entry`` that can be promised; None where there is none.
 
-        Quotas of nodes forbid to promise that one. Room is kept for the later one, so that the
-        nodes come free that it needs however GPUs are spread; the run starts sooner where enough
-        is really free on few nodes at its turn.
+        Node quotas forbid promising ``entry``. Room is kept for the later start, so that the nodes
+        it needs come free however GPUs are spread. The run still starts sooner where, at its turn,
+        enough GPUs are really free on few nodes.
         """
         at_ms = self._promisable_from_ms(entry)
         run = self.view.runs[entry.run].spec
         return None if at_ms is None else self._promisable(run, at_ms)
 
     def _by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
-        """Return the start of a run by a conflict; looked for in a few runs of each decision.
+        """Return the start of a run by a conflict, or None; each walk tries a few runs only.
 
-        The first of them, and others in turn, which each minute brings to another. A run that has
-        begun to wait is looked at at once, all others in the first decision of a minute.
+        These are its first few runs, and some of the others, which change each minute. For a run
+        that has just begun to wait it is looked for at once; for the others in the first decision
+        of a minute, or after an event that is not ``_ROUTINE``.
         """
         if natural_ms <= self.log.now_ms + self.view.pools[record.spec.pool].notice_ms:
             return None
@@ -739,7 +751,7 @@ class Walk:
     # --- Starting ---
 
     def _room(self, record: RunRecord, reservation: str = "") -> StateView:
-        """Return what is left now for a run, its own hold let go."""
+        """Return a view of what the plan leaves a run now, without the hold of ``reservation``."""
         log, run = self.log, record.spec
         view = without_hold(log.view, reservation) if reservation else log.view
         return room_beside(view, self.profile, run, log.now_ms, self._until_ms(run))
@@ -766,16 +778,16 @@ class Walk:
     def _admit_due(
         self, record: RunRecord, promise: ReservationRecord, pin: Entry
     ) -> Admitted | Refusal:
-        """Return how a run that is due starts in its own place.
+        """Return how a run that is due starts in its own place, or why it cannot.
 
-        Others were planned to follow at its declared end, so it needs the place until then only.
+        It needs the place only until its declared end: others are planned from then on.
         """
         view, run = without_hold(self.log.view, promise.made.reservation), record.spec
         now_ms, until_ms = self.log.now_ms, pin.end_ms
         room = room_beside(view, self.profile, run, now_ms, until_ms, whole_last=True)
         if not pin.is_choosy:
             return self._admit(run, only_slice(room, run.pool, pin.slice))
-        # It has its domains, and not just any GPUs of them will do: nor for the others there.
+        # It needs certain GPUs of its domains, and so may other runs that are planned there.
         domains = [domain for domain, _ in pin.slice.domains]
         answer = self._admit(run, only_domains(room, run.pool, pin.slice.flavor, domains))
         if isinstance(answer, Refusal):
@@ -793,7 +805,7 @@ class Walk:
         self.has_new_spares |= run.spares_per_group > 0
 
     def _started(self, run: Run, admitted: Admitted) -> None:
-        """Put what has just started in: it takes that for as long as it is expected to."""
+        """Put a run that has just started into the profile, until its expected end."""
         now_ms, legs = self.log.now_ms, admitted.legs
         entry = place_of(self.view, run, now_ms, slice_of(admitted), shares_of(legs))
         self.profile.put(entry)
@@ -824,7 +836,7 @@ class Walk:
         return run in self._started_runs
 
     def is_fruitless(self, run: str) -> bool:
-        """Return whether ``run`` was looked at, and nothing that is known to come starts it."""
+        """Return whether ``run`` was looked at and no start was found for it."""
         return run in self._fruitless_runs
 
     def _fill(self, record: RunRecord, room: StateView, answer: Refusal | None) -> bool:
@@ -845,13 +857,13 @@ class Walk:
 
     @property
     def is_out_of_order(self) -> bool:
-        """Whether what starts now starts while a firm run, or one before it with a start, waits."""
+        """Whether a firm run, or an earlier one with a start, waits, so a start is backfill."""
         return self._is_waiting or bool(self.pins)
 
     # --- Why a run waits ---
 
     def refuse(self, record: RunRecord) -> None:
-        """Write why a run waits, if that is news; found out anew only where it may be."""
+        """Write why a run waits, if that has changed; it is computed only where it may have."""
         if self._is_beyond(record.spec.pool):
             return
         known, view = record.refusal, self.log.view
@@ -859,7 +871,7 @@ class Walk:
             self.tell(record, self._why(record))
 
     def tell(self, record: RunRecord, refusal: Refusal) -> None:
-        """Write ``refusal`` if a run was not told that before."""
+        """Write ``refusal``, unless it says the same as the last refusal of the run."""
         if refusal.code in HARD:
             refusal = waiting(self.log.view, record.spec, refusal)
         if is_news(record.refusal, refusal):
@@ -883,7 +895,7 @@ class Walk:
         return waiting(view, run, refusal) if refusal.code in HARD else refusal
 
     def _why(self, record: RunRecord) -> Refusal:
-        """Return why a run does not start now: what is short at all, or beside the plan."""
+        """Return why a run does not start now: what is short in itself, or else beside the plan."""
         log, run = self.log, record.spec
         own = record.reservation or ""
         if own not in log.view.reservations:
@@ -897,7 +909,7 @@ class Walk:
             return (
                 answer if answer.code in HARD else reserved(run, answer, self._planned_before(run))
             )
-        # What is left would do, and its turn was before something made that room.
+        # What is left is enough now, but that room was made after the run's turn.
         short = Refusal(code=RefusalCode.RESERVED, wanted=run.widths()[-1])
         return reserved(run, short, self._planned_before(run))
 
@@ -914,7 +926,11 @@ class Walk:
 
 
 def is_news(known: Refusal | None, refusal: Refusal) -> bool:
-    """Return whether ``refusal`` is another reason to wait than ``known``, or another's quota."""
+    """Return whether ``refusal`` says something else than ``known``.
+
+    That is another code or, where both wait for a quota, another owner's quota, or that there are
+    shortages where there were none, or none where there were.
+    """
     if known is None or known.code is not refusal.code:
         return True
     if refusal.code is not RefusalCode.WAITING_FOR_QUOTA:

@@ -1,10 +1,10 @@
 """Recall: a lender has its GPUs back when a run of its own waits for nothing but what it lent.
 
-Loans of envelopes that state ``lending.recall.notice`` are looked at, the newest first. Where other
-payers take bundles over at once, and the run starts by that, nothing else happens. Else the fewest
-bundles without which the run starts are recalled: each goes on until its notice is over, and the
-run's start is firm at that instant. What other payers can take over without keeping the run from
-its start is handed to them instead. docs/adr/0025-planning.md.
+Loans of envelopes that state ``lending.recall.notice`` are looked at, the newest first. If the run
+starts at once because other payers take bundles over, nothing is recalled. Otherwise the fewest
+bundles whose end lets the run start are recalled: each goes on until its notice is over, and the
+run's start is firm at that instant. Of these bundles, those that other payers can take over without
+delaying the run are handed to them instead. docs/adr/0025-planning.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Loan:
     """A bundle that borrows from envelopes whose owner may have it back at ``due_ms``.
 
     ``start_ms`` is when the newest of its borrowed leases began. ``barred`` are all envelopes of
-    that owner: what is handed to another line of the lender has not come back.
+    that owner: a bundle that is handed to another line of the lender has not come back to it.
     """
 
     run: str
@@ -50,8 +50,8 @@ class Loan:
 def recallable(view: StateView, run: Run, now_ms: int, *, has_executor: bool) -> list[Loan]:
     """Return the loans that the owner of ``run`` may recall for it, the newest first.
 
-    A loan that is stopping or was recalled is on its way. One in a pool that shares in rounds is
-    given for a round at a time.
+    Loans that are stopping or were recalled are left out, as they come back anyway; so are loans to
+    runs in rounds, which are given for one round at a time.
     """
     leases: dict[tuple[str, int], list[Lease]] = {}
     for flavor in run.flavors:
@@ -70,7 +70,7 @@ def recallable(view: StateView, run: Run, now_ms: int, *, has_executor: bool) ->
 
 
 def has_loans(view: StateView, owner: str) -> bool:
-    """Return whether ``owner`` lends GPUs now that it may have back."""
+    """Return whether ``owner`` lends GPUs now that it may recall."""
     return any(
         account.lent_gpus_active and account.spec.lending.recall_notice_ms is not None
         for budget in view.owner_budgets.get(owner, ())
@@ -129,7 +129,7 @@ class Recall:
 class Planned:
     """What is planned before a run: the runs with firm places, and the entries that are not firm.
 
-    Firm places are those of the view that is asked about.
+    ``profile`` reads the firm places from the view that it is given.
     """
 
     firm: tuple[str, ...]
@@ -155,10 +155,10 @@ class Planned:
 def plan_recall(
     log: DecisionLog, run: Run, planned: Planned, natural_ms: int | None, reservation: str = ""
 ) -> Recall | None:
-    """Return what lets a waiting run start earlier than at ``natural_ms``; None where nothing does.
+    """Return the recall that starts a waiting run before ``natural_ms``; None where none does.
 
-    ``natural_ms`` None: it has no start. ``reservation`` is its own, if it has one, and its place
-    is not in ``planned``. Nothing is written.
+    ``natural_ms`` is its start without a recall, None where it has none. ``reservation`` is the
+    run's own, if it has one; its place is not in ``planned``. Nothing is written.
     """
     loans = recallable(log.view, run, log.now_ms, has_executor=log.has_executor)
     if not loans:
@@ -236,13 +236,13 @@ class _Trials:
             return ()
         length = _first(len(loans), lambda n: helps(loans[:n]))
         told = _needed(loans[:length], helps)
-        # Where their room alone would do, it is not its own width that the run waits for.
+        # If the run could start with their room alone, it does not wait for the width it lent.
         return () if self._is_in_time(self._recalled(view, told), told, kept=told) else told
 
     def _divided(self, told: Sequence[Loan]) -> Recall:
-        """Return which of ``told`` others pay for instead, the newest first, and which have to go.
+        """Return which of ``told`` go to other payers, newest first, and which are recalled.
 
-        One that goes on keeps its room, so the run must be able to start beside it.
+        A bundle that is handed over keeps its room, so the run must be able to start beside it.
         """
         handed, left = list[Loan](), list(told)
         for loan in told:
@@ -258,9 +258,10 @@ class _Trials:
     def _is_in_time(
         self, view: StateView, loans: Sequence[Loan], kept: Iterable[Loan] = ()
     ) -> bool:
-        """Return whether the run starts in ``view`` when the notice of ``loans`` is over.
+        """Return whether the run starts in ``view`` by when the last notice of ``loans`` is over.
 
-        The width that the loans in ``kept`` have is not free in that view.
+        That start must be before its natural one. The width of the loans in ``kept`` counts as
+        taken.
         """
         start_ms = self._start_ms(view, kept)
         if start_ms is None or start_ms > max(loan.due_ms for loan in loans):
@@ -299,7 +300,7 @@ class _Trials:
 
 
 def _first(length: int, holds: Callable[[int], bool]) -> int:
-    """Return the least number up to ``length``, for which it holds, that ``holds``, by halving."""
+    """Return the least number for which ``holds``, by halving; it holds for ``length``."""
     low, high = 0, length
     while high - low > 1:
         middle = (low + high) // 2
@@ -308,7 +309,7 @@ def _first(length: int, holds: Callable[[int], bool]) -> int:
 
 
 def _needed(loans: Sequence[Loan], holds: Callable[[Sequence[Loan]], bool]) -> tuple[Loan, ...]:
-    """Return ``loans`` without those that are needless, looked at from the last to the first."""
+    """Return ``loans`` without those that ``holds`` does not need, tried from last to first."""
     kept = list(loans)
     for loan in reversed(loans):
         rest = [other for other in kept if other != loan]
@@ -365,10 +366,11 @@ def write_recall(log: DecisionLog, recall: Recall, waiting_run: str) -> None:
 
 
 def stop_recalled(log: DecisionLog, stand: Callable[[DecisionLog], bool]) -> bool:
-    """Let recalled bundles go whose notice is over; return whether there were any.
+    """Stop the recalled bundles whose notice is over; return whether there were any.
 
-    With an executor that is one grace before. A bundle for which there are payers by then goes on,
-    if every firm place stands beside it: ``stand`` says whether they do in the log's view.
+    With an executor, they are told to stop one grace before. A bundle for which there are payers by
+    then goes on, if no firm place has to move for that: ``stand`` returns whether all firm places
+    can stay in the view of a log.
     """
     due = [
         known
@@ -389,7 +391,7 @@ def stop_recalled(log: DecisionLog, stand: Callable[[DecisionLog], bool]) -> boo
 
 
 def _goes_on(log: DecisionLog, known: LoanRecalled, stand: Callable[[DecisionLog], bool]) -> bool:
-    """Hand a recalled bundle to whoever pays now, if no firm place needs it gone."""
+    """Hand a recalled bundle to payers, if no firm place has to move; return whether it was."""
     trial = DecisionLog(log.view, now_ms=log.now_ms, actor=log.actor, has_executor=log.has_executor)
     trial.write(
         RecallWithdrawn(at_ms=log.now_ms, actor=log.actor, run=known.run, bundle=known.bundle)

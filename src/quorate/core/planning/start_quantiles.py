@@ -6,13 +6,12 @@ comes when enough GPUs are free.
 
 - **One run.** It has run for some time, so only those runs of its owner's history count that took
   at least as long, relative to what they declared. Where fewer than ``LEAST_RUNS`` did, the prior
-  takes the places of the missing ones, given the same time that has passed. Each counts as ended
-  at the upper bound of its bucket: late by 9 % at most, and exact for one that took what it
-  declared.
-- **The prior** is of an owner that is taken at its word: 60 % end when they declared, none sooner,
-  and of those that are late every fourth is still there at twice the time, whatever that is. It is
-  a cautious one: an overdue run without history ends within 1.4 times the time so far in half of
-  the cases, and within 3.4 times in nine of ten.
+  stands for the missing ones, given that the same time has passed. Each counts as ended at the
+  upper bound of its bucket: late by 9 % at most, and exact for one that took what it declared.
+- **The prior** is for an owner without history: 60 % of its runs end when they declared, none
+  sooner; of the late runs that are still there at any time, a quarter is there at twice that time.
+  It is a cautious one: an overdue run without history ends within 1.4 times the time so far in half
+  of the cases, and within 3.4 times in nine of ten.
 - **Several runs** end independently of each other. The odds that enough GPUs are free at an instant
   are then added up exactly, run by run (the distribution of a sum), not taken from quantiles of the
   single runs: the last of eight runs to end is later than the 90th percentile of one in 57 % of
@@ -50,7 +49,7 @@ from quorate.model.state.durations import (
 from quorate.model.state.state_view import StateView
 
 LEAST_RUNS: Final = 16
-"""How many runs that took as long a distribution is made of; the prior stands for missing ones."""
+"""A distribution is made of at least so many runs; the prior stands for the missing ones."""
 UNITS_MAX: Final = 64
 """Into how many parts the GPUs that must come free are divided at most, to bound the work."""
 
@@ -59,25 +58,25 @@ _ONE: Final = 1 << _BITS
 """Odds of one run are counted in parts of 2 ** 20."""
 _SUM_BITS: Final = 40
 _SURE: Final = 1 << _SUM_BITS
-"""Odds of several runs are counted in parts of 2 ** 40, so that what is rounded off is nothing."""
+"""Odds of several runs are counted in parts of 2 ** 40, so that rounding does not matter."""
 _LATE: Final = _ONE * 2 // 5
 """The part of the prior that takes longer than it declared."""
 _LATE_OCTAVES: Final = 2
-"""How often the number of those that are late halves from one octave to the next."""
+"""How often the number of late runs halves from one octave of time to the next."""
 _TAIL: Final = tuple(
     eighth_root_of_power(BUCKETS_PER_OCTAVE * _BITS - _LATE_OCTAVES * buckets)
     for buckets in range(BUCKETS)
 )
-"""How many of those that are late are still there so many buckets later."""
+"""The part of the late runs that is still there n buckets later, by n."""
 _MEDIAN: Final = (1, 2)
 _P90: Final = (9, 10)
 
 
 class ExpectedRelease(Struct, frozen=True, gc=False):
-    """GPUs that come free when a run ends, which runs since ``since_ms``.
+    """GPUs that come free when a run ends that has been running since ``since_ms``.
 
-    ``declared_end_ms`` is when it ends by its own word, be that past. Where ``is_certain``, it ends
-    then, whatever its owner's history: it was told to stop, or is a claim with a stated end.
+    ``declared_end_ms`` is its declared end, which may be in the past. Where ``is_certain``, it ends
+    then, whatever its owner's history: it was told to stop, is a claim, or is in rounds.
     """
 
     owner: str
@@ -111,10 +110,10 @@ def start_quantiles(
     now_ms: int,
     not_before_ms: int = 0,
 ) -> StartQuantiles:
-    """Return by when a start that has all ``needs`` will have come; never before ``now_ms``.
+    """Return by when all ``needs`` of a start will be met; never before ``now_ms``.
 
-    ``histories`` are those of ``StateView.durations``; ``not_before_ms`` is what no end hastens,
-    such as the opening of a window.
+    ``histories`` are those of ``StateView.durations``. The start cannot come before
+    ``not_before_ms``, such as the opening of a window, whenever runs end.
     """
     first_ms = max(now_ms, not_before_ms)
     counts = [_Count.of(histories, need, now_ms) for need in needs if need.gpus > 0]
@@ -126,7 +125,7 @@ def start_quantiles(
 
 
 def releases_of(view: StateView, leases: Iterable[str]) -> tuple[ExpectedRelease, ...]:
-    """Return what comes free by the ends of ``leases``: together where they are of one run."""
+    """Return what comes free when ``leases`` end; those of one run that end together are one."""
     together: dict[tuple[str, int | None], int] = {}
     for name in leases:
         lease = view.leases[name]
@@ -169,10 +168,10 @@ class _Certain(Struct, frozen=True, gc=False):
 
 
 class _ByHistory(Struct, frozen=True, gc=False):
-    """A run that ends like those of its owner that took as long, which are ``like``, in order.
+    """A run that ends with the odds of its owner's past runs that took at least as long.
 
-    ``first`` is the bucket it would be in if it ended at ``now_ms``; ``missing`` is how many runs
-    the prior stands for.
+    ``like`` are the buckets of those runs, in order; ``first`` is the bucket that the run would be
+    in if it ended at ``now_ms``; ``missing`` is how many runs the prior stands for.
     """
 
     since_ms: int
@@ -216,7 +215,7 @@ class _ByHistory(Struct, frozen=True, gc=False):
 
 
 def _prior_left(first: int, bucket: int) -> int:
-    """Return the part of the prior that takes longer than ``bucket``, of what reaches ``first``."""
+    """Return which part of the prior's runs that reach ``first`` takes longer than ``bucket``."""
     if bucket < max(first, ON_TIME):
         return _ONE
     if first > ON_TIME:
@@ -232,9 +231,10 @@ class _Count(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, histories: Mapping[str, DurationHistory], need: Need, now_ms: int) -> _Count:
-        """Return the count of ``need``, in the largest unit that is exact and not too small.
+        """Return the count of ``need``, in units of the largest number that divides all releases.
 
-        Where none is, GPUs are rounded to units as they add up, so that none are lost.
+        Where that is more than ``UNITS_MAX`` units, the unit is made larger, and the running sum of
+        GPUs is rounded to it, so that no GPUs are lost.
         """
         releases = sorted(
             (release for release in need.releases if release.gpus > 0),
@@ -263,7 +263,7 @@ class _Count(Struct, frozen=True, gc=False):
 
     def short(self, at_ms: int) -> int:
         """Return the odds, in parts of ``_SURE``, that too few GPUs are free at ``at_ms``."""
-        # How likely it is that so many units are free: those that are enough are not counted.
+        # odds[n] is the chance that n units have come free, for each n that is not enough.
         odds = [_SURE, *[0] * (self.units - 1)]
         for freed, end in self.parts:
             left = end.left(at_ms)
@@ -281,7 +281,7 @@ class _Count(Struct, frozen=True, gc=False):
 def _first_with(
     chance: tuple[int, int], counts: Sequence[_Count], instants: Sequence[int], begin: int
 ) -> int:
-    """Return the place, from ``begin`` on, of the first instant with such a chance of the start."""
+    """Return the index, from ``begin`` on, of the first instant with this ``chance`` of a start."""
     least, of = chance
 
     def is_likely(at_ms: int) -> bool:

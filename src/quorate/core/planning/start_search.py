@@ -49,15 +49,15 @@ from quorate.model.state.state_view import Payers, StateView
 T = TypeVar("T")
 
 FIND_STEPS_MAX: Final = 300
-"""How long one start is searched for. Overlapping caps make paying hard, and many are planned."""
+"""Steps of the search for one start. Overlapping caps make it hard, and many are planned."""
 ASKS_MAX: Final = 16_384
-"""Of how many runs, flavors and widths is kept what they ask for."""
+"""How many ``Ask`` values, one for each run, flavor and width, are kept."""
 ATTEMPT_STEPS: Final = 25
 """How many steps of searching one look at a later instant counts for."""
 
 
 class Lack(Word):
-    """What a run lacks to start now, the plan aside: the first of these that it does."""
+    """What a run lacks to start now if nothing is planned: the first of these that applies."""
 
     QUOTA = "quota"
     FUNDS = "funds"
@@ -66,11 +66,11 @@ class Lack(Word):
 
 
 class Sites(Struct, frozen=True, gc=False):
-    """The domains that a run may use and is paid for in."""
+    """The domains where a run may go and has payers."""
 
     everywhere: Site
     by_payers: tuple[tuple[Payers, Site], ...]
-    """The domains with the same payers together."""
+    """The domains, grouped by who pays there."""
 
     @property
     def sets(self) -> Iterator[tuple[Domain, ...]]:
@@ -84,7 +84,8 @@ class Sites(Struct, frozen=True, gc=False):
 class Ask(Struct, frozen=True, gc=False):
     """One flavor at one width: what is to be placed, where it may go and who may pay.
 
-    Whenever that is: it is kept from one decision to the next. ``cover`` is as if asked at 0.
+    It holds for any instant, so it is kept from one decision to the next. ``cover`` is for a start
+    at 0 ms.
     """
 
     run: Run
@@ -94,9 +95,9 @@ class Ask(Struct, frozen=True, gc=False):
     phases: tuple[Payers, ...]
     sites: Sites
     gpus: int
-    """All GPUs of it in one domain, spares included."""
+    """How many GPUs it takes if it goes into one domain, spares included."""
     parts: Parts
-    """What domains hold together at least when they hold it."""
+    """Parts that domains must hold together in order to hold all of it."""
     is_parted: bool
     """Whether domains that hold ``parts`` hold all of it."""
     takes_whole: bool
@@ -107,7 +108,7 @@ class Ask(Struct, frozen=True, gc=False):
     """Whether the same payers pay everywhere, each for itself: no caps, no loans, no racks."""
 
     in_one: bool
-    """Whether it goes into one domain in any case."""
+    """Whether it cannot be spread over several domains."""
     duration_ms: int
     lead_ms: int
     """How long before the end of a payer's window a start has to be."""
@@ -126,7 +127,7 @@ Start = tuple[int, Placement, Sequence[Leg]]
 
 
 class Searcher:
-    """Finds starts in one profile. Keeps what it has found out about runs that ask for the same."""
+    """Finds starts in one profile, and caches what the searches for other runs can use."""
 
     __slots__ = (
         "_asks",
@@ -152,8 +153,8 @@ class Searcher:
     def find(self, run: Run, from_ms: int, steps: SearchBudget | None = None) -> Entry | None:
         """Return the earliest start of ``run`` from ``from_ms`` on; None if there is none.
 
-        The start of its least width, at the widest width that fits there; ties by flavor, then
-        domain.
+        It is the earliest start at the run's least width, at the widest width that fits then. Of
+        equally early starts, the first flavor wins, then the first domain.
         """
         steps = SearchBudget(FIND_STEPS_MAX) if steps is None else steps
         *_, least = widths = run.widths()
@@ -178,7 +179,7 @@ class Searcher:
         return self._entry(ask, start_ms, placement, legs)
 
     def fits_now(self, run: Run) -> bool:
-        """Return whether counting does not speak against a start of ``run`` now."""
+        """Return whether ``run`` can start now by counting."""
         now_ms, steps = self.profile.now_ms, SearchBudget(FIND_STEPS_MAX)
         least = run.widths()[-1]
         return any(
@@ -187,9 +188,9 @@ class Searcher:
         )
 
     def has_room_now(self, view: StateView, run: Run, duration_ms: int) -> bool:
-        """Return whether ``view`` has room for ``run`` beside the plan for a while, whoever pays.
+        """Return whether ``view`` has room for ``run`` beside the plan for ``duration_ms``.
 
-        It is as the profile's, but for what has started since.
+        Payers are not looked at. ``view`` is the profile's view plus what has started since.
         """
         pool, least = self.profile.view.pools[run.pool], run.widths()[-1]
         for flavor in run.flavors:
@@ -201,9 +202,9 @@ class Searcher:
         return False
 
     def may_have_room(self, view: StateView, run: Run, until_ms: int) -> bool:
-        """Return whether a start of ``run`` now is not ruled out by what ``view`` has free.
+        """Return whether ``view`` may have room for ``run`` beside the plan until ``until_ms``.
 
-        Until then and beside the plan, whoever pays: where it is, admission finds nothing.
+        Payers are not looked at. Where this is False, admission finds no room either.
         """
         least = run.widths()[-1]
         for flavor in run.flavors:
@@ -217,13 +218,13 @@ class Searcher:
         return False
 
     def is_any_free(self, pool: str, flavors: Iterable[str], gpus: int) -> bool:
-        """Return whether as many GPUs are free now of one of ``flavors``, the plan aside."""
+        """Return whether ``gpus`` GPUs of one of ``flavors`` are free now if nothing is planned."""
         return any(self._free_gpus_now(pool, flavor)[0] >= gpus for flavor in flavors)
 
     def _free_gpus_now(self, pool: str, flavor: str) -> tuple[int, int]:
-        """Return how many GPUs of a flavor are free now, the plan aside: in all, and in one domain.
+        """Return how many GPUs of a flavor are free now if nothing is planned.
 
-        In the domain that has most.
+        As (in all domains together, in the domain that has most).
         """
         known = self._free_sums.get((pool, flavor))
         if known is None:
@@ -232,7 +233,7 @@ class Searcher:
         return known
 
     def _free_now(self, view: StateView, run: Run, flavor: str, duration_ms: int) -> list[int]:
-        """Return how many GPUs domains of ``view`` leave ``run`` for a while, where they do any."""
+        """Return the GPUs free for ``run`` beside the plan, in each domain that has any."""
         now_ms, found = self.profile.now_ms, list[int]()
         for domain, room in self._open_rooms(run.pool, flavor):
             if not contradicts(run.selector, domain.labels):
@@ -243,7 +244,7 @@ class Searcher:
         return found
 
     def _open_rooms(self, pool: str, flavor: str) -> list[tuple[Domain, Resource]]:
-        """Return the domains that have anything free now, the plan aside, and their rooms.
+        """Return the domains that have free GPUs now if nothing is planned, and their rooms.
 
         In a full fleet these are few.
         """
@@ -293,7 +294,7 @@ class Searcher:
     def lacks_now(self, view: StateView, run: Run) -> Lack:
         """Return what ``run`` lacks to start now if nothing were planned, by counting.
 
-        ``view`` is as the profile's, but for what has started since.
+        ``view`` is the profile's view plus what has started since.
         """
         if view.holdings.has_bounds and any(
             quota.free_now < 1 for quota in self.profile.quotas(run.owner)
@@ -337,7 +338,7 @@ class Searcher:
         return left
 
     def _free_in(self, view: StateView, site: Site) -> tuple[list[Domain], list[int]]:
-        """Return the domains that have anything free in ``view``, in order, and how much it is."""
+        """Return the domains that have free GPUs in ``view``, in order, and how many each has."""
         known = self._free.get(site.number)
         if known is None:
             known = self._free[site.number] = self._free_domains(site)
@@ -347,9 +348,9 @@ class Searcher:
         return [d for d, gpus in zip(known, free, strict=True) if gpus], [g for g in free if g]
 
     def has_free(self, run: Run) -> bool:
-        """Return whether a start of ``run`` now is not ruled out by what is free, the plan aside.
+        """Return whether ``run`` may have room now if nothing is planned.
 
-        Whoever pays; where it is, admission finds nothing.
+        Payers are not looked at. Where this is False, admission finds no room either.
         """
         least = run.widths()[-1]
         for flavor in run.flavors:
@@ -444,8 +445,8 @@ class Searcher:
     ) -> Start | None:
         """Return the first start after ``from_ms`` at which a choosy run would really start.
 
-        By counting it has one at ``from_ms``. Between two critical instants what fits only grows.
-        Where there are too many of them, the start is the first behind the last one.
+        By counting there is one at ``from_ms``. Between two critical instants what fits only grows.
+        When the search steps are used up, only instants from the last critical one on are tried.
         """
         resources = self._resources(ask)
         critical = _critical(resources, ask.duration_ms, from_ms) + self._windows(ask, from_ms)
@@ -519,7 +520,7 @@ class Searcher:
     def _spread(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
         """Return the first start over any number of domains.
 
-        In one domain it may start, too, and spread it is looked for before that only.
+        A start in one domain counts, too; a start over several is looked for only before that one.
         """
         if ask.is_parted and len(ask.sites.by_payers) == 1:
             return self._parted(ask, from_ms, steps, before_ms)
@@ -661,7 +662,7 @@ class Searcher:
     def _placements(
         self, ask: Ask, domains: Sequence[Domain], from_ms: int, until_ms: int
     ) -> Iterator[Placement]:
-        """Yield placements by counting: all in one of the domains that hold it, then by key."""
+        """Yield placements by counting: in each domain that holds it all, or else over several."""
         free, room_of = [], self.profile.room
         for domain in domains:
             left = room_of(domain.key).least(from_ms, until_ms)
@@ -720,9 +721,10 @@ class Searcher:
         return None
 
     def _quotas(self, ask: Ask, placement: Placement) -> list[Need]:
-        """Return the hard quotas that a start counts for: the fewest nodes that it needs more.
+        """Return the hard quotas that a start counts for, and how much of each it needs.
 
-        In a pool that shares nodes what its owner's own nodes have left is used first.
+        Of nodes, the fewest that it needs: in a pool that shares nodes, it may first use the GPUs
+        that the quota's owner does not use on nodes it holds already.
         """
         view, owner = self.profile.view, ask.run.owner
         found: list[Need] = []
@@ -738,7 +740,7 @@ class Searcher:
     def _real(self, ask: Ask, at_ms: int) -> Start | None:
         """Return where a choosy run would really start in the state expected at ``at_ms``.
 
-        Later than now it takes whole domains, so only those that nothing else is planned for.
+        A start that takes whole domains later than now may use only domains without other entries.
         """
         admitted = self._expected.would_start(
             replace(ask.run, flavors=(ask.request.flavor,)),
@@ -773,7 +775,7 @@ class Searcher:
 
 
 Served = tuple[Site, list[tuple[tuple[int, ...], Site]]]
-"""Where some of several lines of budgets pay, and where the same of them do, by their numbers."""
+"""All domains where a budget line pays, and these domains by the numbers of the paying lines."""
 
 
 def _served(
@@ -968,9 +970,9 @@ def _ends_between(resources: Iterable[Resource], after_ms: int, before_ms: int) 
 
 
 def _first_growing(instants: Sequence[int], tried: Callable[[int], T | None]) -> T | None:
-    """Return what the first of ``instants`` that fits gives, where what fits only grows.
+    """Return what ``tried`` returns for the first of ``instants`` that fits; what fits only grows.
 
-    Those that are near are looked at first: looking far ahead costs most.
+    Near instants are tried first: trying a far one costs most.
     """
     low, high, found = -1, 0, None
     while low + 1 < len(instants):
@@ -989,7 +991,10 @@ def _first_growing(instants: Sequence[int], tried: Callable[[int], T | None]) ->
 
 
 def _halved(tried: Callable[[int], T | None], low_ms: int, high_ms: int, found: T) -> tuple[int, T]:
-    """Return the first instant that fits: none at ``low_ms``, as ``found`` at ``high_ms``."""
+    """Return the first instant after ``low_ms``, which does not fit, that does, and how.
+
+    ``high_ms`` fits, as ``found`` says.
+    """
     while high_ms - low_ms > 1:
         middle_ms = (low_ms + high_ms) // 2
         fitting = tried(middle_ms)

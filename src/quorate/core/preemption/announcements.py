@@ -2,8 +2,8 @@
 
 Compares what was announced last, which is in the state, with what is planned now, and writes the
 difference: for every owner whose run has a token when a conflict is planned or its instant or scope
-changes, and for one owner when the odds of one of its runs have changed by ten points, or a run of
-its has entered. The odds are checked in the first decision of each minute. They are counted over a
+changes, and for one owner when the odds of one of its runs have changed by ten points, or one more
+of its runs has a token. The odds are checked in the first decision of each minute, counted over a
 fixed number of dummy draws, so the same state gives the same odds.
 docs/adr/0031-disruption-accounts-and-notices.md.
 """
@@ -38,7 +38,7 @@ from quorate.model.state.state_view import StateView
 DRAWS: Final = 32
 """Over how many dummy draws odds are counted."""
 NEWS_PPM: Final = PPM // 10
-"""How much the odds of a run change before they are announced to its owner again."""
+"""By how much the odds of a run must change to be announced to its owner again."""
 LOOKED_AT_MAX: Final = 4
 """How many planned conflicts, the soonest first, are checked in one decision."""
 _CHANGES_NO_ODDS: Final = (
@@ -83,7 +83,7 @@ def announce_conflicts(log: DecisionLog) -> None:
 
 
 def _is_announced(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
-    """Return whether the conflict that ``record`` counts on was announced for when it is due."""
+    """Return whether the conflict of ``record`` was announced for the instant it is due now."""
     known = view.announced.get(record.made.reservation)
     return known is not None and known.due_ms == max(record.planned_start_ms or 0, now_ms)
 
@@ -113,7 +113,7 @@ def _announce(log: DecisionLog, record: ReservationRecord) -> None:
     question = for_reservation(view, name)
     contest = foresee(view, question, due_ms, has_executor=log.has_executor, draws=DRAWS)
     if isinstance(contest, Refusal):
-        return  # It cannot be called in this state; it may be later, until it is called off.
+        return  # The conflict cannot be called in this state, but perhaps in a later one.
     entrants = () if contest is None else contest.entrants
     odds = {entrant.run: entrant.cut * PPM // DRAWS for entrant in entrants}
     runs = _told(view, view.announced.get(name), odds, due_ms, question.scope)
@@ -137,9 +137,10 @@ def _told(
     due_ms: int,
     scope: Scope,
 ) -> tuple[RunOdds, ...]:
-    """Return the runs announced to their owners, with their odds; 0 for a run without a token now.
+    """Return the runs to announce to their owners, with their odds.
 
-    If one run of an owner has changed, all of its runs are announced.
+    The odds are 0 for a run that has lost its token. If the odds of one run have changed, all runs
+    of its owner are announced.
     """
     before = {} if known is None else known.runs
     gone = [run for run in before if run not in odds and view.runs[run].leases]

@@ -34,7 +34,7 @@ class Candidate(Struct, frozen=True, gc=False):
 
     ``gpus`` is all that ends with it, wherever it is; ``room`` is what the goal gains, some of it
     outside of the scope where ``is_beyond``. ``pledges`` are filled spares that are given up with
-    it: they would come back instead.
+    it, as they would otherwise take its slots back.
     """
 
     step: CutStep
@@ -112,7 +112,7 @@ class Cutter:
     ) -> list[Candidate]:
         """Return the lottery's tokens after ``gone`` has been cut: what is left of each run.
 
-        A run has a token if its minimum is in scope; everything it still has ends with it.
+        A run has a token if its minimum is in scope; if it is drawn, all that it still has ends.
         """
         candidates: list[Candidate] = []
         records = self._view.runs
@@ -161,9 +161,9 @@ class Cutter:
     def _new(
         self, step: CutStep, run: str, bundle: int, names: tuple[str, ...]
     ) -> Sequence[Candidate]:
-        """Return ``names`` as a candidate; none if it makes no room in scope or may not be cut.
+        """Return ``names`` as a candidate; none if they make no room in scope or may not be cut.
 
-        Where room outside of the scope counts, so does what the other leases leave free there.
+        Where room outside of the scope counts, leases outside of the scope make room too.
         """
         record = self._view.runs[run]
         if record.stopping is not None or record.spec.sensitive:

@@ -36,7 +36,7 @@ from quorate.model.refusal import Refusal
 from quorate.model.state.state_view import StateView
 
 _FIRST_DRAWS: Final = 64
-"""After how many draws it is checked whether they are enough."""
+"""How many draws are taken before it is first checked whether they are enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +57,9 @@ class Contest:
 
     ``short`` is what is missing of ``deficit`` after the structural ``cuts``; tokens up to
     ``size_max`` GPUs enter for that. ``draws`` is over how many dummy draws ``Entrant.cut`` was
-    counted, and ``sample`` the first of them. ``sure`` are the runs that are among the ``cuts``
-    whatever is drawn: a draw may make a cut needless. ``lost_gpu_ms`` is what the sample would cost
-    in work.
+    counted, and ``sample`` the first of them. ``sure`` are the runs of ``cuts`` that stay cut in
+    every dummy draw: a draw may make a cut needless. ``lost_gpu_ms`` is the work that the sample
+    would cost.
     """
 
     conflict: str
@@ -111,8 +111,8 @@ def foresee_declared(
 ) -> Contest | Refusal | None:
     """Return how an open conflict would go: its entrants are fixed, its cuts are not.
 
-    Where the entrants are not enough, or an owner has dodged, that is how it would go when declared
-    again.
+    Where the entrants are not enough, or an owner has dodged, return how the conflict would go when
+    it is declared again.
     """
     question, at_ms = question_of(declared), max(declared.due_ms, now_ms)
     resolver = question.resolver(view, at_ms, has_executor=has_executor)

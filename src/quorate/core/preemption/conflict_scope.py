@@ -24,7 +24,7 @@ from quorate.model.state.state_view import StateView
 class Question:
     """Room for ``reservation``; or ``gpus`` more in ``scope``; or a limit that is exceeded.
 
-    ``since_ms`` is when it was first asked: runs that began later knew of it.
+    ``since_ms`` is when it was first asked: owners of runs that began later could know of it.
     """
 
     cause: ConflictCause
@@ -82,10 +82,10 @@ class Question:
         )
 
     def enters(self, view: StateView, at_ms: int) -> Callable[[RunRecord], bool]:
-        """Return which runs may be drawn at ``at_ms``: those that ran long enough.
+        """Return which runs may be drawn at ``at_ms``: those that have run long enough.
 
-        Also those that started after the reservation was made, or after this was first asked: they
-        knew.
+        Runs that started after the reservation was made, or after the question was first asked, may
+        be drawn at once: their owners could know of it.
         """
         warned = []
         if self.reservation:
@@ -175,7 +175,7 @@ class Prepared:
 
 
 def prepare(view: StateView, question: Question, resolver: Resolver, at_ms: int) -> Prepared | int:
-    """Return the entrants of the lottery at ``at_ms``; what stays short if all are not enough."""
+    """Return the conflict with its entrants at ``at_ms``, or what stays short if all end."""
     if not resolver.short:
         return Prepared(resolver, (), 0, {})
     tokens = resolver.tokens(question.enters(view, at_ms))

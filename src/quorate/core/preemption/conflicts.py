@@ -67,8 +67,8 @@ def declare_conflict(
 ) -> ConflictDeclared | Refusal | None:
     """Write that room will be made at ``due_ms``, or return why not; None where nothing is short.
 
-    Without ``due_ms`` that is now; for a limit, when enough of what it pays for may be drawn. A
-    conflict that is open for the same question is returned as it is.
+    Without ``due_ms``, the conflict is due now or, for a limit, when enough of the runs under it
+    may be drawn. An open conflict over the same question is returned unchanged.
     """
     view, now_ms = log.view, log.now_ms
     for name in view.open_conflicts:
@@ -94,7 +94,7 @@ def declare_conflict(
 
 
 def _asks_the_same(one: Question, other: Question) -> bool:
-    """Return whether two conflicts would be about the same thing, wherever that is now."""
+    """Return whether two questions are the same; of a reservation or limit, wherever it is now."""
     if one.cause is not other.cause or one.reservation or one.scope.limit:
         return (one.cause, one.reservation, one.scope.limit) == (
             other.cause,

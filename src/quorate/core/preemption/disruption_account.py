@@ -29,9 +29,9 @@ FULL_MS: Final = 7 * DAY_MS
 class Account:
     """A disruption account at ``now_ms``, in GPU-milliseconds.
 
-    ``has`` is below 0 where conflicts cost more than there was. It fills with ``filling`` parts of
-    a GPU, of which there are ``PARTS``, up to ``size``; ``charged_ms`` is when it was last charged,
-    and ``lacked`` what was missing of ``size`` then.
+    ``has`` is below 0 where conflicts cost more than the account had. It fills at a rate of
+    ``filling / PARTS`` GPUs up to ``size``. ``charged_ms`` is when it was last charged, and
+    ``lacked`` how much was missing to ``size`` then.
     """
 
     size: int
@@ -102,10 +102,10 @@ def funded_gpus(view: StateView, owner: str, pool: str, now_ms: int) -> int:
 
 
 def note_deferral(log: DecisionLog, run: str, account: Account, costs_gpu_ms: int) -> None:
-    """Write that ``run`` waits for its owner's account, if that is new: it is planned again then.
+    """Write that ``run`` waits until its owner's account covers the cost; it is planned then.
 
-    Not where a recorded deferral ends no later: what a conflict costs grows as others work, and it
-    is examined again at that instant.
+    Nothing is written where a recorded deferral ends no later than that: the cost of a conflict
+    grows as other runs work, and it is computed again at that instant.
     """
     covered_ms = account.covered_at_ms(costs_gpu_ms)
     if covered_ms is None or covered_ms <= log.now_ms:

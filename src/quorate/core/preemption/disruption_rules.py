@@ -214,8 +214,8 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
 ) -> bool:
     """Return whether a hard quota forbids ``run`` in ``place`` even if all there had ended.
 
-    Then no conflict would help, and it is not room that is missing. What a run needs at least, for
-    which ``may_call`` asks, knows neither its spares nor the place.
+    Then headroom is missing, not room, and no conflict helps. ``may_call`` checks only the least
+    that the run needs, without its spares and its place.
     """
     _, goal, resolver = _asked(
         view,
@@ -290,8 +290,8 @@ def _worst_loss(
 ) -> int | None:
     """Return what a conflict may cost: the largest loss over the orders of draws that are tried.
 
-    Those are: each of a few owners drawn first, those with the most to lose, and their runs in the
-    order of what they would lose; the same with the runs last that are enough by themselves; and a
+    These orders are: each of the few owners with the most to lose drawn first, its runs in the
+    order of their losses; the same, with runs that are enough by themselves moved to the end; and a
     few dummy draws. A draw that costs more is possible, but rare. None where a draw does not reach
     the goal: the search for a start is bounded, and with more room it may take another path.
     """

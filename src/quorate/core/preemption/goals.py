@@ -32,9 +32,9 @@ from quorate.model.state.free_slots import Island
 from quorate.model.state.state_view import StateView
 
 SHORT_SEARCH_STEPS: Final = 300
-"""How long each try searches at first: overlapping caps make paying hard, and tries are many."""
+"""Steps of the first search in each try: overlapping caps make it hard, and tries are many."""
 LONG_SEARCH_STEPS: Final = 1_000
-"""How long all tries of a goal search together where that was not enough."""
+"""Steps that all tries of a goal share where the first search was not enough."""
 _NO_ROOM: Final = frozenset(
     (
         RefusalCode.INSUFFICIENT_CAPACITY,
@@ -44,7 +44,7 @@ _NO_ROOM: Final = frozenset(
 )
 
 Room = Mapping[str, int]
-"""GPUs that come free, by domain; for a limit, under the empty name, those it no longer pays."""
+"""GPUs that come free, by domain; for a limit, those it pays for no more, under an empty name."""
 Ends = Mapping[str, Mapping[int, int]]
 """Room by domain, and by when it would have come free anyway."""
 
@@ -54,14 +54,15 @@ class Goal(Protocol):
 
     @property
     def is_plain(self) -> bool:
-        """Whether any GPU of a domain is as good as any other, so that counting tells how far."""
+        """Whether all GPUs of a domain are equally good, so that counting tells what is missing."""
         ...
 
     def lacking(self, room: Room) -> int:
         """Return how many GPUs of the scope are missing when ``room`` has come free; 0 if unknown.
 
-        More than 0 only where the goal is not reached. Never rises with more room, and falls by no
-        more than the room in scope grows; room outside of it may make up for more.
+        It is more than 0 only where the goal is not reached. It never rises with more room, and
+        falls by no more than the room in scope grows; room outside of the scope may lower it by
+        more.
         """
         ...
 
@@ -74,7 +75,7 @@ class Goal(Protocol):
         ...
 
     def room_of(self, ends: Ends) -> Room:
-        """Return what is left to the goal, at the most, of the GPUs that come free."""
+        """Return the most that the goal may have of the GPUs that come free."""
         ...
 
 
@@ -86,7 +87,7 @@ class Count:
     is_plain: bool = True
 
     def lacking(self, room: Room) -> int:
-        """Return what is missing of the number."""
+        """Return how many GPUs are missing to the number."""
         return max(0, self.gpus - sum(room.values()))
 
     def missing(self, view: Callable[[], StateView]) -> int:
@@ -193,7 +194,7 @@ class Start:
         return max(ends, default=FOREVER_MS)
 
     def room_of(self, ends: Ends) -> Room:
-        """Return what firm places leave of what comes free: they may count on it already."""
+        """Return what firm places, which may count on it already, leave of what comes free."""
         room: dict[str, int] = {}
         for domain, gpus in ends.items():
             room[domain] = sum(gpus.values())

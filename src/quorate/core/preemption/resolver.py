@@ -85,7 +85,7 @@ class Chosen:
 
     @property
     def gpus(self) -> int:
-        """The room that is made, wherever it is."""
+        """How many GPUs come free, in any domain."""
         return sum(self._room.values())
 
     def lacking(self) -> int:
@@ -166,9 +166,10 @@ class Resolver:
     def entrants(
         self, tokens: Sequence[Candidate], gpus_max: int
     ) -> tuple[list[Candidate], int] | None:
-        """Return the tokens that enter, and how large they may be; None when all are not enough.
+        """Return the tokens that enter, and their largest size; None when all are not enough.
 
-        Those up to ``gpus_max``, or up to the smallest size at which they suffice.
+        Tokens of up to ``gpus_max`` GPUs enter, or else up to the smallest size at which they
+        suffice.
         """
         small = [token for token in tokens if token.gpus <= gpus_max]
         if self.suffices(small):
@@ -190,7 +191,7 @@ class Resolver:
         room = summed(candidate.room for candidate in (*self.cuts, *tokens))
         if self._goal.lacking(room):
             return False
-        # Some of them will do where counting is right, and are quicker to try out than all.
+        # Where counting is right, some of them are enough, and quicker to try than all.
         some = self._chosen(self.cuts)
         largest = sorted(tokens, key=lambda token: sum(token.room.values()), reverse=True)
         _until_nothing_lacks(some, iter(largest))
@@ -277,7 +278,10 @@ def _until_packs(chosen: Chosen, candidates: Iterator[Candidate]) -> int:
 
 
 def _shorten(chosen: Chosen, low: int, enough: int) -> None:
-    """Give back the end of what packs; the first ``low`` alone do not."""
+    """Give back cuts from the end on, as far as the goal still packs.
+
+    It packs with the first ``enough`` cuts, and does not with the first ``low``.
+    """
     items = list(chosen.items)
     while enough - low > 1:
         middle = (low + enough) // 2
@@ -297,17 +301,17 @@ def _cut_to(chosen: Chosen, items: Sequence[Candidate], count: int) -> None:
 
 
 def _give_back(chosen: Chosen, short: int, deficit: int) -> None:
-    """Give back every cut without which nothing more is short, last first.
+    """Give back every cut that can be left out without more than ``short`` missing, last first.
 
-    ``deficit`` was short before them. A cut without which fewer GPUs come free than were short is
-    needed. The spares of a bundle that is cut stay cut: they would be beside nothing. So does what
-    was cut of a run that ends as a whole.
+    ``deficit`` was missing before all cuts. A cut is needed if fewer GPUs than ``deficit - short``
+    come free without it. The spares of a bundle that is cut stay cut, as they have no use without
+    it. Other cuts of a run that ends as a whole stay, too.
     """
     if chosen.is_plain:
         items = list(chosen.items)
         _give_back_by(chosen, Chosen.lacking, short, deficit)
         if short or chosen.short() == 0:
-            # What packs with less packs with more: testing each time would give the same result.
+            # A goal that packs with fewer cuts packs with more: no need to test after each one.
             return
         _cut_to(chosen, items, 0)
         _cut_to(chosen, items, len(items))
@@ -316,7 +320,7 @@ def _give_back(chosen: Chosen, short: int, deficit: int) -> None:
 
 def _give_back_by(chosen: Chosen, judge: Callable[[Chosen], int], short: int, deficit: int) -> None:
     """Give back what ``judge`` finds needless."""
-    # What comes free outside of the scope may make up for more than its own size.
+    # GPUs that come free outside of the scope may lower what is missing by more than one each.
     is_counted = chosen.is_plain and not any(item.is_beyond for item in chosen.items)
     cut: set[tuple[str, int]] = set()
     for place in range(len(chosen.items) - 1, -1, -1):
@@ -336,9 +340,9 @@ def _give_back_by(chosen: Chosen, judge: Callable[[Chosen], int], short: int, de
 
 
 def _joined(items: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield ``items`` with the spares of a bundle that goes as a part of it, each of them once.
+    """Yield ``items``, with the spares of each bundle that is cut joined to it, each spare once.
 
-    Those of a step that was cut before the rest of its run go with that step.
+    Spares of a step that was cut before the rest of its run are joined to that step.
     """
     bundles = {(item.run, item.bundle) for item in items if item.step is not CutStep.SPARE}
     spares: dict[str, list[Candidate]] = {}

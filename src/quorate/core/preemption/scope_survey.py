@@ -29,8 +29,8 @@ class Survey:
     ``runs`` has the leases of each run that are not stopping, in the order in which they were
     found; ``spares`` and ``steps`` those of them that are spares, or belong to a step above a
     minimum. ``going`` are stopping. ``pledges`` are filled spares that a limit pays for, and
-    ``filled`` those on the slots of each lease. ``scope`` are the domains in which room is made,
-    where what comes free in others counts too: what ends with a cut ends everywhere.
+    ``filled`` has the filled spares on the slots of each lease. ``scope`` is set where GPUs that a
+    cut frees in other domains count too: it has the domains in which room is to be made.
     """
 
     view: StateView

@@ -1,7 +1,7 @@
 """Soft quotas beyond the queue: burst, and which owners may call a conflict.
 
-Only a stated share can be burst beyond: an equal part of what others left is an order in the queue,
-and no promise to give anything back.
+Only a run of an owner with a stated share can be burst. An owner without one has an equal part of
+what is left, which only orders the queue: it is no promise to give anything back.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def _flavor_of(view: StateView, lease: str) -> str:
 
 
 def why_no_conflict(view: StateView, record: RunRecord, now_ms: int, flavor: str = "") -> str:
-    """Return why its owner's soft quotas keep a waiting run from calling a conflict, if any.
+    """Return why soft quotas of its owner keep a waiting run from calling a conflict, if any do.
 
-    In ``flavor``, or (without one) in each flavor that the run asks for and that exists.
+    A used-up budget does. So does a target share that the run would exceed in ``flavor`` or, if
+    that is empty, in each existing flavor that the run asks for.
     """
     run = record.spec
     owner = view.owners.get(run.owner)
@@ -73,14 +74,14 @@ def _target(view: StateView, target_ppm: int, flavor: str) -> int:
 
 
 def _gpus_then(view: StateView, record: RunRecord, flavor: str) -> int:
-    """Return what its owner would have of ``flavor`` with a waiting run at its least width."""
+    """Return how many GPUs of ``flavor`` the owner would have with this run at its least width."""
     meter = view.meters.get((record.spec.owner, flavor))
     gpus = record.spec.widths()[-1] + (0 if meter is None else meter.amount)
     return gpus + _promised_gpus(view, record, flavor)
 
 
 def _promised_gpus(view: StateView, record: RunRecord, flavor: str) -> int:
-    """Return what its owner is about to get by conflicts promised before that of ``record``."""
+    """Return how many GPUs conflicts promised before that of ``record`` will give its owner."""
     mine = None if record.reservation is None else view.reservations[record.reservation]
     return sum(
         other.slice.gpus

@@ -1,7 +1,7 @@
 """Tightening: what follows when a limit is lowered below its use.
 
-Bundles are first offered to other payers, newest first. A bundle that no payer takes over has to
-end, and a conflict decides which: due as soon as enough of it has run for its pool's minimum.
+Bundles are first offered to other payers, newest first. If no payer takes over enough, a conflict
+decides which bundles end. It is due as soon as enough runs have run for their pool's minimum.
 """
 
 from __future__ import annotations

@@ -30,9 +30,10 @@ def in_order(view: StateView) -> list[tuple[str, ReservationRecord]]:
 
 
 def replan_due_ms(view: StateView, after_ms: int) -> int | None:
-    """Return when the queue is to be planned again though nothing happens; None while none waits.
+    """Return when the queue is to be planned again even if nothing happens; None: not needed.
 
-    Time alone brings forecasts into the horizon within which they become firm: every quarter of it.
+    Time alone brings forecasts within the horizon in which they become firm. So the queue is
+    planned every quarter of the shortest horizon, but at most once a minute.
     """
     if len(view.pending) == len(view.reservations):
         return None
@@ -101,7 +102,7 @@ def _find_pin(view: StateView, record: ReservationRecord, run: Run, start_ms: in
 
 
 def _is_choosy(view: StateView, run: Run, place: Entry) -> bool:
-    """Return whether counting GPUs is not enough for a place: racks, or whole nodes of sizes."""
+    """Return whether counting GPUs is not enough: racks are named, or whole nodes vary in size."""
     lines = (view.envelopes[share.payer].spec.selector for share in place.shares)
     if any(names_label(line, RACK) for line in (run.selector, *lines)):
         return True
@@ -126,7 +127,7 @@ def place_of(  # noqa: PLR0913 - the parts of an entry
 ) -> Entry:
     """Return ``run`` in ``where``, paid by ``shares``, from ``start_ms`` on as an entry.
 
-    It counts for no nodes.
+    Its ``nodes`` are 0: ``counted`` sets them.
     """
     end_ms = start_ms + expected_ms(run, view.pools[run.pool])
     return Entry(run.name, run.owner, run.pool, start_ms, end_ms, where, shares, 0, is_firm=is_firm)

@@ -1,9 +1,9 @@
 """When domains have room: the first instant at which one, or several together, hold a run.
 
-Bounds make it cheap. The instant at which a domain's leases alone will have left enough is a bound
-for as long as the profile lasts; the result of a search is a bound for every other run of the same
-size and octave of duration, since a walk only ever takes more. Where an entry is lifted out of the
-profile, bounds begin anew (``Profile.era``).
+Lower bounds make the search cheap. The instant at which a domain would have enough if nothing were
+planned is a bound for as long as the profile lasts; the result of a search is a bound for every
+other run of the same size and octave of duration, since a walk only takes more from the profile.
+When an entry is lifted out of the profile, bounds begin anew (``Profile.era``).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class FirstRoom:
     ) -> tuple[int, Domain] | None:
         """Return the first start in one domain before ``before_ms``, and the domain; ties by key.
 
-        ``ready_ms`` returns the first instant, from one at which a domain has room, at which
-        everything else holds too, and the room again.
+        ``ready_ms`` is called with a domain and an instant at which it has room. It returns the
+        first instant from then on at which the domain has room and everything else holds too.
         """
         bounds, domains = self._bounds(site, gpus, duration_ms), site.domains
         least_ms, now_ms = _octave_ms(duration_ms), self._profile.now_ms
@@ -83,9 +83,9 @@ class FirstRoom:
     ) -> tuple[int, list[Domain]] | None:
         """Return the first instant before ``before_ms`` at which domains hold ``parts`` together.
 
-        And all domains that hold any then, in their order. Each domain counts for as many parts as
-        it held when last examined, and is examined again when it holds more: so the domains never
-        hold more than is counted. Where that is enough, all are counted again.
+        Also return all domains that hold parts then, in their order. Each domain counts for as many
+        parts as it held when last examined, and is examined again when it holds more, so the count
+        is never too low. Once the count is enough, all domains are counted again.
         """
         least_gpus = parts.gpus + parts.extra
         heap = self._bounds(site, least_gpus, duration_ms).copy()
@@ -125,7 +125,7 @@ class FirstRoom:
         held: dict[int, int],
         heap: list[Bound],
     ) -> int:
-        """Return how many parts are held at ``at_ms``; domains that hold fewer are watched."""
+        """Return how many parts are held at ``at_ms``; put domains that lost some on ``heap``."""
         for number, count in held.items():
             room = self._profile.room(site.domains[number].key)
             held[number] = parts.held_in(room.least(at_ms, at_ms + duration_ms))
@@ -136,9 +136,10 @@ class FirstRoom:
     def _found_before(
         self, site: Site, parts: Parts, duration_ms: int, from_ms: int
     ) -> tuple[int, dict[int, Bound] | None]:
-        """Return from when on to search, by earlier results for no more parts and no longer.
+        """Return from when on to search, and where to store the result.
 
-        And where to store the result; None where it would be no bound for others.
+        The search begins at the latest earlier result for no more parts and no longer duration.
+        None: the result would be no bound for other searches.
         """
         if from_ms > self._profile.now_ms:
             return from_ms, None
@@ -179,7 +180,7 @@ def _octave_ms(duration_ms: int) -> int:
 
 
 def parts_of(sizes: Sequence[tuple[int, int, bool]], spares: int) -> tuple[Parts, bool]:
-    """Return parts that a placement holds at least, and whether these are all of it.
+    """Return parts that every placement must hold, and whether they are all of it.
 
     ``sizes`` are (GPUs, count, whether divisible) of the groups, each with its ``spares``.
     """

@@ -1,8 +1,9 @@
 """Expected ends: when running work is expected to have ended.
 
 A run is expected to take as long as it declared; hand-over, swap and growth do not restart that
-time. An overdue run climbs a ladder of fixed rungs, each a quarter of its time so far after the
-last and one hold quantum at least: the longer it has overstayed, the less its declaration is worth.
+time. An overdue run is expected to end at the next of a ladder of fixed rungs. Each rung adds a
+quarter of the time from the run's start to the last rung, and one hold quantum at least: the longer
+a run has overstayed, the less its declaration is worth.
 The rungs do not depend on when they are read, so the same state always gives the same answer.
 """
 
@@ -18,8 +19,7 @@ from quorate.model.state.state_view import StateView
 def rung_ms(from_ms: int, end_ms: int, now_ms: int) -> int:
     """Return the first rung at or after ``now_ms`` of work that began at ``from_ms``.
 
-    ``end_ms``, its declared end, is the lowest. Computes one rung for every quarter that it is late
-    by.
+    The lowest rung is ``end_ms``, its declared end. Every rung up to the result is computed.
     """
     while end_ms < now_ms:
         end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
@@ -35,8 +35,8 @@ def declared_end_ms(view: StateView, record: RunRecord) -> int:
 def said_end_ms(view: StateView, lease: Lease) -> int:
     """Return when ``lease`` ends if all goes as declared, in the past or the future.
 
-    A stopping lease has its grace, a recalled one its notice, and both are expected no later than
-    without that.
+    A stopping lease ends at its deadline and a recalled one when its notice is over, but neither
+    later than the declared end of its run.
     """
     end_ms = declared_end_ms(view, view.runs[lease.fact.run])
     if lease.ending is not None:

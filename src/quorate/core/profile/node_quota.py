@@ -1,10 +1,11 @@
 """Quotas of nodes in the plan: how many nodes a place counts for, and the fewest it needs.
 
-Places are counted in GPUs of a domain; their nodes are known when the run starts. Where nodes are
-shared each GPU may be on a node of its own. So a place counts for many nodes, or it keeps so many
-GPUs of its domain free until it starts that few nodes hold it however they are spread. A start
-becomes firm where both are possible. It stays firm as long as the fewest nodes fit: nodes that are
-added to a domain raise what a place may come to hold, and move no firm start.
+A place is counted in GPUs of a domain; its nodes are known only when the run starts. Where nodes
+are shared, each GPU may be on a node of its own. So a place counts for many nodes, or it counts for
+few and keeps so many more GPUs of its domain free for its start that few nodes hold it however free
+GPUs are spread. A start becomes firm where quotas allow the nodes that it counts for and its
+domains have the GPUs that it keeps. It stays firm as long as the fewest nodes fit: nodes that are
+added to a domain raise how many nodes a place may come to hold, and move no firm start.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ def counted(view: StateView, entry: Entry) -> Entry:
 def gpus_for(gpus: int, nodes: int, sizes: Mapping[int, int]) -> int:
     """Return how many GPUs must be free so that some ``nodes`` nodes have ``gpus`` of them.
 
-    However they are spread over the nodes of a domain, of which ``sizes`` has the count by size.
+    This holds however free GPUs are spread over the domain. ``sizes``: its count of nodes by size.
     """
-    # The most that can be free while no choice of nodes has enough: as even as it can be.
+    # One more than the most that can be free, spread evenly, while no choice of nodes has enough.
     level, more = divmod(gpus - 1, nodes)
     even = sum(min(size, level) * count for size, count in sizes.items())
     return even + min(more, sum(count for size, count in sizes.items() if size > level)) + 1
@@ -80,9 +81,9 @@ def promised(profile: Profile, entry: Entry) -> Entry | None:
 
 
 def kept_from_ms(profile: Profile, entry: Entry) -> int | None:
-    """Return from when on ``entry``, which is not promised where it is, may be in its domains.
+    """Return from when on ``entry``, which cannot be promised at its start, may be in its domains.
 
-    None where that is not known to come.
+    None where no such instant is known.
     """
     found = counted(profile.view, entry)
     at_ms: int | None = entry.start_ms
@@ -108,10 +109,10 @@ def _limits(view: StateView, owner: str) -> Iterator[tuple[str, int]]:
 
 
 def nodes_short(profile: Profile, pin: Entry, owner: str) -> int:
-    """Return how many nodes too few ``owner`` may hold for ``pin`` and the firm places put in.
+    """Return how many nodes ``pin`` and the places put in need beyond the quota of ``owner``.
 
-    With as few nodes as they can do with, at the instant at which most are short; what starts by a
-    conflict takes what others leave, and does not count.
+    Each place counts for the fewest nodes that it needs, at the instant at which most are short.
+    Starts by a conflict do not count: they take what others leave.
     """
     view = profile.view
     beside = [

@@ -15,7 +15,7 @@ class Entry(Struct, frozen=True, gc=False):
     """A run that takes ``slice`` and its payers' width from ``start_ms`` until ``end_ms``.
 
     ``nodes`` is how many nodes it counts for under its owner's quotas; ``keeps`` is how many more
-    GPUs, by domain, have to be free when it starts so that no more nodes hold it. A ``choosy`` one
+    GPUs, by domain, have to be free when it starts so that it fits on that many. ``is_choosy``: it
     needs certain racks or node sizes, so that it takes its domains whole. ``is_firm``: its
     GPU-hours are held in the accounts already. ``is_tentative``: they are held nowhere; earlier
     starts may use them.

@@ -13,9 +13,9 @@ from quorate.model.state.records import CapAccount, EnvelopeAccount
 class ExpectedAccounts:
     """Envelopes and caps with the least width that they have from one instant to another.
 
-    GPU-hours are those that are left now, less what entries of the plan will take: what is held is
-    not counted on. Domains are counted, not racks: who pays in some racks of a domain counts as
-    paying in it, and the start is then tried for real.
+    GPU-hours are those that are left now, less what entries of the plan will take; hours that are
+    held now are not expected back. Racks are ignored: an envelope that pays in some racks of a
+    domain counts as paying in all of it, and the start is then tried for real.
     """
 
     __slots__ = ("caps", "envelopes")

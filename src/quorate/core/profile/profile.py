@@ -69,7 +69,7 @@ class Profile:
         self.bounded: dict[str, Entry] = {}
         """What is put in and counts under a hard quota, by run."""
         self._beside: dict[str, list[tuple[Resource, int, int, int]]] = {}
-        """What firm places take beside what they need, by run, once that is shut.
+        """What firm places take beyond what they need, once the profile is shut, by run.
 
         As (resource, from, until, amount).
         """
@@ -78,7 +78,7 @@ class Profile:
         self._pledged: dict[IslandKey, list[tuple[int, int, int]]] | None = None
         self._needs: dict[str, tuple[Entry, list[Need]]] = {}
         self.era = self._eras = 0
-        """While it stays the same, what is free only decreases."""
+        """While this number stays the same, what is free only decreases."""
         self._lifted: list[tuple[Entry, int]] = []
         """What was lifted and not put back, and the era before that."""
         # GPU-hours that entries take which are not held in the accounts yet.
@@ -89,7 +89,8 @@ class Profile:
     def over(self, view: StateView) -> Profile:
         """Return the profile of ``view``, where leases have gone, with what is put into this one.
 
-        Read-only. A start by a conflict takes no more for that. No spare may be filled.
+        The result is read-only. A start by a conflict takes no more than in this one, even if more
+        is free. ``view`` must have no filled spares.
         """
         profile = Profile(view, self.now_ms)
         for key, room in self.planned_rooms():
@@ -138,7 +139,7 @@ class Profile:
         return self._expected(self._said_of(key))[0]
 
     def late_leases(self, key: IslandKey) -> set[str]:
-        """Return the leases of an island that are past the ends that they have said."""
+        """Return the leases of an island that are past the ends that ``said_end_ms`` gives."""
         said = self._said_of(key).said
         return {name for _, _, name in said[: bisect_left(said, self.now_ms, key=itemgetter(0))]}
 
@@ -187,7 +188,7 @@ class Profile:
             overdue = [(self.lease_end_ms(name), gpus, name) for _, gpus, name in said[:late]]
             kept.expected = sorted(overdue + said[late:])
             kept.expected_curve = _curve_of_ends(kept.expected)
-            # Until the first of them becomes overdue itself.
+            # These hold until the first expected end has itself passed.
             kept.from_ms, kept.until_ms = now_ms, kept.expected[0][0]
         return kept.expected, kept.expected_curve
 
@@ -219,7 +220,7 @@ class Profile:
         return self._pledged.get(key, ())
 
     def pledge_span(self, pledge: PledgeRecord) -> tuple[int, int]:
-        """Return from when to when a filled spare will have its slots back."""
+        """Return from when until when the run of a filled spare will have its slots back."""
         view, places = self.view, dict(pledge.slots)
         filled = [
             self.lease_end_ms(name)
@@ -290,19 +291,19 @@ class Profile:
                 yield key, lent
 
     def planned_caps(self) -> Iterator[tuple[CapId, Resource]]:
-        """Yield the caps of which the plan takes some."""
+        """Yield the caps whose width the plan takes some of."""
         for key, cap in self._caps.items():
             if cap.steps_ms:
                 yield key, cap
 
     def planned_runs(self) -> Iterator[tuple[str, Resource]]:
-        """Yield the owners of whose limit on runs the plan takes some."""
+        """Yield the owners whose limit on runs the plan takes some of."""
         for owner, runs in self._runs.items():
             if runs.steps_ms:
                 yield owner, runs
 
     def planned_nodes(self) -> Iterator[tuple[str, Resource]]:
-        """Yield the owners of whose limit on nodes the plan takes some."""
+        """Yield the owners whose limit on nodes the plan takes some of."""
         for owner, nodes in self._nodes.items():
             if nodes.steps_ms:
                 yield owner, nodes
@@ -335,7 +336,7 @@ class Profile:
         return curve_of([*((at_ms, gpus) for at_ms, gpus, _ in ends), *more]) if more else curve
 
     def _payer_ends(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
-        """Return all that comes back to a payer, or of what it lent; not in order."""
+        """Return all width that comes back to a payer, or only what it lent; not in order."""
         leases = self.view.leases
         return [
             (at_ms, gpus)
@@ -344,10 +345,11 @@ class Profile:
         ] + self._beside_leases(key, lent=lent)
 
     def _beside_leases(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
-        """Return what comes back to a payer that no open lease has.
+        """Return the width that comes back to a payer other than from open leases.
 
-        A lease that was taken away for a trial still gives its width back when it was expected to,
-        or ending more work would leave less to count on. A filled spare gives it back with its run.
+        A lease that was removed for a trial still gives its width back at its expected end, or
+        ending more work would leave less to count on. A filled spare gives its width back when the
+        run that it belongs to ends.
         """
         view = self.view
         if not (view.lifted or view.pledges):
@@ -411,7 +413,7 @@ class Profile:
     def hold_nodes(self, owner: str, nodes: Iterable[str], from_ms: int, until_ms: int) -> None:
         """Count ``nodes`` on which work of ``owner`` has just begun.
 
-        Each counts under a quota for as long as nothing else there keeps it anyway.
+        Each is counted only from when other work under the same quota has left it.
         """
         holdings, named = self.view.holdings, tuple(nodes)
         for name in holdings.bounds_of(owner):
@@ -450,7 +452,7 @@ class Profile:
             self.era = self._lifted.pop()[1]
 
     def lift(self, entry: Entry) -> None:
-        """Give back what ``entry`` takes; as long as it is not put back a new era lasts."""
+        """Give back what ``entry`` takes; a new era lasts until it is put back."""
         self._put(entry, -1)
         self._lifted.append((entry, self.era))
         self._eras += 1
@@ -470,7 +472,7 @@ class Profile:
             self._put_beside(entry, sign)
 
     def _put_beside(self, entry: Entry, sign: int) -> None:
-        """Note what a firm place takes beside what it needs, or (-1) forget it."""
+        """Note what a firm place takes beyond what it needs, or (``sign`` -1) forget it."""
         start_ms, end_ms = entry.start_ms, entry.end_ms
         if sign > 0:
             key, keeps = IslandKey(entry.pool, entry.slice.flavor, ""), dict(entry.keeps)
@@ -489,10 +491,10 @@ class Profile:
             del self._beside[entry.run]
 
     def shut(self) -> None:
-        """Keep what firm places take beside what they need from others, now and of those to come.
+        """From now on, also take what firm places take beyond what they need.
 
-        Firm places are put in before that, each by what it needs only; else a node of another size,
-        which makes all of them choosy, would take their places away.
+        Firm places are put in before that, each with what it needs only; otherwise a node of
+        another size, which makes all of them choosy, would displace some of them.
         """
         self._is_shut = True
         for beside in self._beside.values():
@@ -500,7 +502,7 @@ class Profile:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Leave out what firm places take beside what they need, within a ``with`` block.
+        """Leave out what firm places take beyond what they need, within a ``with`` block.
 
         No search may run meanwhile.
         """

@@ -1,4 +1,4 @@
-"""Starting beside the plan: in what firm places, and entries before it, leave."""
+"""Starting beside the plan: a run may start in what firm places and earlier entries leave."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def admit_beside(
 
 
 def reserved(run: Run, short: Refusal, planned: Sequence[str]) -> Refusal:
-    """Return ``short``, which ``run`` lacks beside the plan, as a refusal for reserved room.
+    """Return ``short``, the refusal of ``run`` beside the plan, as one for reserved room.
 
     ``planned`` names what reserves it: reservations, and runs whose start is not firm.
     """

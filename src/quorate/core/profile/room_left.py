@@ -29,7 +29,7 @@ def room_left(
     """Return ``view`` without what firm reservations need while ``run`` would run from ``at_ms``.
 
     The view itself where no reservation needs anything the run could use. ``exempt`` is the run's
-    own.
+    own reservation.
     """
     if not view.reservations:
         return view
@@ -49,7 +49,7 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
 ) -> StateView:
     """Return ``view``, as it is at ``from_ms``, without what is planned until ``until_ms``.
 
-    ``profile`` may have been made before some of what is in ``view`` started: then that is put in.
+    A run that has started in ``view`` since ``profile`` was made must have been put into it.
     With ``whole_last`` the emptiest nodes are left, and else the fullest.
     """
     islands = _islands_short(view, profile, run, from_ms, until_ms)
@@ -230,9 +230,9 @@ def release(
 ) -> None:
     """Free the slots of ``leases``, the width they take and what quotas count of them.
 
-    They are leases of ``known``, over which ``state`` lies. ``has_ended`` returns whether a lease
-    has ended by then: a run runs until all of its have. What is held for them stays promised: it
-    may be used up by then. Slots that a spare will come back to stay taken.
+    They are leases of ``known``, of which ``state`` is an overlay. ``has_ended`` returns whether a
+    lease has ended by then; a run counts until all its leases have. GPU-hours that are held for
+    ``leases`` stay held, as they may be used up by then. Slots that go back to a spare stay taken.
     """
     kept: dict[str, int] = {}
     for pledge in known.pledges.values():

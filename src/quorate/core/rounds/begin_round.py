@@ -191,9 +191,9 @@ def _sharing(view: StateView, pool: str) -> set[str]:
 
 
 def _granted(view: StateView, grant: RoundGrant) -> RoundGrant:
-    """Return ``grant``, marked as staying where its run has exactly that already.
+    """Return ``grant``, marked as staying where its run already has exactly these GPUs.
 
-    A run that is meant for other nodes leaves its present ones to another run.
+    A run that is granted other nodes leaves its present ones to another run.
     """
     record = view.runs[grant.run]
     partners = {view.leases[name].fact.partner for name in record.leases}

@@ -140,7 +140,7 @@ def targets_ppm(view: StateView, owners: Iterable[str]) -> dict[str, int]:
 
 
 def slo_short_ppm(view: StateView, run: Run) -> int:
-    """Return which part of what ``run``'s deadline takes its owner's share cannot give, in ppm.
+    """Return by how much its owner's share falls short of what ``run``'s deadline takes, in ppm.
 
     Deadlines of the owner's other runs come first, in the order of submission. Each takes the
     fastest flavors that are left. This finds a schedule wherever flavors are not contended, and

@@ -76,8 +76,9 @@ def cycle_through(parents: Mapping[str, Sequence[str]], start: str) -> list[str]
 def share_warnings(view: StateView, names: Iterable[str]) -> Iterator[str]:
     """Yield each group of siblings, one of ``names`` among them, whose targets exceed 1.
 
-    Owners without parents are siblings of each other here: together they share everything. Where
-    no group exceeds 1, all families together may: every target is a part of the whole fleet.
+    Owners without parents count as siblings of each other: together they share the whole fleet.
+    Where no group exceeds 1, also yield a warning if all families together do, since every target
+    is a part of the whole fleet.
     """
     groups: dict[str, None] = {}
     for name in names:
@@ -105,10 +106,10 @@ def share_warnings(view: StateView, names: Iterable[str]) -> Iterator[str]:
 
 
 def _family_warnings(view: StateView) -> Iterator[str]:
-    """Yield that families together should come to more than 1.
+    """Yield a warning where the targets of all families together exceed 1.
 
-    A family should come to the target of its head, or to those of its members where these are
-    more; an owner with several parents counts with the first.
+    The target of a family is that of its head, or the sum of those of its members where that is
+    more; an owner with several parents counts in the family of the first.
     """
     below: dict[str, list[str]] = {name: [] for name in view.owners}
     for name, owner in view.owners.items():

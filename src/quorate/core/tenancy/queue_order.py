@@ -133,10 +133,10 @@ class Scores:
         return terms.is_over, -terms.step
 
     def lasting(self, line: Line) -> Lasting:
-        """Return the rank of the runs of ``line``, and an instant before which it stays so.
+        """Return the rank of the runs of ``line``, and an instant before which it stays the same.
 
-        It holds as long as no event concerns their owner. The instant is now where the rank may
-        change any time: the rank of an owner that may burst depends on how many GPUs are free.
+        It does as long as no event concerns their owner. The instant is now where the rank may
+        change at any time: the rank of an owner that may burst depends on how many GPUs are free.
         """
         rank, now_ms = self.rank(line), self._now_ms
         quota = self._view.owners.get(line[0], Owner(name=line[0])).quota
@@ -150,7 +150,7 @@ class Scores:
         return rank, now_ms
 
     def _stays(self, line: Line, rank: Rank, until_ms: int) -> bool:
-        """Return whether ``rank`` certainly holds until then: by bounds of what it is made of."""
+        """Return whether bounds on its terms prove that ``rank`` stays as it is until then."""
         view, (owner, flavors) = self._view, line
         spec = view.owners.get(owner, Owner(name=owner))
         for used, each_ms, budget in usage_of(view, spec, self._now_ms):
@@ -163,7 +163,7 @@ class Scores:
         return least == min((found[1] for found in bounds), default=0) == -rank[1]
 
     def _steps_between(self, owner: str, flavor: str, until_ms: int) -> tuple[int, int]:
-        """Return between which steps the score of ``owner`` stays until then; any if unknown."""
+        """Return the lowest and highest step of the owner's score until then; any if unknown."""
         terms, meter = self.of(owner, flavor), self._view.meters.get((owner, flavor))
         if meter is None:
             return terms.step, terms.step
@@ -247,7 +247,7 @@ def line_of(record: RunRecord) -> Line:
 
 
 def ranked_lines(view: StateView, now_ms: int) -> list[Ranked]:
-    """Return the lines of all waiting runs, the one whose first run is tried first before others.
+    """Return the lines of all waiting runs, in the order in which their first runs are tried.
 
     Nothing that is planned counts yet.
     """

@@ -62,7 +62,7 @@ def _tell(log: DecisionLog, owner: str, uses: Sequence[Use], known: int, reached
 
 
 def crossed(uses: Sequence[Use], known: int) -> int:
-    """Return the highest threshold that counts as crossed; ``known`` was before.
+    """Return the highest threshold that counts as crossed; ``known`` is the last recorded one.
 
     A budget of 0 counts as used up, and not as exceeded.
     """
