@@ -22,8 +22,8 @@ from quorate.model.state.tables import LayeredTable, Table
 class RunQuery:
     """Which runs to list; None leaves a field open. ``owners`` are those that may be listed.
 
-    ``after_seq`` leaves out what was submitted up to then. ``is_newest_first`` turns the order
-    round, which otherwise is that of submission.
+    ``after_seq`` leaves out runs that were submitted by that event or earlier. The order is that of
+    submission; ``is_newest_first`` reverses it.
     """
 
     owners: frozenset[str] | None = None
