@@ -59,7 +59,7 @@ class EndsBy(Generic[K]):
         return None if below is None else (below[0], below[1] | changed)
 
     def keep(self, key: K, kept: Kept) -> None:
-        """Cache ``kept`` for ``key``: below, unless what is cached or changed here differs."""
+        """Cache ``kept`` for ``key``: below, unless this layer has ends or changes of its own."""
         if self.below is not None and key not in self.found and key not in self.changed:
             self.below.keep(key, kept)
             return

@@ -89,17 +89,17 @@ class Runs(Mapping[str, RunRecord]):
 
     @abstractmethod
     def is_returned(self, name: str) -> bool:
-        """Return whether the archive has the run in memory, too, as it was before it changed."""
+        """Return whether the archive, too, has the run in memory, as it was before it changed."""
 
     @abstractmethod
     def add(self, name: str, record: RunRecord) -> None:
         """Add a new run, whose name no run has had: ``decide`` has checked that.
 
-        So folding what was submitted never reads the archive.
+        So folding a submission never reads the archive.
         """
 
     def listed(self, query: RunQuery) -> Iterator[str]:
-        """Yield the names of the runs that satisfy ``query``, reading no more than is taken."""
+        """Yield the names of runs that satisfy ``query``, reading only as many as are asked for."""
         found = ((r.seq, name) for name, r in self.kept() if query.matches(r))
         here = sorted(found, reverse=query.is_newest_first)
         archive = self.archive
