@@ -37,9 +37,9 @@ _RECORD_BYTES_MAX: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """Readings that belong together; ``step_ms`` is not 0 where deciding was stopped.
+    """One reading of both clocks; ``step_ms`` is not 0 where deciding was stopped.
 
-    ``behind_ms`` is how far the clock was behind the ledger when an operator accepted that.
+    ``behind_ms`` is how far the clock was behind the ledger when an operator accepted the clock.
     """
 
     wall_ms: int
@@ -93,7 +93,7 @@ class ClockGuard:
         return self.status().why
 
     def status(self) -> ClockStatus:
-        """Return the present status of the clocks; stops deciding where they have parted."""
+        """Return the present status of the clocks; stops deciding where they differ too much."""
         wall_ms, steady = self._clock.now_ms(), self._clock.steady()
         with self._lock:
             expected_ms = self._wall_ms + steady.ms - self._steady.ms
@@ -120,7 +120,7 @@ class ClockGuard:
         return self.status()
 
     def keep(self, ledger_ms: int | None = None) -> None:
-        """Keep the readings for the next start, if that is due; ``ledger_ms`` is the last event."""
+        """Store the readings for the next start, if due; ``ledger_ms`` is the last event's time."""
         steady = self._clock.steady()
         if ledger_ms is not None:
             self._ledger_ms = ledger_ms
@@ -140,7 +140,7 @@ class ClockGuard:
         _LOG.error("deciding is stopped: %s", self._why)
 
     def _write(self, wall_ms: int, steady: Steady) -> None:
-        """Store the readings; if that fails only the next start knows less."""
+        """Store the readings; if that fails, the next start only has older ones to compare with."""
         with self._lock:
             step_ms = self._clock.now_ms() - wall_ms if self._why else 0
             record = _Record(

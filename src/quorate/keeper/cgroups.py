@@ -29,7 +29,7 @@ _BOUNDS: Final = ("memory", "pids")
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """Where the cgroups of runs are: empty where there can be none. ``note`` is what lacks."""
+    """The parent of all runs' cgroups; ``path`` is empty without one. ``note`` says what lacks."""
 
     path: str
     note: str = ""
@@ -62,7 +62,7 @@ def prepare(mounts: Path = MOUNTS, own: Path = OWN) -> Parent:
 
 
 def _here(mount_file: Path, own_file: Path) -> tuple[Path | None, str]:
-    """Return the cgroup that the service has, or None and why it is not known."""
+    """Return the cgroup of the service; None, and why, where it is not known."""
     try:
         lines = mount_file.read_text().splitlines()
         own = own_file.read_text().splitlines()
@@ -81,7 +81,7 @@ def _here(mount_file: Path, own_file: Path) -> tuple[Path | None, str]:
 
 
 def _hand_down(folder: Path, bounds: Sequence[str]) -> None:
-    """Have cgroups below ``folder`` be bounded, moving this process out of the way if needed."""
+    """Enable ``bounds`` for cgroups below ``folder``; if needed, move this process into a child."""
     control, words = folder / "cgroup.subtree_control", " ".join(f"+{each}" for each in bounds)
     try:
         control.write_text(words)
@@ -96,19 +96,19 @@ def _hand_down(folder: Path, bounds: Sequence[str]) -> None:
     try:
         control.write_text(words)
     except OSError:
-        # Other processes are in it as well, which are not ours to move.
+        # The cgroup has other processes as well, which are not ours to move.
         (folder / "cgroup.procs").write_text(str(os.getpid()))
         raise
 
 
 def name_of(folder: Path) -> str:
-    """Return what the cgroup of the run in ``folder`` is called, unlike that of any other."""
+    """Return the name of the cgroup of the run in ``folder``; no other run's cgroup has it."""
     digest = sha256(str(folder).encode()).hexdigest()[:12]
     return f"run-{folder.name[:_NAME_CHARS_MAX]}-{digest}"
 
 
 def make(parent: str, folder: Path, *, memory_bytes: int, processes: int) -> tuple[Path, list[str]]:
-    """Return the cgroup of the run in ``folder``, and what it does not bound; raises OSError."""
+    """Return the cgroup of a run, made and bounded, and what it cannot bound; raises OSError."""
     path = Path(parent) / name_of(folder)
     path.mkdir(exist_ok=True)
     (folder / CGROUP_FILE).write_text(str(path))
@@ -124,7 +124,8 @@ def make(parent: str, folder: Path, *, memory_bytes: int, processes: int) -> tup
             unbounded.append(name)
     whole = path / "memory.oom.group"
     if whole.exists():
-        # What is left of a run when one of its processes is killed gets nowhere.
+        # When the kernel kills one process for memory it kills all: the rest of a run could not go
+        # on.
         whole.write_text("1")
     return path, unbounded
 

@@ -49,11 +49,11 @@ class Confinement:
 
     @property
     def home(self) -> str:
-        """The folder in which work starts that names none."""
+        """The folder in which work starts if its run names none."""
         return str(self.folder / HOME)
 
     def summary(self) -> str:
-        """Return what holds, in one line."""
+        """Return in one line which bounds are set, and which could not be set."""
         had = [f"work runs as {self.account}"]
         if self.hides_others:
             had.append("other users' processes are hidden")
@@ -86,9 +86,9 @@ class Confinement:
         draft.replace(self.notice)
 
     def enter(self, working_dir: str, die_with_keeper: Callable[[], None]) -> None:
-        """Have this process be the run's from now on; raises ``StartError``.
+        """Put this process into the run's bounds, as the run's user; raises ``StartError``.
 
-        Not reversible, so it is for a process that is about to start a program.
+        That cannot be undone, so it is for a process that is about to start a program.
         """
         try:
             if self.cgroup is not None:
@@ -109,12 +109,12 @@ class Confinement:
                 f"work cannot become {self.account}: {_words(error)}; the service needs all rights "
                 "of root, also in a container",
             ) from None
-        # The kernel forgets this when a process changes its user, so it comes after.
+        # The kernel drops this setting when a process changes its user, so it comes after.
         die_with_keeper()
         self._go_to(working_dir)
 
     def _go_to(self, working_dir: str) -> None:
-        """Enter the folder as the run's user, who may not be let in where root is."""
+        """Enter the working folder as the run's user, who may be kept out where root is not."""
         try:
             if working_dir == self.home:
                 Path(working_dir).mkdir(mode=0o700, exist_ok=True)
@@ -132,7 +132,7 @@ class Confinement:
 
 
 def confined(isolation: Isolation, run_folder: Path) -> Confinement:
-    """Return the bounds of a run that is about to start, all made; raises ``StartError``."""
+    """Make all bounds of a run that is about to start, and return them; raises ``StartError``."""
     own = _account(isolation)
     place = Path(isolation.folder)
     try:

@@ -133,7 +133,7 @@ class Keeper:
     # --- Deciding ---
 
     def _take_steps(self) -> int | None:
-        """Do what is due now; return until when nothing else is due, None if not known."""
+        """Do what is due now; return when the next step is due, None if only after a change."""
         while True:
             gang = None if self._work is None else self._work.gang
             step = next_step(self._wanted, gang, self._status.exited, _clock_ms())
@@ -228,7 +228,7 @@ class Keeper:
             try:
                 sessions.note(self._folder, work.by_pid)
             except OSError as error:
-                self._complain(error)  # The marks and the cgroup are left.
+                self._complain(error)  # Leftovers still have the mark and the cgroup.
 
     def _confine(self, work: _Work) -> dict[str, str]:
         """Set the bounds of the processes, where they have any; return their common environment.
@@ -258,7 +258,7 @@ class Keeper:
             else:
                 work.confinement.show_notice(text)
         except OSError as error:
-            self._complain(error)  # The signal means the same, but without the time that is left.
+            self._complain(error)  # The signal warns the work, too, but without the time left.
         left_s = max(0, step.by_ms - _clock_ms()) / 1_000
         if work.running:
             self._say(f"told to {step.kind}: {left_s:.0f} s to save and to exit")
@@ -266,7 +266,7 @@ class Keeper:
         processes.warn_all(each.pid for each in work.running)
 
     def _drop(self, lost: frozenset[Slot]) -> None:
-        """End what runs on nodes that were lost, and see to it until nothing does."""
+        """Kill what runs on ``lost`` slots; ``is_dropping`` says that some may not have ended."""
         work = self._work
         assert work is not None
         if lost - work.gang.lost:
@@ -288,7 +288,10 @@ class Keeper:
         self._kill_rest(work)
 
     def _kill_rest(self, work: _Work) -> None:
-        """Kill what is left, and say once what may not be killed: nothing starts until it ends."""
+        """Kill all processes that are left, and report once those that may not be killed.
+
+        Nothing starts until those have ended.
+        """
         work.gang = replace(work.gang, is_killed=True)
         unkilled = processes.kill_all(each.pid for each in work.running)
         if unkilled and not work.is_stuck:
@@ -319,7 +322,7 @@ class Keeper:
             self._drop(work.gang.lost)
 
     def _judge(self, work: _Work, process: _Process, code: int) -> None:
-        """Stop the others when one has failed that was not stopped."""
+        """Record the first failure of a process that was not told to stop, and stop the others."""
         gang = work.gang
         is_told = gang.stop_by_ms is not None or gang.is_killed
         if code == 0 or is_told or work.failure is not None:
@@ -334,7 +337,7 @@ class Keeper:
         self._warn(Warn(by_ms=by_ms, kind="stop", lost=frozenset()))
 
     def _conclude(self, work: _Work) -> None:
-        """Note how the work has ended, now that nothing of it is left."""
+        """Record how the work has ended, now that none of its processes is left."""
         self._streams.end(_now_ms())
         exited = self._status.exited
         life = work.gang.life
@@ -401,13 +404,13 @@ class Keeper:
         self._output.say(text, _now_ms())
 
     def _complain(self, error: OSError) -> None:
-        """Say what the disk does not take, once."""
+        """Report that a file cannot be written, unless the last report said the same."""
         if str(error) != self._complaint:
             self._complaint = str(error)
             self._say(f"a file cannot be written, and is tried again: {error}")
 
     def _look(self) -> None:
-        """Read what is wanted now; what cannot be read changes nothing."""
+        """Read what is wanted now; where that cannot be read, what was wanted before stays."""
         try:
             wanted = read_wanted(self._folder)
             if wanted is not None:
@@ -423,7 +426,7 @@ class Keeper:
             return Status()
 
     def _wake(self) -> None:
-        """Have the end of a child wake the loop."""
+        """Have the end of a child wake the loop, and have no signal of a session end the keeper."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
@@ -431,8 +434,8 @@ class Keeper:
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for unheard in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-            # The end of a session, or of a service, does not end the work it has started. Not
-            # ignored, which the work would inherit.
+            # The end of a session, or of the service, must not end the work. The signals are
+            # handled, not ignored: the work would inherit that.
             signal.signal(unheard, lambda *_: None)
 
 
@@ -442,7 +445,7 @@ def was_undisturbed(status: Status, now_ms: int) -> bool:
 
 
 def notify(folder: Path) -> None:
-    """Notify the daemon of a new status of this run; it reads the status later if it is down."""
+    """Notify the daemon that this run has a new status; a daemon that is down reads it later."""
     try:
         room = os.open(folder.parent.parent / ROOM_FIFO, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
@@ -471,12 +474,12 @@ def _counted(count: int, one: str, ending: str) -> str:
 
 
 def _clock_ms() -> int:
-    """Return the time on the clock that deadlines are judged by, which cannot be set."""
+    """Return the time on the monotonic clock, which cannot be set; deadlines are judged by it."""
     return int(time.monotonic() * 1_000)
 
 
 def _ahead_ms() -> int:
-    """Return how far the time of day is ahead of that clock; rounded so that none is early."""
+    """Return how far the time of day is ahead of ``_clock_ms``; rounded so no deadline is early."""
     return math.floor((time.time() - time.monotonic()) * 1_000)
 
 

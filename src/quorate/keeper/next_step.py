@@ -67,14 +67,14 @@ Step = Start | Warn | Drop | Kill | Rest
 
 
 def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: int) -> Step:
-    """Return the step that is due now; the same until it was done."""
+    """Return the step that is due now; it stays due until it was taken."""
     if gang is None:
         is_over = exited is not None and exited.life == wanted.life
         return Rest() if is_over or wanted.stands_still or not wanted.slots else Start()
     if gang.is_killed:
         return Rest()
     if gang.life != wanted.life or not wanted.parts:
-        # Ended in the ledger without a confirmed end: no process of it may be left.
+        # The ledger has ended this life without a confirmation: none of its processes may be left.
         return Kill()
     lost = gang.slots - wanted.all_slots
     if gang.stop_by_ms is not None:
@@ -95,10 +95,10 @@ Dues = Mapping[tuple[str, int], int]
 
 
 def on_own_clock(wanted: Wanted, known: Dues, ahead_ms: int) -> tuple[Wanted, Dues]:
-    """Return what is wanted with deadlines on a keeper's own clock, and the dues that it has.
+    """Return ``wanted`` with deadlines on the keeper's own clock, and all of these deadlines.
 
-    The time of day is ``ahead_ms`` ahead of that clock as this is read: setting it afterwards does
-    not change a deadline that is ``known`` already.
+    ``ahead_ms`` is how far the time of day is ahead of that clock now. A deadline that is ``known``
+    is not converted again, so that setting the time of day does not change it.
     """
     dues = {
         (part.lease, part.stop_by_ms): known.get(

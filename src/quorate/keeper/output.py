@@ -63,7 +63,8 @@ class OutputWriter:
         last = segments(self._folder)[-1:]
         if not last:
             return
-        # If it cannot be read, numbers continue after it all the same: a line is a byte at least.
+        # If the segment cannot be read, numbers continue after all its lines: each has a byte at
+        # least.
         self._next = int(last[0].stem) + last[0].stat().st_size + 1
         number, sound_bytes = _counted(last[0])
         file = last[0].open("r+b", buffering=0)
@@ -123,7 +124,7 @@ class OutputWriter:
             while left:
                 left = left[file.write(left) :]
         except OSError:
-            # Half a record would hide what comes after it.
+            # No record after half a record could be read.
             file.truncate(self._bytes)
             file.seek(self._bytes)
             raise
@@ -161,7 +162,7 @@ def chunks(folder: Path, first: int) -> Iterator[Chunk]:
         except FileNotFoundError:
             continue  # Dropped meanwhile.
         except PermissionError:
-            continue  # Shut by the run itself: what comes after it can be read.
+            continue  # The run has made it unreadable; later segments are read.
 
 
 def lines_end(folder: Path) -> int:
@@ -170,7 +171,7 @@ def lines_end(folder: Path) -> int:
         try:
             return _end(path)
         except (FileNotFoundError, PermissionError):
-            continue  # As ``chunks`` passes over it.
+            continue  # ``chunks`` skips it as well.
     return 0
 
 
@@ -181,7 +182,7 @@ def _end(path: Path) -> int:
         end_bytes = os.fstat(file.fileno()).st_size
         while (found := _HEAD.fullmatch(file.readline())) is not None:
             if file.seek(int(found[6]), os.SEEK_CUR) > end_bytes:
-                break  # Half written, so it is not there yet.
+                break  # Only a part of this record is written yet.
             number += int(found[5])
     return number
 
@@ -196,9 +197,9 @@ def _counted(path: Path) -> tuple[int, int]:
 
 
 def _records(file: IO[bytes], number: int, first: int = 0) -> Iterator[tuple[Chunk, int]]:
-    """Yield each whole record with a line from ``first`` on, and where it ends.
+    """Yield each whole record that has a line from ``first`` on, and where it ends.
 
-    One that is half written is not there yet, and after one that is damaged nothing is.
+    Reading ends at a record that is damaged, or written only in part.
     """
     while head := file.readline():
         if not head.endswith(b"\n"):

@@ -54,7 +54,7 @@ def environment(work: Work, rank: Rank, folder: Path, base: Mapping[str, str]) -
 
 
 def adopt() -> Callable[[], None]:
-    """Inherit orphans from now on; return what each new process does before its program starts."""
+    """Inherit orphans from now on; return what each new process must call before its program."""
     if not IS_LINUX:
         return lambda: None
     libc = ctypes.CDLL(None, use_errno=True)
@@ -92,8 +92,8 @@ def start(
             stdin=subprocess.DEVNULL,
             stdout=out_end,
             stderr=err_end,
-            # Groups of their own in the keeper's session, by which those are known that are left
-            # behind with another environment.
+            # Each process has its own group in the keeper's session; by the session a later keeper
+            # finds processes that have changed their environment.
             process_group=0,
             preexec_fn=before,  # noqa: PLW1509 - a keeper has one thread
         )
@@ -103,7 +103,7 @@ def start(
     _close(out_end, err_end)
     for end in (out, err):
         os.set_blocking(end, False)
-    # No other code waits for it: its keeper does, for all its children at once.
+    # Nothing waits for it by this object: the keeper waits for all its children at once.
     process.returncode = 0
     return process.pid, out, err
 
@@ -111,7 +111,7 @@ def start(
 def _start_confined(
     work: Work, env: Mapping[str, str], before: Callable[[], None], confinement: Confinement
 ) -> tuple[int, int, int]:
-    """Return what ``start`` does, of a process that has become the run's user before its program.
+    """Do as ``start`` does; the new process becomes the run's user before its program begins.
 
     Files that the run names are not read here: root can read what the run's user must not.
     """
@@ -193,7 +193,7 @@ def how_it_ended(code: int) -> str:
 
 
 def warn_all(groups: Iterable[int]) -> None:
-    """Send everything that descends from this process the warning, each once."""
+    """Send the warning to all descendants of this process, once to each."""
     if not IS_LINUX:
         for group in groups:
             _signal_group(group, signal.SIGTERM)
@@ -204,8 +204,9 @@ def warn_all(groups: Iterable[int]) -> None:
 def kill_all(groups: Iterable[int]) -> list[int]:
     """Kill all descendants of this process; those that fork meanwhile are killed by the next call.
 
-    ``groups`` are those of processes that were not waited for yet: later their number may be
-    reused. Returns the processes that may not be killed, because they have become another user.
+    ``groups`` are the groups of processes that the keeper has not waited for: the number of any
+    other group may be reused. Returns the processes that may not be killed, because they run as
+    another user.
     """
     for group in groups:
         _signal_group(group, signal.SIGKILL)
@@ -221,8 +222,8 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[i
     """
     marks = {f"{RANK}={rank.number}".encode() for rank in ranks}
     roots = frozenset(pids)
-    # Looked for before any of it is killed: then what has cleared its environment still has the
-    # parent that it is known by.
+    # All are looked up before any is killed: a process that has cleared its environment is known by
+    # its parent only, which it loses when that is killed.
     below = {*roots, *(pid for pid, _ in _descendants(roots))}
     found = [
         each
@@ -238,11 +239,11 @@ def kill_ranks(ranks: Iterable[Rank], pids: Iterable[int], leaders: Collection[i
 
 
 def kill_leftovers(folder: Path) -> int:
-    """End what an earlier keeper of ``folder`` has left behind; return how many could be killed.
+    """Kill what an earlier keeper of ``folder`` has left behind; return how many could be killed.
 
-    It is known by the mark of the folder in its environment, by the sessions of the keeper and its
-    work, and by the run's cgroup. A keeper carries the mark as well: one that has lost its lock,
-    because its folder was removed under it, goes with its work.
+    Such a process is known by the mark of the folder in its environment, by the sessions of the
+    keeper and its work, or by the run's cgroup. A keeper carries the mark as well: one that has
+    lost its lock, because its folder was removed, is killed with its work.
     """
     own = folder.parent.parent / JOBS / folder.name / JOB_FOLDER
     marks = {f"{FOLDER}={each}".encode() for each in (folder, own)}

@@ -26,15 +26,16 @@ class Session:
 
 
 def note(folder: Path, leaders: Iterable[int] = ()) -> None:
-    """Write down the sessions of this keeper, once nothing of an earlier one is left.
+    """Record the sessions of this keeper: its own, and those that ``leaders`` have begun.
 
-    They are its own, and those that ``leaders`` among its processes have begun.
+    To be called once no process of an earlier keeper is left.
     """
     where = _where()
     found = [
         Session(each.session, each.since, where)
         for pid in (os.getpid(), *leaders)
-        # In a session that was started by hand for other things, not every process is the work's.
+        # Only a session that it leads: one that was begun for other things has other processes,
+        # too.
         if (each := stat(pid)) is not None and each.session == pid
     ]
     if not found:
@@ -45,24 +46,24 @@ def note(folder: Path, leaders: Iterable[int] = ()) -> None:
 
 
 def left(folder: Path) -> Sequence[Session]:
-    """Return the sessions of the last keeper that there may still be something of."""
+    """Return the sessions of the last keeper that may still have processes."""
     try:
         noted = json.loads((folder / SESSION_FILE).read_bytes())
         found = [Session(**each) for each in ([noted] if isinstance(noted, dict) else noted)]
     except (OSError, ValueError, TypeError):
-        return ()  # Nothing was started, or it is damaged: the marks are left.
+        return ()  # Nothing was started, or the file is damaged.
     return [each for each in found if not _is_past(each)]
 
 
 def _is_past(session: Session) -> bool:
-    """Return whether the number of a session means another one by now, or this process's own."""
+    """Return whether the number of ``session`` now means another one, or this process's own."""
     leader = stat(session.number)
     is_reused = leader is not None and leader.since != session.since
     return session.where != _where() or is_reused or session.number == os.getsid(0)
 
 
 def is_of(pid: int, sessions: Collection[Session]) -> bool:
-    """Return whether a process is of one of ``sessions``, and runs."""
+    """Return whether a process runs in one of ``sessions``."""
     if not sessions:
         return False
     found = stat(pid)
@@ -78,7 +79,7 @@ def number_of(pid: int) -> int | None:
 
 
 def _where() -> str:
-    """Return among which processes numbers are these: of one boot, and of one container."""
+    """Return an id of the boot and the container within which process numbers are valid."""
     try:
         return f"{boot_id()} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:

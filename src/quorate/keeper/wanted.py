@@ -103,12 +103,12 @@ class Wanted:
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """The slots of what may be worked on."""
+        """The slots of the leases that may be worked on."""
         return tuple(slot for part in self.parts if part.is_whole for slot in part.slots)
 
     @property
     def all_slots(self) -> frozenset[Slot]:
-        """The slots of everything that is open, but for those that were lost."""
+        """The slots of all open leases, except those that were lost."""
         return frozenset(s for part in self.parts for s in part.slots if s not in part.lost)
 
     def is_of_another(self, nonce: str | None) -> bool:
@@ -117,7 +117,7 @@ class Wanted:
 
     @property
     def stands_still(self) -> bool:
-        """Whether a part is stopping or lost without which the run makes no progress."""
+        """Whether a lease that the run needs to work (bundle 0) is stopping or has lost slots."""
         return any(part.bundle == 0 and not part.is_whole for part in self.parts)
 
 

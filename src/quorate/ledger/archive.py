@@ -178,13 +178,13 @@ class ArchiveRows(Protocol):
 
 
 class RunArchive:
-    """The archived runs as of the snapshot at ``upto_seq``, which are ``size``."""
+    """The ``size`` runs that were archived up to the snapshot at ``upto_seq``."""
 
     def __init__(self, rows: ArchiveRows, *, upto_seq: int, size: int) -> None:
         self._rows = rows
         self.upto_seq = upto_seq
         self._size = size
-        # What was read last, the names that are not archived among it: None.
+        # The records that were read last; None for a name that is not archived.
         self._read: OrderedDict[str, RunRecord | None] = OrderedDict()
 
     def get(self, name: str) -> RunRecord | None:

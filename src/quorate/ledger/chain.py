@@ -80,7 +80,7 @@ class _Body(Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class _BodyParts(Struct, array_like=True, forbid_unknown_fields=True):
-    """The same with the events separated and left undecoded, which is all that counting needs."""
+    """A block's body whose events are separated but not decoded, which is enough to count them."""
 
     format: int
     height: int
@@ -89,7 +89,7 @@ class _BodyParts(Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class _BodyWhole(Struct, array_like=True, forbid_unknown_fields=True):
-    """The same with the events decoded at once, for bodies with nothing but current events."""
+    """A block's body whose events are decoded in the same pass; all must be of current shapes."""
 
     format: int
     height: int
@@ -106,7 +106,7 @@ _BODY_PARTS: Final = Decoder(_BodyParts)
 def seal(head: Head, events: Sequence[Event]) -> Block:
     """Return the block that follows ``head`` and holds ``events``, in their order.
 
-    The caller owns the rule that time never runs back; reading checks it.
+    The caller makes sure that times never decrease; ``open_block`` checks it.
     """
     assert 0 < len(events) <= EVENTS_PER_BLOCK_MAX, len(events)
     height, first_seq = head.height + 1, head.seq + 1
@@ -140,10 +140,10 @@ def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Eve
 
 
 def _body(block: Block) -> _BodyWhole:
-    """Return the parsed body of ``block``, in one pass where possible; else in a detailed check.
+    """Return the parsed body of ``block``, in one pass where that is possible.
 
-    Which event cannot be read, whether a newer Quorate wrote it, and events of an older one take a
-    second pass.
+    A second pass decodes events of older shapes, or raises an error that says which event cannot be
+    read and whether a newer Quorate wrote it.
     """
     try:
         whole = _BODY_WHOLE.decode(block.body)

@@ -22,9 +22,9 @@ LONG_EVENTS: Final = 10_000
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Build many long-lived objects without the cycle collector walking them over and over.
+    """Pause the cycle collector, which would walk the many objects of a replay over and over.
 
-    Nothing here makes reference cycles, so nothing is missed; a replay is more than twice as fast.
+    A replay makes no reference cycles, so it leaves no garbage; it is more than twice as fast.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -202,12 +202,13 @@ _LONG_FIELD: Final = 256
 
 @dataclass(frozen=True)
 class Cut:
-    """A state at one instant, apart from its owner: nothing in it changes when the state does.
+    """A copy of a state at one instant: nothing in it changes when the state does.
 
-    ``runs`` are those in memory; the archive has those named in ``returned``, and
-    ``archived_before`` others. ``base_seq`` is the snapshot that it was written with; 0 where there
-    is none. The runs of the state stay frozen until it has ``archived`` them, or is thawed. Making
-    a cut is quick; everything else takes longer and may be done on another thread.
+    ``runs`` are the runs in memory; those named in ``returned`` are in the archive as well, as they
+    were before they changed. The archive has ``archived_before`` runs, and was last written with
+    the snapshot at ``base_seq``, 0 where there is none. The runs of the state stay frozen until its
+    table has ``archived`` them or is thawed. Making a cut is quick; everything else takes longer
+    and may be done on another thread.
     """
 
     packed: _Snapshot
@@ -229,7 +230,7 @@ class Cut:
 
     @cached_property
     def archived(self) -> int:
-        """How many runs are archived once this is kept."""
+        """How many runs the archive has once this cut is stored."""
         return self.archived_before + len(self.over)
 
     @cached_property
@@ -286,7 +287,7 @@ def take(state: State) -> bytes:
 def fingerprint(state: State) -> bytes:
     """Return a hash of all that ``state`` holds, whatever order its tables were filled in.
 
-    Archived runs are part of it; whether a run is in memory or archived is not.
+    The hash covers archived runs; it does not depend on which runs are archived.
     """
     packed = _packed(state, state.runs.in_order(), 0)
     for table in (packed.pools, packed.nodes, packed.budgets):
@@ -370,8 +371,8 @@ def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot
 def restore(payload: bytes, rows: ArchiveRows | None = None) -> State | None:
     """Return the state that ``payload`` holds, or None when it is not a snapshot of this format.
 
-    ``rows`` has the runs that were archived up to then; without it a snapshot that leaves runs to
-    an archive is none.
+    ``rows`` has the runs that were archived up to the snapshot. Without ``rows`` the result is None
+    where the snapshot leaves runs to an archive.
     """
     with collector_paused():
         try:

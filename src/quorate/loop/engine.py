@@ -102,7 +102,7 @@ GoOn = Callable[[], bool]
 
 
 def always() -> bool:
-    """Return that a block takes one more command."""
+    """Return True: a block takes any number of commands."""
     return True
 
 
@@ -249,15 +249,15 @@ class Engine:
         return self.execute_group([Asked(command, actor) for command in commands])
 
     def execute_group(self, asked: Sequence[Asked], go_on: GoOn = always) -> list[Receipt]:
-        """Decide what is ``asked`` in order and commit it as one block; return when it is durable.
+        """Decide the commands ``asked`` in order; return when they are durable, as one block.
 
-        Once it may not ``go_on``, what has been decided is committed, one command at least, and the
-        commands after it are left alone: they have no receipt.
+        When ``go_on`` returns False, the commands decided so far, one at least, are committed. The
+        commands after them are not decided and have no receipt.
 
-        A refused command records nothing and does not keep the others from being recorded. Raises
-        a ``StoreError`` when the block cannot be committed; then none of them happened. Conflicts
-        that are due are settled after it, unless everything was refused or is a repetition: then
-        nothing is recorded.
+        A refused command records nothing and does not keep the others from being recorded. Raises a
+        ``StoreError`` when the block cannot be committed; then none of the commands is recorded.
+        Conflicts that are due are settled after the block, unless every command was refused or
+        repeats an earlier request: then nothing is recorded.
         """
         receipts = self.commit_group(asked, go_on)
         decisions = (receipt.decision for receipt in receipts)
@@ -272,9 +272,9 @@ class Engine:
     def commit_group(self, asked: Sequence[Asked], go_on: GoOn = always) -> list[Receipt]:
         """Decide and commit one block, without settling conflicts that are due.
 
-        As many as have a receipt are in it; see ``execute_group``.
+        The commands in it are those that have a receipt; see ``execute_group``.
 
-        Raises ``StaleHeadError`` when another writer was faster each time, and
+        Raises ``StaleHeadError`` when another writer committed first at every attempt, and
         ``DecidingStoppedError`` while deciding is stopped.
         """
         if self.stopped:
@@ -319,8 +319,8 @@ class Engine:
     def answer_kept(self, record: RequestRecord) -> Receipt:
         """Return the receipt of the request in ``record``, read back from the store.
 
-        It equals the receipt of the first time, whether or not the caller received that. Raises
-        ``CorruptLedgerError`` when its block cannot be read.
+        It equals the receipt that was made when the request was carried out, whether or not the
+        caller received that one. Raises ``CorruptLedgerError`` when its block cannot be read.
         """
         height = self._store.height_at(record.seq)
         block = next(self._store.blocks(from_height=height))
@@ -343,7 +343,7 @@ class Engine:
 
     @property
     def round_waits(self) -> Mapping[str, int]:
-        """Until when pools wait whose round could not begin; it is not due before."""
+        """By pool whose round could not begin, the instant before which it is not due again."""
         return self._round_waits.until_ms
 
     def _share_out_due(self) -> None:

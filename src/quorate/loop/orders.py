@@ -81,10 +81,10 @@ def standing_orders(view: StateView) -> list[Order]:
 def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]:
     """Yield the commands that bring ``reports`` into the ledger.
 
-    Yields nothing for what the ledger has already, or has given up: an exit of an earlier start of
-    the run must not end the next one. Work that ends under a claim leaves the claim unchanged, and
-    a run that was cancelled or completed by hand stays so, however its work ends. Leases that end
-    with a round are confirmed together, because many runs wait for them.
+    A report about a lease that is over in the ledger yields no command: the exit of an earlier
+    start of a run must not end the next one. Work that ends under a claim leaves the claim
+    unchanged, and a run that was cancelled or completed by hand stays so, however its work ends.
+    Leases that end with a round are confirmed together, because many runs wait for them.
     """
     together: list[str] = []
     for report in reports:
@@ -120,7 +120,7 @@ def _confirms(view: StateView, name: str, together: list[str]) -> Iterator[Confi
 
 
 def _is_settled(view: StateView, run: str) -> bool:
-    """Return whether the end of a run is decided, however its work ends."""
+    """Return whether the exit of its work does not end ``run``: a claim, or one already ending."""
     record = view.runs[run]
     is_ending = record.stopping is not None and record.stopping.outcome is not None
     return record.spec.sensitive or is_ending

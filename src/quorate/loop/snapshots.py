@@ -53,7 +53,8 @@ class Snapshots:
         assert self._writing is None, "one snapshot at a time"
         writing = self._writing = _Writing(state, head, cut(state))
         if self.is_beside:
-            # No caller waits for it when the program ends: what it writes is whole or not there.
+            # A daemon thread: the program may end while it writes, for a snapshot is stored whole
+            # or not at all.
             self._thread = Thread(target=self._write, args=(writing,), name="snapshot", daemon=True)
             self._thread.start()
         else:
@@ -61,9 +62,9 @@ class Snapshots:
             self.settle()
 
     def settle(self) -> bool:
-        """Return whether no snapshot is under way any more, and the next may begin; at once.
+        """Return, without waiting, whether the next snapshot may begin: none is being written.
 
-        Archived runs leave the state, if a snapshot was kept since.
+        If one was stored since the last call, the runs that it archived leave the state.
         """
         writing = self._writing
         if writing is None:
@@ -83,9 +84,9 @@ class Snapshots:
         return self.settle()
 
     def keep_on_the_way(self, state: State, head: Head) -> bool:
-        """Return whether ``state``, which is being read from the log, could be kept.
+        """Store a snapshot of ``state``, which is being read from the log; return if it is stored.
 
-        In a store that was opened for reading nothing is.
+        A store that was opened for reading stores none.
         """
         writing = _Writing(state, head, cut(state))
         self._write(writing)
@@ -107,7 +108,7 @@ class Snapshots:
             writing.is_kept = True
 
     def _release(self, writing: _Writing) -> None:
-        """Have the runs that were archived leave the state, if they were."""
+        """Remove the runs that a stored snapshot has archived from memory; else thaw the runs."""
         made, runs = writing.made, writing.state.runs
         if writing.is_kept and made.archived:
             archive = RunArchive(self._store, upto_seq=made.seq, size=made.archived)
@@ -117,9 +118,9 @@ class Snapshots:
 
 
 def _log_failure(writing: _Writing) -> None:
-    """Log why a snapshot was not kept; a fault of ours with where it comes from.
+    """Log why a snapshot was not stored; an unexpected error is logged with its traceback.
 
-    The commands are committed; without a snapshot the next start only takes longer.
+    Every command is committed nevertheless; without a snapshot the next start only takes longer.
     """
     is_expected = isinstance(writing.error, QuorateError)
     _LOG.log(

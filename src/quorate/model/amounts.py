@@ -46,9 +46,9 @@ def fits_double(amount: Decimal) -> bool:
 
 
 def parts_that_add_up(parts: Sequence[int], unit: int) -> list[int]:
-    """Return ``parts`` in whole multiples of ``unit`` that sum to their rounded sum.
+    """Return ``parts`` rounded to whole multiples of ``unit`` that add up to their rounded sum.
 
-    Each is rounded down, and the units that are then missing go to the largest remainders.
+    Each part is rounded down; the units that are then missing go to the parts that lost most by it.
     """
     shown = [part - part % unit for part in parts]
     missing = (nearest(sum(parts), unit) - sum(shown)) // unit

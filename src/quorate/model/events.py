@@ -251,7 +251,7 @@ class RoundGrant(Part, frozen=True):
 
 
 class StepCount(Part, frozen=True):
-    """``steps`` more of a run, done in ``ran_ms`` on ``flavor``; no flavor where it had several."""
+    """A run did ``steps`` more in ``ran_ms`` on ``flavor``; no flavor where it ran on several."""
 
     run: str
     flavor: str
@@ -365,8 +365,8 @@ class BudgetReported(Fact, frozen=True, tag="budget-reported/1"):
 class BudgetFellBack(Fact, frozen=True, tag="budget-fell-back/1"):
     """The ledger's own figures count for an owner: no accounting system reports its budget.
 
-    Its accounting system is linked and does not answer, or (not ``is_linked``) no longer linked.
-    ``resource`` is as in ``BudgetReported``, and empty where it is linked to none.
+    The owner is linked to a system that does not answer or, where not ``is_linked``, is no longer
+    linked. ``resource`` is as in ``BudgetReported``; empty where the owner is linked to none.
     """
 
     owner: str
@@ -494,8 +494,8 @@ class BackfillNoted(Fact, frozen=True, tag="backfill-noted/1"):
 class LoanRecalled(Fact, frozen=True, tag="loan-recalled/1"):
     """A bundle that borrows from ``payer`` has to end, or be paid by others, at ``due_ms``.
 
-    The lender's own run ``waiting_run`` waits for nothing but what it lent. Until then the bundle
-    continues as before; its leases end as ``Recalled``.
+    The lender's own run ``waiting_run`` waits for nothing but what was lent. Until ``due_ms`` the
+    bundle continues as before; its leases end as ``Recalled``.
     """
 
     run: str
@@ -515,7 +515,7 @@ class RecallWithdrawn(Fact, frozen=True, tag="recall-withdrawn/1"):
 class SpareFilled(Fact, frozen=True, tag="spare-filled/1"):
     """A spare's slots were given to ``filler``; its payer keeps room and money for its return.
 
-    ``pledge`` names it until then; ``lease`` is the spare's lease, which ends next.
+    ``pledge`` names the spare until it returns; ``lease`` is the spare's lease, which ends next.
     """
 
     pledge: str
@@ -645,8 +645,8 @@ class ConflictResolved(Fact, frozen=True, tag="conflict-resolved/1"):
 class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
     """A waiting run is not started by a conflict yet: its owner's account in ``pool`` is too low.
 
-    It had ``has_gpu_ms`` (below 0 where earlier conflicts cost more than it had) when the conflict
-    might have cost ``costs_gpu_ms``, and covers that at ``covered_ms``.
+    The account had ``has_gpu_ms``, below 0 where earlier conflicts cost more than it had. The
+    conflict might have cost ``costs_gpu_ms``, which the account covers at ``covered_ms``.
     """
 
     run: str
@@ -659,8 +659,9 @@ class ConflictDeferred(Fact, frozen=True, tag="conflict-deferred/1"):
 class ConflictAnnounced(Fact, frozen=True, tag="conflict-announced/1"):
     """GPUs are planned to be freed in ``scope`` at ``due_ms``, for ``reservation``.
 
-    ``runs`` are those whose owners are notified: all that may be drawn when it is first planned or
-    its instant or scope has changed, else those of owners whose odds have changed.
+    ``runs`` are the runs whose owners are notified. They are all runs that may be drawn when the
+    conflict is first planned, or when its instant or scope has changed; else those of owners whose
+    odds have changed.
     """
 
     reservation: str
@@ -695,8 +696,8 @@ class RequestKept(Fact, frozen=True, tag="request-kept/1"):
 class TokenIssued(Fact, frozen=True, tag="token-issued/1"):
     """An access token was issued. Its secret is not recorded: ``digest`` is its SHA-256 in hex.
 
-    ``token`` is its public id. Without a ``tenant`` it is of none; without ``scopes`` it allows
-    everything that its role may do.
+    ``token`` is its public id. A token without a ``tenant`` belongs to none; one without ``scopes``
+    allows everything that its role may do.
     """
 
     token: str

@@ -226,10 +226,10 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def least_runtime_ms(self) -> int:
-        """How long a bundle runs before it enters a lottery: unless stated, four notices.
+        """How long a bundle runs before it may enter a lottery: unless stated, four notices.
 
-        Never less than a second, and a minute unless stated. ``pause_ms`` keeps two runs from
-        ending each other in turn.
+        Never less than a second, and unless stated never less than a minute. ``pause_ms`` keeps two
+        runs from ending each other in turn.
         """
         if self.runtime_min_ms is None:
             return max(MINUTE_MS, 4 * self.notice_ms)

@@ -74,7 +74,8 @@ def carry_out(context: RequestContext, order: Order, *, dry_run: bool) -> Answer
             kept = engine.answer_kept(decision.repeats)
             return recorded_answer(kept, Sight(engine.view, context.caller), is_repeated=True)
         if not isinstance(command, Keyed):
-            # A repetition can be answered from the ledger: by its own events, and no others.
+            # The caller also gets the conflicts that were settled afterwards. A keyed request does
+            # not: when it is repeated, it is answered from its own events alone.
             head = engine.head
             decision = _with_settled(engine, decision, before, head)
     if decision.refusals:
@@ -184,8 +185,8 @@ class _Outcome:
         aside = self.order.aside
         tree |= {} if aside is None else aside.tree(self.moment)
         if self.effect is None or (self.head is not None and isinstance(self.order.command, Keyed)):
-            # A repetition must get the same answer, and the state that runs depended on is gone by
-            # then.
+            # A repeated request must get the same answer, and the effect on runs cannot be computed
+            # again then.
             return tree
         effect, others = veiled_effect(self.effect, self.sight.redaction)
         return tree | {"effect": effect_tree(effect) | ({"others": others} if others else {})}
@@ -218,9 +219,9 @@ class _Outcome:
 
 
 def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
-    """Return ``decision`` with the events that may be seen, and how many there are of others.
+    """Return ``decision`` with the events that the caller may see, and the number of all others.
 
-    The record of the request itself is the caller's own.
+    The record of the request itself is the caller's own, so it is not counted.
     """
     seen = [event for event in decision.events if sight.sees(event)]
     others = sum(
@@ -233,9 +234,9 @@ def _shown(decision: Decision, sight: Sight) -> tuple[Decision, int]:
 
 
 def _shown_tree(decision: Decision, head: Head | None, seq: int, sight: Sight) -> dict[str, Any]:
-    """Return ``decision`` for programs, with the events that may be seen, after sequence ``seq``.
+    """Return ``decision`` as a tree: the events that the caller may see; the others are counted.
 
-    Those of others are counted.
+    The first event has the sequence after ``seq``.
     """
     shown, others = _shown(decision, sight)
     numbers = (n for n, event in enumerate(decision.events, seq + 1) if sight.sees(event))
@@ -244,14 +245,14 @@ def _shown_tree(decision: Decision, head: Head | None, seq: int, sight: Sight) -
 
 
 def _changes_others(command: Command) -> bool:
-    """Return whether ``command`` changes what runs depend on: its effect on them is shown."""
+    """Return whether ``command`` changes what runs depend on; its effect on them is then shown."""
     if isinstance(command, Apply):
         return not all(isinstance(spec, Run) for spec in command.specs)
     return isinstance(command, CreateOwner | UpdateOwner | RemoveOwner)
 
 
 def _picture(engine: Engine, actor: str, *, has_executor: bool) -> Picture:
-    """Return the picture of the state after what time has made due."""
+    """Return the picture of the state in which everything is done that is due by now."""
     settled = engine.view.overlay()
     due = engine.try_out(Tick(), actor=actor, has_executor=has_executor)
     apply_all(settled, due.events)
@@ -275,7 +276,7 @@ def _with_settled(engine: Engine, decision: Decision, before: Head, head: Head) 
 def _moment(
     context: RequestContext, decision: Decision, head: Head | None
 ) -> tuple[Moment, Sequence[Event]]:
-    """Return the state after ``decision``, which a dry run has only tried, and its events."""
+    """Return the state after ``decision``, in a dry run an overlay, and the events."""
     engine, events = context.engine, decision.events
     view = engine.view
     if head is None:
@@ -288,9 +289,9 @@ def _moment(
 
 
 def _settle(over: State) -> list[Event]:
-    """Settle what is due in the state of a dry run, as far as that takes no lottery.
+    """Settle the due conflicts of a dry run that need no lottery; return the events.
 
-    Returns the events of it. The draw of a lottery is unknown before.
+    The draw of a lottery cannot be known before.
     """
     found: list[Event] = []
     for name in list(over.open_conflicts):

@@ -114,7 +114,7 @@ def _of_people(view: StateView, caller: Caller, command: Command) -> str:
 
 
 def _out_of_scope(caller: Caller, command: Command) -> str:
-    """Return the part of ``command`` outside of the token's scope; the table checks the rest."""
+    """Return why ``command`` is outside the areas of the token; the table checks the rest."""
     limits = f"your token is limited to {', '.join(sorted(caller.areas))}"
     match command:
         case _ if not caller.areas:
@@ -132,7 +132,7 @@ def _out_of_scope(caller: Caller, command: Command) -> str:
 
 
 def _of_claim(caller: Caller, command: Command) -> str:
-    """Return why ``command`` needs the right to claim nodes, or grants it, and may not."""
+    """Return why ``caller`` may not claim nodes, or grant that right, as ``command`` would."""
     match command:
         case IssueToken(scopes=scopes) if CLAIM in scopes and not caller.may_grant_claims:
             return (
@@ -168,9 +168,9 @@ def _no_claim(caller: Caller) -> str:
 
 
 def _check_named(view: StateView, caller: Caller, runs: Sequence[Run]) -> None:
-    """Raise ``CommandError`` where ``runs`` name others that the caller does not see.
+    """Raise ``CommandError`` where ``runs`` name runs or sponsors that the caller may not see.
 
-    With the text for what does not exist, so that its existence is not revealed.
+    The text is that for a name that does not exist, so that its existence is not revealed.
     """
     sight, new = Redaction(view, seen_by(view, caller)), {run.name for run in runs}
     missing = [
@@ -189,7 +189,7 @@ def _check_named(view: StateView, caller: Caller, runs: Sequence[Run]) -> None:
 
 
 def _lends(view: StateView, lender: str, owner: str) -> bool:
-    """Return whether ``lender`` lends to ``owner``, which may know of it then."""
+    """Return whether ``lender`` lends to ``owner``, which may then know that it exists."""
     return any(
         line.lending.allow and line.lending.admits(owner)
         for name in view.owner_budgets.get(lender, ())
@@ -251,7 +251,7 @@ def _of_known_token(view: StateView, caller: Caller, name: str) -> str:
 
 
 def _missing(subject: str, remedy: str) -> CommandError:
-    """Return the exact refusal of what does not exist: programs see more of it than its text."""
+    """Return the refusal for a name that does not exist, with the same code, not only its text."""
     return refused([Refusal(code=RefusalCode.UNKNOWN_NAME, subject=subject, remedy=remedy)])
 
 

@@ -28,8 +28,8 @@ class Page:
     __slots__ = ("_notices", "_told", "events", "first_seq", "head")
 
     def __init__(self, block: Block) -> None:
-        # Its hash is checked; the opener of the ledger has checked that it follows the block before
-        # it.
+        # This checks the block's hash. That it follows the block before it was checked when the
+        # ledger was opened.
         before = Head(height=block.height - 1, seq=block.first_seq - 1, hash=block.prev_hash)
         self.events: Sequence[Event] = open_block(block, after=before)
         self.first_seq = block.first_seq
@@ -92,7 +92,7 @@ class Recent:
         return low
 
     def _block(self, height: int) -> Block:
-        # A store reads several blocks at a time: a reader that continues gets those it has already.
+        # A store reads several blocks at a time, so a reader that goes on takes those read ahead.
         block = next(self._ahead, None) if height == self._ahead_height else None
         if block is None:
             self._ahead = self._store.blocks(from_height=height)

@@ -57,7 +57,8 @@ class Sight:
         self._view = view
         self._sees_all = caller.oversees
         self._mine = tenants_of(view, caller)
-        # Of runs that events were about; None where there is no such run. A run keeps its owner.
+        # The owners of runs that events were about; None where there is no such run. A run keeps
+        # its owner.
         self._owners: dict[str, str | None] = {}
         self.redaction = Redaction(view, seen_by(view, caller))
 
@@ -95,7 +96,7 @@ class Sight:
             case BudgetApplied():
                 return {event.budget.owner}
             case RunSubmitted():
-                # What follows of it is looked up nowhere, however long ago it was archived.
+                # So later events about the run need no look-up, not even in the archive.
                 self._owners[event.run.name] = event.run.owner
                 return {event.run.owner}
             case _:
@@ -110,7 +111,7 @@ class Sight:
 
 
 def _runs_of(event: Event) -> set[str]:
-    """Return the runs that ``event`` is about; of a spare that is filled or a loan, both."""
+    """Return the runs that ``event`` is about; both where a spare is filled or a loan recalled."""
     match event:
         case ConflictWithdrawn():
             return set(event.runs)
@@ -119,7 +120,7 @@ def _runs_of(event: Event) -> set[str]:
         case SpareFilled():
             return {event.lease.partition("/")[0], event.filler}
         case PledgeClosed():
-            # Called after its lease, which is called after its run.
+            # A pledge is named after its lease, and a lease after its run.
             return {event.pledge.partition("/")[0]}
         case _:
             name = run_of(event)

@@ -36,7 +36,7 @@ class CommitHealth:
         self.trouble = ""
 
     def begin(self) -> None:
-        """Note whether the disk takes anything when the service starts, before any commit."""
+        """Check whether the disk takes writes when the service starts, before any commit."""
         if self._check_writable is None:
             return
         try:
@@ -70,7 +70,7 @@ class CommitHealth:
         self.trouble = ""
 
     def wait_s(self) -> float:
-        """Return how long nothing has to be checked."""
+        """Return how long no check is due."""
         if not self.trouble or self._check_writable is None:
             return float("inf")
         return max(0.0, self._next_s - monotonic())
@@ -96,9 +96,9 @@ class Commands:
 
 @contextmanager
 def counted(metrics: Metrics, engine: Engine) -> Iterator[Commands]:
-    """Count what is recorded, refused or lost in the block below, on the ledger's thread.
+    """Count what is recorded, refused or lost while this is entered, on the ledger's thread.
 
-    Where everything is refused or repeats what was done, no block is made and none is counted.
+    Where every command is refused or repeats an earlier one, no block is made and none is counted.
     """
     before, began_s = engine.head, perf_counter()
     commands = Commands()

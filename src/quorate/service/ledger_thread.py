@@ -160,14 +160,14 @@ class LedgerThread:
                 is_executed=is_executed,
                 logs=self._logs,
             )
-            # Long answers that are made in parts, as their callers read them, are made here.
+            # Answers that are made in parts, as their callers read them, are made by these readers.
             self._streams = ReadPool(lambda: Reader(config))
             self._streams.open()
             self._read_pool = ReadPool(self._readers(config))
             self._read_pool.open()
 
     def _readers(self, config: ReaderConfig) -> Callable[[], AnyReader]:
-        """Return what makes readers: processes, where the ledger is a file."""
+        """Return a function that makes readers: processes, where the ledger is a file."""
         if self._ledger is None:
             return lambda: Reader(config)
         process = ProcessConfig(
@@ -215,7 +215,7 @@ class LedgerThread:
 
     @property
     def crowding(self) -> str:
-        """What there is too much of, so that callers have to come back; empty if nothing."""
+        """What there is too much of, so that callers have to ask again later; empty if nothing."""
         connections = "" if self.connections is None else self.connections.trouble
         return self._line.trouble or self.bodies.trouble or self.admission.trouble or connections
 
@@ -233,7 +233,7 @@ class LedgerThread:
         self._line.nudge()
 
     def token(self, name: str) -> TokenRecord | None:
-        """Return the access token called ``name``; safe from every thread, as a dict's get is."""
+        """Return the access token called ``name``; safe from every thread: it only reads a dict."""
         return self._tokens.get(name)
 
     async def ask(
@@ -249,7 +249,8 @@ class LedgerThread:
             return reply_of(answer(context, operation, asked), operation, form)
         room = self._streams if form is Form.LINES else self._read_pool
         if room is not None and place is not Place.WRITER:
-            # All that was acknowledged is in it: the sequence is noted before any answer is given.
+            # The answer includes all that was acknowledged: its sequence is noted before any answer
+            # is given.
             question = Question(caller, operation, asked, form, self.recorded_seq)
             return await room.ask(
                 caller,
@@ -275,7 +276,7 @@ class LedgerThread:
     async def parts_of(
         self, lines: Iterator[str], *, is_long: bool = False
     ) -> AsyncIterator[bytes]:
-        """Yield an answer in parts, each made where the answer was, as ``is_long`` says."""
+        """Yield an answer in parts: made by readers if ``is_long``, else by the ledger's thread."""
         while True:
             if is_long and self._streams is not None:
                 part = await self._streams.run(lambda _: _part(lines), goes_on=True)
@@ -286,7 +287,7 @@ class LedgerThread:
             yield part
 
     async def moved(self, beyond_seq: int, timeout_s: float) -> bool:
-        """Return whether anything is recorded beyond ``beyond_seq``, as soon as there is."""
+        """Wait for something to be recorded after ``beyond_seq``; return whether it was in time."""
         if self.recorded_seq > beyond_seq:
             return True
         moved = self._moved
@@ -371,9 +372,9 @@ class LedgerThread:
             self._watchdog.rest()
 
     def _answer_submits(self, engine: Engine) -> None:
-        """Commit up to a group of the submits that wait, as one block.
+        """Commit a group of waiting submits as one block.
 
-        When deciding them has taken long enough, the rest waits for its next turn.
+        When deciding them has taken long enough, the rest of the group waits for the next block.
         """
         queued_requests = self._line.submits(GROUP_MAX)
         if not queued_requests:
@@ -438,14 +439,15 @@ class LedgerThread:
         try:
             view = engine.view
         except QuorateError as error:
-            # What is stored cannot be read back; the next caller gets the error, and it is tried
-            # again.
+            # The stored ledger cannot be read back. The next caller gets the error, and reading is
+            # tried again.
             _LOG.warning("the ledger cannot be read: %s", error)
             return
         assert isinstance(view.tokens, dict), "the engine's own state has plain tables"
         self._tokens = view.tokens
         if view.family_cache is not self._families or view.reports.keys() != self._tenants.linked:
-            # Replaced whenever an owner changes, and never changed: the event loop reads it.
+            # The event loop reads these, so they are never changed, but replaced when an owner
+            # changes.
             self._families, self._tenants = view.family_cache, Tenants.of(view)
         if engine.head.seq == self.recorded_seq:
             return
@@ -453,7 +455,7 @@ class LedgerThread:
             try:
                 listener(engine)
             except QuorateError as error:
-                # What was recorded is recorded; a follower reads on from there next time.
+                # The events are recorded nevertheless; the follower reads them the next time.
                 _LOG.warning("what was recorded cannot be read back: %s", error)
         self._tell(self._moved_to, engine.head.seq)
 

@@ -36,7 +36,7 @@ class QueuedRequest:
 
 
 class Turns:
-    """Requests that wait: tenants have their turns, and so have the users of each."""
+    """Requests that wait: tenants take turns, and so do the users of each tenant."""
 
     def __init__(self) -> None:
         self._tenants: OrderedDict[str, OrderedDict[str, deque[QueuedRequest]]] = OrderedDict()
@@ -63,7 +63,7 @@ class Turns:
         self._count += 1
 
     def popleft(self) -> QueuedRequest:
-        """Return the next, and have its user and its tenant wait for all others."""
+        """Remove and return the next request; its user and its tenant then wait for all others."""
         tenant, users = self._tenants.popitem(last=False)
         user, queued_requests = users.popitem(last=False)
         found = queued_requests.popleft()
@@ -85,7 +85,7 @@ def _keys(queued: QueuedRequest) -> tuple[str, str]:
 
 
 class Line:
-    """Safe from every thread; at most ``waiting_max`` wait, by tenant and user in their shares."""
+    """The queue, safe from every thread; tenants and users share its ``waiting_max`` places."""
 
     def __init__(self, waiting_max: int) -> None:
         self._shares = Shares(Share.of_all(waiting_max, "requests that wait for the ledger"))
@@ -105,7 +105,7 @@ class Line:
         return self._shares.trouble
 
     def put(self, queued: QueuedRequest, *, is_submit: bool = False) -> None:
-        """Have ``queued`` wait; raises ``CommandError`` when too many do, or none may any more."""
+        """Have ``queued`` wait; raises ``CommandError`` if too many wait or the queue is closed."""
         with self._wake:
             if self._is_closed:
                 raise unavailable("the service is stopping; ask again in a moment")
@@ -136,20 +136,21 @@ class Line:
             self._wake.notify()
 
     def wait(self, sleep_s: float) -> bool:
-        """Sleep until there is something to do; return False when there never will be."""
+        """Sleep until there is something to do; return False once the queue is closed and empty."""
         with self._wake:
             if sleep_s > 0 and not (len(self) or self._is_closed or self._is_nudged):
                 self._wake.wait(sleep_s)
             return not self._is_closed or len(self) > 0
 
     def submits(self, most: int) -> list[QueuedRequest]:
-        """Return the submits in front, of so many runs together; the last one may have more."""
+        """Take submits in front, of ``most`` runs together; the last may have more."""
         return self._take(self._submits, most)
 
     def put_back(self, queued_requests: Sequence[QueuedRequest]) -> None:
-        """Have submits wait again that were taken and had no turn, before those who came later.
+        """Put back submits that were taken and not handled, before those that came later.
 
-        A tenant or user that has more than one of them has its further ones after the others'.
+        Where several of them are of one tenant or user, all but the first come after those of
+        others.
         """
         with self._wake:
             for queued in reversed(queued_requests):
@@ -157,7 +158,7 @@ class Line:
                 self._submits.appendleft(queued)
 
     def other(self) -> QueuedRequest | None:
-        """Return the request in front of the others."""
+        """Remove and return the next request that is no submit; None where none waits."""
         return next(iter(self._take(self._others, 1)), None)
 
     def rest(self) -> list[QueuedRequest]:
@@ -168,9 +169,9 @@ class Line:
         ]
 
     def _take(self, turns: Turns, most: float) -> list[QueuedRequest]:
-        """Return those in front of ``turns``, of ``most`` runs or a few more.
+        """Remove and return requests in front of ``turns``, of ``most`` runs or a few more.
 
-        The ones whose callers have disconnected are left out.
+        Requests whose callers have disconnected are removed and not returned.
         """
         with self._wake:
             found: list[QueuedRequest] = []
@@ -195,5 +196,5 @@ class Line:
 
 
 def unavailable(text: str) -> CommandError:
-    """Return the error for callers that have to come back."""
+    """Return the error for callers that have to ask again later."""
     return CommandError(Exit.UNUSABLE, text, fault=UNAVAILABLE)

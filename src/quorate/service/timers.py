@@ -28,9 +28,9 @@ _PAUSES: Final = 10
 
 
 class Timers:
-    """For the ledger's thread only. ``trouble`` is what keeps them from being done.
+    """Does what time makes due; for the ledger's thread only. ``trouble`` says why that fails.
 
-    ``failures`` is how often that happened.
+    ``failures`` counts how often it failed.
     """
 
     def __init__(self, engine: Engine, executor: ServedExecutor | None) -> None:
@@ -48,7 +48,7 @@ class Timers:
         self._is_stale = True
 
     def wait_s(self) -> float:
-        """Return how long nothing has to be done."""
+        """Return how long nothing is due."""
         pause_s = self._not_before_s - monotonic()
         if self._is_stale:
             return max(0.0, pause_s)
@@ -63,7 +63,7 @@ class Timers:
             return False
         began_s = monotonic()
         if self._engine.stopped:
-            # Logged by the code that stopped it; it may be accepted at any time.
+            # Why deciding has stopped is logged already; an operator may let it go on at any time.
             self._not_before_s = began_s + TROUBLE_S
             return False
         try:

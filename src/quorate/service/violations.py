@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def guarded(engine: Engine, path: Path, guard: ClockGuard | None) -> Engine:
-    """Return ``engine``, which decides only while its ledger keeps the rules and its clock runs."""
+    """Return ``engine``, which stops deciding at a violation or when its clock is not trusted."""
     engine.on_violation = lambda head, events, found: _keep(path, head, events, found)
     if evidence_path(path).exists():
         engine.violated = _words(path, "was found before this start")

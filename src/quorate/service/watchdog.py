@@ -11,7 +11,10 @@ STUCK_S: Final = 10.0
 
 
 class Watchdog:
-    """Written by one thread and read by any; ``now_s`` never runs back."""
+    """Knows the present task of one thread, which writes it; any thread may read it.
+
+    ``now_s`` never runs back.
+    """
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s = now_s

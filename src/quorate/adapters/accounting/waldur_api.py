@@ -117,7 +117,7 @@ def _refused(url: str, error: UnexpectedStatus) -> AccountingError:
 
 
 def _table(found: Any, name: str, resource: str) -> Mapping[str, Any]:
-    """Return the numbers of a resource by component; raises where there are none."""
+    """Return the table ``name`` of a resource, by component; raises where the answer has none."""
     table = getattr(found, "additional_properties", None)
     if not isinstance(table, dict):
         raise AccountingError(f"resource {resource}: its {name} are missing")
@@ -139,7 +139,7 @@ def _allowance(
 
 
 def _hours_ms(value: object, what: str, resource: str) -> int:
-    """Return hours in whole milliseconds, rounded down; raises where it is no such number."""
+    """Return hours in whole milliseconds, rounded down; raises where ``value`` is not valid."""
     hours = _number(value)
     if hours is None or not 0 <= hours <= HOURS_MAX:
         raise AccountingError(
@@ -159,10 +159,10 @@ def _number(value: object) -> Decimal | None:
 
 
 class _Bounded(httpx.BaseTransport):
-    """Reads whole answers, neither longer than a limit nor for longer than a time.
+    """Reads whole answers, with a limit on their length and on the time they take.
 
-    The client's own time-out is for each part: a server that sends a byte now and then would hold
-    it.
+    The client's own time-out is for each part: a server that sends a byte now and then would keep
+    the client waiting for ever.
     """
 
     def __init__(self, timeout_s: float) -> None:

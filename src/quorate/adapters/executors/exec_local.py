@@ -169,7 +169,7 @@ class LocalExecutor:
             self._thread.start()
 
     def _wanted_before(self, name: str) -> Wanted | None:
-        """Return what was wanted of a run; None where that is lost, and a new keeper starts."""
+        """Return what was last wanted of a run; None where nothing was, or it cannot be read."""
         try:
             return read_wanted(run_folder(self._folder, name))
         except (UnreadableError, OSError) as error:
@@ -177,7 +177,7 @@ class LocalExecutor:
             return None
 
     def reports(self) -> Sequence[Report]:
-        """Return the exits, then the leases that have ended: for all runs that share them."""
+        """Return the exits, then the leases under which no run has work any more."""
         exits: list[Report] = []
         gone: dict[str, set[str]] = {}
         with self._lock:
@@ -195,7 +195,7 @@ class LocalExecutor:
         return {run: step for run, step in found.items() if step is not None}
 
     def _news(self, run: str) -> tuple[list[RunExited], list[str]]:
-        """Return whether a run has exited, and which of its leases have ended."""
+        """Return the exit of a run, if it has exited, and its stopping leases that have ended."""
         idle = self._book.stopping_idle(run)
         wanted, status = self._book.wanted(run), self._status.get(run, Status())
         lease = self._book.any_lease(run)
@@ -224,7 +224,7 @@ class LocalExecutor:
         try:
             os.write(self._nudging, b".")
         except BlockingIOError:
-            return  # It has been nudged often enough.
+            return  # The pipe is full, so the thread wakes anyway.
 
     # --- Its own thread ---
 
@@ -286,7 +286,7 @@ class LocalExecutor:
             told = self._told.get(name)
             wanted = self._book.wanted(name)
             is_idle = bool(self._book.stopping_idle(name))
-        # Kept once, for an unknown reason: what is left of it must end.
+        # A keeper may keep the run though nothing is known of it: what is left of it must end.
         is_stray = wanted is None and told is None and name in self._keepers.known()
         if wanted is None:
             if told is None and not is_stray:
@@ -315,7 +315,7 @@ class LocalExecutor:
     def _make_way(self, name: str, past: Wanted) -> bool:
         """Move aside what another run of this name has left; return False while it still works.
 
-        A ledger that was restored may give its name, and those of its leases, to another run.
+        A restored ledger may give the name of a run, and the names of its leases, to another run.
         """
         with self._lock:
             self._status.pop(name, None)
@@ -356,7 +356,7 @@ class LocalExecutor:
             return None
 
     def _keep(self, name: str, wanted: Wanted, status: Status) -> bool:
-        """Store the status of a run, or forget it when it is over; return whether that is news."""
+        """Store the status of a run, or forget it when it is over; return whether it is new."""
         is_kept = bool(wanted.parts or status.slots) or self._keepers.is_alive(name)
         with self._lock:
             is_news = self._status.get(name) != status
@@ -376,7 +376,7 @@ class LocalExecutor:
 
 
 def _needs_keeper(wanted: Wanted, status: Status | None) -> bool:
-    """Return whether a keeper has to run, end or find something."""
+    """Return whether a keeper has to run work, end it, or find out its status."""
     if status is None or status.slots:
         return True
     is_over = status.exited is not None and status.exited.life == wanted.life

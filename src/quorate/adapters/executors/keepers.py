@@ -156,7 +156,8 @@ class Keepers:
             return True
         self._started.pop(name, None)
         if _is_locked(run_folder(self._root, name) / LOCK_FILE):
-            # Perhaps by another one, which an earlier service has started, and which ended ours.
+            # Perhaps by another keeper, which an earlier service started; ours has then ended by
+            # itself.
             self._deaths.pop(name, None)
             return True
         if code:
@@ -197,7 +198,7 @@ class Keepers:
     def move_aside(self, name: str, nonce: str) -> Path:
         """Make room for another run of this name; return where the folder of the old one is now.
 
-        No run is called like that, and nothing that was moved aside before is lost.
+        The new name of the folder is no run's, and what was moved aside before is kept.
         """
         folder = run_folder(self._root, name)
         is_plain = nonce.isascii() and nonce.replace("-", "").isalnum() and len(nonce) <= NONCE_MAX
@@ -246,7 +247,7 @@ class Keepers:
         try:
             os.write(poke, b".")
         except BlockingIOError:
-            return True  # It has been poked often enough.
+            return True  # The pipe is full, so the keeper wakes anyway.
         except BrokenPipeError:
             return False
         finally:

@@ -50,8 +50,8 @@ class Book:
     def take(self, orders: Sequence[Order], before: Mapping[str, Wanted]) -> list[str]:
         """Take the orders of one commit; return the runs that they change.
 
-        ``before`` is what was wanted of runs that the book does not know: a restart loses none of
-        their life.
+        ``before`` is what was wanted of runs that the book does not know, so that a life goes on
+        after a restart.
         """
         known: dict[str, tuple[set[str], str]] = {}
         for order in orders:
@@ -95,7 +95,7 @@ class Book:
     def forget(self, keep: Iterable[str]) -> list[str]:
         """Drop all leases but those in ``keep``; return the runs that had others.
 
-        What had ended may be started again: the ledger may have been restored.
+        A lease that had ended may then start again: the ledger may have been restored.
         """
         keeping = frozenset(keep)
         dropped = [lease for lease in self._runs_of if lease not in keeping]
@@ -194,7 +194,7 @@ class Book:
     def _start(self, order: StartLease) -> None:
         fact = order.lease
         if (fact.lease, order.run.nonce) in self._ended:
-            return  # Told again.
+            return  # A repeated order.
         for spec in order.runs:
             run = self._runs.get(spec.name)
             if run is None:
@@ -223,13 +223,13 @@ class Book:
 
 
 def nothing_wanted(name: str) -> Wanted:
-    """Return that nothing of a run may be left, for a run whose orders are unknown."""
+    """Return what is wanted of a run whose orders are unknown: that none of its work is left."""
     work = Work(run=name, command=(), env={}, working_dir="", processes="gpu", grace_ms=0)
     return Wanted(life="", work=work)
 
 
 def _life(run: _OpenRun, before: set[str], life: str) -> str:
-    """Return the life that the open leases belong to: the one before, if any of them goes on."""
+    """Return the life that the open leases belong to: ``life``, if any of them continues it."""
     goes_on = any(
         name in before or (before and lease.fact.reason in _GOES_ON)
         for name, lease in run.leases.items()
@@ -238,7 +238,7 @@ def _life(run: _OpenRun, before: set[str], life: str) -> str:
 
 
 def _begun(spec: Run, lease: str) -> str:
-    """Return the life that begins with a lease; names of leases begin anew with a new run."""
+    """Return the life that begins with a lease; a new run may use the names of leases again."""
     return f"{spec.nonce}/{lease}"
 
 
@@ -256,6 +256,6 @@ def _on_node(fact: LeaseStarted, node: str) -> bool:
 
 
 def _rank_order(lease: _Lease) -> tuple[int, int, str]:
-    """Order parts so that a rank stays what it was when later steps come and go."""
+    """Order leases so that no rank changes when later steps of the run come and go."""
     place = lease.fact.comp_path.rpartition("/")[2]
     return (lease.fact.bundle, int(place) if place.isdigit() else 0, lease.fact.lease)

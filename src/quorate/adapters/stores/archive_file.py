@@ -132,14 +132,15 @@ class ArchiveFile:
 
     def _checked(self, row: ArchivedRow, archived_seq: int) -> tuple[Any, ...]:
         """Return all columns of ``row``; raises when the archive is closed."""
-        # Without the lock: here it only makes the end come sooner.
+        # Checked without the lock: this only makes a save stop sooner.
         self._check_open()
         return *row, archived_seq, _row_digest(row, archived_seq)
 
     def _writing(self, *, is_new: bool) -> sqlite3.Connection:
-        """Return a connection to write with, to a new file in place of any other if it ``is_new``.
+        """Return a connection to write with; if ``is_new``, to a new file in place of the old one.
 
-        Nothing in the old one is needed then, and it may be damaged or of another version.
+        ``is_new`` is for when nothing in the old file is needed; that may be damaged or of another
+        version.
         """
         if is_new:
             remove_archive(self._ledger)

@@ -43,9 +43,9 @@ class Answered:
 def answered(
     view: StateView, floor: Floor, members: Sequence[Member], policy: PoolPolicy | None, now_ms: int
 ) -> Answered:
-    """Return by what ``members`` share the next round of a pool.
+    """Return the answer by which ``members`` share the next round of a pool.
 
-    Raises whatever equal shares raise: they have an answer for every run that can run.
+    Errors of the equal shares pass through; these have an answer for every run that can run.
     """
     if policy is None:
         return _equal(view, floor, members, now_ms, f"there is no policy {floor.pool.policy!r}")
@@ -72,7 +72,7 @@ def answered(
 def _asked(
     view: StateView, floor: Floor, members: Sequence[Member], policy: PoolPolicy, now_ms: int
 ) -> Allocation | Unsolved:
-    """Return the checked answer of ``policy``; any other behaviour of it is a refusal."""
+    """Return the checked answer of ``policy``, or a refusal where it fails or has too many runs."""
     refusal = _too_many(policy, members, floor)
     if refusal is not None:
         return refusal
@@ -89,7 +89,7 @@ def _asked(
 
 
 def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> Unsolved | None:
-    """Return why ``policy`` is not called for so many runs, if so: no run is served meanwhile."""
+    """Return a refusal if ``policy`` would take too long: no run is served while it computes."""
     runs, most, each = len(members), policy.jobs_max, policy.jobs_per_gpu_max
     if most is not None and len(floor.flavors) > FLAVORS_USUAL:
         most = most * FLAVORS_USUAL // len(floor.flavors)
@@ -111,7 +111,7 @@ def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> Un
 
 
 def _crowds(members: Sequence[Member], floor: Floor) -> Iterator[tuple[int, int]]:
-    """Yield how many runs have no other flavors than those of some run, and how many GPUs."""
+    """Yield, for each run's set of flavors, the number of runs confined to it, and its GPUs."""
     runs_on = Counter(
         frozenset(place for place, rate in enumerate(member.rates) if rate) for member in members
     )

@@ -56,8 +56,8 @@ def choose_rows(
         room, likely = floor.room, choices.rows
         choices = chosen(Seats(floor.view, room.over(), by_name, likely))
         if choices.rows != likely:
-            # Something was kept for runs that found no seat after all, and nothing for those chosen
-            # instead. Now that these are known, they can stay.
+            # Seats were kept for likely runs that were not chosen, and none for the runs chosen
+            # instead. Choose once more, and keep the seats of these.
             choices = chosen(Seats(floor.view, room.over(), by_name, choices.rows))
     return tuple(_grant(each, choices.nodes(floor, each)) for each in choices.rows)
 
@@ -73,7 +73,7 @@ class _ChoicePass:
         """Runs that have to be paid by other payers than before."""
 
     def admits(self, candidate: Candidate) -> bool:
-        """Return whether one more is within all limits and has a seat, and count it if so."""
+        """Return whether ``candidate`` is within all limits and has a seat; if so, count it."""
         bill, seats = self._limits.bill(candidate), self._seats
         if bill is None and seats is not None:
             seats.pass_over(candidate)
@@ -85,9 +85,9 @@ class _ChoicePass:
         return True
 
     def nodes(self, floor: Floor, chosen: Candidate) -> Nodes:
-        """Return which nodes are meant for a chosen run; none where it stays, or any nodes will do.
+        """Return the nodes meant for a chosen run; empty where it stays, or any nodes will do.
 
-        A run that other payers have to pay for starts again, on the nodes that it has.
+        A run whose payers have to change starts again, on the nodes that it has.
         """
         meant = () if self._seats is None else self._seats.nodes.get(chosen.row, ())
         if meant or chosen.row not in self.moved:
@@ -125,11 +125,11 @@ def _grant(chosen: Candidate, nodes: Nodes = ()) -> RoundGrant:
 def round_candidates(
     floor: Floor, members: Sequence[Member], answer: Allocation, rules: Rules
 ) -> Iterator[Candidate]:
-    """Yield every row on every flavor that it has a share of, and can run on.
+    """Yield a candidate for each row and each flavor that it has a share of and can run on.
 
-    Others are chosen only for what these leave over. Priority and deficit are those of
-    ``policy.rounds`` for an allocation that begins now. Among equals on a flavor, the run furthest
-    behind on all of them together comes first, then the run that had the least so far.
+    Runs without a share get only what these leave over. Priority and deficit are those of
+    ``policy.rounds`` for an allocation that begins now. Among equals on a flavor, the row that is
+    owed most over all flavors comes first, then the row that had least so far.
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
     start_s, ahead_s = rules.head_start_s, ahead_below_s(rules)

@@ -50,9 +50,10 @@ class Part(NamedTuple):
 
 
 def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> list[Part]:
-    """Return who would carry ``run`` beside what was ``used`` already, as far as possible.
+    """Return which payers would pay for how many GPUs of ``run``, besides what is ``used`` already.
 
-    Payers pay in cover order. The borrowed part is at most what the run may borrow.
+    The parts may add up to fewer GPUs than the run needs. Payers pay in cover order. The borrowed
+    part is at most what the run may borrow.
     """
     borrowed_max = run.funding.borrow_gpus_max
     lent_left = run.gpus if borrowed_max is None else borrowed_max
@@ -80,7 +81,7 @@ def carried(run: Run, payers: tuple[Payer, ...], *used: Mapping[Bound, int]) -> 
 
 
 def fit(parts: Iterable[Part], used: Mapping[Bound, int]) -> bool:
-    """Return whether there is room for all of ``parts`` beside what was ``used`` already."""
+    """Return whether the bounds of the payers leave room for all of ``parts`` besides ``used``."""
     taken: dict[Bound, int] = {}
     for part in parts:
         for bound, most in part.payer.bounds:
@@ -131,7 +132,7 @@ class Funds:
         return known[flavor]
 
     def present(self, run: Run, leases: Iterable[Lease], flavor: str) -> list[Part] | None:
-        """Return who pays for what ``run`` has; None where one of them could not continue."""
+        """Return who pays for ``leases`` of ``run`` now; None where a payer cannot continue."""
         payers = {payer.key: payer for payer in self.payers(run, flavor)}
         found = []
         for lease in leases:
@@ -166,8 +167,8 @@ class Funds:
     def _left(self, bound: Bound, account: EnvelopeAccount, hold_ms: int) -> int:
         """Return how many GPUs a bound leaves for the next round, each held for ``hold_ms``.
 
-        GPUs that are held now are available to the chosen runs. Their time is not: it is paid, and
-        the rest of it comes back too late.
+        GPUs that runs of the pool hold now are available to the chosen runs. The GPU-hours held for
+        them are not: what they do not use is returned too late for this round.
         """
         use, left = _use(self._view, bound, account), []
         if use.gpus_max is not None:

@@ -9,9 +9,10 @@ from quorate.policy.rounds.round_book import Row
 
 
 def kept_leases(view: StateView, row: Row, flavor: str) -> list[Lease]:
-    """Return the leases that a row keeps if it stays; none where it has nothing of the kind.
+    """Return the leases that a row keeps if it stays; empty where it has none that it can keep.
 
-    The first run of a pair has them, and both have to be the same as before.
+    Of a pair, the run that is first by name has the leases, and the pair must be the same as
+    before.
     """
     record = view.runs[min(row)]
     if not record.leases or not is_sound(view, record, flavor):

@@ -18,10 +18,10 @@ from quorate.policy.rounds.row_choice import Candidate
 
 
 class Bill(NamedTuple):
-    """What one choice counts for: GPUs by payer, and runs that begin, under which quotas.
+    """What one choice counts for: GPUs by payer, and runs that begin under the quotas ``bounds``.
 
-    ``is_moved``: the run has its GPUs already, and a more deserving one needs its payers, so that
-    others have to pay for it.
+    ``is_moved``: the run has its GPUs already, but its payers are needed for a more deserving run,
+    so that other payers have to pay for it.
     """
 
     parts: list[Part]
@@ -33,8 +33,8 @@ class Bill(NamedTuple):
 class Limits:
     """What has been chosen of one round so far, by payer and by owner.
 
-    What the runs of ``kept`` that would stay have is left to their payers as long as others can pay
-    for the rest. They are all runs with a share.
+    ``kept`` are all candidates with a share. What a payer pays now for one of them that would stay
+    is kept for it, as long as the rest is enough for the runs that are chosen before it.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Limits:
                 _add(self._kept, parts, 1)
 
     def bill(self, chosen: Candidate) -> Bill | None:
-        """Return what one more would count for; None where payers or quotas have no room for it.
+        """Return what ``chosen`` would count for; None where payers or quotas have no room for it.
 
-        A run that stays keeps its payers, if they have room. Else payers pay in cover order, from
-        what is kept for no other run if that is enough.
+        A run that stays keeps its payers, if they have room. Else payers pay in cover order: from
+        what is kept for no other run or, if that is not enough, from everything that is left.
         """
         spec = self._members[chosen.row[0]].record.spec
         present = self._waiting.pop((chosen.row, chosen.flavor), None)
@@ -89,13 +89,13 @@ class Limits:
         return Bill(parts, begins, bounds, is_moved)
 
     def count(self, bill: Bill) -> None:
-        """Count one that was chosen."""
+        """Count the ``bill`` of a run that was chosen."""
         _add(self._used, bill.parts, 1)
         for tenant in bill.bounds:
             self._runs[tenant] = self._runs.get(tenant, 0) + bill.begins
 
     def _present(self, chosen: Candidate) -> list[Part] | None:
-        """Return who pays for what a row would keep; None where it has nothing, or they cannot."""
+        """Return who pays for the leases that a row keeps; None if it has none, or they cannot."""
         leases = kept_leases(self._view, chosen.row, chosen.flavor)
         if not leases:
             return None

@@ -31,11 +31,11 @@ _Kind = tuple[str, int]
 def pairs_of(
     view: StateView, floor: Floor, members: Sequence[Member], pairs_max: int = PAIRS_MAX
 ) -> Pairs | None:
-    """Return which runs can share GPUs: two of one owner, alike, whose types the pool pairs.
+    """Return the pairs of runs that can share GPUs: one owner's, alike, of types the pool pairs.
 
-    Both make progress on some flavor, and where no envelope pays for either of them they do not
-    share. Nor do two of which one may not run beside the other by a limit of its owner, or is still
-    stopping: no run has to wait for it.
+    On some flavor both runs make progress and an envelope pays for each. Two runs are no pair where
+    a limit of their owner keeps them from running at the same time, or where one of them is still
+    stopping: no run has to wait for another.
     """
     table = _Table(floor.pool, floor.flavors)
     pairs: list[tuple[int, int]] = []
@@ -99,10 +99,10 @@ def _is_leaving(view: StateView, member: Member) -> bool:
 def _parts(
     table: _Table, members: Sequence[Member], free: Sequence[int], pairs_max: int
 ) -> list[tuple[int, int]]:
-    """Return which runs may share, at most ``pairs_max`` pairs, owner by owner as they came.
+    """Return at most ``pairs_max`` pairs of runs that may share GPUs, in the order of their owners.
 
-    Where there are more, one owner after the other has one more, until there are enough: so each
-    has as many as any other, or all that it has. Pairs of older runs come first.
+    Where there are more, the owners take turns, so that each has as many pairs as any other, or all
+    of its own. Pairs of older runs come first.
     """
     of_owner: dict[str, list[int]] = {}
     for row in free:
@@ -124,9 +124,9 @@ def _parts(
 def _alike(
     table: _Table, members: Sequence[Member], free: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield every two of the rows ``free`` that may have one lease and whose types can share GPUs.
+    """Yield the pairs of rows in ``free`` that may have one lease and whose types can share GPUs.
 
-    Both have one owner. Pairs of older runs come first.
+    Both runs of a pair have one owner. Pairs of older runs come first.
     """
     seen: dict[Hashable, dict[str, list[int]]] = {}
     for row in free:
@@ -144,7 +144,8 @@ def _alike(
 def _rates(table: _Table, one: Member, other: Member) -> list[_Both]:
     """Return how fast two runs are beside each other on each flavor, in steps per second.
 
-    A run that was measured faster or slower alone than in the table is so beside another, too.
+    The rate that was measured for a run alone, relative to its rate in the table, scales its rate
+    beside another run.
     """
     kinds = _kind(one), _kind(other)
     assert kinds[0] is not None, one

@@ -64,8 +64,8 @@ def problem_of(
 ) -> Problem:
     """Return the problem for ``policy``: owners are the entities, with the targets of their quotas.
 
-    A run's own weight divides what its owner has, and nothing else. A policy without entities gets
-    weights that amount to the same: those of an owner's runs add up to the owner's.
+    A run's own weight only divides its owner's part among the owner's runs. Where the policy reads
+    no entities, the weights of an owner's runs are scaled to add up to the owner's target.
     """
     specs = [member.record.spec for member in members]
     owners = list(dict.fromkeys(spec.owner for spec in specs))
@@ -116,9 +116,9 @@ def _bounded(rates: Floats) -> Floats:
 
 
 def _seconds_left(members: Sequence[Member], fastest: Floats, pool: Pool) -> Floats:
-    """Return how long each run takes to its end where it is fastest.
+    """Return how long each run needs to its end on the flavor where it is fastest.
 
-    Where the steps left are unknown, a typical time.
+    For a run without a number of steps, the pool's expected duration.
     """
     usual_s = pool.expected_duration_ms / SECOND_MS
     seconds = np.full(len(members), usual_s)

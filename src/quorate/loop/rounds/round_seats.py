@@ -76,7 +76,7 @@ class Seats:
                 self._sit(held)
 
     def seat(self, chosen: Candidate) -> bool:
-        """Return whether there is room for one more, and keep it."""
+        """Return whether there is room for ``chosen``; if so, keep that room for it."""
         if self._kept.get(chosen.flavor, {}).pop(chosen.row, None) is not None:
             return True
         held = self._held(chosen, 0)
@@ -104,7 +104,7 @@ class Seats:
             self._rise(held)
 
     def _find(self, chosen: Candidate) -> PackPlan | None:
-        """Return where one more run fits beside all others, and take that."""
+        """Return where ``chosen`` fits beside all other runs, if anywhere, and take that room."""
         member = self._members[chosen.row[0]]
         nodes = self._view.nodes
         known = [nodes[name].spec for name in member.known.nodes if name in nodes]
@@ -115,10 +115,10 @@ class Seats:
         return plan
 
     def _find_for(self, chosen: Candidate) -> PackPlan | None:
-        """Return where one more run fits when less deserving ones make room, and take that.
+        """Return where ``chosen`` fits when less deserving runs make room, and take that room.
 
-        Twice as many of them at a time, so that few more than necessary make room. Runs that turn
-        out not to be in the way stay.
+        The least deserving run makes room first, then twice as many at each further try, so that
+        few more than necessary do. Runs that turn out not to be in the way stay.
         """
         others = sorted(self._in_the_way(chosen), key=lambda held: held.place)
         risen: list[_Held] = []
@@ -139,9 +139,9 @@ class Seats:
         return plan
 
     def _in_the_way(self, chosen: Candidate) -> Iterator[_Held]:
-        """Yield the runs for which something is kept that ``chosen`` could have.
+        """Yield the runs whose kept room ``chosen`` could use.
 
-        They are where it may go, or count for the same limit on nodes.
+        They are in domains where it may go, or their nodes count for the same limit.
         """
         spec = self._members[chosen.row[0]].record.spec
         bounds = self._bounds_of(spec.owner)
@@ -156,7 +156,7 @@ class Seats:
                         yield held
 
     def _open_to(self, run: Run, flavor: str) -> frozenset[IslandKey]:
-        """Return where ``run`` may go; anywhere if what counts is how many nodes its owner has."""
+        """Return the domains where ``run`` may go; all, where its owner's nodes are limited."""
         view, selector = self._view, () if self._bounds_of(run.owner) else run.selector
         key = (flavor, selector)
         if key not in self._open:

@@ -173,7 +173,7 @@ class _Doors:
 
 
 def _late(view: StateView, pool: str, now_ms: int) -> list[Lease]:
-    """Return the stopping leases whose deadline is after the end of the next round."""
+    """Return the stopping leases whose deadline is not before the end of the next round."""
     known = view.rounds.get(pool)
     until_ms = now_ms + view.pools[pool].round_ms
     leases = [view.leases[name] for name in (() if known is None else known.leaving)]

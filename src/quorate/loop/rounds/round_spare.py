@@ -22,11 +22,11 @@ RATE_MIN: Final = 0.1
 def spare_candidates(
     floor: Floor, members: Sequence[Member], taken: Collection[str], left: Mapping[str, int]
 ) -> Iterator[Candidate]:
-    """Yield the runs that could use what is ``left`` of flavors and have not ``taken`` any.
+    """Yield the runs that could use the GPUs ``left`` and are not ``taken``, fastest flavor first.
 
-    The owner comes first that had least for its target so far, what it gets here included; of its
-    runs the one that is furthest behind, then the one that had least, each where it is fastest
-    first. ``taken`` and ``left`` are read as they change.
+    The owner that had least for its target comes first; what it gets here counts. Of its runs, the
+    one that is owed most comes first, then the one that had least. The caller changes ``taken`` and
+    ``left`` meanwhile.
     """
     queues: dict[str, list[Member]] = {}
     most = max(left.values())

@@ -51,7 +51,7 @@ _PHASES: Final = {outcome: Phase(outcome) for outcome in e.Outcome}
 
 
 def apply(state: State, event: e.Event) -> None:
-    """Fold ``event`` into ``state``; its sequence is the next one."""
+    """Fold ``event``, whose sequence is the next one, into ``state``."""
     _APPLY[type(event)](state, event)
     state.seq += 1
     assert event.at_ms >= state.at_ms, (state.seq, event.at_ms, state.at_ms)
@@ -236,7 +236,8 @@ def _retire_budget(state: State, old: Budget) -> None:
     for envelope in old.envelopes:
         key = envelope_id(old.name, envelope.name)
         account = state.envelopes.own(key)
-        # A reservation or a pledge may still hold money or room on it, and counts under no cap now.
+        # A reservation or a pledge may still hold money or GPUs of the envelope; no cap counts them
+        # now.
         account.retired, account.caps = True, ()
         if envelope.lending.allow:
             state.lenders[envelope.flavor] = tuple(
@@ -357,7 +358,7 @@ def _lease_started(  # noqa: C901 - a replay comes here for every second event: 
 
 
 def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
-    """Forget that an earlier bundle of that number, which has ended since, started out of order."""
+    """Remove the backfill mark of an ended bundle that had the number of the one that begins."""
     run.backfills = tuple(entry for entry in run.backfills if entry[0] != bundle)
     if not run.backfills:
         state.backfilled.pop(run.spec.name, None)
@@ -371,10 +372,11 @@ def grace_of(state: State, run: Run) -> int:
 def _use(  # noqa: PLR0913, PLR0917 - by position, which is the quickest
     state: State, fact: e.LeaseStarted, owner: str, gpus: int, gpu_ms: int, at_ms: int
 ) -> EnvelopeAccount:
-    """Note that ``owner`` uses ``gpus`` more (negative: less) by ``fact``; return the payer.
+    """Count ``gpus`` more (negative: fewer) in use by ``owner`` under ``fact``; return the payer.
 
-    Its payer, the payer's caps and what it lends are charged ``gpu_ms``; the owner is metered, as
-    ``Meter.add`` does it. A replay runs this for every second event, so it calls nothing else.
+    The payer and its caps are charged ``gpu_ms``, and its lending as well where the lease is
+    borrowed. The owner's meter changes as in ``Meter.add``, whose body is repeated here because a
+    replay runs this for every second event.
     """
     account = state.envelopes.own(fact.payer)
     account.gpus_active += gpus
@@ -443,7 +445,7 @@ def _lease_ended(state: State, event: e.LeaseEnded) -> None:
         state.count_claimed(fact.slots, -1)
     if run.spec.rounds is not None:
         round_ended(state, lease, end_ms)
-    # The account's own name: so the event's copy of the text can be freed.
+    # The name is taken from the account, so that the event's copy of the text can be freed.
     payer = (account.envelope_id, fact.tier)
     charges = run.charges
     charges[payer] = charges.get(payer, 0) + used if charges else used
@@ -485,7 +487,7 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
     run.phase = _PHASES[event.outcome]
     if run.since_ms is not None and event.outcome is not _CANCELLED:
         _note_duration(state, run, event.at_ms)
-    # There are very many of these, so nothing is written that is known already.
+    # There are very many such events, so a field is written only where it changes.
     if run.stopping is not None:
         run.stopping = None
     if run.via_conflict or run.backfills or state.recalls:

@@ -92,7 +92,7 @@ def _pledge_closed(state: State, event: e.PledgeClosed) -> None:
 
 
 def _set_aside(state: State, pledge: PledgeRecord, sign: int) -> None:
-    """Keep room and money of a filled spare on its payer, or (-1) release them."""
+    """Reserve a filled spare's GPUs and money with its payer (``sign`` 1), or release them (-1)."""
     if sign > 0:
         state.hold_slots(pledge.run, pledge.places)
     else:
@@ -107,7 +107,7 @@ def _set_aside(state: State, pledge: PledgeRecord, sign: int) -> None:
 
 
 def hold_money(state: State, payer: EnvelopeId, tier: e.Tier, gpu_ms: int) -> None:
-    """Promise ``gpu_ms`` more (negative: less) of a payer's money."""
+    """Commit ``gpu_ms`` more (negative: less) of the money of a payer and its caps."""
     account = state.envelopes.own(payer)
     account.committed_gpu_ms += gpu_ms
     if tier is e.Tier.BORROWED:

@@ -14,13 +14,14 @@ from quorate.model.state.state import State
 def _request_kept(state: State, event: RequestKept) -> None:
     """Keep the request, and forget those that are too old by the time of this event.
 
-    They are in the order of their events, so the old ones come first.
+    Requests are in the order of their events, so the old ones come first.
     """
     requests = state.requests
     old = takewhile(lambda entry: entry[1].is_forgotten(event.at_ms), requests.items())
     for key, _ in tuple(old):
         del requests[key]
-    # In an overlay an old key that came again keeps its old position, before older ones.
+    # An expired request may be left: in an overlay a key that was used again keeps its old
+    # position, before requests that are older than it.
     earlier = requests.pop(event.key, None)
     assert earlier is None or earlier.is_forgotten(event.at_ms), event
     requests[event.key] = RequestRecord(

@@ -21,14 +21,14 @@ AHEAD_ROUNDS_MAX: Final = 1
 
 
 def round_began(state: State, run: RunRecord, fact: LeaseStarted) -> None:
-    """Record that ``run``, and the partner it may share them with, has GPUs of this round."""
+    """Record that a lease of this round began for ``run`` and, where it has one, its partner."""
     if run.phase is Phase.PENDING:
         state.begin_rounds(run)
         if run.started_ms is None:
             run.started_ms = fact.start_ms
     run.refusal, run.since_ms = None, fact.start_ms
     if run.backfills:
-        # The deadline of its stop applied to its earlier leases.
+        # The marks are of its earlier leases.
         run.backfills = ()
         state.backfilled.pop(fact.run, None)
     nodes = tuple(node for node, _ in fact.slots)
@@ -56,10 +56,9 @@ def round_ending(state: State, lease: Lease) -> None:
 
 
 def round_ended(state: State, lease: Lease, end_ms: int) -> None:
-    """Count what the runs under a lease that has ended received by it.
+    """Add the time that an ended lease held its GPUs to what its runs have received.
 
-    GPUs that are held are received, also in the grace after a stop: no other run has them, whatever
-    the run does with them.
+    The grace after a stop counts as well: no other run can have the GPUs until the lease has ended.
     """
     fact, held_ms = lease.fact, _held_ms(lease, end_ms)
     if lease.ending is not None:
@@ -67,9 +66,9 @@ def round_ended(state: State, lease: Lease, end_ms: int) -> None:
     flavor = state.envelopes[fact.payer].spec.flavor
     for name in (fact.run,) if fact.partner is None else (fact.run, fact.partner):
         if name not in state.in_rounds:
-            continue  # A partner that was over before.
+            continue  # One run of a pair, over before the lease ended.
         member = state.in_rounds.own(name)
-        # Several leases of one run are its parts: they begin and end together, and count once.
+        # Leases of one run with the same start are parts of that start: together they count once.
         more = _more(state, fact)
         if not more:
             received = member.received_ms.get(flavor, 0)
@@ -84,7 +83,7 @@ def _held_ms(lease: Lease, until_ms: int) -> int:
 
 
 def _more(state: State, fact: LeaseStarted) -> str:
-    """Return another lease of the same start that is still open; empty where there is none."""
+    """Return another open lease of the run with the same start; empty where there is none."""
     return next(
         (
             name
@@ -118,16 +117,17 @@ def _round_shared(state: State, event: RoundShared) -> None:
 def entitlements_ms(
     state: StateView, round_: RoundShared, until_ms: int
 ) -> Iterator[tuple[str, dict[str, int], dict[str, int]]]:
-    """Yield (run, how long it was due GPUs, how long it had them) up to the end of a round.
+    """Yield (run, how long it was due GPUs, how long it had GPUs) up to ``until_ms``.
 
-    Both are by flavor, and from its first round on. What could not be given for long is not made up
-    all at once, and what no other run wanted is no debt: what a run is owed, or ahead by, is
-    bounded. GPUs that a run held without a grant, in a grace longer than a round, were wanted by
-    others: those are not forgiven.
+    Both are by flavor, and count from the run's first round on. What a run is owed is bounded, so
+    that a long shortage is not made up all at once. What a run is ahead by is bounded if it has a
+    grant in this round: GPUs that no other run wanted are no debt. A run that held GPUs without a
+    grant, in a grace longer than a round, kept them from other runs, so that its lead is not
+    reduced.
 
-    What is owed is bounded before what a run had of this round is subtracted. Where more is due
-    than can be given, all runs are owed the bound; a run that has just had GPUs is then owed less
-    than one that waits, and they take turns.
+    The bound on what a run is owed is lower by the time for which it had GPUs in this round. Where
+    more is due than can be given, every run is owed as much as its bound allows; a run that has
+    just had GPUs is then owed less than one that waits, and they take turns.
     """
     lasted_ms = until_ms - round_.at_ms
     round_ms = round_.until_ms - round_.at_ms
@@ -138,7 +138,7 @@ def entitlements_ms(
         run, parts = share.run, share.shares_ppm
         member = in_rounds.get(run)
         if member is None or not (any(parts) or member.entitled_ms):
-            continue  # It is over, or was due nothing, now and before.
+            continue  # The run is over, or was never due any GPUs.
         working, open_ms = _open_ms(state, run, member, until_ms)
         had, due = member.received_ms.copy(), member.entitled_ms.copy()
         if working:
@@ -146,7 +146,7 @@ def entitlements_ms(
         is_granted = run in granted
         for flavor, ppm in zip(flavors, parts, strict=True):
             if not ppm and not is_granted and flavor in due:
-                continue  # None was due, and nothing is forgiven.
+                continue  # It was due none, and its lead is not reduced.
             had_ms = had.get(flavor, 0)
             due_ms = due.get(flavor, 0) + ppm * lasted_ms // PPM
             most_ms = had_ms + owed_max_ms
@@ -169,13 +169,13 @@ def _steps_counted(state: State, event: StepsCounted) -> None:
         counted = member.counted_ms.get(count.flavor, 0)
         member.counted_ms = {**member.counted_ms, count.flavor: counted + count.ran_ms}
         if count.ran_ms >= MEASURED_MIN_MS:
-            # Over all the time that it held GPUs, the grace included: steps that are done in the
-            # grace are reported with the others, and without that time they would make a run faster
-            # than it is. A run that takes long to stop is slower by that, as it would be by idling
-            # at any other time.
+            # The rate counts all the time for which the run held GPUs, the grace included. Steps
+            # done in the grace are reported with the others; if that time did not count, the run
+            # would look faster than it is. A run that stops slowly is measured slower, as if it had
+            # idled at any other time.
             rate = count.steps * PPM * SECOND_MS // count.ran_ms
             before = member.rates.get(count.flavor)
-            # Half of it is what was measured before, as in Gavel, section 5.
+            # The rate measured before counts half, as in Gavel, section 5.
             rate = rate if before is None else (before + rate) // 2
             member.rates = {**member.rates, count.flavor: rate}
 
@@ -191,9 +191,9 @@ def received_ms(state: StateView, run: str, now_ms: int) -> dict[str, int]:
 
 
 def _open_ms(state: StateView, run: str, known: RoundsRun, now_ms: int) -> tuple[str, int]:
-    """Return the flavor of a run's open leases, and for how long; no flavor where it has none.
+    """Return the flavor of a run's open leases, and how long they are open; "" and 0 without any.
 
-    Several leases are parts of one start, so the first counts for all.
+    A run's open leases are parts of one start, so the first one counts for all.
     """
     name = next(iter(state.runs[run].leases), known.lease)
     if not name:

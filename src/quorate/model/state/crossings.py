@@ -68,13 +68,13 @@ def counted(view: StateView, owner: Owner) -> list[Counted]:
 
 
 def is_budgeted(view: StateView, name: str) -> bool:
-    """Return whether there is an owner ``name``, and a budget of hours of it that counts."""
+    """Return whether owner ``name`` has a budget of hours: its quota's, or one that is reported."""
     owner, record = view.owners.get(name), view.reports.get(name)
     return owner is not None and (owner.quota.is_soft or (record is not None and record.answers))
 
 
 class Agenda:
-    """Names with an instant each, in order; a layer hides the entries below that it has itself."""
+    """Names in the order of their instants; a layer's entry hides the entry of that name below."""
 
     __slots__ = ("below", "heap", "instants_ms")
 
@@ -103,7 +103,7 @@ class Agenda:
         return False
 
     def in_order(self) -> Iterator[tuple[int, str]]:
-        """Yield every (instant, name), the first first; nothing may be put meanwhile."""
+        """Yield every (instant, name), earliest first; the caller must not ``put`` meanwhile."""
         levels: list[Iterator[tuple[int, str]]] = []
         above: tuple[dict[str, int | None], ...] = ()
         level: Agenda | None = self
@@ -114,10 +114,10 @@ class Agenda:
         return merge(*levels) if len(levels) > 1 else levels[0]
 
     def walk(self, above: tuple[dict[str, int | None], ...]) -> Iterator[tuple[int, str]]:
-        """Yield the entries here that are not hidden ``above``, in order."""
+        """Yield the entries of this layer whose names no layer ``above`` has, in order."""
         heap, instants_ms = self.heap, self.instants_ms
         while heap and instants_ms[heap[0][1]] != heap[0][0]:
-            heappop(heap)  # It is outdated, and would be skipped each time.
+            heappop(heap)  # Every walk would skip this outdated entry.
         places = [(*heap[0], 0)] if heap else []
         while places:
             at_ms, name, place = heappop(places)
@@ -169,14 +169,14 @@ class Crossings:
                 if instant_ms > at_ms:
                     break
                 owners.add(name)
-        # Most of these were computed long ago, and are later as of now.
+        # Most of these instants were computed long ago; computed as of now they are later.
         again = ((name, self._find(view, name)) for name in owners)
         return {name for name, both in again if any(ms is not None and ms <= at_ms for ms in both)}
 
     def rising(self, view: StateView) -> Iterator[tuple[int, str]]:
-        """Yield (instant, owner) of owners whose use may rise to a threshold, the first first.
+        """Yield (instant, owner) of owners whose use may rise to a threshold, earliest first.
 
-        As of the time of ``view`` the first is exact; others may be too early.
+        The first instant is exact as of the time of ``view``; the others may be too early.
         """
         while (first := next(self._rises.in_order(), None)) is not None:
             if self._find(view, first[1])[0] == first[0]:
@@ -194,7 +194,7 @@ class Crossings:
 def next_crossings_ms(view: StateView, name: str) -> tuple[int | None, int | None]:
     """Return the instants before which the use of ``name`` does not cross upwards, and downwards.
 
-    None: never, without an event about it.
+    None: the use never crosses without a further event about the owner.
     """
     owner, crossed = view.owners.get(name), view.thresholds.get(name, 0)
     budgets = [] if owner is None else counted(view, owner)
@@ -224,7 +224,7 @@ def next_crossings_ms(view: StateView, name: str) -> tuple[int | None, int | Non
 def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
     """Return how long it takes to use ``percent`` of ``budget`` if nothing leaves the window."""
     if not budget:
-        return 0 if percent <= _WHOLE else None  # All of it is used, and never more.
+        return 0 if percent <= _WHOLE else None  # A budget of 0 is used to 100 %, and never more.
     missing = percent * budget - used * _WHOLE
     if missing <= 0:
         return 0
@@ -232,10 +232,11 @@ def _rises_in_ms(used: int, rate: int, budget: int, percent: int) -> int | None:
 
 
 def _gone_ms(meters: list[Meter], used: int, budget: int, percent: int, from_ms: int) -> int | None:
-    """Return the start of the window, now ``from_ms``, when no more than ``percent`` is used.
+    """Return where the window, now from ``from_ms`` on, has to start for ``percent`` to be used.
 
-    If nothing more is used. What has to leave the window leaves at least one of the meters in equal
-    parts.
+    Assumes that nothing more is used. The result may be too early: at least one of the meters has
+    to lose an equal part of the excess, and this is the first start at which one of them has lost
+    it.
     """
     if not budget:
         return from_ms if percent >= _WHOLE else None

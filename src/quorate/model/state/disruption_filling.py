@@ -17,9 +17,9 @@ PARTS: Final = PPM * PPM
 
 
 def target_share_ppm(view: StateView, owner: str) -> int:
-    """Return the target share of ``owner``: where it states none, an equal part of what is left.
+    """Return the target share of ``owner``; if it states none, an equal part of what others leave.
 
-    Owners that have budgets and were never declared have an equal part too.
+    An owner that only budgets name has an equal part, too.
     """
     declared = view.owners.get(owner)
     stated = None if declared is None else declared.quota.fair_share_target_ppm

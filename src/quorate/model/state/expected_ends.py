@@ -59,7 +59,7 @@ class EndsBy(Generic[K]):
         return None if below is None else (below[0], below[1] | changed)
 
     def keep(self, key: K, kept: Kept) -> None:
-        """Cache what is true of ``key`` here, in the lowest layer where that holds."""
+        """Cache ``kept`` for ``key``: below, unless this layer has ends or changes of its own."""
         if self.below is not None and key not in self.found and key not in self.changed:
             self.below.keep(key, kept)
             return
@@ -67,7 +67,7 @@ class EndsBy(Generic[K]):
         if self.below is None:
             self.changed.pop(key, None)
         else:
-            self.changed[key] = set()  # What is true here is not what is true below.
+            self.changed[key] = set()  # The ends here differ from those below.
 
     def change(self, key: K, lease: str) -> None:
         """Record that a lease, which has or had part in ``key``, has changed."""

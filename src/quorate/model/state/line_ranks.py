@@ -69,7 +69,8 @@ class LineRanks:
     ) -> list[Ranked]:
         """Return every line of ``waiting`` in order, ranked at ``now_ms``.
 
-        Ranks that are cached are computed with how long they last.
+        ``lasting`` computes ranks that are cached, and until when they hold; ``rank`` computes the
+        ranks of lines that changed in an overlay, which are not cached.
         """
         base, above = self, list[LineRanks]()
         while base.below is not None:
@@ -96,7 +97,7 @@ class LineRanks:
         lasting: Callable[[Line], Lasting],
         elsewhere: set[Line],
     ) -> None:
-        """Rank the lines whose rank may have changed; not those that changed ``elsewhere``."""
+        """Rank the lines whose rank may have changed, but none that changed in an overlay."""
         if self.asked_ms < 0 or now_ms < self.asked_ms:
             lines: Iterable[Line] = waiting.lines
             self.order, self.known, self.until, self.ends = [], {}, {}, []

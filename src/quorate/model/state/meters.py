@@ -52,7 +52,7 @@ _ROOTS: Final = _roots()
 
 @lru_cache(maxsize=4_096)
 def halved(span_ms: int, half_life_ms: int) -> int:
-    """Return what is left of ``ONE`` after ``span_ms``."""
+    """Return what is left of ``ONE`` after it decayed for ``span_ms``."""
     whole, rest = divmod(span_ms, half_life_ms)
     left = ONE >> min(whole, ONE.bit_length())
     for root in _ROOTS:
@@ -131,7 +131,7 @@ class Meter:
     def add(self, amount: int, at_ms: int) -> None:
         """Record that ``amount`` more (negative: less) is in use since ``at_ms``.
 
-        That may lie in a past hour: it is then corrected in this one.
+        Where ``at_ms`` lies in a past hour, the correction is counted in the present one.
         """
         if at_ms >= self.ends_ms:
             self.turn(at_ms)
@@ -197,9 +197,10 @@ class Meter:
         return last >= bisect_right(self.hours, from_ms // HOUR_MS, hi=self.known)
 
     def past_ms(self, from_ms: int, amount: int) -> int | None:
-        """Return the first instant until which ``amount`` was used since ``from_ms``, an hour past.
+        """Return the first instant by which ``amount`` was used, counted from ``from_ms`` on.
 
-        None where that never is, if what is in use stays so. No hour since may be corrected.
+        Assumes that what is in use now stays in use; None where ``amount`` is then never reached.
+        No hour since ``from_ms`` may be corrected (``was_corrected``).
         """
         if from_ms >= self.ends_ms:
             return from_ms - amount // -self.amount if self.amount else None
@@ -216,14 +217,14 @@ class Meter:
         return begins_ms - (target - before) * (ends_ms - begins_ms) // (before - ended)
 
     def recent(self, at_ms: int, half_life_ms: int) -> int:
-        """Return what was used until ``at_ms``, halved with every half-life since."""
+        """Return the use until ``at_ms``, each part halved with every half-life since then."""
         faded, before = self._faded_by(at_ms, half_life_ms)
         span_ms = at_ms % HOUR_MS
         left = faded * halved(span_ms, half_life_ms)
         return (left + (self._until(at_ms) - before) * halved(span_ms // 2, half_life_ms)) // ONE
 
     def _faded_by(self, at_ms: int, half_life_ms: int) -> tuple[int, int]:
-        """Return what was used before the hour of ``at_ms``, as it counts then, and all of it."""
+        """Return the use before the hour of ``at_ms``: decayed to its start, and undecayed."""
         faded, before = self._looked_back(half_life_ms), self.sums[self.known - 1]
         if at_ms >= self.ends_ms:
             faded = _faded(faded, self._until(self.ends_ms) - before, 1, half_life_ms)
@@ -235,10 +236,11 @@ class Meter:
     def recent_between(
         self, from_ms: int, until_ms: int, half_life_ms: int
     ) -> tuple[int, int] | None:
-        """Return the least and the most that ``recent`` is from one instant to another.
+        """Return a lower and an upper bound of ``recent`` between two instants.
 
-        Bounds for instants of one hour; None where none are known. In between it changes by no more
-        than use and decay do in that time.
+        None where the instants are not in one hour, or a correction made a sum negative. The bounds
+        are the values at both instants, widened by how far use and decay can bend the curve between
+        them.
         """
         faded, before = self._faded_by(from_ms, half_life_ms)
         used, span_ms = self._until(from_ms) - before, until_ms - from_ms
@@ -258,7 +260,7 @@ class Meter:
         return min(ends) // ONE - bends, max(ends) // ONE + bends
 
     def _looked_back(self, half_life_ms: int) -> int:
-        """Return what was used before this hour, as it counts when this hour begins."""
+        """Return the use before this hour, decayed to the start of this hour."""
         known_ms, place, faded = self.looked_back
         if known_ms != half_life_ms or place > self.known:
             place, faded = 1, 0
@@ -271,9 +273,9 @@ class Meter:
 
 
 def _faded(before: int, area: int, hours: int, half_life_ms: int) -> int:
-    """Return what is left of ``before`` after ``hours`` in which ``area`` was used, evenly.
+    """Return ``before`` and ``area``, which was used evenly over ``hours``, decayed to their end.
 
-    What was used in an hour counts as of the middle of it.
+    What was used in an hour counts as of the middle of that hour.
     """
     if not hours:
         return before

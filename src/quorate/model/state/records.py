@@ -76,9 +76,9 @@ class NodeRecord(Record):
 
 
 class UnwipedNode(Record):
-    """A node that ``claim`` has, or has had since it was last wiped; only its user may use it.
+    """A node that ``claim`` has, or that was not wiped since it had it; only its user may use it.
 
-    ``leases`` counts those of the claim that are open there. A quarantined one could not be wiped.
+    ``leases`` counts the open leases of the claim on the node. ``is_quarantined``: its wipe failed.
     """
 
     claim: str
@@ -253,7 +253,7 @@ class RunRecord(Record):
 
     @property
     def quota_blocker(self) -> str | None:
-        """The owner whose hard quota alone the run waits for; None where others could help."""
+        """The owner whose hard quota is all that the run waits for; None if it waits for more."""
         refusal = self.refusal
         if refusal is None or refusal.code is not _WAITING_FOR_QUOTA or refusal.shortages:
             return None
@@ -369,7 +369,7 @@ class PledgeRecord(Record):
 
     @property
     def places(self) -> Slots:
-        """Its nodes, and none of their GPUs: those count for the filler."""
+        """The spare's nodes with 0 GPUs each: the GPUs count for the filler."""
         return tuple((node, 0) for node, _ in self.slots)
 
     def copy(self) -> PledgeRecord:
@@ -380,7 +380,7 @@ class PledgeRecord(Record):
 class RequestRecord(Record):
     """A request that was carried out: ``seq`` is that of its request-kept event.
 
-    Its ``count`` events end right before that one.
+    The ``count`` events that carried it out come right before that one.
     """
 
     digest: str
@@ -402,9 +402,9 @@ class RequestRecord(Record):
 class ReportRecord(Record):
     """What an accounting system, to which an owner is linked, reported of its budget.
 
-    ``gpu`` and ``node`` are None where it reported no such hours, and both while it does not
-    answer; then ``note`` says why. ``since_ms`` is since when it answers, or does not. ``resource``
-    is what the owner is linked to there; empty where that was not recorded.
+    ``gpu`` and ``node`` are None where it reported no such hours. Both are None while it does not
+    answer; then ``note`` says why. ``since_ms`` is when it last began, or ceased, to answer.
+    ``resource`` is what the owner is linked to there; empty where that was not recorded.
     """
 
     source: str

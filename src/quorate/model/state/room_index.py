@@ -45,7 +45,7 @@ class Site(Struct, frozen=True, gc=False):
 
 
 class _Bounds:
-    """The bounds of one site for one number of GPUs, as of so many changes; in no order."""
+    """The bounds of one site for one number of GPUs, unordered, after so many ``changes``."""
 
     __slots__ = ("changes", "found", "site", "stale")
 
@@ -112,9 +112,9 @@ class RoomIndex:
                 self.changes, self.bounds = [], {}
 
     def bounds_of(self, site: Site, gpus: int, now_ms: int, bound_of: BoundOf) -> list[Bound]:
-        """Return, as a heap, when each domain of ``site`` has ``gpus`` free at the earliest.
+        """Return a heap of (instant before which a domain cannot have ``gpus`` free, its number).
 
-        No sooner than now. Domains that never have as many are left out.
+        No instant is before ``now_ms``. Domains that never have so many GPUs free are left out.
         """
         changed = set[IslandKey]()
         base = self
@@ -123,7 +123,7 @@ class RoomIndex:
             base = base.below
         base._drop_some()  # noqa: SLF001 - another index, the same class
         if now_ms < base.asked_ms:
-            # A lease that was late then may be expected sooner now.
+            # Time went back: a lease that was overdue then may now be expected to end sooner.
             base.bounds, base.changes = {}, []
         base.asked_ms = now_ms
         cached = base.bounds.get((site.number, gpus))
@@ -140,7 +140,7 @@ class RoomIndex:
         return bounds
 
     def _drop_some(self) -> None:
-        """Forget everything where there is too much."""
+        """Empty the caches when one of them has too many entries."""
         if len(self.bounds) > _KEPT_MAX or len(self.kept) > _KEPT_MAX:
             self.bounds, self.kept, self.changes = {}, {}, []
 
@@ -148,7 +148,7 @@ class RoomIndex:
 def _find(
     bounds: list[Bound], site: Site, gpus: int, stale: Collection[IslandKey], bound_of: BoundOf
 ) -> None:
-    """Compute the bounds of ``stale`` domains anew; the others stay."""
+    """Compute the bounds of ``stale`` domains anew, and leave all other ``bounds`` unchanged."""
     numbers = {site.numbers[key]: key for key in stale if key in site.numbers}
     if not numbers:
         return

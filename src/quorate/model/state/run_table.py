@@ -22,8 +22,8 @@ from quorate.model.state.tables import LayeredTable, Table
 class RunQuery:
     """Which runs to list; None leaves a field open. ``owners`` are those that may be listed.
 
-    ``after_seq`` leaves out what was submitted up to then. ``is_newest_first`` turns the order
-    round, which otherwise is that of submission.
+    ``after_seq`` leaves out runs that were submitted by that event or earlier. The order is that of
+    submission; ``is_newest_first`` reverses it.
     """
 
     owners: frozenset[str] | None = None
@@ -89,17 +89,17 @@ class Runs(Mapping[str, RunRecord]):
 
     @abstractmethod
     def is_returned(self, name: str) -> bool:
-        """Return whether the archive has the run in memory, too, as it was before it changed."""
+        """Return whether the archive, too, has the run in memory, as it was before it changed."""
 
     @abstractmethod
     def add(self, name: str, record: RunRecord) -> None:
         """Add a new run, whose name no run has had: ``decide`` has checked that.
 
-        So folding what was submitted never reads the archive.
+        So folding a submission never reads the archive.
         """
 
     def listed(self, query: RunQuery) -> Iterator[str]:
-        """Yield the names of the runs that satisfy ``query``, reading no more than is taken."""
+        """Yield the names of runs that satisfy ``query``, reading only as many as are asked for."""
         found = ((r.seq, name) for name, r in self.kept() if query.matches(r))
         here = sorted(found, reverse=query.is_newest_first)
         archive = self.archive

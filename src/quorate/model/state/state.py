@@ -216,7 +216,8 @@ class State:
     def overlay(self) -> State:
         """Return a state that reads through to this one and keeps its changes to itself.
 
-        Costs the same however large the state is. This state must not change while it is used.
+        Making an overlay costs the same however large the state is. This state must not change
+        while the overlay is in use.
         """
         self.refresh()
         self._index_leases()
@@ -226,7 +227,8 @@ class State:
         over.lottery = self.lottery
         for name in _TABLES:
             setattr(over, name, getattr(self, name).layer())
-        # Shared until a budget or owner changes in the overlay, which then gets its own (apply.py).
+        # Shared until a budget or an owner changes in the overlay: ``budgets_changed`` makes a new
+        # one.
         over.family_cache = self.family_cache
         over.ask_cache = self.ask_cache
         over.ends_cache = self.ends_cache.layer()
@@ -549,10 +551,10 @@ class State:
         lease = self.lifted[name]
         self.lifted = {other: held for other, held in self.lifted.items() if other != name}
         self.occupy(lease.fact.slots)
-        # The state below must not be changed here.
+        # A copy, because the lease may be the record of the state below.
         lease = self.leases[name] = lease.copy()
         self.list_lease(name, lease)
-        self.list_hold(name, lease)  # While it was lifted its entry may have been dropped.
+        self.list_hold(name, lease)  # Its entry may have been dropped while it was lifted.
         self.runs.own(lease.fact.run).leases[name] = None
 
     def unlist_lease(self, name: str, lease: Lease) -> None:
@@ -568,8 +570,8 @@ class State:
     def occupy(self, slots: Slots) -> int:
         """Take ``slots``, all of them free, out of the topology; return how many they are.
 
-        Nodes that wait to be placed are placed with what is free then. A replay needs no placement,
-        so it keeps no index of slots until it has ended.
+        A node that is not placed yet is placed later, with the slots that are free then. A replay
+        needs no placement, so it keeps no index of slots until it has ended.
         """
         if not self._pending_nodes:
             return -self._toggle(slots, taking=True)
@@ -889,7 +891,7 @@ class State:
         return heap
 
     def list_hold(self, name: str, lease: Lease) -> None:
-        """Record when the hold of ``lease`` ends, if the heap is in use."""
+        """Add the renewal and the end of the hold of ``lease`` to the heaps, where in use."""
         if self._holds_due is not None:
             heappush(self._holds_due, (lease.renew_ms, name))
         if self._holds_ending is not None:

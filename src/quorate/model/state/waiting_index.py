@@ -1,8 +1,8 @@
 """The waiting runs, indexed: by line, in order, and by shape.
 
-A line is an owner's, in the flavors asked for: its runs have one score. A shape decides whether
-there is room. With both, a walk reads the heads of lines, and beyond its depth only runs of shapes
-that fit, however many wait.
+A line has the runs of one owner that ask one pool for the same flavors, so that they have one
+score. A shape is what decides whether there is room for a run. With both, a walk reads the heads of
+lines, and beyond its depth only runs of shapes that fit, however many wait.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Places:
         self.places = places
 
     def copy(self) -> Places:
-        """Return the same in a list of its own."""
+        """Return the same runs in a list of their own."""
         return Places(self.places.copy())
 
     def add(self, place: Place) -> None:

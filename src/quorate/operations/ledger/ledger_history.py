@@ -86,7 +86,7 @@ def _first_from(
     """Return the first ``limit`` events from ``first`` on, and the sequence to continue from."""
     end = context.recorded.seq
     if limit is None:
-        # Of a file, by its owner: all of it. A service lists a page at most.
+        # Only the owner of the ledger's file may list all of it; a service lists a page at most.
         return list(wanted.of(_entries_from(context, first))), max(first, end + 1)
     looked_at = islice(_entries_from(context, first), LOOKED_AT_MAX)
     found = list(islice(wanted.of(looked_at), limit))
@@ -100,7 +100,8 @@ def _last(
 ) -> tuple[Sequence[Entry], tuple[str, ...]]:
     """Return the last ``limit`` events, and a note about those before them."""
     if limit is None or wanted.is_about_one:
-        # All requested events, which may be anywhere: reads the ledger from there on.
+        # The requested events may be anywhere, so the ledger is read from the first possible one
+        # on.
         return deque(wanted.of(_entries_from(context, wanted.first)), maxlen=limit), ()
     found: deque[Entry] = deque()
     looked_at = 0
@@ -122,7 +123,7 @@ def _last(
 
 
 def _pages_back(context: RequestContext) -> Iterator[Page]:
-    """Yield the blocks that the state knows, from the last one back."""
+    """Yield the blocks up to the end of the state, last block first."""
     height = context.store.height_at(context.recorded.seq)
     count = 1
     while height >= 1:
@@ -133,9 +134,9 @@ def _pages_back(context: RequestContext) -> Iterator[Page]:
 
 
 def _entries_from(context: RequestContext, first: int) -> Iterator[Entry]:
-    """Yield the events from the sequence ``first`` on that the state knows.
+    """Yield the events from sequence ``first`` on, up to the end of the state.
 
-    Blocks before it are not read: a page costs what it reads, wherever it is.
+    Blocks before ``first`` are not read: a page costs what it reads, wherever it is.
     """
     end = context.recorded.seq
     if first > end:
@@ -153,7 +154,7 @@ def _entries_from(context: RequestContext, first: int) -> Iterator[Entry]:
 def _chosen(
     view: StateView, sight: Sight, asked: ListEvents
 ) -> tuple[Callable[[Event], bool], str | None]:
-    """Return whether an event is about the requested resource, and its run where it has one.
+    """Return a test whether an event is about the requested resource, and the run of that, if any.
 
     Raises where there is no such resource.
     """

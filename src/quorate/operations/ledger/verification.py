@@ -125,7 +125,7 @@ class Sound:
         return lines
 
     def _doubt(self) -> str:
-        """Return how much of the end may be missing, and how to find out."""
+        """Return which events at the end may be missing, and how to find out."""
         seqs = [checkpoint.seq for _, checkpoint in self.checkpoints]
         what = (
             f"events after sequence {max(seqs)}, which is signed, may be missing"
@@ -296,11 +296,11 @@ def events_of(blocks: Iterable[Block]) -> Iterator[Event]:
 
 
 def _invariant_faults(blocks: Callable[[], Iterable[Block]]) -> list[str]:
-    """Return every invariant that did not hold somewhere in the history, first ones first."""
+    """Return every violation of an invariant anywhere in the history, oldest first."""
     violations = audit(events_of(blocks()))
     if not violations:
-        # Only a history without a fault is sure to fold. Reading it again costs less than keeping
-        # all of it in memory.
+        # Only a history without a fault is sure to fold. Reading it again takes less than keeping
+        # all of it in memory would.
         state, _ = replay(blocks())
         violations = [*audit(events_of(blocks()), view=state), *sweep(state)]
     lines = [f"invariant {each}" for each in violations]

@@ -94,12 +94,12 @@ class Link:
         return min(ms for ms in (self._ask_ms, self._report_ms, due_ms) if ms is not None)
 
     def _note_time(self, now_ms: int) -> None:
-        """Make everything due where the clock was set back: else it would wait for hours."""
+        """Make everything due if the clock was set back: else it would wait for the old times."""
         if now_ms < self._last_ms:
             self._ask_ms = self._report_ms = now_ms
             for owner, known_ms in self.status.answered_ms.items():
-                # It is valid as long as an answer of now is, and not until the clock reaches that
-                # again.
+                # The answer is valid for as long as one that came now, not until the clock reaches
+                # its time again.
                 self.status.answered_ms[owner] = min(known_ms, now_ms)
         self._last_ms = now_ms
 
@@ -115,8 +115,8 @@ class Link:
                     raise AccountingDownError(down)
                 told = self._ends.accounting.remaining(link.resource, link.components)
             except AccountingError as error:
-                # A system that does not answer for one owner will not answer for the next; a
-                # refusal is of one owner.
+                # A system that is down for one owner is down for the next; a refusal concerns one
+                # owner.
                 down = str(error) if isinstance(error, AccountingDownError) else ""
                 silent = self._silent(link, now_ms, str(error))
                 news += [] if silent is None else [silent]
@@ -128,7 +128,7 @@ class Link:
         self._ends.record(news, {link.owner: link.resource for link in self._owners})
 
     def _silent(self, link: LinkedOwner, now_ms: int, why: str) -> FallBack | None:
-        """Return that the ledger's own figures count, where the last answer is too old."""
+        """Return a fall-back to the ledger's own figures if the last answer is too old."""
         owner = link.owner
         if self.status.troubles.get(owner) != why:
             _LOG.warning("the accounting system did not say what is left to %s: %s", owner, why)
@@ -158,8 +158,8 @@ class Link:
     def _collect(self, now_ms: int) -> None:
         """Put into the outbox what has changed since the last report.
 
-        An amount is absolute, so one that waits includes all before it: a month has one waiting
-        parcel, and gets the next when that was delivered.
+        An amount is the whole of a month, and replaces earlier ones. So a month has at most one
+        waiting parcel, and gets the next one when that was delivered.
         """
         waiting = self._ends.outbox.waiting(self.sink)
         if waiting.parcels >= WAITING_MAX:
@@ -182,8 +182,8 @@ class Link:
 
     def _changed(self, now_ms: int) -> Iterator[Parcel]:
         for link, month, consumption in self._ledgering.consumed(self._owners, now_ms):
-            # Of the resource, not of the owner: the present owner of the link replaces the same
-            # figure.
+            # A line is named after the resource, not the owner: the owner that is linked to it now
+            # replaces the same figure.
             line = f"{link.resource}/{month.name}"
             what = consumption.amounts
             if self._told.get(line) == what or line in self._waiting:
@@ -198,7 +198,7 @@ class Link:
             )
 
     def _deliver(self, now_ms: int) -> None:
-        """Send what waits, the first of each month of each resource, until there is no answer."""
+        """Send due parcels, the first of each resource and month, while the system answers."""
         outbox = self._ends.outbox
         for parcel in outbox.due(self.sink, now_ms, DELIVERIES_MAX):
             told = read_body(parcel.body)
@@ -210,18 +210,18 @@ class Link:
                 _LOG.log(level, "%s: %s was not taken yet: %s", told.note, parcel.line, error)
                 outbox.failed(self.sink, parcel.key, now_ms, str(error))
                 if isinstance(error, AccountingDownError):
-                    return  # It will not answer for the next owner either.
+                    return  # It will not answer for the next parcel either.
                 self._drop_former(parcel, told.resource)
                 continue
             outbox.delivered(self.sink, parcel.key)
             self.status.deliveries += 1
             if self._waiting.get(parcel.line) == parcel.key:
                 del self._waiting[parcel.line]
-                # What was used meanwhile is reported next, not only when its time comes.
+                # What was used meanwhile is reported soon, not only at the next regular time.
                 self._report_ms = min(self._report_ms, now_ms + self._pace.refresh_ms)
 
     def _drop_former(self, parcel: Parcel, resource: str) -> None:
-        """Give up a report that a resource without a linked owner refuses: it may be gone."""
+        """Give up a refused report if no owner is linked to its resource, which may be gone."""
         if any(link.resource == resource for link in self._owners):
             return
         _LOG.warning(
@@ -241,9 +241,9 @@ def _reported(link: LinkedOwner, told: Sequence[Allowance]) -> ReportBudget:
 
 
 def record_news(engine: Engine, news: Sequence[News], linked: Mapping[str, str]) -> None:
-    """Record what the ledger does not know yet; on the ledger's thread.
+    """Record the news that the ledger does not know yet; on the ledger's thread.
 
-    ``linked`` is what each owner is linked to.
+    ``linked`` has the resource of each linked owner.
 
     An owner that is no longer linked falls back for good. An owner that does not exist is skipped:
     it is linked once it is created.

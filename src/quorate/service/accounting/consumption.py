@@ -58,10 +58,11 @@ class Ledgering:
     def consumed(
         self, links: Sequence[LinkedOwner], now_ms: int
     ) -> Iterator[tuple[LinkedOwner, Month, Consumption]]:
-        """Yield what belongs to each resource in this month and in those before.
+        """Yield (link, month, use) of each resource, for this month and those before.
 
-        Also to resources that the owners of ``links`` were linked to before: what was used up to
-        the change may not have been reported by then. Those are reported by the names of today.
+        Includes resources that the owners of ``links`` were linked to before: what was used up to
+        the change may not have been reported by then. They are reported with the component names of
+        today.
         """
         for link in (*links, *self._former(links)):
             for month in months_until(now_ms):
@@ -73,7 +74,7 @@ class Ledgering:
     def _link(self, owner: str, resource: str, at_ms: int) -> None:
         mine = self._stretches[owner]
         if resource:
-            # Older events name no resource: it is the first that is named.
+            # Older events name no resource: theirs is the first one that a later event names.
             mine[:] = [each if each.resource else replace(each, resource=resource) for each in mine]
         if mine and mine[-1].until_ms is None:
             if mine[-1].resource == resource:
@@ -89,7 +90,7 @@ class Ledgering:
         mine[:] = [each for each in mine if each.until_ms is None or each.until_ms > oldest_ms]
 
     def _former(self, links: Sequence[LinkedOwner]) -> list[LinkedOwner]:
-        """Return links to the resources that these owners have left, and no other has taken."""
+        """Return links to resources that these owners were linked to before, and none is now."""
         found: dict[str, LinkedOwner] = {}
         for link in links:
             for each in self._stretches[link.owner]:
@@ -98,7 +99,7 @@ class Ledgering:
         return [link for name, link in found.items() if name not in {one.resource for one in links}]
 
     def _parts(self, resource: str, from_ms: int, until_ms: int) -> Iterator[tuple[str, int, int]]:
-        """Yield which owners were linked to ``resource`` from when until when in that time."""
+        """Yield (owner, from, until): when owners were linked to ``resource`` in that time."""
         for owner, stretches in self._stretches.items():
             for each in stretches:
                 end_ms = until_ms if each.until_ms is None else min(each.until_ms, until_ms)
@@ -116,7 +117,7 @@ class Ledgering:
         told = ((link.gpu, gpu_ms), (link.node, node_ms))
         return Consumption(
             resource=link.resource,
-            # The last instant of a past month: the next instant belongs to another month.
+            # The last instant that counts: the next one may belong to another month.
             at_ms=until_ms - 1,
             amounts=tuple(Amount(name, ms // HUNDREDTH_MS) for name, ms in told if name),
             note=f"quorate: {link.owner}",
@@ -124,7 +125,7 @@ class Ledgering:
 
 
 def months_until(now_ms: int) -> list[Month]:
-    """Return the months that are computed, the first first."""
+    """Return the months whose use is reported, oldest first."""
     found = [month_of(now_ms)]
     for _ in range(MONTHS_BACK):
         found.append(month_of(found[-1].from_ms - 1))

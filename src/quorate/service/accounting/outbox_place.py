@@ -16,7 +16,7 @@ _REMEDY: Final = (
 
 
 def check_place(outbox: Outbox, sink: str, store: EventStore) -> None:
-    """Return where ``sink`` has read this ledger up to its cursor; raise ``OutboxError`` else.
+    """Raise ``OutboxError`` unless ``sink`` has read this ledger up to its cursor.
 
     An older copy of a ledger continues under the same name with other events; the outbox does not
     belong to those. A cursor that was kept without a hash is only compared with the ledger's end.

@@ -91,7 +91,8 @@ class OidcKeys:
         """
         known = self._keys.get(name)
         if self._is_due(KEYS_MS_MIN if known is None else KEYS_MS_MAX):
-            # Also when it fails: an issuer that is down is not asked for every request.
+            # Noted before the result is known: an issuer that is down is not asked for every
+            # request.
             self._read_ms = self._clock.now_ms()
             self._reading = asyncio.create_task(self._read())
         if known is not None:
@@ -132,9 +133,9 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 def _read_keys(source: str) -> dict[str, jwt.PyJWK]:
-    """Return the usable keys of the key set at ``source``; raises ``ValueError`` where it is none.
+    """Return the usable keys at ``source``; raises ``ValueError`` where that is no key set.
 
-    A key that is malformed is left out, and the others are of use.
+    A malformed key is left out; the other keys can be used.
     """
     data = _fetched(source) if source.startswith(("https://", "http://")) else _from_file(source)
     if len(data) > KEYS_BYTES_MAX:
@@ -162,7 +163,7 @@ def _read_keys(source: str) -> dict[str, jwt.PyJWK]:
 
 
 def _fetched(source: str) -> bytes:
-    """Return what the issuer answers, as far as the limit; raises ``OSError`` when it is slow."""
+    """Return the issuer's answer, read until it exceeds the limit; raises ``OSError`` if slow."""
     # config.py restricts the addresses: of this machine, or with TLS.
     request = Request(source, headers={"Accept": "application/json"})  # noqa: S310 - as above
     until_s = monotonic() + 2 * FETCH_S_MAX

@@ -49,7 +49,7 @@ def read_struct(message: Message, struct: type[T], budget: values.Budget | None 
 
 
 def read_answer(message: Any, given: Given) -> Any:
-    """Return the tree that ``message``, which carries what is ``given``, is in JSON."""
+    """Return what ``message`` carries, which is of type ``given``, as a JSON tree."""
     match given:
         case None:
             return values.read_tree(message, ("answer",), _ample())
@@ -68,10 +68,10 @@ def read_tree(
     where: Path = (),
     budget: values.Budget | None = None,
 ) -> dict[str, Any]:
-    """Return the tree that ``message``, which carries a ``struct``, is in JSON.
+    """Return the ``struct`` that ``message`` carries, as a JSON tree.
 
-    A field that is not of this version is refused: it must not be ignored in silence. ``budget``
-    bounds the values of a message from a client.
+    A field that this version does not know is refused, not ignored. ``budget`` bounds the values of
+    a message from a client.
     """
     budget = budget or _ample()
     unknown = UnknownFieldSet(message)
@@ -168,7 +168,7 @@ def _fill_given(message: Any, tree: Any, given: Given) -> None:
 
 
 def _fitting(choice: Choice, tree: Any) -> type[Struct] | Many:
-    """Return the one of ``choice`` that ``tree`` is: a list, or what has all that is required."""
+    """Return the member of ``choice`` that ``tree`` fits: a list, or one whose fields it has."""
     fitting = [
         member
         for member in choice.members
@@ -183,7 +183,7 @@ def _fitting(choice: Choice, tree: Any) -> type[Struct] | Many:
 
 
 def fill(message: Message, tree: Mapping[str, Any], struct: type[Struct]) -> None:
-    """Make ``message`` carry ``tree``, a ``struct`` as it is in JSON.
+    """Write ``tree``, which is a ``struct`` in JSON, into ``message``.
 
     What is in the tree and not in the struct is left out: answers grow before their types do.
     """
@@ -191,7 +191,7 @@ def fill(message: Message, tree: Mapping[str, Any], struct: type[Struct]) -> Non
     for field in fields_of(struct):
         value: Any = tree.get(field.wire) if field.wire else _more(tree, struct)
         if value is None and (field.wire not in tree or field.shape.form is not Form.VALUE):
-            continue  # Not there, or null where that is the same.
+            continue  # Absent, or null where null means the same.
         match field.label:
             case Label.ONE if field.shape.form is Form.SCALAR:
                 exact = isinstance(value, Decimal)
@@ -205,7 +205,7 @@ def fill(message: Message, tree: Mapping[str, Any], struct: type[Struct]) -> Non
 
 
 def _more(tree: Mapping[str, Any], struct: type[Struct]) -> dict[str, Any]:
-    """Return what ``tree`` has beside the fields of ``struct``."""
+    """Return the fields of ``tree`` that ``struct`` does not have."""
     known = {field.wire for field in fields_of(struct)}
     return {key: value for key, value in tree.items() if key not in known}
 

@@ -51,7 +51,7 @@ class Told(Protocol):
 
     @property
     def tree(self) -> Any:
-        """For programs."""
+        """The response for programs."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class Told(Protocol):
 
     @property
     def etag(self) -> str:
-        """The version of the one resource that is shown."""
+        """The version of the resource, where the response shows one."""
         ...
 
 
@@ -143,7 +143,7 @@ class GrpcServer:
         self._limits = limits or GrpcLimits()
         self._metrics = metrics or service_metrics()
         self._calls = Shares(Share.of_all(self._limits.rpcs_max, "calls"))
-        # Streams that are not over yet: each has a call, though it may have no task any more.
+        # Streams that are not over: each counts as a call, though its task may have ended.
         self._streams = Shares(_of_streams(self._limits))
         self._stopping = asyncio.Event()
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
@@ -218,7 +218,7 @@ class GrpcServer:
             with called(self._metrics, method, context) as call:
                 return await told(call, lambda: self._unary(call, sent))
 
-        # As streams of one message: it is received once the caller is known, and not before.
+        # A stream of one message, so that the message is received only once the caller is known.
         return grpc.stream_unary_rpc_method_handler(unary)
 
     async def _unary(self, call: Call, sent: AsyncIterator[bytes]) -> bytes:
@@ -251,7 +251,7 @@ class GrpcServer:
                 await self._write(method, context, write_answer(method, tree))
 
     async def _read(self, method: Method, sent: AsyncIterator[bytes], held: HeldBody) -> Struct:
-        """Return what the one message of ``sent`` asks for, read beside the event loop."""
+        """Return the request in the one message of ``sent``, decoded beside the event loop."""
         data = await anext(sent, None)
         if data is None:
             raise CommandError(Exit.INVALID, "request: no message came; send one")
@@ -259,9 +259,9 @@ class GrpcServer:
         return await self._bodies.run(len(data), lambda: _asked(method, data))
 
     async def _next(self, following: AsyncIterator[Any]) -> Any | None:
-        """Return what comes next, None at the end; raises ``CommandError`` when the service stops.
+        """Return the next item, None at the end; raises ``CommandError`` when the service stops.
 
-        Only waiting is cut short: a message that is being written cannot be given up half way.
+        A stop interrupts only this wait: a message that is being written is written whole.
         """
         coming = asyncio.ensure_future(anext(following, None))
         stopping = asyncio.ensure_future(self._stopping.wait())

@@ -23,7 +23,7 @@ from quorate.operations.ledger.ledger_operations import EventTold
 
 
 class Form(Enum):
-    """What has to be done with a value to carry it."""
+    """How a value is converted to be carried in a message."""
 
     SCALAR = auto()
     MESSAGE = auto()
@@ -33,7 +33,7 @@ class Form(Enum):
 
 
 class Label(Enum):
-    """How often a field is there."""
+    """How often a field may occur in a message."""
 
     ONE = auto()
     """Once or not at all; the two are distinguishable unless the schema has it always present."""
@@ -43,7 +43,7 @@ class Label(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``name`` is the type in protobuf; ``of`` the Struct, where it is a message of ours."""
+    """``name`` is the type in protobuf; ``of`` is the Struct, where that is a message of ours."""
 
     name: str
     form: Form
@@ -52,7 +52,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """``name`` is its name in protobuf, ``wire`` the one in JSON, where it is all else if empty."""
+    """``name`` is for protobuf, ``wire`` for JSON; an empty ``wire`` means all fields not named."""
 
     name: str
     wire: str
@@ -83,7 +83,7 @@ _ITEMS: Final = (types.ListType, types.VarTupleType)
 
 
 def message_name(struct: type[Struct]) -> str:
-    """Return the name of the message that carries ``struct``; what is asked is a request."""
+    """Return the name of the message that carries ``struct``; a request's ends in ``Request``."""
     name = struct.__name__
     return name.removesuffix("Request") + "Request" if issubclass(struct, Asked) else name
 
@@ -143,9 +143,9 @@ def _is_empty(field: types.Field) -> bool:
 
 
 def _members(kind: types.Type) -> tuple[tuple[types.Type, ...], bool]:
-    """Return the types of a union, null apart; one that is none has itself.
+    """Return the types of a union without null, and whether it has null; another type is its own.
 
-    What may be whole or not is a number that need not be whole.
+    A number that may be whole or not is carried as one that need not be whole.
     """
     if not isinstance(kind, types.UnionType):
         return (kind,), False

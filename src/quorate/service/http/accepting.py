@@ -30,7 +30,7 @@ _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, er
 
 
 class Connections:
-    """Those that are open, and since when each is idle; for the event loop only."""
+    """The open connections, and since when each is idle; for the event loop only."""
 
     def __init__(self, most: int, now_s: Callable[[], float] = monotonic) -> None:
         self.most = most
@@ -42,7 +42,7 @@ class Connections:
 
     @property
     def open(self) -> int:
-        """How many are open, refused ones included."""
+        """How many connections are open, refused ones included."""
         return self._open
 
     @property
@@ -52,23 +52,23 @@ class Connections:
 
     @property
     def trouble(self) -> str:
-        """Why no connection is taken; empty while some are."""
+        """Why no connection is accepted; empty while connections are."""
         if self._open < self.most or self._is_one_idle():
             return ""
         return f"{self._open} connections are open, of {self.most} at most"
 
     def opened(self) -> None:
-        """Count one more, and have an idle one make room if there are too many."""
+        """Count one more connection; if there are too many, have the longest idle one make room."""
         self._open += 1
         if self._open > self.most and self._is_one_idle():
             connection, (_, make_room) = self._idle.popitem(last=False)
-            # It is closed at once, and counts no more.
+            # It is closed at once, and not counted any more.
             self._leaving.add(connection)
             self._open -= 1
             make_room()
 
     def lost(self, connection: object) -> None:
-        """Count one less."""
+        """Stop counting ``connection``, which is closed."""
         if connection in self._leaving:
             self._leaving.discard(connection)
         else:

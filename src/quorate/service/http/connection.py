@@ -85,7 +85,7 @@ class Shedding:
 
 
 def _answer(code: str, text: str) -> bytes:
-    """Return the whole response with a problem."""
+    """Return a whole HTTP response that reports a problem."""
     found = problem_of(problem(code, text), "")
     heads = b"".join(b"%s: %s\r\n" % each for each in found.headers)
     length = b"content-length: %d\r\n\r\n" % len(found.body)
@@ -119,21 +119,21 @@ class GuardedProtocol(HttpToolsProtocol):
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Stop the timer, and count the connection no more."""
         self._stop_timer()
         if self.counted is not None:
             self.counted.lost(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, if the head is not too large already."""
+        """Read on; refuse the request if its head is too large."""
         if self.transport.is_closing():
             return
         if self._is_in_head and self._timer is None:
             self._begin_head()
         was_in_head, heads = self._is_in_head, self._heads
         super().data_received(data)
-        # Where a whole request came with it, this is not the head that was limited.
+        # If a whole request came with ``data``, these bytes belong to more than one head.
         is_same = self._is_in_head and was_in_head and self._heads == heads
         if is_same and not self.transport.is_closing():
             self._head_bytes += len(data)
@@ -146,7 +146,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.scope["extensions"] = extension(self.transport.abort, self._farewell)
 
     def on_headers_complete(self) -> None:
-        """Stop waiting: the head is there."""
+        """Stop the timer: the head has come. Decide whether to reject the request unread."""
         self._is_in_head = False
         self._heads += 1
         self._stop_timer()
@@ -184,7 +184,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._wait()
 
     def on_response_complete(self) -> None:
-        """Make room for others from now on, unless the next request is there."""
+        """Count the connection as idle, unless the next request has come already."""
         super().on_response_complete()
         if self.cycle.response_complete:
             self._wait()
@@ -203,7 +203,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.loop.call_later(self.slow_s_max, self.transport.abort)
 
     def _wait(self) -> None:
-        """Be idle: make room when others need it."""
+        """Count the connection as idle: it may be closed to make room for others."""
         if self.counted is not None and not self.transport.is_closing():
             self.counted.idle(self, self.transport.abort)
 
@@ -221,7 +221,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refuse("too-slow", "the request came too slowly; send it faster")
 
     def _refuse(self, code: str, text: str) -> None:
-        """Send why nothing is read any more, and close the connection."""
+        """Send the reason for which the connection is closed, and close it."""
         self._stop_timer()
         found = problem_of(problem(code, text), "")
         heads = b"".join(b"%s: %s\r\n" % each for each in found.headers)
@@ -232,5 +232,5 @@ class GuardedProtocol(HttpToolsProtocol):
             + found.body
         )
         self.transport.close()
-        # A client that does not read this either must not keep the connection.
+        # A client that does not read this response must not keep the connection open.
         self.loop.call_later(self.slow_s_max, self.transport.abort)

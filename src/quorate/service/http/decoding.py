@@ -148,9 +148,10 @@ def _body_values(shape: Shape, body: bytes, path: Mapping[str, str]) -> dict[str
 
 
 def _wrapped(shape: Shape, tree: dict[str, Any]) -> dict[str, Any]:
-    """Return a body; a document that is the whole of it becomes the field that takes one.
+    """Return the body as fields; one that is itself a document becomes the field for documents.
 
-    A tenant's becomes its fields: what ``GET /tenants/{id}`` gives, ``PUT`` takes.
+    A tenant's document becomes the fields of a tenant: ``PUT`` takes what ``GET /tenants/{id}``
+    gives.
     """
     one, many = "document", "documents"
     if one in tree or many in tree or not is_document(tree):

@@ -171,7 +171,7 @@ class WatchRegistry:
             if closing.done():
                 await send(_part(_ending("stopping", watcher.told_cursor), is_last=True))
         except CommandError:
-            # It gets the reason when it connects again.
+            # The watcher gets the reason when it connects again.
             await send(_part(_ending("dropped", watcher.told_cursor), is_last=True))
         except GoneError:
             if not leaving.done():
@@ -194,14 +194,14 @@ class WatchRegistry:
                 return
             found = reading.result()
             await send(_part(self._framed(found) or _beat(watcher.cursor)))
-            # Only now: what was read for a watcher that is dropped instead was never sent.
+            # Only after sending: a watcher that is dropped meanwhile has not received these events.
             watcher.told_cursor = watcher.cursor
 
     def _framed(self, found: Sequence[Shown]) -> bytes:
-        """Return what is sent of ``found``.
+        """Return ``found`` as it is sent.
 
-        Of several notices of one event only the last moves the client's cursor: a client that is
-        cut off before it gets all of them again.
+        Of several notices of one event only the last one moves the client's cursor: a client that
+        is cut off before that one gets all of them again.
         """
         frames: list[bytes] = []
         for shown, after in zip_longest(found, found[1:]):
@@ -211,9 +211,9 @@ class WatchRegistry:
         return b"".join(frames)
 
     def _frame(self, shown: Shown) -> bytes:
-        """Return an event or a notice as it is sent, the same for all who get this tree."""
+        """Return an event or a notice as it is sent; cached for all who may see the same of it."""
         tree = shown.tree
-        # Notices have names of their own, events are called by their sequences.
+        # A notice has an id of its own; an event is identified by its sequence.
         key: _Key = (tree.get("id", shown.seq), shown.seen)
         known = self._frames.get(key)
         if known is not None:
@@ -244,7 +244,7 @@ def _part(body: bytes, *, is_last: bool = False) -> Message:
 
 
 def _beat(cursor: int) -> bytes:
-    """Return a message that moves the cursor of a client without an event."""
+    """Return a comment, not an event, that moves the cursor of a client."""
     return b": at %d\nid: %d\n\n" % (cursor, cursor)
 
 

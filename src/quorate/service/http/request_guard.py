@@ -82,7 +82,7 @@ class Guard:
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Admit a request, or send why not."""
+        """Answer a request, or send the reason for which it is rejected."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -139,7 +139,7 @@ class _Exchange:
         except GoneError:
             await self._cut_off()
         except asyncio.CancelledError:
-            # The server has stopped waiting for it; nothing comes after this frame.
+            # The server has given up waiting, so this response is the last thing that is sent.
             await self.refuse(_given_up(self.handled.method))
         except Exception as error:  # noqa: BLE001 - the outermost frame of a request
             await self.refuse(error)
@@ -151,7 +151,7 @@ class _Exchange:
             await self._cut_off()
             return
         found = problem_of(error, self.handled.request_id)
-        # What is left of the request is not read, so nothing can follow it.
+        # The rest of the body is not read, so no other request can follow on this connection.
         close = [] if self._is_read or not _has_body(self._scope) else [(b"connection", b"close")]
         length = (b"content-length", str(len(found.body)).encode())
         try:
@@ -167,7 +167,7 @@ class _Exchange:
             await self._cut_off()
 
     async def receive(self) -> Message:
-        """Return the next part of the request, if it comes in time and is not too much."""
+        """Return the next part of the request; raises if it comes too slowly or is too large."""
         if self._is_read:
             return await self._receive()
         allowed_s = self._limits.slow_s_max + self._received / BODY_BYTES_PER_S_MIN
@@ -192,7 +192,7 @@ class _Exchange:
             self.handled.status = message["status"]
             self._counted.answer(message["status"])
             request_id = (b"x-request-id", self.handled.request_id.encode())
-            # The message may be one that is sent to others too.
+            # A copy, because the same message may be sent to others, too.
             heads = [*message.get("headers", ()), *_ALWAYS, request_id]
             message = {**message, "headers": heads}
         try:
@@ -213,11 +213,11 @@ class _Exchange:
         _LOG.info("request", extra={"handled": self.handled})
 
     async def _cut_off(self) -> None:
-        """End the connection without waiting for anything to be read."""
+        """Abort the connection; the caller need not have read what was sent."""
         abort = self._scope.get("extensions", {}).get(ABORT)
         if abort is not None:
             abort["call"]()
-            # The server has to notice, or it would report an incomplete response.
+            # The server has to see the disconnection, or it would report an incomplete response.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 

@@ -48,9 +48,9 @@ TOLD_S: Final = 1.0
 
 
 class Admission:
-    """For the event loop only; ``now_s`` never runs back.
+    """Admits requests for the ledger; for the event loop only. ``now_s`` never runs back.
 
-    ``shed`` gets the stage of each rejected request: unread, or read.
+    ``shed`` is called with the stage of each rejected request: unread, or read.
     """
 
     def __init__(
@@ -72,18 +72,18 @@ class Admission:
 
     @property
     def trouble(self) -> str:
-        """Why no request of any tenant is admitted; empty while some are."""
+        """Why no tenant's request is admitted; empty while some are."""
         if not self._shares.trouble:
             return ""
         return f"{self._shares.open} requests are under way, as many as are answered in time"
 
     @property
     def is_crowded(self) -> bool:
-        """Whether there may be callers that are not admitted."""
+        """Whether some callers may be rejected now."""
         return self._shares.open >= self._shares.share.of_one_max
 
     def turned_away(self, error: CommandError) -> None:
-        """Count a request that was rejected unread; the log has how many, once a second."""
+        """Count a request that was rejected unread; the number is logged at most once a second."""
         self._shed(UNREAD)
         self._turned_away += 1
         if self._now_s() >= self._told_s + TOLD_S:
@@ -104,7 +104,7 @@ class Admission:
         return None
 
     def check(self, caller: Caller) -> None:
-        """Raise ``CommandError`` if too many are under way for a request of ``caller``."""
+        """Raise ``CommandError`` if too many requests are under way to admit one of ``caller``."""
         error = self.refusal(caller)
         if error is not None:
             self._shed(READ)
@@ -114,8 +114,8 @@ class Admission:
     def taken(self, caller: Caller) -> Iterator[None]:
         """Count a request of ``caller`` until it is answered; raises as ``check`` does.
 
-        It is for a request that has come whole: one that a client sends slowly does not wait for
-        the ledger. A refusal is an answer, too; a request that is cancelled has none.
+        To be entered once the whole request has come: a request that a client sends slowly does not
+        wait for the ledger. A refusal counts as an answer; a cancelled request does not.
         """
         self.check(caller)
         if not self._shares.open:

@@ -22,10 +22,10 @@ KEPT_PART: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Of at most ``most``, a tenant has ``of_tenant_max``, and one caller ``of_one_max``.
+    """``most`` may be open at once, ``of_tenant_max`` of one tenant, ``of_one_max`` of one caller.
 
-    ``kept`` are for admins alone, who are bound by ``most`` only: it is they who put things right
-    when others have too much. ``what`` these are, in words.
+    ``kept`` of them are for admins alone, whom only ``most`` binds: admins put things right when
+    others have too much open. ``what`` says in words what is counted.
     """
 
     most: int
@@ -66,7 +66,7 @@ class Shares:
 
     @property
     def trouble(self) -> str:
-        """Why callers who are no admins get nothing more; empty while they do."""
+        """Why callers other than admins get nothing more; empty while they do."""
         if self._open < self.share.most - self.share.kept:
             return ""
         return f"{self._open} {self.share.what} are open, of {self.share.most} at most"
@@ -83,7 +83,7 @@ class Shares:
     def take(self, caller: Caller | None, amount: int = 1) -> None:
         """Count ``amount`` of ``caller``; raises ``CommandError`` beyond a share.
 
-        Without a caller it is the service's own, which is bound as admins are.
+        Without a caller the amount is the service's own, which is bound as an admin's is.
         """
         self.check(caller, amount)
         self.count(caller, amount)
@@ -96,7 +96,7 @@ class Shares:
             self._of_tenant[caller.tenant] += amount
 
     def give_back(self, caller: Caller | None, amount: int = 1) -> None:
-        """Count what was taken no more."""
+        """Stop counting ``amount`` of ``caller``, which was taken before."""
         self._open -= amount
         if caller is None:
             return

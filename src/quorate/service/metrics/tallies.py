@@ -30,7 +30,7 @@ _OUTDATED_MAX: Final = 1_024
 
 
 class Tallies:
-    """Not for use from several threads: it belongs to the one that owns the ledger."""
+    """Belongs to the thread that owns the ledger; not for use from several threads."""
 
     __slots__ = ("_codes", "_heaps", "deadlines_ms", "running", "waiting")
 
@@ -79,7 +79,7 @@ class Tallies:
             self._look_at_lease(lease, view)
 
     def oldest_ms(self, code: str) -> int:
-        """Return when the first submitted of the runs that wait for ``code`` was submitted."""
+        """Return when the oldest run that waits for ``code`` was submitted."""
         heap, codes = self._heaps[code], self._codes
         while codes.get(heap[0][1]) != code:
             heappop(heap)

@@ -154,10 +154,10 @@ class ReadPool:
         """Return what ``do`` returns on a thread of the pool, for ``caller``.
 
         Questions that are ``is_long``, and those that read no ledger (``is_apart``), always leave
-        one reader to others; of the latter one of each caller is answered at a time.
+        one reader to others. Of the latter, each tenant has one answered at a time.
 
-        Raises ``CommandError`` when too many wait, or too many of theirs. Admins are answered
-        though tenants fill all places to wait in, up to ``OPEN_MAX``.
+        Raises ``CommandError`` when too many questions wait, or too many of the caller. An admin's
+        question waits though all places are taken, up to ``OPEN_MAX``.
         """
         shares = self._long_shares if is_long else self._shares
         with shares.taken(caller):
@@ -169,8 +169,8 @@ class ReadPool:
     async def run(self, do: Callable[[AnyReader], T], *, goes_on: bool = False) -> T:
         """Return what ``do`` returns on a thread of the pool.
 
-        Raises ``CommandError`` when too many wait, unless this ``goes_on`` with an answer that has
-        begun: of each of those no more than one waits.
+        Raises ``CommandError`` when too many questions wait, unless this one ``goes_on`` with an
+        answer that has begun: each such answer has at most one waiting question.
         """
         found: T = await self._run(_Slip(self._future(), do), is_let_in=goes_on)
         return found
@@ -203,7 +203,7 @@ class ReadPool:
         while True:
             queued = self._next(reader)
             if queued is None:
-                # A pool that is closed while this reader starts ends it here.
+                # A reader that was started while the pool was being closed ends here.
                 reader.forget()
                 return
             try:
@@ -219,22 +219,22 @@ class ReadPool:
         try:
             reader.follow()
         except Exception:  # noqa: BLE001 - a thread's top frame: logged
-            # A reader that ends at once is an EOFError, and this thread must go on in any case. It
-            # is tried again with the first question, and its caller is answered what is wrong.
+            # A reader that ends at once raises ``EOFError``, and this thread must go on in any
+            # case. The first question starts the reader again, and its caller gets the error.
             _LOG.exception("a reader could not be started")
 
     def _next(self, reader: AnyReader) -> _Slip | None:
-        """Return the next question, None when there never will be one."""
+        """Return the next question; None when the pool is closing."""
         while True:
             with self._wake:
                 found = self._wait(KEEP_S)
             if found is not None or self._is_closing:
                 return found
-            # Outside the lock: other callers do not wait meanwhile.
+            # Not under the lock, so that no caller waits for it.
             reader.forget()
 
     def _wait(self, within_s: float) -> _Slip | None:
-        """Return the next question; None when none came in that time, or when it is closing."""
+        """Return the next question; None when none came in time, or the pool is closing."""
         end_s = monotonic() + within_s
         while (queued := self._take()) is None:
             left_s = end_s - monotonic()
@@ -244,7 +244,7 @@ class ReadPool:
         return queued
 
     def _take(self) -> _Slip | None:
-        """Return the first question whose turn it may be, None where there is none.
+        """Return the first question that may begin now; None where there is none.
 
         Questions of disconnected callers are dropped on the way.
         """
@@ -263,7 +263,7 @@ class ReadPool:
         return found
 
     def _may_begin(self, queued: _Slip) -> bool:
-        """Return whether a thread is left to others once ``queued`` is being answered."""
+        """Return whether ``queued`` may begin: others, and short questions, have a reader left."""
         most = max(1, len(self._readers) - 1)
         mine = [each for each in self._under_way if queued.whose and each.whose == queued.whose]
         if len(mine) >= most:

@@ -70,7 +70,7 @@ class _Server:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._prctl = find_prctl()
-        # Readers hold the reading end: it is at its end when this process is gone.
+        # Readers have the reading end, and read end-of-file there when this process is gone.
         self._alive = os.pipe()
         self._woken, self._wakes = socket.socketpair()
         self._pids: dict[int, int] = {}
@@ -79,7 +79,7 @@ class _Server:
         """Carry out orders until the service is gone."""
         self._woken.settimeout(0)
         self._wakes.settimeout(0)
-        # A handler of its own, or the signal would wake nothing.
+        # Only a signal that has a handler writes to the wake-up descriptor.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
         with DefaultSelector() as selector:
@@ -93,14 +93,14 @@ class _Server:
                     self._reap()
                 if self._control in ready and not self._take_order():
                     break
-        # Nothing is reaped any more, and what is woken is closed soon.
+        # No reader is reaped any more, and the wake-up socket is closed soon.
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for pid in self._pids.values():
             os.kill(pid, signal.SIGKILL)
 
     def _take_order(self) -> bool:
-        """Return whether there was an order, and carry it out; without one the service is gone."""
+        """Carry out one order; return False where there is none because the service is gone."""
         try:
             data, passed, _, _ = socket.recv_fds(self._control, ORDER.size, 1)
             while data and len(data) < ORDER.size:
@@ -113,7 +113,7 @@ class _Server:
         if kind == START and passed:
             self._fork(number, passed[0])
         if kind == END and number in self._pids:
-            # It is still there, or has not been reaped: its number is no other process's.
+            # The reader runs or has not been reaped, so no other process has its number.
             os.kill(self._pids[number], signal.SIGKILL)
         for descriptor in passed:
             os.close(descriptor)

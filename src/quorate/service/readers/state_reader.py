@@ -61,7 +61,7 @@ class Question:
 
 
 class Reader:
-    """For one thread at a time."""
+    """Answers questions from its own state; for one thread at a time."""
 
     def __init__(self, config: ReaderConfig) -> None:
         self._config = config
@@ -80,7 +80,7 @@ class Reader:
     def context(self, caller: Caller, operation: Operation, seq: int | None = None) -> AnyDesk:
         """Return the context in which ``caller`` is answered, with all that is recorded by now.
 
-        With ``seq``, with all up to that sequence at least.
+        With ``seq``, it may be older, but has everything up to that sequence.
         """
         config = self._config
         if operation.of_blocks:
@@ -104,7 +104,7 @@ class Reader:
         )
 
     def follow(self) -> None:
-        """Read on, so that the next question finds little left to read."""
+        """Read on in the ledger, so that the next question has little left to read."""
         if self._engine is not None:
             self._followed(None)
 
@@ -116,18 +116,19 @@ class Reader:
             opened.close()
 
     def close(self) -> None:
-        """Do nothing: what is being answered is left alone, and changes nothing."""
+        """Do nothing: a question that is being answered changes nothing, and may end by itself."""
 
     def _followed(self, seq: int | None) -> Engine:
-        """Return an engine that gets no commands, over the state at the ledger's end."""
+        """Return an engine for reading, over the state at the ledger's end or at least ``seq``."""
         known = self._engine
         if known is not None and seq is not None and known.head.seq >= seq:
             return known
         store = self._config.reading()
-        # A state that could be read on only in part is of no use.
+        # If reading on fails half way, the state must not be used again.
         self._engine = self._instant = None
         if known is not None and known.head.seq - self._opened_seq >= READ_ON_EVENTS_MAX:
-            # Runs that ended since are in memory only; from a later snapshot they are archived.
+            # Runs that ended since then are in memory; a state from a later snapshot has them in
+            # the archive.
             known = None
         if known is None:
             self.forget()

@@ -191,7 +191,7 @@ class WebhookSink:
         sent = 0
         while sent < DELIVERIES_MAX and not self.is_stopping:
             now_ms = self._clock.now_ms()
-            # A pause beyond the longest is from before the clock was set back.
+            # A pause longer than the longest possible one is from before the clock was set back.
             if 0 < self._pause_until_ms - now_ms <= PAUSE_MS_MAX:
                 return
             due = self._outbox.due(self.name, now_ms, DUE_MAX)
