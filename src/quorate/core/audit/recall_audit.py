@@ -39,6 +39,7 @@ class RecallBooks:
     leases: dict[str, LeaseStarted] = field(default_factory=dict)
     held_by: dict[str, dict[str, None]] = field(default_factory=dict)
     recalls: dict[tuple[str, int], LoanRecalled] = field(default_factory=dict)
+    stopping: set[str] = field(default_factory=set)
 
     def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one per event
         """Record ``event``, and yield what is wrong with it."""
@@ -61,8 +62,10 @@ class RecallBooks:
             case RecallWithdrawn():
                 if self.recalls.pop((event.run, event.bundle), None) is None:
                     yield Violation("I6", event.run, "goes on and was not recalled")
-            case LeaseEnding(reason=EndReason.RECALLED):
-                yield from self._stop(event)
+            case LeaseEnding():
+                self.stopping.add(event.lease)
+                if event.reason is EndReason.RECALLED:
+                    yield from self._stop(event)
             case LeaseEnded():
                 yield from self._end(event)
             case RunRequeued() | RunEnded():
@@ -112,6 +115,13 @@ class RecallBooks:
         del self.held_by[fact.run][event.lease]
         if event.reason is EndReason.RECALLED and self._recall_of(fact) is None:
             yield Violation("I6", event.lease, "has gone as recalled and was not")
+        # A hand-over or a swap ends a lease that was not stopping, and the bundle continues.
+        is_over = event.lease in self.stopping or event.reason is EndReason.SHRINK
+        self.stopping.discard(event.lease)
+        held = self.held_by[fact.run]
+        if is_over and all(self.leases[name].bundle != fact.bundle for name in held):
+            # The run may grow into this bundle again, and the new loan may be recalled, too.
+            self.recalls.pop((fact.run, fact.bundle), None)
 
     def _recall_of(self, fact: LeaseStarted) -> LoanRecalled | None:
         found = self.recalls.get((fact.run, fact.bundle))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from quorate.core.audit.history_audit import audit
 from quorate.core.commands import Apply, Cancel, Complete, Confirm, Decision, Submit, Tick
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
@@ -235,6 +236,21 @@ def test_a_step_is_recalled_and_its_run_goes_on_without_it() -> None:
     decision = life.do(Tick(), DUE_MS)
     assert [reason for _, reason in ends(decision)] == [EndReason.RECALLED]
     assert (life.phase("loan"), life.gpus("loan"), life.gpus("mine")) == (Phase.RUNNING, 4, 4)
+
+
+def test_step_that_grew_again_after_a_recall_may_be_recalled_again() -> None:
+    life = lent_life(32)
+    wide = Malleable(gpus_min=4, gpus_max=8, gpus_step=4, gpus_desired=8)
+    life.do(Submit(borrower("loan", 8, minutes=600, malleable=wide)))
+    life.do(Submit(of("mine", 4, minutes=30)))
+    life.do(Tick(), DUE_MS)
+    later_ms = DUE_MS + 2 * HOUR_MS
+    life.do(Complete("mine"), DUE_MS + 30 * MINUTE_MS)
+    life.do(Tick(), later_ms)
+    assert life.gpus("loan") == 8
+    again = life.do(Submit(of("more", 4)), later_ms + 1)
+    assert [(run, bundle) for run, bundle, _, _ in recalled(again)] == [("loan", 1)]
+    assert audit(life.events, view=life.state) == []
 
 
 def test_a_firm_start_comes_sooner_once_it_waits_for_nothing_but_a_loan() -> None:
