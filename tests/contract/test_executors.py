@@ -130,7 +130,7 @@ class TestLocalExecutor(ExecutorContract):
     def let_time_pass(self, until_ms: int | None) -> None:
         wait_s = WAIT_S if until_ms is None else max(0, until_ms - self.now_ms()) / 1_000
         is_woken = self.woken.wait(wait_s)
-        assert is_woken or until_ms is not None, "the executor wakes nobody"
+        assert is_woken or until_ms is not None, "the executor wakes no loop"
         self.woken.clear()
 
     def is_at_work(self, run: str) -> bool:

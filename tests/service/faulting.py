@@ -82,7 +82,7 @@ def make_room(folder: Path) -> None:
 def _live(folder: Path, ledger: Path, port: int, fault: Fault, doom: Doom | None) -> None:
     """Serve until killed or told to stop."""
     make_room(ledger.parent)
-    # Whoever closes a ledger removes its write-ahead log, which then has to grow again.
+    # Closing a ledger removes its write-ahead log, which then has to grow again.
     SqliteStore.open(ledger).close()
 
     def ready(*_: object) -> None:

@@ -111,7 +111,7 @@ def test_a_read_ends_with_whoever_asked_and_a_write_does_not(
                     reading.sendall(held.head("GET /api/v1/runs"))
                     until(lambda: held.served.under_way() == 3, "the read is under way")
                     assert _ended(caplog, "list-runs") == []
-                # Ledger and readers are still busy, and whoever asked has gone.
+                # Ledger and readers are still busy, and the caller has gone.
                 until(lambda: _ended(caplog, "list-runs") == [499], "the read is over")
             assert _ended(caplog, "submit-run") == []
         assert not held.let_go.is_set()
@@ -122,7 +122,7 @@ def test_a_read_ends_with_whoever_asked_and_a_write_does_not(
                 runs = client.get("/api/v1/runs").json()["items"]
                 return [each["metadata"]["name"] for each in runs]
 
-            # Nobody waited for an answer, so a read may come before the writes are done.
+            # No caller waited for an answer, so a read may come before the writes are done.
             until(lambda: names() == ["first", "second"], "both runs are there")
 
 

@@ -285,7 +285,7 @@ def test_what_proves_nothing_lets_nobody_in(wide: Served, value: str) -> None:
     with wide.client(None) as client:
 
         def asked() -> httpx.Response | None:
-            # Who fails too often is told to wait.
+            # An address that fails too often has to wait.
             answer = client.get("/api/v1/whoami", headers={"Authorization": value})
             return answer if answer.status_code != 429 else None
 

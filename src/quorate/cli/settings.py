@@ -1,4 +1,4 @@
-"""What every command is told: which ledger or service, how to print, who asks, what time it is."""
+"""What every command needs to know: its ledger or service, output, actor and clock."""
 
 from __future__ import annotations
 

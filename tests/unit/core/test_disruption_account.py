@@ -1,4 +1,4 @@
-"""Disruption accounts: what they hold, who pays, and what a run that waits for one is told."""
+"""Disruption accounts: what they hold, who pays, and what a run that waits for one shows."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from quorate.service.request_queue import Line, QueuedRequest
 
 
 def request(tenant: str, name: str, documents: int = 1) -> QueuedRequest:
-    """Return the submit of a batch; ``name`` is what it is told by."""
+    """Return the submit of a batch; ``name`` is its actor."""
     caller = Caller(actor=name, role=Role.USER, user=f"u-{tenant}", tenant=tenant)
     asked = SubmitRuns(documents=({},) * documents)
     done: Any = Future[Any]()

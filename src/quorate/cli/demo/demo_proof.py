@@ -156,7 +156,7 @@ def _rename_in_event(ledger: Path, names: Sequence[tuple[str, str]]) -> int:
         for old, new in names:
             assert len(old) == len(new), "other lengths would have to be written elsewhere too"
             event = event.replace(old.encode(), new.encode())
-        assert event != body[begin:end], "the event names somebody else"
+        assert event != body[begin:end], "the event names another run"
         changed = body[:begin] + event + body[end:]
         db.execute("UPDATE block SET body = ? WHERE height = ?", (changed, height))
     return int(height)

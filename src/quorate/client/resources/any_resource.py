@@ -27,7 +27,7 @@ class Metadata(Fields):
 
 
 class NoSpec(Fields):
-    """The spec of a resource that Quorate makes, and nobody declares."""
+    """The spec of a resource that Quorate makes and no document declares."""
 
 
 class _Absent(Fields):

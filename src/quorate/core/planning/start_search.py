@@ -326,7 +326,7 @@ class Searcher:
         return Lack.FUNDS if paid is None else Lack.NOTHING
 
     def _left_plainly(self, view: StateView, ask: Ask) -> int:
-        """Return how many GPUs can be paid for now by payers that share nothing with each other."""
+        """Return how many GPUs payers that share nothing with each other can pay at ``now_ms``."""
         now_ms, envelopes, left = self.profile.now_ms, view.envelopes, 0
         for key, _ in ask.phases[-1]:
             account = envelopes[key]
@@ -558,7 +558,7 @@ class Searcher:
     def _spread_anyhow(
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
     ) -> Start | None:
-        """Return the first start over any number of domains, whoever pays where."""
+        """Return the first start over any number of domains, with any payers."""
         duration_ms, site = ask.duration_ms, ask.sites.everywhere
         if before_ms <= from_ms:
             return None

@@ -26,7 +26,7 @@ def profile_of(life: Life) -> Profile:
 
 
 def earliest_ms(life: Life, spec: Run, from_ms: int | None = None) -> int | None:
-    """Return the earliest start of a run that nobody has submitted, beside what is firm."""
+    """Return the earliest start of a run that is not submitted, beside what is firm."""
     search = Searcher(profile_of(life), has_executor=life.has_executor)
     entry = search.find(spec, life.now_ms if from_ms is None else from_ms)
     return None if entry is None else entry.start_ms
