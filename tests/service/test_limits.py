@@ -18,7 +18,7 @@ from tests.service.serving import Served, new_ledger, read_all, serving
 from tests.service.worlds import large_run_tree, run_tree
 
 SLOW_S = 0.6
-CUT_S = 40.0
+CUT_S = 10.0
 """How long it may take, on a machine with much other work, until a slow client is cut off.
 
 It is well below the 75 s after which an idle connection is closed in any case.
