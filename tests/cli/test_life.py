@@ -286,5 +286,5 @@ def test_a_budget_is_retired_by_the_end_of_its_envelopes_as_documents_say(shell:
     line = ("--gpus", "8", "--team", "rai", "--flavor", "H100", "--name", "late")
     assert "run/late waits: " in shell.ok("submit", *line, "--", "true")
     page = (EXAMPLES.parent / "docs" / "reference" / "documents.md").read_text("utf-8")
-    _, _, retiring = page.partition("\n## Retiring\n")
+    _, _, retiring = page.partition("\n## Removing\n")
     assert "--set spec.envelopes[ENVELOPE].end=TIME --set spec.envelopes[ENVELOPE]" in retiring

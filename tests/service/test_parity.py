@@ -172,6 +172,13 @@ def lines(command: str, kinds: dict[str, str]) -> list[str]:
                 f"patch budget {TENANT} --set spec.envelopes[west].concurrency=96",
                 "patch system --set spec.budgetPeriodDays=90",
             ]
+        case "delete":
+            return [
+                f"delete node {kinds['node']} {DRY}",
+                f"delete pool interactive {DRY}",
+                f"delete budget {TENANT} {DRY}",
+                f"delete owner {TENANT} {DRY}",
+            ]
         case _:
             return LINES[command]
 

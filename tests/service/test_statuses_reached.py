@@ -293,6 +293,9 @@ def _conflicts(rooms: Rooms) -> dict[str, Question]:
         "uncordon-node": Question({"node": "b6"}),
         "mark-node-wiped": Question({"node": "a1"}),
         "put-node": Question(held, body={"document": node}),
+        "delete-node": Question(held),
+        "delete-pool": Question({"name": "default"}),
+        "delete-budget": Question({"name": TENANT}),
         "patch-node": Question(held, body={"assignments": ["spec.flavor=L40"]}),
         "put-pool": Question({"name": "interactive"}, body={"document": pool}),
         "patch-pool": Question(

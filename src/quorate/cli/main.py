@@ -51,6 +51,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "Submit a script that was written for Slurm.",
     ),
     "patch": ("quorate.cli.commands.patch_command", "patch", "Change fields of what was applied."),
+    "delete": (
+        "quorate.cli.commands.delete_command",
+        "delete",
+        "Remove nodes, pools, budgets and owners that nothing depends on.",
+    ),
     "get": ("quorate.cli.commands.get_command", "get", "List what there is."),
     "queue": (
         "quorate.cli.commands.queue_command",
@@ -218,6 +223,10 @@ Exit codes:
 """
 
 
+_DELETING: Final = ("remove", "rm", "destroy")
+"""Words that people try for ``delete``."""
+
+
 class LazyGroup(click.Group):
     """A group that imports a command when it is run, and none of them for ``--help``."""
 
@@ -243,12 +252,10 @@ class LazyGroup(click.Group):
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            from quorate.cli.retiring import DELETING, retiring_hint
-
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "list them: quorate --help"
-            if args[0] in DELETING:
-                hint = retiring_hint(args)
+            if args[0] in _DELETING:
+                hint = "write: quorate delete KIND NAME"
             ctx.fail(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 

@@ -98,6 +98,21 @@ class Methods:
     ) -> Outcome:
         """Create a tenant. A tenant called ``id``, with the limits that are given. Fields may be
         given by name, or together in ``changes``."""
+    def delete_budget(
+        self, name: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+    ) -> Outcome:
+        """Remove one budget that nothing running depends on. The resource called ``name``, which
+        nothing running depends on."""
+    def delete_node(
+        self, name: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+    ) -> Outcome:
+        """Remove one node that nothing running depends on. The resource called ``name``, which
+        nothing running depends on."""
+    def delete_pool(
+        self, name: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+    ) -> Outcome:
+        """Remove one pool that nothing running depends on. The resource called ``name``, which
+        nothing running depends on."""
     def delete_tenant(
         self, id: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
     ) -> Outcome:
@@ -726,6 +741,21 @@ class AsyncMethods:
     ) -> Outcome:
         """Create a tenant. A tenant called ``id``, with the limits that are given. Fields may be
         given by name, or together in ``changes``."""
+    async def delete_budget(
+        self, name: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+    ) -> Outcome:
+        """Remove one budget that nothing running depends on. The resource called ``name``, which
+        nothing running depends on."""
+    async def delete_node(
+        self, name: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+    ) -> Outcome:
+        """Remove one node that nothing running depends on. The resource called ``name``, which
+        nothing running depends on."""
+    async def delete_pool(
+        self, name: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+    ) -> Outcome:
+        """Remove one pool that nothing running depends on. The resource called ``name``, which
+        nothing running depends on."""
     async def delete_tenant(
         self, id: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
     ) -> Outcome:

@@ -175,6 +175,23 @@ class RemoveOwner:
     reason: str = ""
 
 
+class Removable(StrEnum):
+    """A kind of resource that ``Remove`` removes."""
+
+    NODE = "Node"
+    POOL = "Pool"
+    BUDGET = "Budget"
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove a node, a pool or a budget that nothing running depends on."""
+
+    kind: Removable
+    name: str
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class IssueToken:
     """Issue an access token; the ledger gets only the digest of its secret.
@@ -266,6 +283,7 @@ Immediate = (
     | CreateOwner
     | UpdateOwner
     | RemoveOwner
+    | Remove
     | IssueToken
     | RevokeToken
     | ReportBudget

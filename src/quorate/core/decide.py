@@ -28,6 +28,7 @@ from quorate.core.commands import (
     Keyed,
     MarkNode,
     Release,
+    Remove,
     RemoveOwner,
     ReportBudget,
     Resolve,
@@ -52,6 +53,7 @@ from quorate.core.lifecycle.stops import confirm, is_shared, stop_run
 from quorate.core.planning.give_out import give_out, stirs, turned_away
 from quorate.core.preemption.announcements import announce_conflicts
 from quorate.core.preemption.conflicts import resolve_by_hand, settle_conflict
+from quorate.core.removal import remove
 from quorate.core.rounds.begin_round import share_out
 from quorate.core.tenancy.access_tokens import issue_token, revoke_token
 from quorate.core.tenancy.budget_reports import fall_back, report_budget
@@ -68,7 +70,15 @@ from quorate.model.specs import OnQuota
 from quorate.model.state.records import TERMINAL, Phase, RunRecord
 from quorate.model.state.state_view import StateView
 
-_CHANGE_BUDGETS: Final = (Apply, CreateOwner, UpdateOwner, RemoveOwner, ReportBudget, FallBack)
+_CHANGE_BUDGETS: Final = (
+    Apply,
+    CreateOwner,
+    UpdateOwner,
+    RemoveOwner,
+    Remove,
+    ReportBudget,
+    FallBack,
+)
 """Commands that can make owners cross thresholds at once."""
 
 
@@ -146,7 +156,7 @@ def _settle(log: DecisionLog) -> None:
     fail_followers(log)
 
 
-def _carry_out(  # noqa: C901, PLR0911 - one answer per command
+def _carry_out(  # noqa: C901, PLR0911, PLR0912 - one answer per command
     log: DecisionLog,
     command: Immediate,
 ) -> Decision:
@@ -168,6 +178,8 @@ def _carry_out(  # noqa: C901, PLR0911 - one answer per command
             return _change_node(log, command)
         case CreateOwner() | UpdateOwner() | RemoveOwner():
             return change_owner(log, command)
+        case Remove():
+            return remove(log, command)
         case IssueToken():
             return issue_token(log, command)
         case RevokeToken():

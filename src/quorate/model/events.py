@@ -306,6 +306,20 @@ class NodeMarked(Fact, frozen=True, tag="node-marked/1"):
     note: str = ""
 
 
+class NodeRemoved(Fact, frozen=True, tag="node-removed/1"):
+    """A node left the fleet; it had no lease, and was not kept for a claim."""
+
+    node: str
+    reason: str = ""
+
+
+class PoolRemoved(Fact, frozen=True, tag="pool-removed/1"):
+    """A pool without runs was removed; its nodes belong to the default pool now."""
+
+    pool: str
+    reason: str = ""
+
+
 class NodesClaimed(Fact, frozen=True, tag="nodes-claimed/1"):
     """Nodes were set apart for one user until ``end_ms``; the leases of ``claim`` come next."""
 
@@ -380,6 +394,14 @@ class BudgetApplied(Fact, frozen=True, tag="budget-applied/1"):
     """A budget was created or replaced."""
 
     budget: Budget
+
+
+class BudgetRemoved(Fact, frozen=True, tag="budget-removed/1"):
+    """A budget was removed; its envelopes pay for nothing from now on. What they paid stays."""
+
+    budget: str
+    owner: str
+    reason: str = ""
 
 
 class RunSubmitted(Fact, frozen=True, tag="run-submitted/1"):
@@ -750,6 +772,8 @@ Event = (
     | SystemApplied
     | PoolApplied
     | NodeApplied
+    | NodeRemoved
+    | PoolRemoved
     | NodeMarked
     | NodesClaimed
     | NodeWiped
@@ -759,6 +783,7 @@ Event = (
     | BudgetReported
     | BudgetFellBack
     | BudgetApplied
+    | BudgetRemoved
     | RunSubmitted
     | RunRefused
     | LeaseStarted

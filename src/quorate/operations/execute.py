@@ -15,6 +15,7 @@ from quorate.core.commands import (
     Decision,
     Draw,
     Keyed,
+    Remove,
     RemoveOwner,
     Tick,
     UpdateOwner,
@@ -248,7 +249,7 @@ def _changes_others(command: Command) -> bool:
     """Return whether ``command`` changes what runs depend on; its effect on them is then shown."""
     if isinstance(command, Apply):
         return not all(isinstance(spec, Run) for spec in command.specs)
-    return isinstance(command, CreateOwner | UpdateOwner | RemoveOwner)
+    return isinstance(command, CreateOwner | UpdateOwner | RemoveOwner | Remove)
 
 
 def _picture(engine: Engine, actor: str, *, has_executor: bool) -> Picture:

@@ -12,6 +12,7 @@ from quorate.core.commands import Decision
 from quorate.model.events import (
     BudgetApplied,
     BudgetFellBack,
+    BudgetRemoved,
     BudgetReported,
     ConflictAnnounced,
     ConflictDeclared,
@@ -23,10 +24,12 @@ from quorate.model.events import (
     LotteryCommitted,
     NodeApplied,
     NodeMarked,
+    NodeRemoved,
     OwnerApplied,
     OwnerRemoved,
     PledgeClosed,
     PoolApplied,
+    PoolRemoved,
     RunSubmitted,
     SpareFilled,
     SystemApplied,
@@ -43,8 +46,10 @@ _EVERYBODYS: Final = (
     LotteryCommitted,
     SystemApplied,
     PoolApplied,
+    PoolRemoved,
     NodeApplied,
     NodeMarked,
+    NodeRemoved,
     ConflictDeclared,
     ConflictResolved,
 )
@@ -89,7 +94,13 @@ class Sight:
         match event:
             case OwnerApplied():
                 return {event.owner.name}
-            case OwnerRemoved() | ThresholdCrossed() | BudgetReported() | BudgetFellBack():
+            case (
+                OwnerRemoved()
+                | ThresholdCrossed()
+                | BudgetRemoved()
+                | BudgetReported()
+                | BudgetFellBack()
+            ):
                 return {event.owner}
             case ConflictAnnounced():
                 return {odds.owner for odds in event.runs}

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 
 from quorate.model.events import (
     BudgetApplied,
+    BudgetRemoved,
     Event,
     NodeApplied,
     NodeMarked,
+    NodeRemoved,
     NodesClaimed,
     NodeWiped,
     OwnerApplied,
     PoolApplied,
+    PoolRemoved,
 )
 from quorate.model.specs import Budget, Node, Owner
 from quorate.model.state.state_view import StateView
@@ -54,7 +57,7 @@ class Changes:
         match event:
             case NodeApplied():
                 yield from self._node_applied(event.node)
-            case NodeMarked() | NodeWiped():
+            case NodeMarked() | NodeRemoved() | NodeWiped():
                 yield from self._around(event.node)
             case NodesClaimed():
                 for node in event.nodes:
@@ -63,8 +66,12 @@ class Changes:
                 yield from self._owner_applied(event.owner)
             case PoolApplied():
                 yield "pool", event.pool.name
+            case PoolRemoved():
+                yield "pool", event.pool
             case BudgetApplied():
                 yield from self._budget_applied(event.budget)
+            case BudgetRemoved():
+                yield from self._budget_removed(event.budget)
             case _:
                 pass
 
@@ -87,6 +94,11 @@ class Changes:
             yield "owner", owner.name
         if before.parents != owner.parents:
             yield "family", owner.name
+
+    def _budget_removed(self, name: str) -> Iterator[Named]:
+        before = self._budgets.pop(name)
+        yield from (("envelope", f"{name}/{line.name}") for line in before.envelopes)
+        yield from (("cap", f"{name}/{cap.name}") for cap in before.caps)
 
     def _budget_applied(self, budget: Budget) -> Iterator[Named]:
         before = self._budgets.get(budget.name)

@@ -489,6 +489,9 @@ def events() -> st.SearchStrategy[ev.Event]:
         st.builds(ev.RunResized, times_ms, texts, names, gpus=st.integers(1, 1 << 20)),
         st.builds(ev.PoolApplied, times_ms, texts, pools()),
         st.builds(ev.NodeApplied, times_ms, texts, nodes()),
+        st.builds(ev.NodeRemoved, times_ms, texts, names, texts),
+        st.builds(ev.PoolRemoved, times_ms, texts, names, texts),
+        st.builds(ev.BudgetRemoved, times_ms, texts, names, names, texts),
         st.builds(ev.OwnerApplied, times_ms, texts, owners(), texts),
         st.builds(ev.OwnerRemoved, times_ms, texts, names, texts),
         st.builds(

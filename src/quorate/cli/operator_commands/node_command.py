@@ -9,7 +9,6 @@ import click
 from quorate.cli.completing import names_of
 from quorate.cli.global_options import examples, writer
 from quorate.cli.operator_commands.discover_command import discover
-from quorate.cli.retiring import DELETING, retiring_hint
 from quorate.cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,14 +24,14 @@ def _marking(command: F) -> F:
 
 
 class NodeGroup(click.Group):
-    """The group ``node``, which says how a node is retired to those who want to delete one."""
+    """The group ``node``, which says how a node is deleted to those who look for that here."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that ``args`` begin with."""
-        if args[0] in DELETING:
-            ctx.fail(f"there is no command 'node {args[0]}'; {retiring_hint([args[0], 'node'])}")
+        if args[0] in ("delete", "remove", "rm"):
+            ctx.fail(f"there is no command 'node {args[0]}'; write: quorate delete node NAME")
         return super().resolve_command(ctx, args)
 
 

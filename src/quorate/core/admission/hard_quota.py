@@ -17,6 +17,7 @@ from quorate.model.events import (
     Event,
     LeaseEnded,
     NodeApplied,
+    NodeRemoved,
     NodeWiped,
     OwnerApplied,
     OwnerRemoved,
@@ -265,7 +266,7 @@ def _relieved(view: StateView, events: Iterable[Event]) -> set[str] | None:
     seen: set[str] = set()
     for event in events:
         match event:
-            case OwnerApplied() | OwnerRemoved() | NodeApplied():
+            case OwnerApplied() | OwnerRemoved() | NodeApplied() | NodeRemoved():
                 return None
             case LeaseEnded():
                 run = event.lease.rpartition("/")[0]

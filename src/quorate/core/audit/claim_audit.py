@@ -19,6 +19,7 @@ from quorate.model.events import (
     LeaseStarted,
     NodeApplied,
     NodeMarked,
+    NodeRemoved,
     NodesClaimed,
     NodeStatus,
     NodeWiped,
@@ -81,7 +82,7 @@ class ClaimBooks:
     _open: dict[str, dict[str, None]] = field(default_factory=dict)
     _facts: dict[str, LeaseStarted] = field(default_factory=dict)
 
-    def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901 - one case per kind
+    def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901, PLR0912 - one case per kind
         """Record ``event``, and yield what it does that a claim forbids."""
         match event:
             case SystemApplied():
@@ -93,6 +94,11 @@ class ClaimBooks:
                 self._nodes[event.node.name] = event.node
             case NodeMarked():
                 self._status[event.node] = event.status
+            case NodeRemoved():
+                if event.node in self._apart:
+                    yield Violation("I12", event.node, "is removed and was not wiped")
+                self._nodes.pop(event.node, None)
+                self._status.pop(event.node, None)
             case NodesClaimed():
                 yield from self._claim(event)
             case LeaseStarted():

@@ -22,6 +22,7 @@ from quorate.model.events import (
     LeaseEnding,
     LeaseStarted,
     NodeMarked,
+    NodeRemoved,
     NodeStatus,
     Outcome,
     Role,
@@ -63,7 +64,7 @@ class Continuity:
     _started: list[LeaseStarted] = field(default_factory=list)
     _resized: RunResized | None = None
 
-    def enter(self, event: Event) -> Iterator[Violation]:
+    def enter(self, event: Event) -> Iterator[Violation]:  # noqa: C901 - one case per event
         """Record ``event``, and yield where it does not follow from the events before."""
         if not self._goes_on(event):
             yield from self.settle()
@@ -80,6 +81,8 @@ class Continuity:
                 self._resized = event
             case NodeMarked():
                 self._status[event.node] = event.status
+            case NodeRemoved():
+                self._status.pop(event.node, None)
             case RunStopping():
                 yield from self._stop(event)
             case RunRequeued() | RunEnded():

@@ -31,6 +31,7 @@ from quorate.core.audit.quota_audit import Quotas
 from quorate.core.audit.recall_audit import RecallBooks
 from quorate.model.events import (
     BudgetApplied,
+    BudgetRemoved,
     ConflictDeclared,
     ConflictResolved,
     EndReason,
@@ -40,6 +41,7 @@ from quorate.model.events import (
     LeaseEnding,
     LeaseStarted,
     NodeApplied,
+    NodeRemoved,
     OwnerApplied,
     OwnerRemoved,
     PledgeClosed,
@@ -201,8 +203,14 @@ class _Books:
                 yield from self._let_go(event)
             case BudgetApplied():
                 yield from self._budget(event.budget)
+            case BudgetRemoved():
+                yield from self._remove_budget(event.budget)
             case NodeApplied():
                 yield from self._node(event.node)
+            case NodeRemoved():
+                if self.taken.get(event.node):
+                    yield Violation("I1", event.node, "is removed with slots that are leased")
+                self.nodes.pop(event.node, None)
             case SpareFilled() | PledgeClosed():
                 self._pledge(event)
             case ReservationMade() | ReservationMoved() | ReservationClosed():
@@ -278,9 +286,7 @@ class _Books:
 
     def _budget(self, budget: Budget) -> Iterator[Violation]:
         """Record the envelopes of ``budget``; what they promised before, they still promise."""
-        for envelope in self.budgets[budget.name].envelopes if budget.name in self.budgets else ():
-            line = self.lines[envelope_id(budget.name, envelope.name)]
-            line.spec, line.caps = None, ()
+        self._retire(budget.name)
         self.budgets[budget.name] = budget
         for envelope in budget.envelopes:
             key = envelope_id(budget.name, envelope.name)
@@ -306,6 +312,23 @@ class _Books:
                 line.caps = (*line.caps, shared)
             self.tightening.add(f"cap {shared.cap_id}")
             yield from check_cap(shared.cap_id, cap, tally, self.tightening)
+
+    def _remove_budget(self, name: str) -> Iterator[Violation]:
+        """Retire the envelopes of a budget, which must pay for nothing any more."""
+        for envelope in self._retire(name):
+            key = envelope_id(name, envelope.name)
+            if any(lease.fact.payer == key for lease in self.open.values()):
+                yield Violation("I3", key, "is removed and pays for leases")
+        self.budgets.pop(name, None)
+
+    def _retire(self, name: str) -> tuple[Envelope, ...]:
+        """Take the envelopes of a budget, if there is one, out of use, and return them."""
+        known = self.budgets.get(name)
+        envelopes = () if known is None else known.envelopes
+        for envelope in envelopes:
+            line = self.lines[envelope_id(name, envelope.name)]
+            line.spec, line.caps = None, ()
+        return envelopes
 
     def _promise(self, fact: LeaseStarted, *, gpus: int, gpu_ms: int) -> Iterator[Violation]:
         """Count what the payer of ``fact`` now has in use or promised, and check its limits."""

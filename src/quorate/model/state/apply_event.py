@@ -103,6 +103,24 @@ def _node_applied(state: State, event: e.NodeApplied) -> None:
     state.recount()
 
 
+def _node_removed(state: State, event: e.NodeRemoved) -> None:
+    assert event.node in state.nodes, event
+    assert event.node not in state.unwiped, event
+    state.remove_node(event.node)
+    state.recount()
+
+
+def _pool_removed(state: State, event: e.PoolRemoved) -> None:
+    nodes = [record for record in state.nodes.values() if record.island.pool == event.pool]
+    del state.pools[event.pool]
+    state.rounds.pop(event.pool, None)
+    for key in [key for key in state.disruption if key[1] == event.pool]:
+        del state.disruption[key]
+    state.ends_changed()
+    for record in nodes:
+        state.add_node(record.spec, free=state.slots_left(record.spec.name))
+
+
 def _node_marked(state: State, event: e.NodeMarked) -> None:
     state.mark_node(event.node, event.status)
 
@@ -226,6 +244,12 @@ def _budget_applied(state: State, event: e.BudgetApplied) -> None:
         if envelope.lending.allow:
             _list_lender(state, envelope.flavor, key_e)
     _recount_caps(state, budget)
+    state.budgets_changed()
+
+
+def _budget_removed(state: State, event: e.BudgetRemoved) -> None:
+    _retire_budget(state, state.budgets[event.budget])
+    del state.budgets[event.budget]
     state.budgets_changed()
 
 
@@ -521,6 +545,8 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     e.SystemApplied: _system_applied,
     e.PoolApplied: _pool_applied,
     e.NodeApplied: _node_applied,
+    e.NodeRemoved: _node_removed,
+    e.PoolRemoved: _pool_removed,
     e.NodeMarked: _node_marked,
     e.NodesClaimed: _nodes_claimed,
     e.NodeWiped: _node_wiped,
@@ -530,6 +556,7 @@ _APPLY: dict[type, Callable[[State, Any], None]] = {
     e.BudgetReported: _budget_reported,
     e.BudgetFellBack: _budget_fell_back,
     e.BudgetApplied: _budget_applied,
+    e.BudgetRemoved: _budget_removed,
     e.RunSubmitted: _run_submitted,
     e.RunRefused: _run_refused,
     e.LeaseStarted: _lease_started,

@@ -204,8 +204,8 @@ class State:
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
         # The islands changed since the last refresh, with the free count that is still listed.
         self._stale: list[tuple[IslandKey, int]] = []
-        # Nodes that wait to be placed, and what is free on them.
-        self._pending_nodes: dict[str, Node] = {}
+        # Nodes that wait to be placed (None: to be removed), and what is free on them.
+        self._pending_nodes: dict[str, Node | None] = {}
         self._pending_free: dict[str, int] = {}
         # What an overlay reads through to.
         self._below: State | None = None
@@ -258,7 +258,8 @@ class State:
     def taken_slots(self, name: str) -> int:
         """Return the taken slots of a node, known or not, without placing nodes added since."""
         if name in self._pending_nodes:
-            return all_slots(self._pending_nodes[name].gpus) ^ self._pending_free[name]
+            node = self._pending_nodes[name]
+            return 0 if node is None else all_slots(node.gpus) ^ self._pending_free[name]
         record = self._nodes.get(name)
         if record is None:
             return 0
@@ -706,6 +707,15 @@ class State:
         self._pending_nodes[node.name] = node
         self._pending_free[node.name] = free
 
+    def remove_node(self, name: str) -> None:
+        """Take a node without leases out of the topology; done in bulk by ``refresh``."""
+        self.ends_changed()
+        self.ranks_changed()
+        self.node_status.pop(name, None)
+        self._node_leases.pop(name, None)
+        self._pending_nodes[name] = None
+        self._pending_free.pop(name, None)
+
     def refresh(self) -> None:
         """Bring the placement index up to date with the slots."""
         if self._pending_nodes:
@@ -907,6 +917,9 @@ class State:
             old = self._nodes.get(name)
             if old is not None:
                 self._members(touched, old.island).pop(name, None)
+            if node is None:
+                self._nodes.pop(name, None)
+                continue
             key = IslandKey(self.pool_of(node), node.flavor, node.domain_key)
             self._members(touched, key)[name] = (node, pending_free[name])
         for key, members in touched.items():

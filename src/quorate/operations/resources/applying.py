@@ -1,10 +1,10 @@
-"""Documents applied: all of a request, one by name, or fields of one."""
+"""Documents applied: all of a request, one by name, or fields of one; and documents removed."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from quorate.core.commands import Applied, Apply
+from quorate.core.commands import Applied, Apply, Removable, Remove
 from quorate.documents import KINDS, Bare, render
 from quorate.operations.answer_types import Order
 from quorate.operations.batch_bounds import check_count, check_widths
@@ -58,16 +58,31 @@ def patch_document(
     kind, name = operation.about, asked.name
     spec = _seen(context, kind, name)
     if spec is None:
-        raise CommandError(
-            Exit.REFUSED,
-            f"there is no {kind} {name!r}; list them: quorate get {kind}s",
-            fault=UNKNOWN_NAME,
-        )
+        raise _unknown(kind, name)
     _check_match(context, kind, name, asked.if_match)
     document = changed_document(render(spec), asked.assignments, source="--set")
     if document.name != name:
         raise CommandError(Exit.INVALID, "--set metadata.name: a name cannot be changed")
     return _order(context, (document.spec,))
+
+
+def delete_thing(
+    context: RequestContext, asked: resource_operations.DeleteThing, operation: Operation
+) -> Order:
+    """Return the order to remove a node, a pool or a budget."""
+    kind, name = operation.about, asked.name
+    if _seen(context, kind, name) is None:
+        raise _unknown(kind, name)
+    _check_match(context, kind, name, asked.if_match)
+    return Order(command=Remove(Removable(_KINDS[kind]), name, asked.reason))
+
+
+def _unknown(kind: str, name: str) -> CommandError:
+    return CommandError(
+        Exit.REFUSED,
+        f"there is no {kind} {name!r}; list them: quorate get {kind}s",
+        fault=UNKNOWN_NAME,
+    )
 
 
 def _order(context: RequestContext, specs: tuple[Applied, ...]) -> Order:

@@ -23,6 +23,7 @@ from quorate.operations.common_requests import (
     Asked,
     KeyedWrite,
     Name,
+    Note,
     Tree,
     Write,
 )
@@ -99,6 +100,14 @@ class PatchDocument(Write, kw_only=True, frozen=True):
 
     name: Name
     assignments: Annotated[tuple[str, ...], Meta(min_length=1, max_length=200)]
+    if_match: str | None = None
+
+
+class DeleteThing(Write, kw_only=True, frozen=True):
+    """The resource called ``name``, which nothing running depends on."""
+
+    name: Name
+    reason: Note = ""
     if_match: str | None = None
 
 
@@ -191,6 +200,8 @@ _HAVE_TIMELINES: Final = ("run", "claim", "node", "reservation", "resolveroutcom
 """Whose description tells all that happened to them, for which the ledger is read: ``ABOUT``."""
 _OF_EVERY_RUN: Final = ("charge",)
 """Whose list has entries of every run that ever was, so that all of them are read."""
+_DELETED: Final = ("node", "pool", "budget")
+"""Documents that are removed by name; an owner is removed as a tenant."""
 _NAMES_OTHERS: Final = ("owner", "budget")
 """Documents that name others, which may not be there."""
 
@@ -246,6 +257,23 @@ def _of(kind: _Kind) -> Iterator[Operation]:
         )
     if kind.putters:
         yield from _changes(kind)
+    if kind.kind in _DELETED:
+        yield Operation(
+            name=f"delete-{kind.kind}",
+            area=kind.area,
+            summary=f"Remove one {kind.kind} that nothing running depends on.",
+            takes=DeleteThing,
+            gives=common_responses.Outcome,
+            roles=ADMINS,
+            method="DELETE",
+            path=f"/{kind.path}/{{name}}",
+            handler="quorate.operations.resources.applying:delete_thing",
+            effect=Effect.WRITE,
+            repeat=Repeat.SAME,
+            refusals=("unknown-name", "conflict", "stale-version"),
+            about=kind.kind,
+            cli=("delete",),
+        )
 
 
 def _changes(kind: _Kind) -> Iterator[Operation]:

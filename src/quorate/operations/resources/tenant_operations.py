@@ -91,6 +91,6 @@ TENANTS: Final = (
         effect=Effect.WRITE,
         repeat=Repeat.SAME,
         refusals=("invalid", "unknown-name", "conflict", "stale-version"),
-        cli=("admin tenant delete",),
+        cli=("admin tenant delete", "delete"),
     ),
 )

@@ -16,6 +16,7 @@ from quorate.model.events import (
     BackfillNoted,
     BudgetApplied,
     BudgetFellBack,
+    BudgetRemoved,
     BudgetReported,
     ConflictAnnounced,
     ConflictDeclared,
@@ -32,12 +33,14 @@ from quorate.model.events import (
     LotteryCommitted,
     NodeApplied,
     NodeMarked,
+    NodeRemoved,
     NodesClaimed,
     NodeWiped,
     OwnerApplied,
     OwnerRemoved,
     PledgeClosed,
     PoolApplied,
+    PoolRemoved,
     RecallWithdrawn,
     RequestKept,
     ReservationClosed,
@@ -168,11 +171,11 @@ def moves_of(store: EventStore, reservation: str) -> list[ReservationMoved]:
 
 
 def nodes_of(event: Event) -> tuple[str, ...]:
-    """Return the nodes that ``event`` declares, marks, sets apart or finds wiped."""
+    """Return the nodes that ``event`` declares, marks, removes, sets apart or finds wiped."""
     match event:
         case NodeApplied():
             return (event.node.name,)
-        case NodeMarked() | NodeWiped():
+        case NodeMarked() | NodeRemoved() | NodeWiped():
             return (event.node,)
         case NodesClaimed():
             return event.nodes
@@ -224,6 +227,10 @@ def format_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             return f"node/{node.name}: {node.gpus} {node.flavor} in {node.domain_key}"
         case NodeMarked():
             return f"node/{event.node} {event.status}{_noted(event.note)}"
+        case NodeRemoved():
+            return f"node/{event.node} removed{_noted(event.reason)}"
+        case PoolRemoved():
+            return f"pool/{event.pool} removed{_noted(event.reason)}"
         case NodesClaimed():
             return (
                 f"claim/{event.claim} of {event.user}: {', '.join(event.nodes)} until "
@@ -256,6 +263,8 @@ def format_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one lin
             return f"budget/{budget.name} of {budget.owner}: " + counted(
                 len(budget.envelopes), "envelope"
             )
+        case BudgetRemoved():
+            return f"budget/{event.budget} of {event.owner} removed{_noted(event.reason)}"
         case RunSubmitted():
             run = event.run
             return f"run/{run.name} of {run.owner}: {gpus(run.gpus)}, {'|'.join(run.flavors)}"
