@@ -159,7 +159,7 @@ def test_programs_get_the_outcome_as_json(shell: Shell) -> None:
         (["--actor", "a\tb", "tick"], 2, "--actor"),
         (["submit"], 2, "either -f FILE or --like RUN"),
         (["submit", "--like", "share"], 2, "--like RUN and --name NEW"),
-        (["submit", "--like", "nope", "--name", "x"], 1, "there is no run 'nope' to copy"),
+        (["submit", "--like", "nope", "--name", "x"], 1, "there is no run 'nope'"),
         (["submit", "--like", "share", "--name", "a b"], 3, "metadata.name"),
         (["submit", "-f", str(EXAMPLES / "share.yaml"), "--set", "spec.resources.totalGPUs=4"], 1,
          "a run of this name exists"),

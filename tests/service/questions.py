@@ -113,6 +113,11 @@ class Furnished:
         self._run("ended", 8)
         self._post("/runs/ended/cancel")
         self._post("/tenants", id="empty")
+        idle = document_of("pool.yaml", "Pool", "interactive", selector={"idle": "yes"})
+        money = document_of("teams.yaml", "Budget", TENANT)
+        self._post(
+            "/apply", documents=[each | {"metadata": {"name": "idle"}} for each in (idle, money)]
+        )
         self._post("/nodes/b6/fail")
         self._post("/resolver/conflicts", flavor="A100", deficit=8)
         self.revocable = self._post("/tokens", role="user", user=USER, tenant=TENANT)["token"]["id"]
@@ -169,6 +174,9 @@ class Furnished:
             "create-tenant": Question(body={"id": "new"}),
             "update-tenant": Question({"id": TENANT}, body={"max_nodes": 50}),
             "delete-tenant": Question({"id": "empty"}),
+            "delete-node": Question({"name": "b6"}),
+            "delete-pool": Question({"name": "idle"}),
+            "delete-budget": Question({"name": "idle"}),
             "tenant-usage": Question({"id": TENANT}),
             "issue-token": Question(
                 body={"role": "user", "user": "new", "tenant": TENANT, "scopes": ["service"]}

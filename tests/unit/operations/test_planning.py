@@ -46,9 +46,9 @@ def test_a_run_of_others_is_as_good_as_not_there(name: str, caller: Caller) -> N
             ask(desk_for(caller), name, AboutRun(run=run))
         return raised.value
 
-    hidden, missing = refused("other-waits"), refused("not-there")
+    hidden, missing = refused("other-waits"), refused("ether-waits")
     assert hidden.fault == missing.fault == "unknown-name"
-    assert str(hidden).replace("other-waits", "X") == str(missing).replace("not-there", "X")
+    assert str(hidden).replace("other-waits", "X") == str(missing).replace("ether-waits", "X")
 
 
 @pytest.mark.parametrize("caller", [ADMIN, AUDITOR, OF_LAB], ids=lambda each: each.actor)

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from quorate.core.commands import Release, Submit
 from quorate.documents import API_VERSION, Document, Invalid, parse_tree
-from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.selector import matches, selector_of
 from quorate.model.state.state_view import StateView
 from quorate.operations.answer_types import Order
@@ -19,9 +18,8 @@ from quorate.operations.operation import Operation
 from quorate.operations.permission import check_may_claim
 from quorate.operations.request_context import RequestContext
 from quorate.operations.short_notes import checked_line
-from quorate.operations.visibility import sees_owner
+from quorate.operations.unknown_names import check_run
 from quorate.views.exits import CommandError, Exit
-from quorate.views.failures import refused
 from quorate.views.runs.run_defaults import ready
 
 _PREFIX: Final = "claim-"
@@ -125,14 +123,6 @@ def release_claim(
 ) -> Order:
     """Return the order to give the nodes of a claim back before its end."""
     del operation
-    view, name = context.recorded, asked.claim
-    record = view.runs.get(name)
-    if record is not None and not sees_owner(view, context.caller, record.spec.owner):
-        # The same text as for a claim that does not exist, so that its existence is not revealed.
-        missing = Refusal(
-            code=RefusalCode.UNKNOWN_NAME,
-            subject=f"there is no claim {name!r}",
-            remedy="list them: quorate get claims",
-        )
-        raise refused([missing])
+    name = asked.claim
+    check_run(context, name, "claim")
     return Order(command=Release(name, checked_line(asked.note, "note")))

@@ -14,7 +14,8 @@ from quorate.operations.answer_types import Answer
 from quorate.operations.fleet.looking_operations import FleetTop, RunLogs
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
-from quorate.operations.visibility import sees_owner, tenants_of
+from quorate.operations.unknown_names import check_run
+from quorate.operations.visibility import tenants_of
 from quorate.ports.log_port import Output
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.views.runs.fleet_view import top_of
@@ -48,13 +49,8 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
     """Return lines of a run's output; refused where no executor keeps it."""
     del operation
     name = asked.run.removeprefix("run/")
-    record = context.recorded.runs.get(name)
-    if record is None or not sees_owner(context.recorded, context.caller, record.spec.owner):
-        raise CommandError(
-            Exit.REFUSED,
-            f"there is no run {name!r}; list them: quorate get runs",
-            fault=UNKNOWN_NAME,
-        )
+    check_run(context, name)
+    record = context.recorded.runs[name]
     if context.logs is None:
         raise CommandError(
             Exit.REFUSED,

@@ -11,6 +11,7 @@ from quorate.operations.fleet import fleet_operations
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.short_notes import checked_line
+from quorate.operations.unknown_names import check_node
 from quorate.views.exits import CommandError, Exit
 
 DRAIN: Final = "drain"
@@ -33,6 +34,7 @@ def mark_node(
 ) -> Order:
     """Return the order to make a node what the operation is about."""
     verb, name = operation.about, asked.node
+    check_node(context, name)
     now = context.recorded.node_status.get(name, NodeStatus.READY)
     instead = _INSTEAD.get((verb, now))
     if instead is not None:
@@ -50,6 +52,7 @@ def node_wiped(
     context: RequestContext, asked: fleet_operations.NodeWiped, operation: Operation
 ) -> Order:
     """Return the order to record the result of wiping a node."""
-    del context, operation
+    del operation
+    check_node(context, asked.node)
     note = checked_line(asked.note, "note")
     return Order(command=Wiped(asked.node, not asked.failed, asked.after, note))

@@ -17,8 +17,8 @@ from quorate.operations.operation import Operation
 from quorate.operations.permission import check_command
 from quorate.operations.request_context import RequestContext
 from quorate.operations.request_documents import RUNS, check_only_runs, read_trees, specs_of
-from quorate.operations.visible_events import Sight
-from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.operations.unknown_names import check_run
+from quorate.views.exits import CommandError, Exit
 from quorate.views.failures import refused
 from quorate.views.redaction.redacted_answers import veiled_explanation, veiled_forecast
 from quorate.views.redaction.redaction import Redaction
@@ -33,13 +33,7 @@ def plan_run(
     """Return when a submitted run starts, and what that rests on."""
     del operation
     name = asked.run.removeprefix("run/")
-    if not Sight(context.recorded, context.caller).sees_run(name):
-        raise CommandError(
-            Exit.REFUSED,
-            f"there is no run {name!r}; list them: quorate get runs; "
-            "for one that is not submitted: quorate plan -f FILE --dry-run",
-            fault=UNKNOWN_NAME,
-        )
+    check_run(context, name, more="for one that is not submitted: quorate plan -f FILE --dry-run")
     found, prefix = forecast_of(context, name, is_exact=asked.exact), context.prefix
     return Answer(
         tree=lambda: forecast_tree(found, prefix),
@@ -119,12 +113,7 @@ def explain_run(
     """Return what holds a run, and what would start it now."""
     del operation
     name, moment = asked.run.removeprefix("run/"), context.moment
-    if not Sight(context.recorded, context.caller).sees_run(name):
-        raise CommandError(
-            Exit.REFUSED,
-            f"there is no run {name!r}; list them: quorate get runs",
-            fault=UNKNOWN_NAME,
-        )
+    check_run(context, name)
     explained = explain(
         context.recorded, name, context.now_ms, outlook=context.outlook, is_exact=asked.exact
     )

@@ -23,9 +23,10 @@ from quorate.operations.ledger.plan_handlers import forecast_of
 from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
+from quorate.operations.unknown_names import unknown
 from quorate.operations.visibility import visible
 from quorate.operations.visible_events import Sight
-from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.exits import CommandError, Exit
 from quorate.views.kinds.kind import Kind
 from quorate.views.kinds.kinds_plans import OUTCOME, RESERVATION, reservation_run
 from quorate.views.kinds.kinds_queue import QUEUE
@@ -50,17 +51,9 @@ class Watched:
     def check(self, view: StateView, caller: Caller) -> None:
         """Raise ``CommandError`` when ``caller`` sees no such run or pool."""
         if self.run is not None and not Sight(view, caller).sees_run(self.run):
-            raise CommandError(
-                Exit.REFUSED,
-                f"there is no run {self.run!r}; list them: quorate get runs",
-                fault=UNKNOWN_NAME,
-            )
+            raise unknown(view, caller, "run", self.run)
         if self.pool is not None and self.pool not in view.pools:
-            raise CommandError(
-                Exit.REFUSED,
-                f"there is no pool {self.pool!r}; list them: quorate get pools",
-                fault=UNKNOWN_NAME,
-            )
+            raise unknown(view, caller, "pool", self.pool)
 
     def is_over(self, view: StateView) -> bool:
         """Return whether nothing will happen to it any more."""

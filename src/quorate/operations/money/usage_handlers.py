@@ -13,9 +13,9 @@ from quorate.operations.money.accounting_period import Accounts, accounts
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.short_notes import checked_line
+from quorate.operations.unknown_names import unknown
 from quorate.operations.visibility import sees_owner, tenants_of
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
-from quorate.views.hints import nearest_name
 from quorate.views.money.usage_forms import Period, TenantReport, UserReport
 
 
@@ -94,8 +94,4 @@ def _books(opened: Accounts, days: int | None) -> tuple[UsageBooks, Period]:
 
 
 def _no_owner(context: RequestContext, name: str) -> CommandError:
-    view, caller = context.recorded, context.caller
-    known = sorted(view.owners if caller.oversees else tenants_of(view, caller))
-    near = nearest_name(name, known)
-    hint = f"did you mean {near!r}?" if near is not None else "list them: quorate get owners"
-    return CommandError(Exit.REFUSED, f"there is no owner {name!r}; {hint}", fault=UNKNOWN_NAME)
+    return unknown(context.recorded, context.caller, "owner", name)

@@ -15,8 +15,9 @@ from quorate.operations.pool_policies import check_policies
 from quorate.operations.request_context import RequestContext
 from quorate.operations.request_documents import changed_document, read_trees, specs_of
 from quorate.operations.resources import resource_operations
+from quorate.operations.unknown_names import unknown
 from quorate.operations.visibility import visible
-from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.exits import CommandError, Exit
 from quorate.views.kinds.kind_table import KIND_OF
 
 _KINDS: Final = {kind.lower(): kind for kind in KINDS}
@@ -58,7 +59,7 @@ def patch_document(
     kind, name = operation.about, asked.name
     spec = _seen(context, kind, name)
     if spec is None:
-        raise _unknown(kind, name)
+        raise unknown(context.recorded, context.caller, kind, name)
     _check_match(context, kind, name, asked.if_match)
     document = changed_document(render(spec), asked.assignments, source="--set")
     if document.name != name:
@@ -72,17 +73,9 @@ def delete_thing(
     """Return the order to remove a node, a pool or a budget."""
     kind, name = operation.about, asked.name
     if _seen(context, kind, name) is None:
-        raise _unknown(kind, name)
+        raise unknown(context.recorded, context.caller, kind, name)
     _check_match(context, kind, name, asked.if_match)
     return Order(command=Remove(Removable(_KINDS[kind]), name, asked.reason))
-
-
-def _unknown(kind: str, name: str) -> CommandError:
-    return CommandError(
-        Exit.REFUSED,
-        f"there is no {kind} {name!r}; list them: quorate get {kind}s",
-        fault=UNKNOWN_NAME,
-    )
 
 
 def _order(context: RequestContext, specs: tuple[Applied, ...]) -> Order:

@@ -23,13 +23,13 @@ from quorate.operations.resources.resource_operations import (
     ListRuns,
     ListThings,
 )
+from quorate.operations.unknown_names import newest_runs
 from quorate.operations.visibility import seen_by, visible
 from quorate.operations.visible_events import Sight
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.views.hints import nearest_name
 from quorate.views.kinds.kind import Kind
 from quorate.views.kinds.kind_table import KIND_OF
-from quorate.views.kinds.kinds_claims import CLAIM
 from quorate.views.kinds.kinds_plans import RESERVATION
 from quorate.views.kinds.kinds_tenants import tenant_portraits
 from quorate.views.kinds.kinds_work import RUN
@@ -41,8 +41,6 @@ from quorate.views.table import table
 
 _PART: Final = re.compile("[/@]")
 """Where a part of a name ends; what is before it will do."""
-HINTED_MAX: Final = 10_000
-"""How many runs, the last ones, a name that does not exist is compared with."""
 _DIGITS_MAX: Final = 9
 """How long the number of a reservation may be."""
 
@@ -207,13 +205,7 @@ def _hinted(
     """
     if kind.called_by is None:
         return known
-    caller = context.caller
-    query = RunQuery(
-        owners=seen_by(moment.view, caller),
-        is_claim=True if kind.name == CLAIM.name else None,
-        is_newest_first=True,
-    )
-    return list(islice(moment.view.runs.listed(query), HINTED_MAX))
+    return newest_runs(moment.view, context.caller, kind.name)
 
 
 def _called(known: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:

@@ -23,8 +23,8 @@ from quorate.operations.request_documents import (
     specs_of,
 )
 from quorate.operations.resources import run_operations
-from quorate.operations.visibility import sees_owner
-from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.operations.unknown_names import check_run
+from quorate.views.exits import CommandError, Exit
 from quorate.views.word_forms import gpus
 
 _ENDS: Final[dict[str, type[Cancel | Complete | Fail]]] = {
@@ -98,13 +98,9 @@ def _runs_of(context: RequestContext, documents: list[Document]) -> list[Run]:
 def _copy(context: RequestContext, like: str, name: str) -> Document:
     """Return the run ``like`` as a document called ``name``, with a nonce and user of its own."""
     view: StateView = context.recorded
-    record = view.runs.get(like.removeprefix("run/"))
-    if record is None or not sees_owner(view, context.caller, record.spec.owner):
-        raise CommandError(
-            Exit.REFUSED,
-            f"there is no run {like!r} to copy; list them: quorate get runs",
-            fault=UNKNOWN_NAME,
-        )
+    like = like.removeprefix("run/")
+    check_run(context, like)
+    record = view.runs[like]
     spec = replace(record.spec, name=name, nonce="", user="")
     return _changed(Document(kind="Run", spec=spec, line=None), ())
 
@@ -119,8 +115,9 @@ def _changed(document: Document, assignments: tuple[str, ...]) -> Document:
 
 def end_run(context: RequestContext, asked: run_operations.EndRun, operation: Operation) -> Order:
     """Return the order to end a run, as the operation says."""
-    del context
-    return Order(command=_ENDS[operation.about](asked.run.removeprefix("run/"), asked.note))
+    name = asked.run.removeprefix("run/")
+    check_run(context, name)
+    return Order(command=_ENDS[operation.about](name, asked.note))
 
 
 def shrink_run(
@@ -131,6 +128,7 @@ def shrink_run(
     if (asked.gpus is None) == (asked.by is None):
         raise CommandError(Exit.USAGE, "give either gpus or by")
     name = asked.run.removeprefix("run/")
+    check_run(context, name)
     width = _width(context.recorded, name)
     wanted = asked.gpus if asked.gpus is not None else width - (asked.by or 0)
     return Order(

@@ -1,0 +1,73 @@
+"""Errors for names that do not exist, with the nearest name that the caller may see.
+
+A resource that the caller may not see gets the same error, so that its existence is not revealed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import islice
+from typing import Final
+
+from quorate.model.state.run_table import RunQuery
+from quorate.model.state.state_view import StateView
+from quorate.operations.caller import Caller
+from quorate.operations.request_context import RequestContext
+from quorate.operations.visibility import seen_by, sees_owner, tenants_of, visible
+from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.hints import nearest_name
+from quorate.views.kinds.kind_table import KIND_OF
+
+HINTED_MAX: Final = 10_000
+"""How many runs, the last ones, a name that does not exist is compared with."""
+
+
+def unknown(view: StateView, caller: Caller, kind: str, name: str, more: str = "") -> CommandError:
+    """Return the error that there is no ``kind`` called ``name``.
+
+    It suggests the nearest name; where none is near, the list of names, and ``more``.
+    """
+    near = nearest_name(name, _known(view, caller, kind))
+    listing = f"list them: quorate get {kind}s{more and f'; {more}'}"
+    hint = f"did you mean {near!r}?" if near is not None else listing
+    return CommandError(Exit.REFUSED, f"there is no {kind} {name!r}; {hint}", fault=UNKNOWN_NAME)
+
+
+def check_run(context: RequestContext, name: str, kind: str = "run", more: str = "") -> None:
+    """Raise ``CommandError`` unless there is a run ``name`` that the caller may see."""
+    view, caller = context.recorded, context.caller
+    record = view.runs.get(name)
+    if record is None or not sees_owner(view, caller, record.spec.owner):
+        raise unknown(view, caller, kind, name, more)
+
+
+def check_node(context: RequestContext, name: str) -> None:
+    """Raise ``CommandError`` unless there is a node ``name``."""
+    if name not in context.recorded.nodes:
+        raise unknown(context.recorded, context.caller, "node", name)
+
+
+def newest_runs(view: StateView, caller: Caller, kind: str) -> list[str]:
+    """Return the last runs, or claims, that ``caller`` may see; newest first."""
+    query = RunQuery(
+        owners=seen_by(view, caller),
+        is_claim=True if kind == "claim" else None,
+        is_newest_first=True,
+    )
+    return list(islice(view.runs.listed(query), HINTED_MAX))
+
+
+def _known(view: StateView, caller: Caller, kind: str) -> Collection[str]:
+    """Return the names of ``kind`` that an unknown name is compared with."""
+    match kind:
+        case "run" | "claim":
+            return newest_runs(view, caller, kind)
+        case "owner":
+            return view.owners if caller.oversees else tenants_of(view, caller)
+        case "node":
+            return view.nodes
+        case "pool":
+            return view.pools
+        case _:
+            assert kind == "budget", kind
+            return visible(view, caller, KIND_OF[kind], list(view.budgets))
