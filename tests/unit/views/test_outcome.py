@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from quorate.core.commands import Cancel, Command, Confirm, Drain, MarkNode, Shrink, Submit, Tick
+from quorate.core.commands import (
+    Cancel,
+    Change,
+    Command,
+    Confirm,
+    Decision,
+    Drain,
+    MarkNode,
+    Shrink,
+    Submit,
+    Tick,
+)
 from quorate.core.decide import decide
 from quorate.documents.times import time_text
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.events import NodeStatus
+from quorate.model.events import NodeStatus, RunRefused, RunSubmitted
+from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Malleable, Run
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state import State
@@ -132,3 +144,27 @@ def test_money_that_ends_takes_a_run_through_all_payers_and_back_to_the_queue() 
     assert (
         told[2] == "run/r waits again: BudgetExhausted, no envelope that may pay has anything left"
     )
+
+
+def test_who_submits_a_run_is_not_shown_why_others_wait() -> None:
+    """A waiting run is refused for money, then for room that the new run has taken."""
+    state = world(nodes=fleet({"A": 8}), budgets=[budget("b", "team", envelope("e", 8))])
+    mine = RunSubmitted(at_ms=NOW_MS, actor="test", run=run("mine", 8))
+    other = RunSubmitted(at_ms=NOW_MS, actor="test", run=run("other", 8))
+    waits = [
+        RunRefused(at_ms=NOW_MS, actor="test", run=name, refusal=refusal)
+        for name in ("mine", "other")
+        for refusal in [
+            Refusal(code=RefusalCode.INSUFFICIENT_CAPACITY, subject="no room", remedy="")
+        ]
+    ]
+    apply_all(state, [other, mine, *waits])
+    decision = Decision((mine, *waits), changes=(("Run", "mine", Change.SUBMITTED),))
+    told = outcome_lines(decision, Moment(state, NOW_MS, state.seq), {}, dry_run=False)
+    assert told[0] == "run/mine submitted"
+    assert [line for line in told if "other" in line] == [
+        "1 other run waits for another reason now: quorate queue"
+    ]
+    decision = Decision(tuple(waits))
+    told = outcome_lines(decision, Moment(state, NOW_MS, state.seq), {}, dry_run=False)
+    assert any(line.startswith("run/other waits") for line in told)

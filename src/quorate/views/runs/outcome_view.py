@@ -83,8 +83,10 @@ def outcome_lines(
     }
     # What time has made due is decided first, and so it is shown first.
     lines += handover_lines(events, before)
-    lines += _event_lines(events, moment, before, unreal)
+    shown, others = _own_events(decision)
+    lines += _event_lines(shown, moment, before, unreal)
     lines += _plan_lines(decision, moment, unreal)
+    lines += others
     lines += story_lines(events, before, _held(events, moment.view))
     for reason in (StartReason.START, StartReason.GROW):
         starts: dict[str, list[LeaseStarted]] = {}
@@ -94,6 +96,24 @@ def outcome_lines(
         for run, facts in starts.items():
             lines += _started(moment, run, facts)
     return lines
+
+
+def _own_events(decision: Decision) -> tuple[Sequence[Event], list[str]]:
+    """Return the events to show one by one, and a line for those that are only counted.
+
+    People who submit a run do not read why other runs go on waiting.
+    """
+    mine = {name for _, name, change in decision.changes if change is Change.SUBMITTED}
+    is_others = [
+        bool(mine) and isinstance(event, RunRefused) and event.run not in mine
+        for event in decision.events
+    ]
+    shown = [event for event, other in zip(decision.events, is_others, strict=True) if not other]
+    count = sum(is_others)
+    if not count:
+        return shown, []
+    what = "other run waits" if count == 1 else "other runs wait"
+    return shown, [f"{count} {what} for another reason now: quorate queue"]
 
 
 def _plan_lines(decision: Decision, moment: Moment, unreal: Collection[str]) -> list[str]:
