@@ -153,7 +153,10 @@ def test_usage_can_be_had_for_a_spreadsheet(stage: Stage) -> None:
     assert found.status_code == 200, found.text
     assert found.headers["content-type"].startswith("text/csv")
     assert "," in found.text.splitlines()[0]
-    none = stage.admin.get("/api/v1/nodes", headers={"Accept": "text/csv"})
+    nodes = stage.admin.get("/api/v1/nodes", headers={"Accept": "text/csv"})
+    assert nodes.status_code == 200, nodes.text
+    assert nodes.text.splitlines()[0].startswith("NAME,")
+    none = stage.admin.get("/api/v1/whoami", headers={"Accept": "text/csv"})
     assert (none.status_code, code(none)) == (406, "not-acceptable")
 
 

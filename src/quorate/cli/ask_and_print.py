@@ -47,13 +47,13 @@ def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None
 
 
 def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
-    """Return the response of an operation for programs, and print nothing."""
+    """Return the response of an operation for programs, lists to their end; print nothing."""
     target = settings.service()
     if target is not None:
-        from quorate.cli.remote import service
+        from quorate.cli.remote import all_pages, service
 
         with service(settings, target) as client:
-            return client.ask_json(name, asked)
+            return all_pages(client, name, asked)[0]
     from quorate.operations.answering import answer
 
     operation = OPERATIONS[name]

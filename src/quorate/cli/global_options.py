@@ -15,6 +15,10 @@ from quorate.cli.completing import context_names
 from quorate.cli.settings import CSV, LEDGER_DEFAULT, LOCK_TIMEOUT_S, Settings
 
 FORMATS: Final = ("table", "wide", "json", "yaml")
+NAME: Final = "name"
+"""The form of ``get`` that prints KIND/NAME lines."""
+JSON_PATH: Final = "jsonpath="
+"""What the form of ``get`` begins with that prints fields."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -98,6 +102,45 @@ def csv_reader(command: F) -> F:
         help="How to print: a table, a wider one, documents, or for a spreadsheet.  "
         "[default: table]",
     )
+
+
+class _GetForm(click.ParamType[str]):
+    """The forms of ``get``: those of every reader, and those that scripts want."""
+
+    name = "form"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return how ``--help`` shows the forms."""
+        del param, ctx
+        return f"[{'|'.join((*FORMATS, CSV, NAME))}|{JSON_PATH}TEMPLATE]"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return ``value``, which is one of the forms; a template is read to find its faults."""
+        if value.startswith(JSON_PATH):
+            from quorate.cli.json_path import TemplateError, read_template
+
+            try:
+                read_template(value.removeprefix(JSON_PATH))
+            except TemplateError as error:
+                self.fail(str(error), param, ctx)
+        elif value not in (*FORMATS, CSV, NAME):
+            known = ", ".join((*FORMATS, CSV, NAME, f"{JSON_PATH}TEMPLATE"))
+            self.fail(f"{value!r} is not one of {known}", param, ctx)
+        return value
+
+
+def get_reader(command: F) -> F:
+    """Return ``command`` with the options of a reader, and every form of ``get``."""
+    forms = _option(
+        command,
+        "-o",
+        "--output",
+        "output",
+        type=_GetForm(),
+        help="How to print: a table, a wider one, documents, for a spreadsheet, KIND/NAME lines, "
+        "or fields.  [default: table]",
+    )
+    return ledger_options(forms)
 
 
 def examples(*lines: str) -> str:

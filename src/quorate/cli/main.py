@@ -100,17 +100,17 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "complete": (
         "quorate.cli.commands.finish_command",
         "complete",
-        "Record that a run's work is done.",
+        "Record that the work of runs is done.",
     ),
     "fail": (
         "quorate.cli.commands.finish_command",
         "fail",
-        "Record that a run's work has ended badly.",
+        "Record that the work of runs has ended badly.",
     ),
     "cancel": (
         "quorate.cli.commands.finish_command",
         "cancel",
-        "Stop a run, or withdraw it from the queue.",
+        "Stop runs, or withdraw them from the queue.",
     ),
     "shrink": (
         "quorate.cli.commands.shrink_command",

@@ -83,7 +83,7 @@ def _ask(settings: Settings, client: Asker, name: str, asked: Struct, *, is_firs
             for line in told.out:
                 click.echo(line)
     else:
-        tree, aside = _all_pages(client, name, asked)
+        tree, aside = all_pages(client, name, asked)
         done = _done(tree)
         with telling(done) if done else nullcontext():
             _aside(aside)
@@ -95,7 +95,7 @@ def _aside(notes: Sequence[str]) -> None:
         click.echo(note, err=True)
 
 
-def _all_pages(client: Asker, name: str, asked: Struct) -> tuple[Any, Sequence[str]]:
+def all_pages(client: Asker, name: str, asked: Struct) -> tuple[Any, Sequence[str]]:
     """Return an answer for programs; a list without a limit is asked for to its end."""
     tree, notes = client.ask_json_and_notes(name, asked)
     if getattr(asked, "limit", 0) is not None or not hasattr(asked, "cursor"):

@@ -11,6 +11,7 @@ from quorate.cli.global_options import examples, writer
 from quorate.cli.settings import Settings, one_line
 
 NOTE_CHARS_MAX: Final = 1000
+_SHOWN_MAX: Final = 5
 
 
 @click.command(
@@ -20,17 +21,17 @@ NOTE_CHARS_MAX: Final = 1000
         'quorate complete train-1 --note "loss 1.7"',
     )
 )
-@click.argument("run", shell_complete=names_of("run"))
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=names_of("run"))
 @click.option("--note", metavar="TEXT", default="", help="How it went; kept in the ledger.")
 @writer
 @click.pass_obj
-def complete(settings: Settings, run: str, note: str, dry_run: bool) -> None:
-    """Record that a run's work is done.
+def complete(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) -> None:
+    """Record that the work of runs is done.
 
-    Its slots are free at once, what it held and did not use is released, and runs that wait are
+    Their slots are free at once, what they held and did not use is released, and runs that wait are
     tried.
     """
-    _end(settings, "complete-run", run, note, dry_run=dry_run)
+    _end(settings, "complete-run", runs, note, dry_run=dry_run)
 
 
 @click.command(
@@ -39,37 +40,67 @@ def complete(settings: Settings, run: str, note: str, dry_run: bool) -> None:
         'quorate fail train-1 --note "loss is NaN since step 4,000"',
     )
 )
-@click.argument("run", shell_complete=names_of("run"))
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=names_of("run"))
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
 @writer
 @click.pass_obj
-def fail(settings: Settings, run: str, note: str, dry_run: bool) -> None:
-    """Record that a run's work has ended badly.
+def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) -> None:
+    """Record that the work of runs has ended badly.
 
-    The run is over and is not tried again; runs that follow it wait to be withdrawn, or fail. Its
-    slots are free at once. For a machine that broke see: quorate node fail.
+    A failed run is over and is not tried again; runs that follow it wait to be withdrawn, or fail.
+    Its slots are free at once. For a machine that broke see: quorate node fail.
     """
-    _end(settings, "fail-run", run, note, dry_run=dry_run)
+    _end(settings, "fail-run", runs, note, dry_run=dry_run)
 
 
 @click.command(
     epilog=examples(
-        "quorate cancel train-1",
+        "quorate cancel train-1 train-2",
+        "quorate cancel --all --owner vision --dry-run",
         'quorate cancel train-1 --note "wrong learning rate"',
     )
 )
-@click.argument("run", shell_complete=names_of("run"))
+@click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=names_of("run"))
+@click.option("--all", "is_all", is_flag=True, help="Every run that waits or runs; needs --yes.")
+@click.option("--owner", metavar="OWNER", help="With --all: only the runs of this owner.")
+@click.option("--yes", is_flag=True, help="Cancel what --all finds without another question.")
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
 @writer
 @click.pass_obj
-def cancel(settings: Settings, run: str, note: str, dry_run: bool) -> None:
-    """Stop a run, or withdraw it from the queue.
+def cancel(
+    settings: Settings,
+    *,
+    runs: tuple[str, ...],
+    is_all: bool,
+    owner: str | None,
+    yes: bool,
+    note: str,
+    dry_run: bool,
+) -> None:
+    """Stop runs, or withdraw them from the queue.
 
-    Its firm start, if any, is dropped. The owner of a cancelled run that has just started by a
-    conflict may not call another one for the pool's cool-down. A run that is cancelled already
-    stays so.
+    The firm start of a cancelled run, if any, is dropped. The owner of a cancelled run that has
+    just started by a conflict may not call another one for the pool's cool-down. A run that is
+    cancelled already stays so.
     """
-    _end(settings, "cancel-run", run, note, dry_run=dry_run)
+    if is_all == bool(runs):
+        raise click.UsageError(
+            "name the runs: quorate cancel RUN..., or write: quorate cancel --all --yes"
+        )
+    if owner is not None and not is_all:
+        raise click.UsageError("--owner goes with --all")
+    if is_all:
+        runs = _live_runs(settings, owner)
+        if not runs:
+            click.echo("no run waits or runs", err=True)
+            return
+        if not yes and not dry_run:
+            raise click.UsageError(
+                f"this would cancel {len(runs)} run{'s' if len(runs) > 1 else ''} "
+                f"({', '.join(runs[:_SHOWN_MAX])}{', ...' if len(runs) > _SHOWN_MAX else ''}); "
+                "to do so, add --yes"
+            )
+    _end(settings, "cancel-run", runs, note, dry_run=dry_run)
 
 
 @click.command(epilog=examples("quorate tick", "quorate tick --dry-run"))
@@ -89,12 +120,27 @@ def tick(settings: Settings, dry_run: bool) -> None:
     ask(settings, "tick", Tick(dry_run=dry_run))
 
 
-def _end(settings: Settings, name: str, run: str, note: str, *, dry_run: bool) -> None:
-    """Ask for one of the operations that end a run."""
-    from quorate.cli.ask_and_print import ask
+def _end(settings: Settings, name: str, runs: tuple[str, ...], note: str, *, dry_run: bool) -> None:
+    """Ask for one of the operations that end a run, for each of ``runs``."""
+    from quorate.cli.ask_and_print import ask_each
     from quorate.operations.resources.run_operations import EndRun
 
-    ask(settings, name, EndRun(run=run_name(run), note=checked_note(note), dry_run=dry_run))
+    told = checked_note(note)
+    asked = [EndRun(run=run_name(run), note=told, dry_run=dry_run) for run in dict.fromkeys(runs)]
+    ask_each(settings, name, asked)
+
+
+def _live_runs(settings: Settings, owner: str | None) -> tuple[str, ...]:
+    """Return the runs that wait or run, as far as the caller may see them."""
+    from quorate.cli.ask_and_print import tree_asked
+    from quorate.operations.resources.resource_operations import ListRuns
+
+    trees = [
+        each
+        for phase in ("Pending", "Running")
+        for each in tree_asked(settings, "list-runs", ListRuns(owner=owner, phase=phase))["items"]
+    ]
+    return tuple(each["metadata"]["name"] for each in trees)
 
 
 def run_name(run: str) -> str:

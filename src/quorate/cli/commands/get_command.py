@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from quorate.cli.completing import kinds, names_of_kind
-from quorate.cli.global_options import examples, reader
+from quorate.cli.global_options import JSON_PATH, NAME, examples, get_reader
 from quorate.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from msgspec import Struct
 
 PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
 """The phases of ``quorate.model``, named here so that ``--help`` need not import it."""
@@ -26,6 +29,9 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
         "quorate get envelopes -o wide",
         "quorate get run train-1 -o json",
         "quorate get runs --owner rai --phase Running --limit 20",
+        "quorate get runs -o name          # run/NAME lines, for other commands",
+        "quorate get nodes -o csv > nodes.csv",
+        "quorate get runs -o jsonpath='{.items[*].metadata.name}'",
     )
 )
 @click.argument("kind", shell_complete=kinds)
@@ -42,7 +48,7 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
     type=click.IntRange(min=1),
     help="At most N: the newest runs, else the first of the list.",
 )
-@reader
+@get_reader
 @click.pass_obj
 def get(
     settings: Settings,
@@ -59,7 +65,6 @@ def get(
     reservations, resolveroutcomes, leases, charges, system; singular and short names work too.
     Amounts in tables are GPU-hours; json and yaml have exact GPU-milliseconds.
     """
-    from quorate.cli.ask_and_print import ask
     from quorate.operations.resources.resource_operations import (
         GetSystem,
         GetThing,
@@ -74,12 +79,30 @@ def get(
     if (owner is not None or phase is not None) and not is_run:
         raise click.UsageError(f"--owner and --phase choose among runs, not {found.plural}")
     if found.name == "system":
-        ask(settings, "get-system", GetSystem())
+        _print(settings, "system", "get-system", GetSystem())
     elif len(names) == 1 and found.name != "queue" and owner is None and phase is None:
-        ask(settings, f"get-{found.name}", GetThing(name=names[0]))
+        _print(settings, found.name, f"get-{found.name}", GetThing(name=names[0]))
     elif is_run:
         newest = found.name == "run" and limit is not None
         asked = ListRuns(names=names, owner=owner, phase=phase, limit=limit, newest=newest)
-        ask(settings, f"list-{found.plural}", asked)
+        _print(settings, found.name, f"list-{found.plural}", asked)
     else:
-        ask(settings, f"list-{found.plural}", ListThings(names=names, limit=limit))
+        asked_all = ListThings(names=names, limit=limit)
+        _print(settings, found.name, f"list-{found.plural}", asked_all)
+
+
+def _print(settings: Settings, kind: str, operation: str, asked: Struct) -> None:
+    """Ask for the operation, and print the response in the form that was typed."""
+    from quorate.cli.ask_and_print import ask, tree_asked
+
+    if settings.output == NAME:
+        tree = tree_asked(settings, operation, asked)
+        for each in tree.get("items", [tree]):
+            click.echo(f"{kind}/{each['metadata']['name']}")
+    elif settings.output.startswith(JSON_PATH):
+        from quorate.cli.json_path import fill_in, read_template
+
+        template = read_template(settings.output.removeprefix(JSON_PATH))
+        click.echo(fill_in(template, tree_asked(settings, operation, asked)))
+    else:
+        ask(settings, operation, asked)

@@ -26,6 +26,7 @@ from quorate.operations.resources.resource_operations import (
 from quorate.operations.unknown_names import newest_runs
 from quorate.operations.visibility import seen_by, visible
 from quorate.operations.visible_events import Sight
+from quorate.views.csv_text import to_csv
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.views.hints import nearest_name
 from quorate.views.kinds.kind import Kind
@@ -78,8 +79,11 @@ def listed(
     def lines(wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
         return [table(kind.columns, kind.rows(moment, names), show_wide=wide)] if names else []
 
+    def csv() -> str:
+        return to_csv([column.title for column in kind.columns], kind.rows(moment, names))
+
     notes = (*context.notes, *(() if names else (kind.nothing,)))
-    return Answer(tree=tree, lines=lines, notes=notes)
+    return Answer(tree=tree, lines=lines, csv=csv, notes=notes)
 
 
 def get_thing(context: RequestContext, asked: GetThing, operation: Operation) -> Answer:
@@ -94,6 +98,7 @@ def get_thing(context: RequestContext, asked: GetThing, operation: Operation) ->
     return Answer(
         tree=lambda: kind.trees(moment, names)[0],
         lines=found.lines,
+        csv=found.csv,
         notes=found.notes,
         etag=etag,
     )

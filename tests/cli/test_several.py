@@ -1,0 +1,95 @@
+"""Several runs ended by one command; lists for scripts and spreadsheets; resources deleted."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from tests.cli.shell import Shell
+
+LINE = ("--gpus", "1", "--team", "rai", "--flavor", "H100")
+
+
+def submitted(shell: Shell, *names: str) -> None:
+    for name in names:
+        shell.ok("submit", *LINE, "--name", name, "--", "true")
+
+
+def phases(shell: Shell) -> dict[str, str]:
+    items = shell("get", "runs", "-o", "json").json["items"]
+    return {each["metadata"]["name"]: each["status"]["phase"] for each in items}
+
+
+def test_several_runs_are_cancelled_by_name(shell: Shell) -> None:
+    submitted(shell, "a", "b", "c")
+    out = shell.ok("cancel", "a", "run/b", "a")
+    assert "run/a cancelled" in out
+    assert "run/b cancelled" in out
+    assert phases(shell) == {"a": "Cancelled", "b": "Cancelled", "c": "Running"}
+
+
+def test_all_runs_are_cancelled_only_with_yes(shell: Shell) -> None:
+    submitted(shell, "a", "b")
+    said = shell("cancel", "--all")
+    assert said.code == 2
+    assert "this would cancel 2 runs (a, b); to do so, add --yes" in said.err
+    assert "run/a cancelled" in shell.ok("cancel", "--all", "--dry-run")
+    assert set(phases(shell).values()) == {"Running"}
+    shell.ok("cancel", "--all", "--owner", "rai", "--yes")
+    assert set(phases(shell).values()) == {"Cancelled"}
+    assert "no run waits or runs" in shell("cancel", "--all", "--yes").err
+
+
+def test_all_and_names_exclude_each_other(shell: Shell) -> None:
+    for words in (("cancel",), ("cancel", "a", "--all", "--yes")):
+        said = shell(*words)
+        assert said.code == 2
+        assert "name the runs" in said.err
+    assert "--owner goes with --all" in shell("cancel", "a", "--owner", "rai").err
+
+
+def test_names_are_printed_for_other_commands(shell: Shell) -> None:
+    submitted(shell, "a", "b")
+    assert shell.ok("get", "runs", "-o", "name") == "run/a\nrun/b\n"
+    assert shell.ok("get", "run", "a", "-o", "name") == "run/a\n"
+    shell.ok("cancel", *shell.ok("get", "runs", "-o", "name").split())
+    assert set(phases(shell).values()) == {"Cancelled"}
+
+
+def test_fields_are_printed_by_a_template(shell: Shell) -> None:
+    submitted(shell, "a", "b")
+    template = 'jsonpath={range .items[*]}{.metadata.name}={.status.phase}{"\\n"}{end}'
+    assert shell.ok("get", "runs", "-o", template) == "a=Running\nb=Running\n\n"
+    assert shell.ok("get", "run", "a", "-o", "jsonpath={.spec.owner}") == "rai\n"
+    said = shell("get", "runs", "-o", "jsonpath={.items[?(@.x)]}")
+    assert said.code == 2
+    assert "cannot read" in said.err
+    assert "is not one of table, wide, json" in shell("get", "runs", "-o", "xml").err
+
+
+def test_a_list_goes_into_a_spreadsheet(shell: Shell) -> None:
+    rows = list(csv.DictReader(io.StringIO(shell.ok("get", "nodes", "-o", "csv"))))
+    assert rows[0]["NAME"] == "a1"
+    assert len(rows) == len(shell("get", "nodes", "-o", "json").json["items"])
+
+
+def test_a_node_is_deleted_once_its_work_has_left(shell: Shell) -> None:
+    submitted(shell, "a")
+    (held,) = [
+        each["metadata"]["name"]
+        for each in shell("get", "nodes", "-o", "json").json["items"]
+        if each["status"].get("freeGPUs", 8) < each["spec"]["gpus"]
+    ]
+    assert (
+        f"node '{held}' has GPUs of a; stop the work on it first"
+        in shell("delete", "node", held).err
+    )
+    shell.ok("node", "drain", held)
+    assert f"node/{held} removed" in shell.ok("delete", f"node/{held}", "--reason", "sold")
+    assert f"node/{held}" not in shell.ok("get", "nodes", "-o", "name").split()
+    assert "removed: sold" in shell.ok("ledger", "log")
+
+
+def test_an_owner_is_deleted_by_either_name(shell: Shell) -> None:
+    shell.ok("admin", "tenant", "create", "short-lived")
+    assert "owner/short-lived removed" in shell.ok("delete", "owner", "short-lived")
