@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from quorate.cli.completing import context_names
 from quorate.cli.settings import CSV, LEDGER_DEFAULT, LOCK_TIMEOUT_S, Settings
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[str]
+else:
+    _ParamType = click.ParamType  # Older versions of click have no type argument.
 
 FORMATS: Final = ("table", "wide", "json", "yaml")
 NAME: Final = "name"
@@ -104,7 +109,7 @@ def csv_reader(command: F) -> F:
     )
 
 
-class _GetForm(click.ParamType[str]):
+class _GetForm(_ParamType):
     """The forms of ``get``: those of every reader, and those that scripts want."""
 
     name = "form"
