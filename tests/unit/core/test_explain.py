@@ -572,6 +572,7 @@ def test_every_remedy_listed_starts_the_run_when_it_is_typed(state: State) -> No
             assert command_of(state, remedy) == remedy.trial
 
 
+@pytest.mark.heavy
 @given(histories())
 def test_run_alone_that_one_more_gpu_of_concurrency_would_start_is_told_so(state: State) -> None:
     for name in list(state.pending)[:1]:

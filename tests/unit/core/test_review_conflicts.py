@@ -441,6 +441,7 @@ def counted(state: State, command: Command, now_ms: int) -> tuple[Decision, Coun
         sys.setprofile(before)
 
 
+@pytest.mark.heavy
 def test_lowering_an_envelope_looks_at_few_instants() -> None:
     runs = 64
     ledger = world(nodes=fleet({"A": runs}), budgets=[budget("b", "ada", envelope("e", runs))])

@@ -140,6 +140,7 @@ def test_a_scrape_has_exactly_the_metrics_of_the_table_beside_those_of_the_proce
     assert ours == known
 
 
+@pytest.mark.heavy
 def test_no_label_has_more_values_than_its_bound_however_large_the_world_is() -> None:
     many = 3 * TENANTS_MAX
     quota = Quota(nodes_max=1, concurrent_runs_max=1, gpu_ms_budget=1, node_ms_budget=1)
