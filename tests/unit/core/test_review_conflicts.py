@@ -89,9 +89,7 @@ class Ledger:
 
     @property
     def state(self) -> State:
-        view = self.engine.view
-        assert isinstance(view, State)
-        return view
+        return self.engine._state
 
     @property
     def events(self) -> list[Event]:

@@ -254,14 +254,14 @@ def test_states_are_the_same_and_so_is_each_mapping(engines: tuple[Engine, Engin
 @pytest.mark.heavy
 def test_an_archived_run_that_changes_comes_back_and_stays() -> None:
     with both(MemoryStore()) as (archiving, _):
-        state = archiving.view
+        state = archiving._state
         assert not state.runs.is_kept("r0")
         over = state.overlay()
         over.runs.own("r0").note = "changed above"
         assert state.runs["r0"].note == "well"
         assert over.runs["r0"].note == "changed above"
         count, names = len(state.runs), list(state.runs)
-        state.runs.own("r0").note = "changed"  # type: ignore[attr-defined]
+        state.runs.own("r0").note = "changed"
         assert (len(state.runs), list(state.runs)) == (count, names)
         assert state.runs.is_kept("r0")
         archiving.execute(Apply(tuple(Owner(name=f"o{n}") for n in range(2 * FEW))), actor="root")

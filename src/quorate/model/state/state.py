@@ -43,7 +43,7 @@ class State(TenancyState):
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
         over.lottery = self.lottery
-        for name in _TABLES:
+        for name in TABLES:
             setattr(over, name, getattr(self, name).layer())
         # Shared until a budget or an owner changes in the overlay: ``budgets_changed`` makes a new
         # one.
@@ -106,5 +106,5 @@ class State(TenancyState):
 SLOTS: Final = tuple(name for part in State.__mro__ for name in vars(part).get("__slots__", ()))
 """Everything that a state keeps, of all subjects."""
 _EMPTY: Final = State()
-_TABLES: Final = tuple(name for name in SLOTS if isinstance(getattr(_EMPTY, name), Table))
+TABLES: Final = tuple(name for name in SLOTS if isinstance(getattr(_EMPTY, name), Table))
 """The slots that hold a table: an overlay lays a table of its own over each."""
