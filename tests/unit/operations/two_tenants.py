@@ -180,7 +180,7 @@ class TwoTenants:
 
     def __post_init__(self) -> None:
         """Let everything happen that is told of above."""
-        happens = {
+        happens: dict[str, Any] = {
             "has_conflicts": self.has_conflicts,
             "ticks": self.ticks,
             "horizon_ms": self.horizon_ms,

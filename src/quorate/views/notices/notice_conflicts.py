@@ -156,8 +156,8 @@ def _declared(seq: int, declared: ConflictDeclared, known: Known) -> Iterator[To
                 f"a lottery may end work of yours at {time_text(declared.due_ms)}: "
                 f"{gpus(declared.short)} of {scope_text(declared.scope)} will still be missing for "
                 f"{asked_for(declared)} (conflict/{declared.conflict}). Your runs in it, with "
-                f"the odds to be drawn first: {named}; {counted(len(declared.tokens), 'token')} in all. "
-                f"{_saving(declared)}. All of it: quorate describe resolveroutcome "
+                f"the odds to be drawn first: {named}; {counted(len(declared.tokens), 'token')} in "
+                f"all. {_saving(declared)}. All of it: quorate describe resolveroutcome "
                 f"{declared.conflict}"
             ),
             facts=_facts(declared)
