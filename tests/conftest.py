@@ -33,7 +33,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             # In front of the limit that a test may have of its own: fifty times the examples.
             item.add_marker(pytest.mark.timeout(_SOAK_S), append=False)
         return
-    left_out = [item for item in items if item.get_closest_marker("soak") is not None]
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        (kept if item.get_closest_marker("soak") is None else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        items[:] = kept

@@ -335,6 +335,7 @@ def test_a_tenant_that_holds_something_stays(shell: Shell) -> None:
     assert tenant(shell, "delete", "org").code == 1
 
 
+@pytest.mark.heavy
 def test_the_runs_of_a_removed_tenant_can_still_be_asked_about(shell: Shell) -> None:
     submit(shell, "train", 16)
     shell.clock.at_ms += HOUR_MS

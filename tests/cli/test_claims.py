@@ -24,6 +24,7 @@ def statuses(shell: Shell) -> dict[str, str]:
     return found
 
 
+@pytest.mark.heavy
 def test_nodes_are_taken_seen_given_back_and_wiped(shell: Shell) -> None:
     shell.ok(*TAKE, "--user", "dr-x")
     claim = shell("get", "claims", "scans", "-o", "json").json["status"]

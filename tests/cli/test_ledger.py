@@ -79,6 +79,7 @@ def test_one_flipped_bit_is_found(busy: Shell) -> None:
     assert not (busy.folder / "x.jsonl").exists()
 
 
+@pytest.mark.heavy
 def test_a_ledger_cut_short_and_another_ledger_disagree_with_a_checkpoint(busy: Shell) -> None:
     shutil.copyfile(busy.folder / "quorate.db", busy.folder / "short.db")
     busy.ok("submit", "-f", EXAMPLES / "malleable.yaml")
@@ -112,6 +113,7 @@ def test_a_changed_checkpoint_is_told_from_a_changed_ledger(busy: Shell) -> None
     assert "c.json signed" not in said.err
 
 
+@pytest.mark.heavy
 def test_the_export_can_be_checked_with_no_part_of_quorate(busy: Shell) -> None:
     busy.ok("ledger", "export", "--out", "ledger.jsonl")
     page = (ROOT / "docs/reference/export.md").read_text()
@@ -179,6 +181,7 @@ def test_the_future_is_not_replayed(busy: Shell) -> None:
     assert f"it is {time_text(at_ms)} now, and the ledger ends at {time_text(at_ms)}" in said.err
 
 
+@pytest.mark.heavy
 def test_an_export_becomes_the_same_ledger_again(busy: Shell) -> None:
     busy.ok("ledger", "export", "--out", "ledger.jsonl")
     head = busy("ledger", "verify", "-o", "json").json["head"]
@@ -261,6 +264,7 @@ def test_an_export_is_checked_like_a_ledger(busy: Shell) -> None:
     assert (said.code, "(truncated)" in said.err) == (5, True)
 
 
+@pytest.mark.heavy
 def test_a_receipt_is_true_until_its_block_is_gone_or_another(busy: Shell) -> None:
     shutil.copyfile(busy.folder / "quorate.db", busy.folder / "short.db")
     shutil.copyfile(busy.folder / "quorate.db", busy.folder / "fork.db")
@@ -287,6 +291,7 @@ def test_replay_before_the_beginning_says_when_it_began(busy: Shell) -> None:
     assert busy("ledger", "replay", "--at", "yesterday").code == 2
 
 
+@pytest.mark.heavy
 def test_a_key_of_another_ledger_signs_nothing(busy: Shell) -> None:
     busy.ok("--ledger", "other.db", "init")
     shutil.copyfile(busy.folder / "other.db.key", busy.folder / "quorate.db.key")
@@ -333,6 +338,7 @@ def test_a_changed_snapshot_is_found_though_the_events_verify(busy: Shell) -> No
     assert "the snapshot kept at sequence" in said.err
 
 
+@pytest.mark.heavy
 def test_init_finishes_a_ledger_whose_making_was_interrupted(bare: Shell) -> None:
     SqliteStore.create(bare.folder / "quorate.db").close()
     said = bare("get", "runs")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 
+import pytest
+
 from quorate.model.amounts import HOUR_MS
 from tests.cli.shell import EXAMPLES, Shell
 
 
+@pytest.mark.heavy
 def test_init_says_id_key_and_next_step(bare: Shell) -> None:
     out = bare.ok("init")
     assert re.search(r"^created ledger [0-9a-f]{16} in quorate\.db$", out, re.MULTILINE)
@@ -32,6 +35,7 @@ def test_init_with_a_key_in_the_way_leaves_no_ledger(bare: Shell) -> None:
     assert (bare.folder / "quorate.db.key").read_text() == "somebody's"
 
 
+@pytest.mark.heavy
 def test_apply_tells_each_document_and_a_second_time_changes_nothing(bare: Shell) -> None:
     bare.ok("init")
     files = ("-f", EXAMPLES / "fleet.yaml", "-f", EXAMPLES / "teams.yaml")
@@ -45,6 +49,7 @@ def test_apply_tells_each_document_and_a_second_time_changes_nothing(bare: Shell
     assert second[-1] == "nothing to record"
 
 
+@pytest.mark.heavy
 def test_every_example_is_accepted_in_one_commit(bare: Shell) -> None:
     bare.ok("init")
     # A run is declared before those that follow it.
@@ -108,6 +113,7 @@ def test_what_explain_prints_works_when_typed(shell: Shell) -> None:
     assert any(name.startswith("second") for name in started)
 
 
+@pytest.mark.heavy
 def test_explain_names_the_ledger_that_was_named(shell: Shell) -> None:
     shell.ok("submit", "-f", EXAMPLES / "malleable.yaml")
     shell.ok("submit", "--like", "malleable", "--name", "second")
@@ -262,6 +268,7 @@ def test_one_gpu_is_one_gpu(shell: Shell) -> None:
     assert "1 GPU is running on it" in said.err
 
 
+@pytest.mark.heavy
 def test_every_new_example_does_what_it_says(shell: Shell) -> None:
     pool = shell.ok("apply", "-f", EXAMPLES / "pool.yaml")
     assert "run/notebook started on 4 L40 GPUs" in pool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from quorate.adapters.executors.keepers import run_folder, work_folder
 from quorate.keeper.output import OutputWriter
 from quorate.keeper.wanted import OUTPUT
@@ -36,6 +38,7 @@ def test_top_shows_bars(shell: Shell) -> None:
     assert "POOL" in shell.ok("top", "-o", "wide")
 
 
+@pytest.mark.heavy
 def test_top_of_nothing_says_so(bare: Shell) -> None:
     bare.ok("init")
     said = bare("top")
@@ -64,6 +67,7 @@ def test_output_that_nobody_keeps_is_refused(shell: Shell) -> None:
     assert shell("logs", "train", "-f", "-o", "json").code == 2
 
 
+@pytest.mark.heavy
 def test_output_that_a_service_has_kept_is_read_beside_the_ledgers_file(shell: Shell) -> None:
     shell.ok("submit", "-f", EXAMPLES / "train.yaml")
     kept = OutputWriter(run_folder(work_folder(shell.folder / "quorate.db"), "train") / OUTPUT)

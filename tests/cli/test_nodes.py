@@ -237,6 +237,7 @@ def test_status_and_width_are_shown_where_people_look(shell: Shell) -> None:
     assert "Start, the run was admitted: " in log
 
 
+@pytest.mark.heavy
 def test_a_machine_without_gpus_is_declared_by_hand(bare: Shell) -> None:
     bare.ok("init")
     text = bare.ok("node", "discover", "--gpus", "4", "--flavor", "H100", "--name", "laptop")

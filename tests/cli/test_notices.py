@@ -19,6 +19,7 @@ def test_a_start_is_shown_with_its_next_command(shell: Shell) -> None:
     assert sum(item["facts"]["payers"].values()) == item["facts"]["gpus"]
 
 
+@pytest.mark.heavy
 def test_that_there_is_none_is_said(bare: Shell) -> None:
     bare.ok("init")
     said = bare("notices")

@@ -91,6 +91,7 @@ def test_a_file_of_clusters_may_name_the_cluster(bare: Shell) -> None:
     assert bare(*words, bare.file("bad.json", '{"a": ["0:1"]}')).code == 3
 
 
+@pytest.mark.heavy
 def test_policies_are_compared_by_the_same_measures(bare: Shell) -> None:
     lines = bare.ok("policy", "compare", "--problem", PROBLEM).splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(POLICIES)
@@ -223,6 +224,7 @@ def test_a_part_that_is_not_installed_is_named_with_the_remedy(words: tuple[str,
     assert without_numpy(*words) == (4, f"error: {INSTALL}")
 
 
+@pytest.mark.heavy
 def test_a_pool_that_knows_pairs_may_have_a_packed_policy(bare: Shell) -> None:
     bare.ok("init")
     table = """{v100: {"('a', 1)": {null: 2, "('a', 1)": [1.5, 1.5]}}}"""

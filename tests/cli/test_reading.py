@@ -54,6 +54,7 @@ def _items(shell: Shell, kind: Kind) -> list[dict[str, Any]]:
     return items
 
 
+@pytest.mark.heavy
 def test_every_kind_is_listed_in_every_form_under_every_name(planned: Shell) -> None:
     busy = planned
     for kind in KINDS:
@@ -70,6 +71,7 @@ def test_every_kind_is_listed_in_every_form_under_every_name(planned: Shell) -> 
             assert busy.ok("get", short) == plain
 
 
+@pytest.mark.heavy
 def test_every_thing_can_be_described(planned: Shell) -> None:
     busy = planned
     for kind in KINDS:
@@ -78,6 +80,7 @@ def test_every_thing_can_be_described(planned: Shell) -> None:
             assert name.partition("/")[0] in busy.ok("describe", kind.name, name)
 
 
+@pytest.mark.heavy
 def test_one_name_gives_the_document_itself(busy: Shell) -> None:
     document = busy("get", "run", "train", "-o", "json").json
     assert (document["kind"], document["metadata"]["name"]) == ("Run", "train")
@@ -85,6 +88,7 @@ def test_one_name_gives_the_document_itself(busy: Shell) -> None:
     assert busy("get", "run/train", "-o", "json").json == document
 
 
+@pytest.mark.heavy
 def test_domains_tell_free_total_whole_nodes_and_the_largest_gang(busy: Shell) -> None:
     rows = [line.split() for line in busy.ok("get", "domains").splitlines()]
     assert rows[2] == ["us-west/c1/A", "H100", "[#################...]", "8", "72", "1", "8"]
@@ -92,6 +96,7 @@ def test_domains_tell_free_total_whole_nodes_and_the_largest_gang(busy: Shell) -
     assert (row["freeGPUs"], row["totalGPUs"], row["largestGangGPUs"]) == (8, 72, 8)
 
 
+@pytest.mark.heavy
 def test_numbers_stand_right_and_lines_end_without_blanks(busy: Shell) -> None:
     lines = busy.ok("get", "nodes").splitlines()
     end = lines[0].index("FREE") + len("FREE")
@@ -99,6 +104,7 @@ def test_numbers_stand_right_and_lines_end_without_blanks(busy: Shell) -> None:
     assert not any(line.endswith(" ") for line in lines)
 
 
+@pytest.mark.heavy
 def test_a_runs_description_has_its_timeline_with_sequences(busy: Shell) -> None:
     out = busy.ok("describe", "run", "train")
     assert "Phase:          Running" in out
@@ -109,6 +115,7 @@ def test_a_runs_description_has_its_timeline_with_sequences(busy: Shell) -> None
     assert "  this reason since " in waiting
 
 
+@pytest.mark.heavy
 def test_a_budgets_description_has_accounts_caps_and_what_it_pays(busy: Shell) -> None:
     out = busy.ok("describe", "budget", "core")
     assert "core/west" in out
@@ -116,6 +123,7 @@ def test_a_budgets_description_has_accounts_caps_and_what_it_pays(busy: Shell) -
     assert "borrow/0" in out
 
 
+@pytest.mark.heavy
 def test_an_unknown_name_is_told_what_is_near_it(busy: Shell) -> None:
     said = busy("get", "run", "trian")
     assert (said.code, said.out) == (1, "")
@@ -123,12 +131,14 @@ def test_an_unknown_name_is_told_what_is_near_it(busy: Shell) -> None:
     assert busy("describe", "node", "zz").code == 1
 
 
+@pytest.mark.heavy
 def test_an_unknown_kind_is_a_usage_error(busy: Shell) -> None:
     said = busy("get", "nods")
     assert said.code == 2
     assert "there is no kind 'nods'; did you mean nodes?" in said.err
 
 
+@pytest.mark.heavy
 def test_output_forms_may_stand_before_or_after_the_command(busy: Shell) -> None:
     assert busy("-o", "json", "get", "owners").json == busy("get", "owners", "-o", "json").json
 
@@ -140,6 +150,7 @@ def test_an_empty_list_is_no_error(shell: Shell) -> None:
     assert shell("get", "runs", "-o", "json").json["items"] == []
 
 
+@pytest.mark.heavy
 def test_reading_does_not_wait_for_a_writer(busy: Shell) -> None:
     with SqliteStore.open(busy.folder / "quorate.db"):
         assert busy.ok("get", "runs")
@@ -151,6 +162,7 @@ def test_reading_does_not_wait_for_a_writer(busy: Shell) -> None:
     assert "is held for writing by process" in held.err
 
 
+@pytest.mark.heavy
 def test_reasons_are_of_now_and_not_of_when_they_were_recorded(shell: Shell) -> None:
     """Less and less room: the code stays, so nothing is recorded, and the numbers change."""
     shell.ok("submit", "-f", EXAMPLES / "malleable.yaml", "--set", "spec.malleable=null",
@@ -224,6 +236,7 @@ def test_beyond_a_limit_reasons_are_those_recorded_and_say_so(shell: Shell) -> N
     assert "this reason since 2027-01-15T08:00:00Z" in last
 
 
+@pytest.mark.heavy
 def test_runs_can_be_chosen_by_owner_phase_and_number(busy: Shell) -> None:
     def found(*words: str) -> list[str]:
         return [row.split()[0] for row in busy.ok("get", "runs", *words).splitlines()[1:]]
@@ -260,6 +273,7 @@ def test_envelopes_show_their_window_and_what_cannot_be_spent_now(shell: Shell) 
     assert (rows["partner/west"][0], rows["partner/west"][-1]) == ("opens", "4000.00")
 
 
+@pytest.mark.heavy
 def test_spent_held_and_free_add_up_to_granted_as_shown(busy: Shell) -> None:
     for step in (1_234_567, 7_654_321, 12_345):
         busy.clock.at_ms += step
@@ -269,6 +283,7 @@ def test_spent_held_and_free_add_up_to_granted_as_shown(busy: Shell) -> None:
                 assert sum(parts) == granted, row
 
 
+@pytest.mark.heavy
 def test_a_leases_description_has_its_slots_as_ranges(busy: Shell) -> None:
     out = busy.ok("describe", "lease", "train/1")
     assert "Slots:\n  b1[0-7]\n  b2[0-7]\n" in out

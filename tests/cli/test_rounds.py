@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.cli.shell import Shell
 
 WORLD = """\
@@ -67,6 +69,7 @@ def status(shell: Shell, *words: str) -> dict[str, Any]:
     return dict(found["status"])
 
 
+@pytest.mark.heavy
 def test_a_lease_says_how_many_steps_and_seconds_it_is_for(bare: Shell) -> None:
     shell = begun(bare)
     shell.clock.at_ms += ROUND_MS
@@ -87,11 +90,13 @@ def test_a_lease_says_how_many_steps_and_seconds_it_is_for(bare: Shell) -> None:
     assert "v100: share 0.5, owed " in shell.ok("describe", "run", lease["run"])
 
 
+@pytest.mark.heavy
 def test_a_lease_is_for_no_more_steps_than_there_are_left(bare: Shell) -> None:
     shell = begun(bare, steps=100)
     assert status(shell, "leases")["round"]["maxSteps"] == 100
 
 
+@pytest.mark.heavy
 def test_who_waits_for_a_round_has_the_higher_priority_in_the_next(bare: Shell) -> None:
     shell = begun(bare)
     for _ in range(2):

@@ -112,6 +112,7 @@ def test_a_script_for_slurm_is_a_run(shell: Shell) -> None:
     assert spec["runtime"]["expectedDuration"] == "90m"
 
 
+@pytest.mark.heavy
 def test_options_win_over_the_lines_of_a_script(shell: Shell) -> None:
     shell.file("job.sh", SCRIPT)
     shell.ok("sbatch", "--gpus", "4", "--flavor", "A100", "--name", "mine", "job.sh")

@@ -59,6 +59,7 @@ def test_a_tenants_usage_stands_against_its_budgets(used: Shell) -> None:
     assert row.split()[:4] == ["rai", "1200.00", "2600.00", "46.2"]
 
 
+@pytest.mark.heavy
 def test_days_choose_the_period(used: Shell) -> None:
     used.clock.at_ms += 40 * DAY_MS
     month = used("usage", "--tenant", "rai", "--days", "30", "-o", "json").json["status"]
@@ -180,6 +181,7 @@ def test_a_statement_adds_up_in_every_form(used: Shell) -> None:
     assert used.ok("statement", "-o", "yaml").startswith("apiVersion: quorate.dev/v1\n")
 
 
+@pytest.mark.heavy
 def test_a_past_month_says_the_same_whenever_it_is_asked_for(used: Shell) -> None:
     used.clock.at_ms = FEBRUARY_MS + 5 * DAY_MS
     first = used("statement", "--month", "2027-01", "-o", "json").json["status"]
@@ -209,6 +211,7 @@ def test_a_flavor_without_a_price_is_noted(used: Shell) -> None:
     assert said.err == "note: no price was given for H100; add --price FLAVOR=PRICE\n"
 
 
+@pytest.mark.heavy
 def test_reading_writes_nothing(used: Shell) -> None:
     before = used.ledger_bytes()
     used.clock.at_ms = NOW_MS + 4_000 * HOUR_MS
@@ -217,6 +220,7 @@ def test_reading_writes_nothing(used: Shell) -> None:
     assert used.ledger_bytes() == before
 
 
+@pytest.mark.heavy
 def test_money_that_has_run_out_is_settled_before_it_is_stated(used: Shell) -> None:
     used.clock.at_ms = NOW_MS + 4_000 * HOUR_MS
     said = used("statement", "-o", "json")

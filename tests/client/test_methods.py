@@ -16,6 +16,7 @@ from quorate.operations.table import OPERATIONS
 from tools.client_methods import ROOT, STUB, text
 
 
+@pytest.mark.heavy
 def test_the_stub_is_what_the_table_makes() -> None:
     written = (ROOT / STUB).read_text(encoding="utf-8")
     assert written == text(), "run: python -m tools.client_methods"
@@ -70,6 +71,7 @@ def test_every_method_is_explained() -> None:
                 assert inspect.getdoc(method), name
 
 
+@pytest.mark.heavy
 def test_the_clients_are_imported_when_they_are_used() -> None:
     program = (
         "import sys, quorate; before = set(sys.modules); assert 'httpx' not in before; "

@@ -160,6 +160,7 @@ def test_a_proxy_is_asked_by_httpx(environ: dict[str, str], kind: type) -> None:
     assert type(driver) is kind
 
 
+@pytest.mark.heavy
 def test_telling_why_a_service_refused_imports_nothing_that_decides() -> None:
     heavy = ("quorate.calc", "quorate.core", "quorate.loop", "quorate.policy", "sqlite3")
     found = f"print(*({set(heavy)} & {{*sys.modules}}))"
@@ -174,6 +175,7 @@ def test_telling_why_a_service_refused_imports_nothing_that_decides() -> None:
     assert done.stdout == "\n"
 
 
+@pytest.mark.heavy
 def test_who_asks_a_service_imports_nothing_that_decides() -> None:
     heavy = ("httpx", "ruamel", "quorate.core", "quorate.loop", "quorate.documents", "sqlite3")
     found = f"print(*({set(heavy)} & {{*sys.modules}}))"

@@ -157,6 +157,7 @@ _OF_SPECS = {
 }
 
 
+@pytest.mark.heavy
 @given(spec=any_spec())
 def test_every_field_of_a_document_is_declared_and_readable(spec: Declared) -> None:
     tree = render(spec)
@@ -202,6 +203,7 @@ def test_several_resources_are_items_of_the_answer() -> None:
     assert not found.status
 
 
+@pytest.mark.heavy
 def test_a_thing_by_name_is_given_as_one_of_its_kind() -> None:
     world = TwoTenants()
     tree = world.ask(ADMIN, "get-run", GetThing(name="mine-half")).tree()

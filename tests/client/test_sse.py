@@ -38,6 +38,7 @@ def test_data_is_json() -> None:
         Message(kind="message", id="", data="cut").tree()
 
 
+@pytest.mark.heavy
 def test_a_message_without_end_is_given_up() -> None:
     messages, half = Messages(), b"x" * (MESSAGE_BYTES_MAX // 2 + 1)
     assert list(messages.feed(half)) == []

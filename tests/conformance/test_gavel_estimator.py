@@ -83,6 +83,7 @@ def test_every_match_is_the_recorded_one(case: dict[str, Any], ratios: Floats) -
     assert matches(case, ratios, as_published=False) == case["match"]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("case", [case for case in CASES if is_defective(case)], ids=name_of)
 def test_matches_among_fewer_known_types_are_the_defect(
     case: dict[str, Any], ratios: Floats

@@ -44,6 +44,7 @@ def test_there_are_recordings() -> None:
     assert len(RECORDINGS) >= 5
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_every_round_is_the_recorded_one(path: Path) -> None:
     recorded, found = played(path)

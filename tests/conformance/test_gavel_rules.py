@@ -83,6 +83,7 @@ def test_a_rule_gives_every_share_that_was_recorded(path: Path, name: str) -> No
         assert ours.get(key, nothing) == pytest.approx(shares, abs=ENTRY, rel=0), key
 
 
+@pytest.mark.heavy
 @every_case
 def test_every_recorded_allocation_measures_as_recorded(path: Path) -> None:
     problem, results = problem_in(path), results_in(path)

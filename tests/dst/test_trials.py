@@ -45,6 +45,7 @@ _ELSEWHERE: Final = {
 }
 
 
+@pytest.mark.heavy
 def test_a_system_in_which_everything_goes_wrong_stays_right(tmp_path: Path) -> None:
     seeds = seeds_of(_SEEDS) if _SEEDS and _PROFILE != "soak" else list(_DEFAULT_SEEDS)
     found = _inspected(seeds, Size())

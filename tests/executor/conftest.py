@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.executor.room import Room, room
+from tests.oracles.effort import leaves_out_slow
 
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:
     """Leave these files unread where slow tests are not asked for."""
-    return True if config.option.markexpr == "not slow" else None
+    return True if leaves_out_slow(config) else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,6 +12,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
 
+_WITHOUT_SLOW: Final = frozenset({"not slow", "not slow and not heavy"})
 IS_SOAK: Final = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 
 
@@ -33,3 +34,8 @@ def few_of(cases: Iterable[object], most: int) -> list[ParameterSet]:
         pytest.param(case, marks=() if number < most else pytest.mark.soak)
         for number, case in enumerate(cases)
     ]
+
+
+def leaves_out_slow(config: pytest.Config) -> bool:
+    """Return whether the chosen markers leave out slow tests, so that their files stay unread."""
+    return config.option.markexpr in _WITHOUT_SLOW

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -162,12 +163,14 @@ def _check_leases(question: Question, answer: Admitted) -> None:
     assert paid == wanted
 
 
+@pytest.mark.heavy
 @examples(6)
 @given(questions())
 def test_a_run_starts_exactly_when_some_placement_can_be_paid(question: Question) -> None:
     _check(question)
 
 
+@pytest.mark.heavy
 @examples(6)
 @given(questions(racks=True))
 def test_a_run_starts_exactly_when_some_rack_by_rack_placement_can_be_paid(

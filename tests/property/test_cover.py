@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -148,12 +149,14 @@ def _check(bill: Bill) -> None:
     event("greedy" if payer_list.greedy(bill.asked()) else "searched")
 
 
+@pytest.mark.heavy
 @examples(10)
 @given(bills())
 def test_cover_pays_exactly_when_it_can_and_in_the_first_way(bill: Bill) -> None:
     _check(bill)
 
 
+@pytest.mark.heavy
 @examples(6)
 @given(loans())
 def test_sponsors_pay_what_they_lend_and_what_the_run_may_borrow(bill: Bill) -> None:
@@ -182,6 +185,7 @@ def kinships(draw: st.DrawFn) -> Bill:
     return Bill(owners, money, (), request, ())
 
 
+@pytest.mark.heavy
 @given(kinships())
 def test_payers_are_own_then_siblings_then_parents_then_sponsors(bill: Bill) -> None:
     found = payer_phases(bill.state, bill.request)
@@ -215,6 +219,7 @@ def _bounds(bill: Bill) -> int:
     return worst
 
 
+@pytest.mark.heavy
 @examples(5)
 @given(bills())
 def test_a_refusal_says_how_much_is_unpaid(bill: Bill) -> None:
@@ -297,6 +302,7 @@ def knots(draw: st.DrawFn) -> Bill:
     return Bill({"o0": Owner(name="o0")}, (money,), (), request, demands)
 
 
+@pytest.mark.heavy
 @examples(10)
 @given(knots())
 def test_cover_unties_overlapping_caps(bill: Bill) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -75,22 +76,26 @@ def _only(parsed: Parsed) -> Declared:
     return document.spec
 
 
+@pytest.mark.heavy
 @given(spec=any_spec())
 def test_a_spec_comes_back_from_yaml(spec: Declared) -> None:
     assert _only(parse_documents(to_yaml(render(spec)), source="round-trip")) == spec
 
 
+@pytest.mark.heavy
 @given(spec=any_spec())
 def test_a_spec_comes_back_from_json(spec: Declared) -> None:
     assert _only(parse_documents(to_json(render(spec)), source="round-trip")) == spec
 
 
+@pytest.mark.heavy
 @given(spec=any_spec())
 def test_a_spec_comes_back_from_its_tree(spec: Declared) -> None:
     assert _only(parse_tree(kind_of(spec), render(spec))) == spec
     assert _only(parse_tree(None, render(spec), lenient=True)) == spec
 
 
+@pytest.mark.heavy
 @given(specs=st.lists(any_spec(), min_size=1, max_size=4, unique_by=kind_of))
 def test_several_documents_come_back_in_order(specs: list[Declared]) -> None:
     trees = [render(spec) for spec in specs]
@@ -117,6 +122,7 @@ def test_no_text_makes_the_reader_raise(text: str | bytes) -> None:
     _check(parse_documents(text, source="fuzz"))
 
 
+@pytest.mark.heavy
 @given(kind=st.sampled_from([*KINDS, "Reservation", "Tenant"]), metadata=_TREES, spec=_TREES)
 def test_no_tree_makes_the_reader_raise(kind: str, metadata: object, spec: object) -> None:
     tree = {"metadata": metadata, "spec": spec}
@@ -126,6 +132,7 @@ def test_no_tree_makes_the_reader_raise(kind: str, metadata: object, spec: objec
     _check(parse_tree(kind, spec))
 
 
+@pytest.mark.heavy
 @given(spec=any_spec(), field=names)
 def test_one_broken_field_is_the_only_problem_told(spec: Declared, field: str) -> None:
     tree = render(spec)
@@ -137,6 +144,7 @@ def test_one_broken_field_is_the_only_problem_told(spec: Declared, field: str) -
     assert [problem.path for problem in parsed.problems] == [f'spec["x-{field}"]']
 
 
+@pytest.mark.heavy
 @given(spec=any_spec())
 def test_yaml_and_json_of_a_spec_are_the_same_tree(spec: Declared) -> None:
     tree = render(spec)

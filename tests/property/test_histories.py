@@ -7,6 +7,7 @@ snapshots must all be what those events add up to.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, event, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -365,7 +366,7 @@ class Histories(RuleBasedStateMachine):
         assert same(replayed, self.state) == []
 
 
-TestHistories = Histories.TestCase
+TestHistories = pytest.mark.heavy(Histories.TestCase)
 TestHistories.settings = settings(
     examples(1 if IS_SOAK else 0.6),
     stateful_step_count=30,

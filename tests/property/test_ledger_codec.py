@@ -21,6 +21,7 @@ from quorate.model.events import Event
 from quorate.testing.event_strategies import events, histories
 
 
+@pytest.mark.heavy
 @given(st.lists(events(), max_size=5))
 def test_stored_events_come_back_equal(drawn: list[Event]) -> None:
     data = encode_events(drawn)
@@ -28,12 +29,14 @@ def test_stored_events_come_back_equal(drawn: list[Event]) -> None:
     assert encode_events(decode_events(data)) == data
 
 
+@pytest.mark.heavy
 @given(events(), st.integers(1, 2**53))
 def test_exported_event_comes_back_equal_through_json(event: Event, seq: int) -> None:
     shown = json.loads(json.dumps(event_to_json(seq, event)))
     assert event_from_json(shown) == (seq, event)
 
 
+@pytest.mark.heavy
 @given(st.lists(histories(max_size=3), min_size=1, max_size=4))
 def test_sealed_events_come_back_in_order(groups: list[list[Event]]) -> None:
     # Only the last group may be as late as it likes; each begins no earlier than the one before.
@@ -67,6 +70,7 @@ def test_any_bytes_are_events_or_a_clear_error(data: bytes) -> None:
     assert isinstance(found, list) or "sequence 1" in found
 
 
+@pytest.mark.heavy
 @given(st.lists(events(), min_size=1, max_size=2), st.data())
 def test_any_changed_byte_is_events_or_a_clear_error(
     drawn: list[Event], data: st.DataObject

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from quorate.policy.problem import Problem
 from tests.oracles.filling import problems
 
 
+@pytest.mark.heavy
 @given(problem=problems(entities_max=2), data=st.data())
 def test_nobody_has_less_and_nothing_is_left_that_somebody_could_use(
     problem: Problem, data: st.DataObject

@@ -94,6 +94,7 @@ def chi_square(counts: Counter[Any], kinds: int) -> float:
     )
 
 
+@pytest.mark.heavy
 def test_first_draws_are_uniform_over_owners_and_then_over_their_tokens() -> None:
     tokens = {
         "ada": tuple(f"a{n}" for n in range(5)),
@@ -113,6 +114,7 @@ def test_first_draws_are_uniform_over_owners_and_then_over_their_tokens() -> Non
             assert chi_square(runs[owner], len(held)) < CHI_SQUARE[len(held) - 1], owner
 
 
+@pytest.mark.heavy
 def test_later_draws_are_uniform_too() -> None:
     tokens = {"ada": ("a0", "a1", "a2"), "ben": ("b0",), "cy": ("c0",)}
     last: Counter[str] = Counter()
@@ -158,6 +160,7 @@ def test_the_text_of_a_scope_is_that_of_no_other(one: Scope, other: Scope) -> No
     assert (scope_text(one) == scope_text(other)) == (one == other)
 
 
+@pytest.mark.heavy
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_both_programs_accept_what_an_honest_operator_publishes(

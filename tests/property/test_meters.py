@@ -7,6 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 
+import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
@@ -89,6 +90,7 @@ def metered(history: list[Told]) -> Meter:
     return meter
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(histories(late_ms_max=5 * HOUR_MS), st.integers(0, 40 * DAY_MS), st.integers(0, 3_000))
 def test_what_was_used_is_exact_from_any_whole_hour(
@@ -106,6 +108,7 @@ def test_what_was_used_is_exact_from_any_whole_hour(
     assert metered(history).used(from_ms, until_ms) == used(history, from_ms, until_ms)
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(histories(late_ms_max=0), st.integers(0, 40 * DAY_MS), st.integers(0, 40 * DAY_MS))
 def test_within_an_hour_at_the_beginning_it_is_off_by_less_than_that_hour(
@@ -119,6 +122,7 @@ def test_within_an_hour_at_the_beginning_it_is_off_by_less_than_that_hour(
     assert abs(off) <= most
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(histories(late_ms_max=10 * MINUTE_MS), st.integers(0, 10 * DAY_MS))
 def test_what_was_used_lately_fades_as_it_should(history: list[Told], later_ms: int) -> None:
@@ -130,6 +134,7 @@ def test_what_was_used_lately_fades_as_it_should(history: list[Told], later_ms: 
     assert abs(found - wanted) <= OFF * (wanted + late) + 64, (found, wanted)
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(histories(late_ms_max=HOUR_MS), st.data())
 def test_asking_changes_nothing_and_later_notes_say_the_same(
@@ -146,6 +151,7 @@ def test_asking_changes_nothing_and_later_notes_say_the_same(
     assert meter.used(0, at_ms) == used(history, 0, at_ms)
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(
     history=histories(late_ms_max=HOUR_MS),
@@ -175,6 +181,7 @@ def test_a_copy_goes_its_own_way(
     assert over.used(0, end_ms) == used([*history, *there], 0, end_ms)
 
 
+@pytest.mark.heavy
 @examples(3)
 @given(
     history=histories(late_ms_max=DAY_MS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
@@ -71,6 +72,7 @@ def _groups(plan: PackPlan) -> list[Group]:
     ]
 
 
+@pytest.mark.heavy
 @examples(10)
 @given(fleets(), pools(), runs())
 def test_pack_finds_the_first_division_exactly_when_there_is_one(
@@ -118,6 +120,7 @@ def _check_plan(machines: list[Machine], ask: Ask, plan: PackPlan) -> None:
         assert all(not left[name] or len(left[name]) == m.size for name, m in by_name.items())
 
 
+@pytest.mark.heavy
 @examples(3)
 @given(fleets(flavors=1), runs(anywhere=True))
 def test_tight_uses_the_least_free_domain_that_holds_the_run(fleet: Fleet, run: Run) -> None:
@@ -138,6 +141,7 @@ def test_tight_uses_the_least_free_domain_that_holds_the_run(fleet: Fleet, run: 
     assert {g.domain for g in plan.groups} == {min(holding, key=lambda d: (free[d], d))}
 
 
+@pytest.mark.heavy
 @examples(3)
 @given(fleets(flavors=1), st.integers(1, 8))
 def test_tight_breaks_an_untouched_node_only_when_no_other_holds_the_remainder(
@@ -193,6 +197,7 @@ def test_spares_are_off_their_groups_nodes_whenever_the_domain_has_room(
             left[node] -= mask.bit_count()
 
 
+@pytest.mark.heavy
 @given(fleets(), pools(), runs())
 def test_residual_is_what_is_free_after_the_plan(fleet: Fleet, pool: Pool, run: Run) -> None:
     state = state_of(fleet, pool=pool)
@@ -208,6 +213,7 @@ def test_residual_is_what_is_free_after_the_plan(fleet: Fleet, pool: Pool, run: 
     assert residual(state, request, plan) == expected
 
 
+@pytest.mark.heavy
 @given(fleets(flavors=1), runs(anywhere=True, fixed=True, gpus=(6, 24)), st.sampled_from(Placement))
 def test_a_refusal_says_by_how_much_the_nodes_are_short(
     fleet: Fleet, run: Run, placement: Placement

@@ -103,6 +103,7 @@ def test_the_start_found_is_the_first_that_counting_allows(seed: int) -> None:
                 search.profile.put(found)  # The next one goes around it, and bounds hold still.
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", few_of(range(12), 4))
 def test_decisions_are_those_of_a_state_that_keeps_nothing(seed: int) -> None:
     chance = Random(seed)
@@ -120,6 +121,7 @@ def test_decisions_are_those_of_a_state_that_keeps_nothing(seed: int) -> None:
             assert place_in_queue(life.state, name, later_ms) == (place, len(queue))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", few_of(range(6), 2))
 def test_a_standing_counted_by_lines_is_that_counted_run_by_run(seed: int) -> None:
     chance = Random(seed)
@@ -137,6 +139,7 @@ def test_a_standing_counted_by_lines_is_that_counted_run_by_run(seed: int) -> No
             assert (found.position, found.length) == (place, len(queue))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", few_of(range(12), 4))
 def test_expected_ends_that_are_kept_are_those_found_anew(seed: int) -> None:
     chance, late = Random(seed), 0
@@ -163,6 +166,7 @@ def test_expected_ends_that_are_kept_are_those_found_anew(seed: int) -> None:
     assert late
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", few_of(range(12), 4))
 def test_what_is_turned_away_could_not_start_and_nothing_else_could(seed: int) -> None:
     chance, away = Random(seed), 0
@@ -202,6 +206,7 @@ def test_the_freest_domains_say_what_is_short_as_all_do(seed: int) -> None:
     assert fewer
 
 
+@pytest.mark.heavy
 @examples(4)
 @given(
     changes=st.lists(

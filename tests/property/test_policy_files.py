@@ -74,6 +74,7 @@ def test_a_cluster_is_read_as_it_was_written(cluster: Cluster) -> None:
         assert read_cluster(text) == cluster
 
 
+@pytest.mark.heavy
 @given(st.dictionaries(st.text(), st.lists(CLUSTERS, max_size=3).map(tuple), max_size=3))
 def test_a_file_of_clusters_is_read_as_it_was_written(
     clusters: dict[str, tuple[Cluster, ...]],
@@ -134,6 +135,7 @@ def test_every_fault_of_a_table_is_named_at_once(
     assert all(fault.remedy for fault in found.faults)
 
 
+@pytest.mark.heavy
 @examples(0.5)
 @given(tables(), st.data())
 def test_a_pair_that_disagrees_with_its_mirror_is_named(

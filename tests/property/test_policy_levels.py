@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -39,6 +40,7 @@ def is_alike(a: float, b: float) -> bool:
     return abs(a - b) <= ALIKE * max(abs(a), abs(b))
 
 
+@pytest.mark.heavy
 @given(problems(), st.sampled_from(AIMS))
 def test_prices_classes_and_the_plain_program_agree(drawn: Problem, aim: Aim) -> None:
     plain = solved(drawn, aim, Method.LINEAR_PROGRAM)
@@ -51,6 +53,7 @@ def test_prices_classes_and_the_plain_program_agree(drawn: Problem, aim: Aim) ->
         assert breaches(drawn, found) == [], way
 
 
+@pytest.mark.heavy
 @given(problems(), st.sampled_from(AIMS))
 def test_an_answer_reaches_what_it_says_and_none_stands_on_idle_flavors(
     drawn: Problem, aim: Aim
@@ -65,6 +68,7 @@ def test_an_answer_reaches_what_it_says_and_none_stands_on_idle_flavors(
         assert np.all(found.prices >= 0), way
 
 
+@pytest.mark.heavy
 @given(problems())
 def test_prices_settle_what_the_plain_program_does(drawn: Problem) -> None:
     needs = FAIRNESS.needs(drawn, len(drawn.jobs))
@@ -75,6 +79,7 @@ def test_prices_settle_what_the_plain_program_does(drawn: Problem) -> None:
         assert is_alike(found.level, plain.level)
 
 
+@pytest.mark.heavy
 @given(problems(jobs_max=8), st.data())
 def test_needs_that_must_be_kept_are_kept(drawn: Problem, data: st.DataObject) -> None:
     growth = FAIRNESS.needs(drawn, len(drawn.jobs)).at(1.0)[0]
@@ -118,6 +123,7 @@ def test_to_be_allowed_to_share_makes_nobody_worse_off(drawn: Problem) -> None:
     assert packed.objective >= apart.objective * (1 - ALIKE)
 
 
+@pytest.mark.heavy
 @examples(0.4)
 @given(problems(), st.sampled_from((1e-4, 0.3, 7.0, 1e5)))
 def test_the_unit_in_which_rates_are_counted_does_not_matter(drawn: Problem, unit: float) -> None:
@@ -164,6 +170,7 @@ def test_a_gpu_more_is_worth_at_most_its_price(drawn: Problem) -> None:
         assert more.objective <= worth * (1 + ALIKE)
 
 
+@pytest.mark.heavy
 @examples(0.4)
 @given(problems())
 def test_the_same_problem_has_the_same_answer(drawn: Problem) -> None:

@@ -269,6 +269,7 @@ def _least_total_s(problem: Problem) -> float:
     return best
 
 
+@pytest.mark.heavy
 @examples(0.3)
 @given(problems(scale_max=1))
 def test_the_plan_ends_jobs_as_early_as_any(problem: Problem) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -117,6 +118,7 @@ class World:
         return used is not None and used >= ONE
 
 
+@pytest.mark.heavy
 @examples(1.5)
 @given(st.lists(quotas, min_size=3, max_size=3), pasts, st.sampled_from(TEAMS), st.integers(1, 16))
 def test_with_room_whoever_asks_runs_whatever_was_used(
@@ -132,6 +134,7 @@ def test_with_room_whoever_asks_runs_whatever_was_used(
         assert world.state.runs[spec.name].phase is Phase.RUNNING
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(
     teams=st.lists(quotas, min_size=3, max_size=3),
@@ -181,6 +184,7 @@ def _nobody_is_passed(state: State, now_ms: int) -> None:
             assert not isinstance(admit_beside(state, record.spec, now_ms), Admitted), name
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(st.lists(quotas, min_size=3, max_size=3), pasts, asked)
 def test_the_queue_is_in_order_of_its_key(

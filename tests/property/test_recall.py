@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -182,6 +183,7 @@ class Oracle:
         return [] if self.room_alone(kept) else kept
 
 
+@pytest.mark.heavy
 @given(worlds())
 def test_exactly_the_loans_that_are_needed_come_back(world: World) -> None:
     life = lent_life(world)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -217,6 +218,7 @@ def _fits(free: dict[str, int], work: Work) -> bool:
     return False
 
 
+@pytest.mark.heavy
 @given(
     sizes=st.tuples(st.integers(1, 8), st.integers(0, 8), st.integers(0, 8)),
     width=st.integers(4, 24),
@@ -305,6 +307,7 @@ def arrivals() -> st.SearchStrategy[Arrival]:
     )
 
 
+@pytest.mark.heavy
 @given(
     sizes=st.tuples(st.integers(1, 12), st.integers(0, 12), st.integers(0, 8)),
     width=st.integers(4, 24),

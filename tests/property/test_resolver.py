@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ def worlds(draw: st.DrawFn) -> State:
     return choose_world(chooser(draw))
 
 
+@pytest.mark.heavy
 @examples(3)
 @given(state=worlds(), number=st.integers(0, 50))
 def test_it_cuts_and_draws_what_the_dumb_one_does(state: State, number: int) -> None:
@@ -90,6 +92,7 @@ def _entrants_are_the_smallest(
     assert {token.run for token in prepared.tokens} == {r for r in held if sizes[r] <= bound}
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(state=worlds(), seen=st.sampled_from((False, True)))
 def test_what_is_settled_packs_and_no_victim_is_needless(state: State, *, seen: bool) -> None:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +77,7 @@ def _run(draw: st.DrawFn, number: int) -> Run:
     return run_of(f"r{number}", draw(st.sampled_from(["ant", "bee", "cow"])), fields)
 
 
+@pytest.mark.heavy
 @examples(0.6)
 @given(world=worlds(), data=st.data())
 def test_nobody_is_left_out_of_a_round_who_could_have_what_is_idle(

@@ -210,6 +210,7 @@ def floors(draw: st.DrawFn) -> list[Server]:
     return found
 
 
+@pytest.mark.heavy
 @given(servers=floors(), data=st.data(), rules=st.sampled_from([DEFAULT, STRICT]))
 def test_everybody_has_a_place_of_their_own_and_keeps_it(
     servers: list[Server], data: st.DataObject, rules: Rules

@@ -8,6 +8,7 @@ from itertools import accumulate, product
 from math import prod
 from random import Random
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def _start_ms(need: Need, ends_ms: list[int]) -> int:
     return ends[bisect_left(free, need.gpus)][0]
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(_histories, st.lists(_needs(), max_size=3), st.integers(-HOUR_MS, 100 * HOUR_MS))
 def test_quantiles_are_in_order_and_never_in_the_past(
@@ -79,6 +81,7 @@ def test_quantiles_are_in_order_and_never_in_the_past(
     )
 
 
+@pytest.mark.heavy
 @given(_histories, st.lists(_needs(), min_size=1, max_size=3), st.randoms(use_true_random=False))
 def test_neither_the_order_of_runs_nor_the_age_of_a_history_matters(
     histories: dict[str, DurationHistory],
@@ -100,6 +103,7 @@ def test_neither_the_order_of_runs_nor_the_age_of_a_history_matters(
     )
 
 
+@pytest.mark.heavy
 @given(_histories, _needs())
 def test_needing_more_gpus_is_never_sooner(
     histories: dict[str, DurationHistory], need: Need
@@ -112,6 +116,7 @@ def test_needing_more_gpus_is_never_sooner(
     assert less.p90_ms <= more.p90_ms
 
 
+@pytest.mark.heavy
 @given(_histories, _needs(), _releases())
 def test_another_run_that_may_end_is_never_later(
     histories: dict[str, DurationHistory], need: Need, more: ExpectedRelease

@@ -6,6 +6,7 @@ said when it was submitted. docs/queue.md states that bound.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,6 +61,7 @@ class Stream:
         self.refill()
 
 
+@pytest.mark.heavy
 @examples(0.5)
 @given(
     drawn=st.lists(small_runs, min_size=5, max_size=15), horizon_h=st.sampled_from([0, 1, 1_000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,6 +100,7 @@ def added(rows: list[dict[str, str]], column: str) -> Decimal:
     return sum((Decimal(row[column]) for row in rows if row.get(column, "-") != "-"), Decimal(0))
 
 
+@pytest.mark.heavy
 @given(drawn=lines())
 def test_printed_rows_sum_to_the_printed_totals(drawn: tuple[Line, ...]) -> None:
     found = tables(statement_text(Month(2026, 11), stated(drawn), show_wide=False))
@@ -124,6 +126,7 @@ def test_printed_rows_sum_to_the_printed_totals(drawn: tuple[Line, ...]) -> None
     assert added(borrowed, "GPU-HOURS") == Decimal(total["LENT"])
 
 
+@pytest.mark.heavy
 @given(drawn=lines())
 def test_what_is_printed_is_within_a_hundredth_of_what_is_so(drawn: tuple[Line, ...]) -> None:
     found = tables(statement_text(Month(2026, 11), stated(drawn), show_wide=False))

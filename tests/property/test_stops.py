@@ -6,6 +6,7 @@ facts: slots are free when the executor confirms, and not before.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
@@ -83,7 +84,7 @@ _SETTINGS = settings(
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-TestFailures = Failures.TestCase
+TestFailures = pytest.mark.heavy(Failures.TestCase)
 TestFailures.settings = _SETTINGS
-TestStops = Stops.TestCase
+TestStops = pytest.mark.heavy(Stops.TestCase)
 TestStops.settings = _SETTINGS

@@ -6,6 +6,7 @@ counts limits over the whole family each time.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -269,7 +270,7 @@ def _alike(waited: dict[str, Run], one: str, other: str) -> bool:
     return replace(a, name=b.name, on_quota=b.on_quota) == b
 
 
-TestTenancy = Tenancy.TestCase
+TestTenancy = pytest.mark.heavy(Tenancy.TestCase)
 TestTenancy.settings = settings(
     examples(0.6 if IS_SOAK else 0.3),
     stateful_step_count=30,

@@ -163,6 +163,7 @@ def _agree(books: UsageBooks, events: Sequence[Event], from_ms: int, until_ms: i
     assert not shown
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(story=_stories())
 def test_usage_is_what_every_lease_adds_up_to(story: _Story) -> None:
@@ -175,6 +176,7 @@ def test_usage_is_what_every_lease_adds_up_to(story: _Story) -> None:
     _agree(books, story.events, 0, story.at_ms + 20)
 
 
+@pytest.mark.heavy
 @examples(1)
 @given(story=_stories())
 def test_books_that_forget_what_left_the_window_still_tell_the_window(story: _Story) -> None:

@@ -45,6 +45,7 @@ def victims(answer: dict[str, Any]) -> list[list[str]]:
     return [conflict["victims"] for conflict in answer["trace"][-1]["conflicts"]]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_everything_a_story_expects_holds_whoever_is_drawn(path: Path) -> None:
     world = read(path)
@@ -54,6 +55,7 @@ def test_everything_a_story_expects_holds_whoever_is_drawn(path: Path) -> None:
         assert answer["ok"] is True
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_story_told_twice_is_the_same_story(path: Path) -> None:
     world = read(path)
@@ -98,6 +100,7 @@ def test_example_1_ends_both_small_tokens_about_as_often_and_never_the_gang_of_3
     assert min(drawn.values()) >= 8
 
 
+@pytest.mark.heavy
 def test_example_1_takes_the_core_of_a_malleable_run_whole_or_not_at_all() -> None:
     world = named("example-1-shrink-then-lottery")
     for secret in SECRETS:

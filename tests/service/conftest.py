@@ -14,6 +14,7 @@ import pytest
 from quorate.documents import parse_documents
 from quorate.documents.parse import Invalid
 from quorate.documents.render import render
+from tests.oracles.effort import leaves_out_slow
 from tests.service.serving import Served, new_ledger, serving
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -54,7 +55,7 @@ _QUICK: Final = frozenset({"test_config.py", "test_office.py", "test_openapi.py"
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave files unread of which nothing is asked for: reading all takes longer than the rest."""
-    is_quick = config.option.markexpr == "not slow" and collection_path.is_file()
+    is_quick = leaves_out_slow(config) and collection_path.is_file()
     return True if is_quick and collection_path.name not in _QUICK else None
 
 

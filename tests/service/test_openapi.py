@@ -72,5 +72,6 @@ def test_each_refusal_has_its_status() -> None:
     )
 
 
+@pytest.mark.heavy
 def test_the_document_is_the_same_each_time() -> None:
     assert openapi_tree() == openapi_tree()

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.tidy.tree import ROOT, SOURCE, project_files
 
 EXPLAINED: Final = {
@@ -116,6 +118,7 @@ def test_cycles_are_found_and_nothing_else_is() -> None:
     assert [len(each) for each in cycles(long)] == [2_000]
 
 
+@pytest.mark.heavy
 def test_no_module_needs_itself_except_where_an_adr_says_why() -> None:
     found = {frozenset(name.rpartition(".")[2] for name in each): each for each in cycles(_graph())}
     assert [each for names, each in found.items() if names not in EXPLAINED] == []

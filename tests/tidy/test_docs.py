@@ -78,6 +78,7 @@ def _targets(text: str) -> list[str]:
     return [target for target in found if _FAR.match(target) is None]
 
 
+@pytest.mark.heavy
 def test_every_relative_link_and_anchor_resolves() -> None:
     files = markdown_files()
     assert files
@@ -131,6 +132,7 @@ def test_a_decision_has_its_four_parts(path: Path) -> None:
     assert [heading for heading in headings if heading in _ADR_PARTS] == list(_ADR_PARTS)
 
 
+@pytest.mark.heavy
 def test_every_decision_that_is_cited_exists() -> None:
     known = {path.name[:4] for path in _adr_files()}
     cited = {
@@ -154,6 +156,7 @@ def test_every_module_that_a_page_names_exists() -> None:
     assert sorted(each for each in named if not any((b / each[1]).is_file() for b in bases)) == []
 
 
+@pytest.mark.heavy
 def test_every_page_that_code_names_exists() -> None:
     named = {
         (str(path.relative_to(ROOT)), page)
@@ -165,6 +168,7 @@ def test_every_page_that_code_names_exists() -> None:
     assert sorted(each for each in named if not (ROOT / each[1]).is_file()) == []
 
 
+@pytest.mark.heavy
 def test_no_file_cites_a_text_that_is_not_in_the_project() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {match.group()}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.tidy.tree import ROOT, SOURCE, project_files, text_of
 
 # A checkout directly under "/" has too short a path to look for.
@@ -25,6 +27,7 @@ def _lines_with(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
     ]
 
 
+@pytest.mark.heavy
 def test_no_file_names_a_path_of_this_machine() -> None:
     found = _lines_with(_HOME, project_files())
     if len(ROOT.parts) >= _PATH_PARTS_MIN:
@@ -32,10 +35,12 @@ def test_no_file_names_a_path_of_this_machine() -> None:
     assert found == []
 
 
+@pytest.mark.heavy
 def test_no_file_names_a_package_registry() -> None:
     assert _lines_with(_REGISTRY, project_files()) == []
 
 
+@pytest.mark.heavy
 def test_no_source_is_left_for_later() -> None:
     source = [path for path in project_files() if path.is_relative_to(SOURCE)]
     assert source

@@ -84,6 +84,7 @@ tell(handler=signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, last=runtime.la
     assert [each.name for each in tmp_path.iterdir()] == [NOTICE_FILE]
 
 
+@pytest.mark.heavy
 def test_without_quorate_a_script_still_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     script = """
 last = runtime.last_checkpoint()
@@ -124,6 +125,7 @@ tell(stop=runtime.stop_requested(), notice=runtime.notice())
     ]
 
 
+@pytest.mark.heavy
 def test_what_it_forks_can_be_ended_as_usual(tmp_path: Path) -> None:
     script = """
 reading, writing = os.pipe()
@@ -189,6 +191,7 @@ tell(path=last.path, step=last.step)
     assert not list(run.glob(".*"))
 
 
+@pytest.mark.heavy
 def test_a_record_of_steps_does_not_grow_for_ever(tmp_path: Path) -> None:
     script = """
 runtime.STEPS_BYTES_MAX = 2_000

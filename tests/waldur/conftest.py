@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.oracles.effort import leaves_out_slow
+
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave them out where the client is not installed, or slow tests are not asked for."""
     del collection_path
-    is_quick = config.option.markexpr == "not slow"
-    return True if is_quick or find_spec("waldur_api_client") is None else None
+    return True if leaves_out_slow(config) or find_spec("waldur_api_client") is None else None
 
 
 @pytest.hookimpl(tryfirst=True)

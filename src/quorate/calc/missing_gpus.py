@@ -1,4 +1,4 @@
-"""What is missing for a run now: how many GPUs, and of which slice, where that is least."""
+"""How many GPUs a run lacks now, and in the slice in which it lacks the fewest."""
 
 from __future__ import annotations
 

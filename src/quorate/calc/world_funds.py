@@ -70,7 +70,7 @@ class Funds:
     owners: tuple[Owner, ...]
 
     def find(self, *, name: str, namespace: str | None) -> WorldBudget | None:
-        """Return the budget called ``name``, in ``namespace`` where that is given."""
+        """Return the budget called ``name``, in ``namespace`` if one is given."""
         for budget in self.budgets:
             if budget.name == name and namespace in (None, budget.namespace):
                 return budget

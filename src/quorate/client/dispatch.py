@@ -158,7 +158,7 @@ def _plain(kind: Any) -> Any:
 
 @functools.cache
 def docstring(operation: Operation) -> str:
-    """Return what ``help`` says of a method: what it does, where that is, and how it is refused."""
+    """Return what ``help`` says of a method: what it does, its HTTP path, and its refusals."""
     where = f"``{operation.method} /api/v1{operation.path}``"
     parts = [operation.summary, *about(operation)]
     parts.append(f"{where}, for: {', '.join(sorted(operation.roles))}.")

@@ -20,7 +20,7 @@ _DEPTH_MAX: Final = 20
 
 
 def untrusted(error: BaseException, server: str) -> UntrustedError | None:
-    """Return what is wrong with TLS, where that is behind ``error``."""
+    """Return the error of TLS that caused ``error``; None where another thing caused it."""
     found = _cause(error, ssl.SSLError)
     return None if found is None else UntrustedError(_tls_text(found, server))
 

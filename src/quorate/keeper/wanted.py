@@ -137,7 +137,7 @@ class Status:
     ``slots`` are those with work on them, empty when there is none; ``boot`` is the boot of the
     machine they belong to. ``generation`` counts the starts of the processes, ``losses`` how often
     they were lost together with their keeper in this ``life``. ``since_ms`` is when they started
-    last; 0 where that is not known.
+    last; 0 if it is not known.
     """
 
     life: str = ""

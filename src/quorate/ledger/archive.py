@@ -200,7 +200,7 @@ class RunArchive:
         return found
 
     def count(self, owner: str | None = None) -> int:
-        """Return how many runs are archived, of one owner where that is given."""
+        """Return how many runs are archived: of ``owner``, or of all owners if None."""
         if owner is None:
             return self._size
         return self._rows.archived_count(owner, self.upto_seq)

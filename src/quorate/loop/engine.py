@@ -29,7 +29,7 @@ from quorate.core.commands import Change, Command, Decision, Draw
 from quorate.core.decide import decide
 from quorate.core.preemption.lottery import CHAIN_LENGTH
 from quorate.core.rounds.begin_round import rounds_due
-from quorate.ledger.chain import GENESIS, Block, Head, open_block, seal
+from quorate.ledger.chain import GENESIS, Block, Head, open_block, open_blocks, seal
 from quorate.ledger.fold import collector_paused, replay
 from quorate.ledger.snapshot import restore
 from quorate.loop.orders import orders_of, standing_orders
@@ -46,6 +46,7 @@ from quorate.model.events import (
 )
 from quorate.model.refusal import sentence
 from quorate.model.state.apply_event import apply_all
+from quorate.model.state.read_only import read_only
 from quorate.model.state.records import RequestRecord
 from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
@@ -131,6 +132,7 @@ class Engine:
         self._store = store
         self._clock = clock
         self._state = state
+        self._view = read_only(state)
         self._head = head
         self._snapshot_seq = snapshot_seq
         self._snapshots = Snapshots(store)
@@ -214,7 +216,20 @@ class Engine:
     def view(self) -> StateView:
         """The state as of the last commit, for reading."""
         self._reload_if_unsure()
-        return self._state
+        return self._view
+
+    def read_on(self, store: EventStore) -> Engine:
+        """Return an engine for reading at the end of ``store``, whose log continues this one's.
+
+        It takes over the state of this engine, which must not be used again, whether or not
+        reading succeeds.
+        """
+        state, head = self._state, self._head
+        blocks = store.blocks(from_height=head.height + 1)
+        for after, events in open_blocks(blocks, after=head, not_before_ms=state.at_ms):
+            apply_all(state, events)
+            head = after
+        return Engine(store, self._clock, state, head)
 
     @property
     def store(self) -> EventStore:
@@ -446,6 +461,7 @@ class Engine:
             # archive.
             self.wait_for_snapshot()
             self._state, self._head, _ = _load(self._store, self.snapshot_events)
+            self._view = read_only(self._state)
             self._is_sure = True
             if self.executor is not None:
                 # The executor may not have received what was committed after all.

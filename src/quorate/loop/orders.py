@@ -14,6 +14,7 @@ from quorate.model.events import (
     NodeMarked,
     NodeStatus,
 )
+from quorate.model.state.durations import grace_ms
 from quorate.model.state.state_view import StateView
 from quorate.ports.executor_port import (
     EndLease,
@@ -50,8 +51,7 @@ def orders_of(view: StateView, events: Iterable[Event]) -> list[Order]:
 def _start(view: StateView, fact: LeaseStarted) -> StartLease:
     run = view.runs[fact.run].spec
     partner = None if fact.partner is None else view.runs[fact.partner].spec
-    grace_ms = min(run.checkpoint_ms, view.pools[run.pool].grace_max_ms)
-    return StartLease(fact, run, grace_ms, partner)
+    return StartLease(fact, run, grace_ms(run, view.pools[run.pool]), partner)
 
 
 def _wipes(view: StateView) -> list[WipeNode]:

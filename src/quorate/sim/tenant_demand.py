@@ -74,7 +74,7 @@ def _new(chance: Random) -> Owner:
 
 
 def _limits(chance: Random) -> tuple[tuple[str, int | None], ...]:
-    """Return one or two limits: some, none, or nothing at all for a while."""
+    """Return one or two limits with new values: a number, 0, or None for unlimited."""
     choices: tuple[tuple[str, int | None], ...] = (
         ("nodes_max", chance.choice((None, None, 0, 1, 2, 3, 5))),
         ("concurrent_runs_max", chance.choice((None, None, 0, 1, 2, 4))),

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from quorate.model.state.domain_index import DomainIndex
 from quorate.model.state.records import RunRecord
-from quorate.model.state.state import State
+from quorate.model.state.state import SLOTS, State
 
 # Marks that say how far an index has been brought up to date; asking for the index does that.
 _MARKS: Final = frozenset({"_stale", "_pending_free", "_pending_nodes", "leases_indexed"})
@@ -56,7 +56,7 @@ def same(one: State, other: State) -> list[str]:
     for state in (one, other):
         state.overlay()  # which brings every index up to date
     found: list[str] = []
-    for name in sorted(State.__slots__):
+    for name in sorted(SLOTS):
         if name in _SPECIAL or name in _MARKS:
             continue
         mine, theirs = getattr(one, name), getattr(other, name)

@@ -100,6 +100,7 @@ def test_head_file_that_may_not_be_opened_is_named(path: Path) -> None:
         SqliteStore.read(path)
 
 
+@pytest.mark.heavy
 def test_changed_byte_of_the_head_file_is_never_a_later_end(path: Path) -> None:
     whole = head_path(path).read_bytes()
     chance = random.Random(3)
@@ -197,6 +198,7 @@ def test_ledger_of_before_opens_and_gets_a_head_file(
     assert caplog.text == ""
 
 
+@pytest.mark.heavy
 def test_head_file_of_another_history_is_refused(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     create_ledger(str(other), SystemClock(), actor="test")
@@ -206,12 +208,14 @@ def test_head_file_of_another_history_is_refused(path: Path, tmp_path: Path) -> 
             how(path)
 
 
+@pytest.mark.heavy
 def test_record_is_signed_with_the_key_beside_the_ledger(tmp_path: Path) -> None:
     end = read_head(keyed(tmp_path))
     assert end is not None
     assert verify_signature(end)
 
 
+@pytest.mark.heavy
 def test_record_signed_by_another_key_is_refused(tmp_path: Path) -> None:
     path = keyed(tmp_path)
     end = read_head(path)
@@ -239,6 +243,7 @@ def test_record_signed_by_another_key_is_refused(tmp_path: Path) -> None:
         SqliteStore.open(path)
 
 
+@pytest.mark.heavy
 def test_another_ledgers_key_signs_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,6 +10,7 @@ from quorate import runtime
 from quorate.adapters.executors.logs_local import last_step
 
 
+@pytest.mark.heavy
 def test_what_the_runtime_reports_is_what_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.heavy
 def test_a_full_disk_takes_nothing_in_and_the_outbox_goes_on_when_there_is_room(
     tmp_path: Path,
 ) -> None:

@@ -51,6 +51,7 @@ def test_a_run_starts_when_what_is_in_its_way_is_expected_to_end() -> None:
     assert answer["confidence"] == "expected"
 
 
+@pytest.mark.heavy
 def test_a_conflict_comes_before_that_where_one_may_be_asked_for() -> None:
     answer = forecast(
         placed("old", "a00", 8),

@@ -6,6 +6,7 @@ import copy
 import json
 from typing import Any, Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -214,6 +215,7 @@ def spoiled(draw: st.DrawFn) -> tuple[str, Any]:
     return kind, tree
 
 
+@pytest.mark.heavy
 def test_unspoiled_worlds_have_answers() -> None:
     for kind, tree in WORLDS.items():
         assert "error" not in run(kind, tree), kind

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from quorate.core.commands import Submit
 from quorate.core.decide import decide
 from quorate.model.events import LeaseStarted, RunRefused, Tier, lease_gpus
@@ -105,6 +107,7 @@ def test_family_reaches_exactly_28() -> None:
     ]
 
 
+@pytest.mark.heavy
 def test_small_runs_leave_over_1000_whole_nodes_free_under_tight() -> None:
     nodes = [node(f"n{number:04d}", 8, f"D{number % 25:02d}") for number in range(1_250)]
     state = world(nodes=nodes, budgets=[budget("b", "team", envelope("e", 10_000))])

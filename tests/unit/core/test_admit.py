@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from quorate.core.admission.admit import Admitted, admit
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.model.refusal import Refusal, RefusalCode
@@ -9,6 +11,7 @@ from quorate.model.specs import Malleable
 from quorate.testing.builders import NOW_MS, budget, envelope, node, run, world
 
 
+@pytest.mark.heavy
 def test_however_long_the_search_for_more_was_the_least_width_is_searched_in_full() -> None:
     # Eight racks, and money for the last alone: where it is is found after all other ways.
     there = (("region", "r"), ("rack", "r7"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from quorate.core.commands import Apply, Cancel, Complete, Draw, Submit, Tick
 from quorate.core.preemption.lottery import chain_link
 from quorate.documents.times import time_text
@@ -209,6 +211,7 @@ def test_a_limit_below_its_use_gives_notice_before_anything_is_cut_by_lot() -> N
     assert "Save your work before then. All of it:" in told[0].text
 
 
+@pytest.mark.heavy
 def test_every_planned_conflict_is_announced_at_once_however_many_there_are() -> None:
     life = life_of(*(long(f"r{number}", 4, "ada") for number in range(8)))
     for number in range(6):

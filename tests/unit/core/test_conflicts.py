@@ -490,6 +490,7 @@ def test_what_is_asked_again_was_first_asked_by_the_latest_that_asked_the_same()
     assert found == [NOW_MS, NOW_MS, NOW_MS + 2, NOW_MS + 2]
 
 
+@pytest.mark.heavy
 def test_who_was_just_cut_by_hand_could_not_start_now_however_much_room_there_is() -> None:
     context = RequestContext(rich("ada", "ben"))
     context.start(long("a", 8))

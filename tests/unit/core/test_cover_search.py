@@ -98,6 +98,7 @@ def paid_by(bill: Bill, steps: SearchBudget) -> list[int] | None:
     return cells
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("overlapping", [False, True], ids=["apart", "overlapping"])
 def test_the_first_division_that_can_be_paid_is_found(*, overlapping: bool) -> None:
     paid = 0
@@ -156,6 +157,7 @@ def test_what_was_paid_elsewhere_is_not_looked_at_twice() -> None:
         assert (found is not None, steps.exhausted) == (is_paid, False)
 
 
+@pytest.mark.heavy
 def test_without_overlapping_caps_what_is_payable_is_the_most_that_can_be_paid() -> None:
     for seed in range(WORLDS):
         bill = Bill(seed, overlapping=False)
@@ -180,6 +182,7 @@ def test_of_two_caps_over_the_same_payers_the_tighter_one_tells_what_is_payable(
     assert payable(payer_list, [(Place("A", PLACES["A"]), 8)]) == [2]
 
 
+@pytest.mark.heavy
 def test_what_overlapping_caps_leave_unpaid_is_told_to_the_gpu() -> None:
     told = 0
     for seed in range(WORLDS):

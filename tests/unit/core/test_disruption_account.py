@@ -139,6 +139,7 @@ def spent() -> Life:
     return life
 
 
+@pytest.mark.heavy
 def test_a_run_that_waits_for_its_account_is_planned_again_when_it_is_covered() -> None:
     life = spent()
     assert "again@1" not in life.state.reservations
@@ -158,6 +159,7 @@ def test_a_run_that_waits_for_its_account_is_planned_again_when_it_is_covered() 
     assert sum(isinstance(event, ConflictDeferred) for event in life.events) == 1
 
 
+@pytest.mark.heavy
 def test_a_forecast_says_what_the_account_has_and_when_it_covers_the_conflict() -> None:
     life = spent()
     record = life.state.runs["again"]
@@ -175,6 +177,7 @@ def test_a_forecast_says_what_the_account_has_and_when_it_covers_the_conflict() 
     assert "GPU-hours, and this may cost 40; it is covered 20" in text
 
 
+@pytest.mark.heavy
 def test_a_snapshot_has_the_accounts_and_who_waits_for_them() -> None:
     life = spent()
     assert life.state.disruption

@@ -55,6 +55,7 @@ from quorate.testing.builders import (
     world,
 )
 from quorate.views.runs.explanation_view import explanation_lines
+from tests.oracles.effort import sized
 
 
 def give(state: State, command: Command, at_ms: int = NOW_MS) -> Decision:
@@ -473,16 +474,18 @@ def test_nothing_is_changed_by_asking() -> None:
 
 @pytest.mark.slow
 def test_asking_is_bounded_however_many_payers_and_runs_there_are() -> None:
-    lines = [envelope(f"e{n:03d}", 1) for n in range(200)]
+    payers, small, big = (sized(80, 200), sized(60, 150), sized(20, 50))
+    lines = [envelope(f"e{n:03d}", 1) for n in range(payers)]
     state = world(nodes=fleet({"A": 800}), budgets=[budget("b", "team", *lines)])
-    for number in range(150):
+    for number in range(small):
         give(state, Submit(run(f"small-{number}", 1)))
-    for number in range(50):
-        give(state, Submit(run(f"big-{number}", 100)))
-    found = explained(state, "big-49")
+    for number in range(big):
+        give(state, Submit(run(f"big-{number}", payers // 2)))
+    last = f"big-{big - 1}"
+    found = explained(state, last)
     assert len(found.remedies) <= 20
     for remedy in found.remedies:
-        assert_proven(state, "big-49", remedy)
+        assert_proven(state, last, remedy)
     families = (run_remedies, quota_remedies, budget_remedies, end_remedies)
     assert sum(family.DRY_RUNS_MAX for family in families) <= 220
 
@@ -572,6 +575,7 @@ def test_every_remedy_listed_starts_the_run_when_it_is_typed(state: State) -> No
             assert command_of(state, remedy) == remedy.trial
 
 
+@pytest.mark.heavy
 @given(histories())
 def test_run_alone_that_one_more_gpu_of_concurrency_would_start_is_told_so(state: State) -> None:
     for name in list(state.pending)[:1]:

@@ -260,6 +260,7 @@ def test_a_run_grows_to_what_it_desires_in_the_decision_that_starts_it() -> None
     assert world_.gpus("r") == 24
 
 
+@pytest.mark.heavy
 def test_a_run_grows_while_another_waits_whose_planned_start_that_leaves_where_it_is() -> None:
     world_ = new_fleet({"A": 32})
     world_.do(Submit(run("other", 16, checkpoint_ms=0)))

@@ -245,6 +245,7 @@ def test_who_waits_for_a_window_is_tried_before_a_newcomer_when_it_opens() -> No
     assert state.runs["new"].phase is Phase.PENDING
 
 
+@pytest.mark.heavy
 def test_holds_that_passed_long_ago_are_looked_at_once() -> None:
     state = small_world()
     for number in range(50):
@@ -254,6 +255,7 @@ def test_holds_that_passed_long_ago_are_looked_at_once() -> None:
     assert len(state.holds_due()) == 1
 
 
+@pytest.mark.heavy
 def test_runs_that_come_together_are_started_without_a_look_at_every_hold() -> None:
     there = 200
     state = world(nodes=fleet({"A": 2 * there}), budgets=[budget("b", "team", envelope("e", 400))])

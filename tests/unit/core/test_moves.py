@@ -97,6 +97,7 @@ def test_quota_headroom_that_a_start_by_conflict_needs_is_kept_for_it() -> None:
     assert declared.reservation == "new@1"
 
 
+@pytest.mark.heavy
 def test_nobody_fills_spares_that_a_conflict_is_to_cut_before_it_is_gone() -> None:
     life = life_of(2)
     life.do(Submit(of("keeper", 5, "one", group_gpus=5, spares_per_group=2)))
@@ -147,6 +148,7 @@ def test_no_conflict_makes_room_that_a_promise_before_needs_when_what_is_cut_has
     assert second.planned_start_ms == (planned_ms or first_ms + 9 * HOUR_MS)
 
 
+@pytest.mark.heavy
 def test_a_start_counts_on_no_other_conflict_while_what_was_cut_for_it_is_going() -> None:
     life = life_of(100)
     life.has_executor = True

@@ -277,6 +277,7 @@ def crowded(**pool: int) -> Life:
     return life
 
 
+@pytest.mark.heavy
 def test_a_start_by_a_conflict_says_when_it_would_be_by_itself_and_whom_it_could_cost() -> None:
     life = crowded()
     found = known(life, "big")
@@ -302,6 +303,7 @@ def test_a_start_by_a_conflict_says_when_it_would_be_by_itself_and_whom_it_could
     assert 420 < cut["a"] < 580
 
 
+@pytest.mark.heavy
 def test_a_running_run_is_told_which_conflict_could_end_it() -> None:
     life = crowded()
     (danger,) = known(life, "a").dangers
@@ -312,6 +314,7 @@ def test_a_running_run_is_told_which_conflict_could_end_it() -> None:
     assert danger.cut == next(each.cut for each in contest.entrants if each.run == "a")
 
 
+@pytest.mark.heavy
 def test_a_conflict_is_looked_for_where_any_of_the_envelopes_pays() -> None:
     lines = [
         envelope(name, 8, selector=(("region", "r"), ("fabric.domain", name))) for name in "AB"
@@ -368,6 +371,7 @@ def settled(life: Life) -> ConflictResolved:
     return resolved
 
 
+@pytest.mark.heavy
 def test_an_open_conflict_is_foretold_with_those_who_entered() -> None:
     life = crowded()
     life.do(Tick(), life.now_ms + NOTICE_MS)
@@ -395,6 +399,7 @@ def test_a_victim_sees_the_seed_and_the_odds_it_had() -> None:
     assert ordeals_of(life.state, "big") == []
 
 
+@pytest.mark.heavy
 def test_a_cut_run_may_not_call_and_says_so() -> None:
     life = crowded()
     victim = min(cut.run for cut in settled(life).cuts)
@@ -430,6 +435,7 @@ def test_room_that_cannot_be_made_is_refused() -> None:
     assert (found.code, found.short) == (RefusalCode.NOT_RESOLVABLE, 8)
 
 
+@pytest.mark.heavy
 def test_a_forecast_leaves_the_state_as_it_was() -> None:
     life, again = crowded(), crowded()
     for name in ("a", "big"):

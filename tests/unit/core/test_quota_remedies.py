@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from quorate.core.admission.quota_holders import HOLDERS_MAX, Holder, obstacles
@@ -45,6 +46,7 @@ def raises(state: State, name: str) -> list[tuple[str, dict[str, object]]]:
     ]
 
 
+@pytest.mark.heavy
 def test_a_run_that_waits_for_nodes_is_told_whose_limit_and_who_holds_it() -> None:
     state = family(Quota(nodes_max=4))
     give(state, Submit(patient("small", 4)))

@@ -120,6 +120,7 @@ def of(name: str, gpus: int, owner: str, hours: int, **more: object) -> Run:
     return run(name, gpus, owner, expected_duration_ms=hours * HOUR_MS, **more)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("gpu_hours_lost", "planned_ms"),
     [(0, NOW_MS + 6 * HOUR_MS), (100, NOW_MS + 2 * HOUR_MS + NOTICE_MS)],

@@ -89,9 +89,7 @@ class Ledger:
 
     @property
     def state(self) -> State:
-        view = self.engine.view
-        assert isinstance(view, State)
-        return view
+        return self.engine._state
 
     @property
     def events(self) -> list[Event]:
@@ -441,6 +439,7 @@ def counted(state: State, command: Command, now_ms: int) -> tuple[Decision, Coun
         sys.setprofile(before)
 
 
+@pytest.mark.heavy
 def test_lowering_an_envelope_looks_at_few_instants() -> None:
     runs = 64
     ledger = world(nodes=fleet({"A": runs}), budgets=[budget("b", "ada", envelope("e", runs))])

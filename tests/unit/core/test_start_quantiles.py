@@ -177,6 +177,7 @@ def test_a_lease_that_was_told_to_stop_is_released_at_its_deadline() -> None:
     )
 
 
+@pytest.mark.heavy
 def test_a_history_that_was_lived_moves_a_start() -> None:
     life = new_life()
     for number in range(LEAST_RUNS):

@@ -448,6 +448,7 @@ def test_an_update_changes_exactly_the_fields_given(
     assert asdict(found.quota) == asdict(owner.quota) | fields
 
 
+@pytest.mark.heavy
 @given(owners(), owners())
 def test_an_update_that_gives_everything_is_a_replacement(one: Owner, other: Owner) -> None:
     state = State()

@@ -32,9 +32,7 @@ def world() -> tuple[Engine, State, list[Event]]:
         receipt = engine.execute(Submit(run(name, gpus, "team")), actor="test")
         assert not receipt.decision.refusals
     events = [event for _, found in open_blocks(engine.store.blocks()) for event in found]
-    state = engine.view
-    assert isinstance(state, State)
-    return engine, state, events
+    return engine, engine._state, events
 
 
 def change_fact(state: State, name: str, **changes: object) -> None:

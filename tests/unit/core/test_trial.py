@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ def worlds(draw: st.DrawFn) -> State:
     return choose_world(chooser(draw))
 
 
+@pytest.mark.heavy
 @given(state=worlds(), data=st.data())
 def test_what_was_taken_away_comes_back_as_it_was(state: State, data: st.DataObject) -> None:
     trial = Trial(state, whole=True)
@@ -42,6 +44,7 @@ def test_what_was_taken_away_comes_back_as_it_was(state: State, data: st.DataObj
     assert sweep(state) == []
 
 
+@pytest.mark.heavy
 @given(state=worlds(), data=st.data())
 def test_ending_more_never_leaves_less_to_count_on(state: State, data: st.DataObject) -> None:
     assume(state.leases)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from quorate.core.audit.history_audit import audit
 from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Apply, Complete, Decision, Submit
@@ -176,6 +178,7 @@ def test_a_family_that_can_reach_28_does_not_pay_for_29() -> None:
     assert (refusal.code, refusal.short) == (RefusalCode.INSUFFICIENT_FUNDS, 1)
 
 
+@pytest.mark.heavy
 def test_1250_single_gpu_runs_on_1250_nodes_leave_more_than_1000_nodes_whole() -> None:
     nodes = [node(f"n{number:04d}", 8, f"d{number % 25:02d}") for number in range(1_250)]
     context = RequestContext(nodes=nodes, budgets=[budget("b", "team", envelope("e", 10_000))])

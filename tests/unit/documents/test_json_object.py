@@ -59,6 +59,7 @@ TREES = st.recursive(
 )
 
 
+@pytest.mark.heavy
 @given(st.dictionaries(st.text(), TREES, max_size=4))
 def test_an_object_is_read_as_the_reader_of_files_reads_it(tree: dict[str, Any]) -> None:
     finite = json.loads(json.dumps(tree, default=str))
@@ -130,6 +131,7 @@ def _long(entry: str, bytes_min: int = IN_ONE_GO_BYTES + 1) -> bytes:
     return f'{{"documents": [{entries}], "more": {{"b": [1, "x"]}}}}'.encode()
 
 
+@pytest.mark.heavy
 def test_a_long_text_is_read_in_parts_and_comes_to_the_same() -> None:
     entry = '{"name": "node-7", "labels": {"region": "r\\"s", "zones": [1, 2.5, null]}}'
     body = _long(entry)
@@ -137,6 +139,7 @@ def test_a_long_text_is_read_in_parts_and_comes_to_the_same() -> None:
     assert found == json.loads(body, parse_float=Decimal)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
@@ -173,6 +176,7 @@ def test_values_are_bounded_by_the_length_of_the_text_and_in_any_case() -> None:
     assert isinstance(read_object(in_text), dict)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("shape", list(hostile_json(1_024)))
 def test_a_hostile_text_takes_no_more_calls_when_it_is_longer(shape: str) -> None:
     """What is done for each value is done by the decoder: no function is called for each."""

@@ -214,6 +214,7 @@ def test_a_json_text_of_too_many_values_is_refused() -> None:
     assert f"over {VALUES_MAX} values" in found.message
 
 
+@pytest.mark.heavy
 def test_json_is_read_without_loading_a_yaml_library() -> None:
     program = (
         "import sys; from quorate.documents import parse_documents; "

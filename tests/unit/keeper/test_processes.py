@@ -26,6 +26,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="becomes another user")
 def test_what_may_not_be_killed_is_told_and_keeps_nothing_else_alive() -> None:
     code = KEEPING.format(user=NOBODY)

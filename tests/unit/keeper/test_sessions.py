@@ -42,6 +42,7 @@ def test_only_what_is_of_the_session_is_killed(tmp_path: Path) -> None:
         assert kill_leftovers(tmp_path) == 0
 
 
+@pytest.mark.heavy
 def test_a_keeper_that_leads_no_session_notes_none(tmp_path: Path) -> None:
     (tmp_path / SESSION_FILE).write_text("{}")
     code = (

@@ -178,6 +178,7 @@ parts = st.lists(
 )
 
 
+@pytest.mark.heavy
 @given(st.lists(st.tuples(parts, st.sampled_from("ab"), st.booleans()), max_size=12))
 def test_whatever_is_wanted_comes_about_and_nothing_runs_where_nothing_may(
     story: list[tuple[list[Part], str, bool]],

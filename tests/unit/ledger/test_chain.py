@@ -214,6 +214,7 @@ def _flipped(value: bytes, bit: int) -> bytes:
     return (int.from_bytes(value) ^ (1 << bit)).to_bytes(len(value))
 
 
+@pytest.mark.heavy
 def test_every_flipped_bit_is_found() -> None:
     """Over a ledger of 10,000 events, single bits of bodies and hashes at random places."""
     events = [event for n in range(LEDGER_EVENTS // 2) for event in lease_pair(n)]

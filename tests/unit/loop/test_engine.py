@@ -122,6 +122,7 @@ def test_an_interruption_leaves_nothing_behind() -> None:
     assert same(engine._state, Engine.open(store, HandClock())._state) == []
 
 
+@pytest.mark.heavy
 def test_snapshots_are_taken_across_short_lives_too() -> None:
     store = FullStore()
     new_engine(store)

@@ -147,6 +147,7 @@ def test_owners_that_have_one_payer_are_not_chosen_beyond_it_together() -> None:
     room.look_back()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("limit", ["cap", "lending", "cap of hours", "lending of hours"])
 def test_nobody_is_chosen_beyond_a_cap_or_what_is_lent(limit: str) -> None:
     ant, bee = money("ant", 100), money("bee")
@@ -245,6 +246,7 @@ def test_who_lends_is_not_kept_out_by_its_own_money() -> None:
     room.look_back()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("limit", ["money", "nodes", "places"])
 def test_what_was_meant_for_those_who_cannot_use_it_is_used_by_others(limit: str) -> None:
     ant = team("ant", PPM // 2, **({"nodes_max": 1} if limit == "nodes" else {}))
@@ -276,6 +278,7 @@ def test_what_was_meant_for_those_who_cannot_use_it_is_used_by_others(limit: str
     room.look_back()
 
 
+@pytest.mark.heavy
 def test_an_owner_of_many_runs_has_its_part_beside_one_of_few_from_the_start() -> None:
     owners = (team("few", PPM // 2), team("many", PPM // 2), money("few"), money("many"))
     room = Room(
@@ -309,6 +312,7 @@ def test_money_that_is_meant_for_one_is_not_taken_by_who_can_start_first() -> No
     room.look_back()
 
 
+@pytest.mark.heavy
 def test_who_stays_keeps_its_only_payer_where_others_can_be_paid_elsewhere() -> None:
     places = [replace(each, domain=f"d{n}") for n, each in enumerate(nodes(2, 1, ("a100",)))]
     owners = (team("ant"), team("bank"), money("ant", 1), _lent(money("bank")))
@@ -330,6 +334,7 @@ def test_who_stays_keeps_its_only_payer_where_others_can_be_paid_elsewhere() -> 
     room.look_back()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_spare_gpus_go_to_owners_by_their_targets_however_wide_their_runs_are(gpus: int) -> None:
     owners = [team("zed", 800_000), team("ant", 100_000), team("bee", 100_000)]

@@ -61,5 +61,6 @@ def test_a_policy_may_say_of_how_many_it_is_asked() -> None:
     assert found == {"ant": 500, "bee": 500}
 
 
+@pytest.mark.heavy
 def test_an_owner_alone_has_all_of_them() -> None:
     assert _pairs({"ant": 210, "bee": 1}) == {"ant": PAIRS_MAX}

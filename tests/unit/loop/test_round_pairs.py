@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace as changed
 
 from quorate.core.commands import Applied, Apply, Cancel
@@ -214,6 +215,7 @@ def test_nobody_waits_for_a_partner_that_does_not_stop() -> None:
     found.look_back()
 
 
+@pytest.mark.heavy
 def test_of_four_that_share_one_gpu_two_by_two_everybody_has_a_turn() -> None:
     place = room("max_min_fairness_packed")
     place.submit_together(*(typed(f"r{n}") for n in range(4)))

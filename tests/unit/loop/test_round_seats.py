@@ -130,6 +130,7 @@ def test_it_is_told_on_which_flavor_it_fits_nowhere() -> None:
     assert [(rate > 0) for share in shared.shares for rate in share.rates] == [True, False]
 
 
+@pytest.mark.heavy
 def test_what_is_cordoned_is_no_room() -> None:
     found = room(team("ant"), team("bee"), per_flavor=2)
     found.submit_together(wide("a"), *(one(f"b{n}") for n in range(4)))
@@ -148,6 +149,7 @@ def test_what_is_cordoned_is_no_room() -> None:
     found.look_back()
 
 
+@pytest.mark.heavy
 def test_a_wide_run_has_its_share_beside_narrow_ones_that_would_stay() -> None:
     found = room(team("ant"), team("bee"))
     found.submit_together(*(one(f"b{n}") for n in range(8)))
@@ -161,6 +163,7 @@ def test_a_wide_run_has_its_share_beside_narrow_ones_that_would_stay() -> None:
     found.look_back()
 
 
+@pytest.mark.heavy
 def test_two_wide_runs_take_turns_with_all_that_is_there() -> None:
     found = room(team("ant"), team("bee"), per_flavor=2)
     found.submit_together(wide("a"), *(one(f"b{n}") for n in range(4)))
@@ -192,6 +195,7 @@ def test_narrow_runs_move_where_all_can_run_at_once() -> None:
     found.look_back()
 
 
+@pytest.mark.heavy
 def test_what_is_meant_for_somebody_is_not_given_away_while_it_comes_free() -> None:
     found = room(team("ant"), team("bee"))
     found.submit_together(*(one(f"b{n}") for n in range(8)))
@@ -239,6 +243,7 @@ def test_nobody_is_chosen_for_what_is_not_left_before_the_round_is_over() -> Non
     found.look_back()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("runs_max", [1, 3])
 def test_a_quota_of_runs_leaves_no_gpus_idle(runs_max: int) -> None:
     found = room(team("ant", concurrent_runs_max=runs_max), team("bee"), per_flavor=2)
@@ -252,6 +257,7 @@ def test_a_quota_of_runs_leaves_no_gpus_idle(runs_max: int) -> None:
     found.look_back()
 
 
+@pytest.mark.heavy
 def test_a_quota_of_those_above_counts_too() -> None:
     above = team("lab", concurrent_runs_max=2)
     owners = (Owner(name="ant", parents=("lab",)), Owner(name="fly", parents=("lab",)))
@@ -267,6 +273,7 @@ def test_a_quota_of_those_above_counts_too() -> None:
     found.look_back()
 
 
+@pytest.mark.heavy
 def test_a_quota_of_nodes_leaves_no_gpus_idle() -> None:
     found = room(team("ant", nodes_max=1), team("bee"))
     found.submit_together(
@@ -294,6 +301,7 @@ def test_what_needs_more_nodes_than_its_owner_may_have_is_told_so() -> None:
     assert told.also.limit == 1
 
 
+@pytest.mark.heavy
 def test_whole_nodes_are_given_out_whole() -> None:
     found = room(team("ant"), team("bee"), per_flavor=4, whole_nodes=True)
     found.submit_together(
@@ -307,6 +315,7 @@ def test_whole_nodes_are_given_out_whole() -> None:
     found.look_back()
 
 
+@pytest.mark.heavy
 def test_a_restart_in_the_middle_changes_nothing() -> None:
     found = room(team("ant"), team("bee"))
     found.submit_together(*(one(f"b{n}") for n in range(8)))
@@ -326,6 +335,7 @@ def _lent(budget: Budget) -> Budget:
     return replace(budget, envelopes=tuple(lines))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("borrowed_max", "part"), [(4, 0.5), (1, 0.0)])
 def test_who_may_not_borrow_enough_takes_nothing_from_others(
     borrowed_max: int, part: float
@@ -348,6 +358,7 @@ def test_who_may_not_borrow_enough_takes_nothing_from_others(
     found.look_back()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("there", "part"), [("a100-0", 0.5), ("a100-1", 0.0)])
 def test_who_asks_for_a_place_that_nobody_pays_for_takes_nothing_from_others(
     there: str, part: float
@@ -408,6 +419,7 @@ def test_runs_that_wait_for_one_domain_do_not_drive_others_from_place_to_place()
     assert narrow_starts(6) <= 15 * 4
 
 
+@pytest.mark.heavy
 def test_a_limit_on_nodes_moves_nobody_beside_an_empty_node() -> None:
     owners = (team("ant", PPM // 5, nodes_max=1), team("bee", 4 * PPM // 5))
     places = (*nodes(2, 4, ("a100",)), *nodes(1, 4, ("k80",)))

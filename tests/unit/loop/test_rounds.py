@@ -176,6 +176,7 @@ def test_cancelled_or_completed_with_gpus_or_without_it_holds_nothing(has_gpus: 
     room.look_back()
 
 
+@pytest.mark.heavy
 def test_its_turns_outlive_the_program() -> None:
     room = _room(per_flavor=1, gpus=1)
     room.submit_together(*(run(f"r{n}", "ant") for n in range(6)))
@@ -375,6 +376,7 @@ def test_a_policy_is_asked_for_fewer_runs_where_there_are_more_flavors() -> None
     assert "odd takes too long for 4 runs: 3 are the most" in note
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("policy", "why"),
     [
@@ -420,6 +422,7 @@ def test_a_run_that_a_policy_cannot_plan_is_left_out_and_told_and_the_others_sha
     room.look_back()
 
 
+@pytest.mark.heavy
 def test_weights_of_old_ledgers_stop_nobody() -> None:
     policy = "max_min_fairness_water_filling_perf"
     specs = (pool(policy=policy), *world(team("ant"), team("bee"), per_flavor=1, gpus=1)[1:])
@@ -489,6 +492,7 @@ def test_a_round_says_of_how_many_its_policy_could_not_say_all() -> None:
     assert note.startswith("2 runs might have more: how much takes by_weight too long to compute")
 
 
+@pytest.mark.heavy
 def test_who_worked_through_a_long_outage_is_ahead_by_no_more_than_a_round() -> None:
     room = Room((pool(), *nodes(1, 1, ("a100",)), team("ant"), money("ant")), stop_ms=0)
     one = work({"a100": 10.0})

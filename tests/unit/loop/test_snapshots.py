@@ -141,6 +141,7 @@ class SlowRows(SqliteStore):
     may_go_on: Signal
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("is_first", [False, True])
 def test_a_snapshot_that_outlasts_its_engine_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_first: bool
@@ -230,6 +231,7 @@ def test_settling_tells_whether_the_next_snapshot_may_begin() -> None:
     snapshots.wait(WAIT_S)
 
 
+@pytest.mark.heavy
 def test_a_snapshot_beside_that_fails_is_logged_and_loses_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -261,8 +263,7 @@ def test_a_run_that_changes_while_it_is_archived_keeps_its_change() -> None:
     engine.write_snapshots_beside()
     lived(engine)
     assert store.begun.wait(WAIT_S)
-    state = engine.view
-    assert isinstance(state, State)
+    state = engine._state
     state.runs.own("r0").note = "changed"
     assert state.runs["r0"].note == "changed"
     store.may_go_on.set()
@@ -275,6 +276,7 @@ def test_a_run_that_changes_while_it_is_archived_keeps_its_change() -> None:
     assert not archived.note
 
 
+@pytest.mark.heavy
 def test_each_snapshot_archives_what_ended_since_the_last(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     engine = sqlite_engine(path)
@@ -302,6 +304,7 @@ def test_a_snapshot_of_an_earlier_format_is_refused_and_the_log_is_read() -> Non
     assert same(opened.view.overlay(), folded(engine.store)) == []
 
 
+@pytest.mark.heavy
 def test_a_ledger_from_before_there_was_an_archive_opens_and_sheds_its_snapshot(
     tmp_path: Path,
 ) -> None:
@@ -321,6 +324,7 @@ def test_a_ledger_from_before_there_was_an_archive_opens_and_sheds_its_snapshot(
         assert not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'snapshot'").fetchall()
 
 
+@pytest.mark.heavy
 def test_an_archive_of_another_ledger_at_the_same_path_is_not_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -342,6 +346,7 @@ def test_an_archive_of_another_ledger_at_the_same_path_is_not_used(
         assert same(Engine.open(store, HandClock()).view.overlay(), folded(store)) == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "damage",
     [
@@ -381,6 +386,7 @@ def test_a_changed_row_of_the_archive_is_found(tmp_path: Path, damage: str) -> N
     verify()
 
 
+@pytest.mark.heavy
 def test_a_damaged_row_is_an_error_that_says_what_to_do_and_no_wrong_answer(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     engine = sqlite_engine(path)
@@ -395,6 +401,7 @@ def test_a_damaged_row_is_an_error_that_says_what_to_do_and_no_wrong_answer(tmp_
         assert not opened.execute(Submit(run("new", 2)), actor="t").decision.refusals
 
 
+@pytest.mark.heavy
 def test_an_archive_that_vanishes_under_its_writer_stops_snapshots_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -405,12 +412,13 @@ def test_an_archive_that_vanishes_under_its_writer_stops_snapshots_and_nothing_e
     with caplog.at_level(logging.WARNING):
         lived(engine, first=30, count=30)
     assert "no snapshot at sequence" in caplog.text
-    assert fingerprint(folded(engine.store)) == fingerprint(engine.view)  # type: ignore[arg-type]
+    assert fingerprint(folded(engine.store)) == fingerprint(engine._state)
     engine.close()
     with SqliteStore.open(path) as store:
         assert same(Engine.open(store, HandClock()).view.overlay(), folded(store)) == []
 
 
+@pytest.mark.heavy
 def test_a_reader_that_began_earlier_is_not_disturbed_by_later_snapshots(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     engine = sqlite_engine(path)
@@ -421,13 +429,13 @@ def test_a_reader_that_began_earlier_is_not_disturbed_by_later_snapshots(tmp_pat
         before = fingerprint(folded(reader.store))
         lived(engine, first=30, count=60)
         for each in (reader, kept):
-            assert isinstance(each.view, State)
-            assert fingerprint(each.view) == before
+            assert fingerprint(each._state) == before
             assert len(each.view.runs) == 30
             assert each.view.runs["r0"].ended_ms is not None
     engine.close()
 
 
+@pytest.mark.heavy
 def test_a_long_log_is_read_in_parts_and_archived_on_the_way(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     engine = sqlite_engine(path, snapshot_events=10**9)
@@ -457,6 +465,7 @@ def test_a_snapshot_keeps_what_was_announced_in_the_order_it_was() -> None:
     assert fingerprint(restored) == fingerprint(state)
 
 
+@pytest.mark.heavy
 def test_a_reader_goes_on_with_the_archive_that_it_began_with(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     engine = sqlite_engine(path)

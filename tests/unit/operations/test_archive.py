@@ -206,6 +206,7 @@ def told(do: Callable[[], Any]) -> Any:
     return found.tree(), lines_of(found, wide=True), found.notes
 
 
+@pytest.mark.heavy
 def test_every_question_is_answered_alike(engines: tuple[Engine, Engine]) -> None:
     archiving, plain = engines
     asked = 0
@@ -218,6 +219,7 @@ def test_every_question_is_answered_alike(engines: tuple[Engine, Engine]) -> Non
     assert asked > 400
 
 
+@pytest.mark.heavy
 def test_pages_of_runs_join_to_the_whole_list(engines: tuple[Engine, Engine]) -> None:
     archiving, plain = engines
     names: list[str] = []
@@ -231,6 +233,7 @@ def test_pages_of_runs_join_to_the_whole_list(engines: tuple[Engine, Engine]) ->
     assert names == list(plain.view.runs)
 
 
+@pytest.mark.heavy
 def test_states_are_the_same_and_so_is_each_mapping(engines: tuple[Engine, Engine]) -> None:
     archiving, plain = engines
     mine, theirs = archiving.view.overlay(), plain.view.overlay()
@@ -248,16 +251,17 @@ def test_states_are_the_same_and_so_is_each_mapping(engines: tuple[Engine, Engin
             runs["never"]
 
 
+@pytest.mark.heavy
 def test_an_archived_run_that_changes_comes_back_and_stays() -> None:
     with both(MemoryStore()) as (archiving, _):
-        state = archiving.view
+        state = archiving._state
         assert not state.runs.is_kept("r0")
         over = state.overlay()
         over.runs.own("r0").note = "changed above"
         assert state.runs["r0"].note == "well"
         assert over.runs["r0"].note == "changed above"
         count, names = len(state.runs), list(state.runs)
-        state.runs.own("r0").note = "changed"  # type: ignore[attr-defined]
+        state.runs.own("r0").note = "changed"
         assert (len(state.runs), list(state.runs)) == (count, names)
         assert state.runs.is_kept("r0")
         archiving.execute(Apply(tuple(Owner(name=f"o{n}") for n in range(2 * FEW))), actor="root")
@@ -266,6 +270,7 @@ def test_an_archived_run_that_changes_comes_back_and_stays() -> None:
         assert (len(again.view.runs), list(again.view.runs)) == (count, names)
 
 
+@pytest.mark.heavy
 def test_live_runs_are_in_memory_and_most_that_are_over_are_not() -> None:
     with both(MemoryStore()) as (archiving, plain):
         kept = dict(archiving.view.runs.kept())
@@ -277,6 +282,7 @@ def test_live_runs_are_in_memory_and_most_that_are_over_are_not() -> None:
         assert not set(archived) & set(kept)
 
 
+@pytest.mark.heavy
 def test_time_that_passes_is_decided_alike() -> None:
     """Cool-downs, disruption accounts and histories outlive the runs that they come from."""
     with both(MemoryStore()) as (archiving, plain):

@@ -23,6 +23,7 @@ def nodes(count: int) -> list[dict[str, Any]]:
     return [{"name": f"n{number}"} | place for number in range(count)]
 
 
+@pytest.mark.heavy
 def test_a_scenario_of_as_many_steps_as_may_be_is_played() -> None:
     steps = [{"tick": True}] * STEPS_MAX
     found = ask(desk_for(ADMIN), "calc", scenario(steps=steps)).tree()

@@ -205,6 +205,7 @@ def test_a_claim_that_may_not_be_seen_is_refused_like_one_that_is_not_there(
 # --- conflicts and time ---
 
 
+@pytest.mark.heavy
 def test_a_dry_run_tells_the_contest_and_the_real_one_what_was_recorded(
     ledger_thread: LedgerThread,
 ) -> None:

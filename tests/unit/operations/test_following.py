@@ -77,6 +77,7 @@ def test_without_a_sequence_only_what_is_new_is_told() -> None:
     assert [shown.tree["tag"] for shown in follower.read(2)] == ["lease-ended/1", "run-ended/1"]
 
 
+@pytest.mark.heavy
 def test_a_run_a_pool_and_reservations_are_followed_alone() -> None:
     def seen(**chosen: object) -> list[int]:
         asked = WatchEvents(first=1, **chosen)  # type: ignore[arg-type]
@@ -142,6 +143,7 @@ def test_what_the_state_does_not_know_yet_waits() -> None:
     assert (follower.is_behind, follower.read(10)) == (False, [])
 
 
+@pytest.mark.heavy
 @given(
     data=st.data(),
     caller=st.sampled_from(EVERYBODY),

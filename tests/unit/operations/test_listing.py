@@ -19,6 +19,7 @@ def names_of(kind: str, *names: str) -> list[str]:
     return [each["metadata"]["name"] for each in found["items"]]
 
 
+@pytest.mark.heavy
 def test_what_is_before_a_part_of_a_name_will_do_and_nothing_is_listed_twice() -> None:
     assert names_of("envelopes", "labs", "others") == ["labs/e", "others/e"]
     assert names_of("envelopes", "others", "labs/e", "labs") == ["others/e", "labs/e"]

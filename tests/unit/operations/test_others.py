@@ -24,6 +24,7 @@ def described(world: TwoTenants, node: str) -> str:
     return "\n".join(world.ask(USER, "describe-node", GetThing(name=node)).lines(WIDE))
 
 
+@pytest.mark.heavy
 def test_a_node_shows_ones_own_leases_and_counts_the_others() -> None:
     world = TwoTenants()
     status = world.ask(USER, "get-node", GetThing(name="a0000")).tree()["status"]
@@ -34,6 +35,7 @@ def test_a_node_shows_ones_own_leases_and_counts_the_others() -> None:
     assert "and 2 leases of others" in described(world, "a0000")
 
 
+@pytest.mark.heavy
 def test_a_claimed_node_is_set_apart_for_others() -> None:
     world = TwoTenants()
     for name, state in (("b0000", "Claimed"), ("b0001", "Wiping")):
@@ -59,6 +61,7 @@ def test_a_lender_is_told_how_many_leases_of_borrowers_it_pays_for() -> None:
     assert "lease of others" in told
 
 
+@pytest.mark.heavy
 def test_an_answer_to_a_write_counts_what_happened_to_others() -> None:
     world = TwoTenants(hours_later=30)
     dry_run = EndRun(run="mine-half", dry_run=True)
@@ -72,6 +75,7 @@ def test_an_answer_to_a_write_counts_what_happened_to_others() -> None:
     assert not world.told(f"{tree}{lines}")
 
 
+@pytest.mark.heavy
 def test_an_event_of_ones_own_run_does_not_say_who_else_had_it_happen() -> None:
     world = TwoTenants()
     events = world.ask(USER, "list-events", ListEvents(run="mine-filler")).tree()
@@ -85,6 +89,7 @@ def test_an_event_of_ones_own_run_does_not_say_who_else_had_it_happen() -> None:
     )
 
 
+@pytest.mark.heavy
 def test_tentative_starts_of_others_are_not_listed_and_not_named() -> None:
     world = TwoTenants(horizon_ms=HOUR_MS, ticks=1)
     states = {
@@ -113,6 +118,7 @@ def test_tentative_starts_of_others_are_not_listed_and_not_named() -> None:
         world.ask(USER, "get-reservation", GetThing(name=min(theirs)))
 
 
+@pytest.mark.heavy
 def test_a_reservation_that_is_over_is_there_for_its_owner_only() -> None:
     asked = GetThing(name="lab-waits@1")
     for caller in (STAGE_ADMIN, OF_LAB):
@@ -126,6 +132,7 @@ def test_a_reservation_that_is_over_is_there_for_its_owner_only() -> None:
             ask(desk_for(caller), "get-reservation", asked)
 
 
+@pytest.mark.heavy
 def test_only_ones_own_runs_are_noted_to_be_out_of_money() -> None:
     world = TwoTenants(ticks=1, hours_later=3)
     notes = world.ask(USER, "fleet-top", FleetTop()).notes

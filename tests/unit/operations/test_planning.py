@@ -30,6 +30,7 @@ NEW = render(run("new", 8, "lab", user="ada", expected_duration_ms=HOUR_MS))
 about_one = pytest.mark.parametrize("name", ["plan-run", "explain-run"])
 
 
+@pytest.mark.heavy
 @about_one
 @pytest.mark.parametrize("caller", [ADMIN, AUDITOR, OF_OTHER], ids=lambda each: each.actor)
 def test_who_sees_a_run_is_told_about_it(name: str, caller: Caller) -> None:
@@ -38,6 +39,7 @@ def test_who_sees_a_run_is_told_about_it(name: str, caller: Caller) -> None:
     msgspec.convert(found.tree(), OPERATIONS[name].gives)
 
 
+@pytest.mark.heavy
 @about_one
 @pytest.mark.parametrize("caller", [OF_LAB, OF_TEAM, OF_NONE], ids=lambda each: each.actor)
 def test_a_run_of_others_is_as_good_as_not_there(name: str, caller: Caller) -> None:
@@ -51,6 +53,7 @@ def test_a_run_of_others_is_as_good_as_not_there(name: str, caller: Caller) -> N
     assert str(hidden).replace("other-waits", "X") == str(missing).replace("ether-waits", "X")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("caller", [ADMIN, AUDITOR, OF_LAB], ids=lambda each: each.actor)
 def test_a_run_is_planned_before_it_is_submitted(caller: Caller) -> None:
     context = desk_for(caller)
@@ -63,6 +66,7 @@ def test_a_run_is_planned_before_it_is_submitted(caller: Caller) -> None:
     assert context.engine.head == before
 
 
+@pytest.mark.heavy
 def test_runs_are_planned_one_after_the_other() -> None:
     more: dict[str, Any] = render(run("more", 8, "lab", user="ada", expected_duration_ms=HOUR_MS))
     found = ask(desk_for(OF_LAB), "plan-runs", PlanRuns(documents=(NEW, more)))

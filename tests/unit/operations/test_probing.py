@@ -196,6 +196,7 @@ def test_a_follower_may_name_runs_of_the_same_request(world: TwoTenants) -> None
     assert len(world.ask(USER, "submit-runs", asked).tree()["changes"]) == 2
 
 
+@pytest.mark.heavy
 def test_an_owner_that_lends_may_be_named_as_a_sponsor() -> None:
     world = TwoTenants()
     lent = resource_operations.PatchDocument(

@@ -43,6 +43,7 @@ EVERYBODYS = {
 }
 
 
+@pytest.mark.heavy
 @given(event=events())
 def test_who_is_of_no_tenant_sees_the_fleet_and_conflicts_alone(event: Event) -> None:
     assert Sight(VIEW, OF_NONE).sees(event) == (tag_of(event) in EVERYBODYS)

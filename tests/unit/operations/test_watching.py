@@ -46,6 +46,7 @@ def test_a_picture_shows_what_may_be_seen(
     assert ("of-other" in text) == (caller in (ADMIN, OF_OTHER))
 
 
+@pytest.mark.heavy
 def test_a_picture_of_a_run_is_its_forecast() -> None:
     found = ask(desk_for(OF_OTHER), "picture", PictureRequest(run="other-waits"))
     assert found.tree()["forecast"]["run"] == "other-waits"

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 from msgspec import Struct
 
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import (
     Apply,
     Command,
@@ -23,6 +25,7 @@ from quorate.core.commands import (
     Submit,
     Tick,
 )
+from quorate.ledger.chain import Block
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import TokenRole
@@ -33,7 +36,7 @@ from quorate.operations.caller import CLAIM, Caller, Role
 from quorate.operations.request_context import RequestContext
 from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import budget, envelope, fleet, run
-from quorate.testing.memory_engines import HandClock, memory_engine
+from quorate.testing.memory_engines import LOTTERY_SECRET, HandClock, memory_engine
 
 ADMIN: Final = Caller(actor="root", role=Role.ADMIN, user="root")
 _CLAIMS: Final = frozenset({CLAIM})
@@ -127,6 +130,38 @@ STEPS: Final[tuple[tuple[str, Command], ...]] = (
 )
 
 
+def _happen(
+    engine: Engine, clock: HandClock, *, has_conflicts: bool, ticks: int, horizon_ms: int
+) -> None:
+    """Record in a new ledger what is declared and all steps, and let ``ticks`` hours pass."""
+
+    def execute(command: Command, actor: str) -> None:
+        decision = engine.execute(command, actor=actor).decision
+        assert not decision.refusals, (command, decision.refusals)
+
+    execute(_world(has_conflicts=has_conflicts, horizon_ms=horizon_ms), "root")
+    for actor, command in STEPS:
+        clock.ms += MINUTE_MS
+        execute(command, actor)
+    for _ in range(ticks):
+        clock.ms += HOUR_MS
+        execute(Tick(), "zeta/zed")
+    execute(Resolve("default", "L40", (), 8), "root")
+    clock.ms += HOUR_MS
+    execute(Tick(), "zeta/zed")
+
+
+@cache
+def _recorded(**happens: Any) -> tuple[tuple[Block, ...], int]:
+    """Return the blocks of the ledger in which that ``happens``, and when they end.
+
+    They are decided once in each process.
+    """
+    store, clock = MemoryStore(), HandClock()
+    _happen(memory_engine(store, clock), clock, **happens)
+    return tuple(store.blocks()), clock.ms
+
+
 @dataclass
 class TwoTenants:
     """The ledger, and what nobody of ``mine`` may be told.
@@ -145,25 +180,20 @@ class TwoTenants:
 
     def __post_init__(self) -> None:
         """Let everything happen that is told of above."""
-        opening = self.opening or (lambda clock: memory_engine(clock=clock))
-        self.engine = opening(self.clock)
-        declared = _world(has_conflicts=self.has_conflicts, horizon_ms=self.horizon_ms)
-        self._do(declared, "root")
-        for actor, command in STEPS:
-            self.clock.ms += MINUTE_MS
-            self._do(command, actor)
-        for _ in range(self.ticks):
-            self.clock.ms += HOUR_MS
-            self._do(Tick(), "zeta/zed")
-        self._do(Resolve("default", "L40", (), 8), "root")
-        self.clock.ms += HOUR_MS
-        self._do(Tick(), "zeta/zed")
+        happens: dict[str, Any] = {
+            "has_conflicts": self.has_conflicts,
+            "ticks": self.ticks,
+            "horizon_ms": self.horizon_ms,
+        }
+        if self.opening is None:
+            blocks, self.clock.ms = _recorded(**happens)
+            store = MemoryStore(blocks)
+            self.engine = Engine.open(store, self.clock, lottery_secret=LOTTERY_SECRET)
+        else:
+            self.engine = self.opening(self.clock)
+            _happen(self.engine, self.clock, **happens)
         # What is due is told of, and not recorded yet.
         self.clock.ms += self.hours_later * HOUR_MS
-
-    def _do(self, command: Command, actor: str) -> None:
-        decision = self.engine.execute(command, actor=actor).decision
-        assert not decision.refusals, (command, decision.refusals)
 
     def ask(self, caller: Caller, name: str, asked: Struct) -> Answer:
         """Return what ``caller`` is answered."""

@@ -119,6 +119,7 @@ def test_an_unchanged_answer_writes_nothing() -> None:
     assert world.store.head() == before
 
 
+@pytest.mark.heavy
 def test_silence_of_a_day_falls_back_once_and_comes_back() -> None:
     world, bank = new_world()
     bank.figures[CHEMISTRY.resource, "gpu", "2023-10"] = 110_000
@@ -162,6 +163,7 @@ def test_an_answer_that_is_never_seen_is_sent_again_and_counts_once() -> None:
     assert world.outbox.waiting(world.link.sink).parcels == 0
 
 
+@pytest.mark.heavy
 def test_a_refused_owner_keeps_no_other_waiting() -> None:
     world, bank = new_world()
     world.pass_time(MINUTE_MS)
@@ -178,6 +180,7 @@ def test_a_refused_owner_keeps_no_other_waiting() -> None:
     assert bank.figures == shown(world)
 
 
+@pytest.mark.heavy
 def test_months_are_told_apart_and_what_was_before_the_link_is_not_told() -> None:
     world, bank = new_world(SLOW)
     early = world.submit("physics", 8)
@@ -234,6 +237,7 @@ def gpu_hours(bank: Bank) -> dict[str, int]:
     return found
 
 
+@pytest.mark.heavy
 def test_a_start_without_the_link_takes_nothing_from_what_was_told() -> None:
     world, bank = new_world()
     world.pass_time(MINUTE_MS)
@@ -248,6 +252,7 @@ def test_a_start_without_the_link_takes_nothing_from_what_was_told() -> None:
     assert bank.figures == shown(world)
 
 
+@pytest.mark.heavy
 def test_another_resource_begins_at_the_change_and_the_old_one_is_told_up_to_it() -> None:
     world, bank = new_world()
     world.pass_time(MINUTE_MS)
@@ -265,6 +270,7 @@ def test_another_resource_begins_at_the_change_and_the_old_one_is_told_up_to_it(
     assert bank.figures == shown(world)
 
 
+@pytest.mark.heavy
 def test_a_resource_that_goes_to_another_owner_keeps_the_hours_of_the_first() -> None:
     world, bank = new_world()
     alone = replace(PHYSICS, node="")
@@ -275,6 +281,7 @@ def test_a_resource_that_goes_to_another_owner_keeps_the_hours_of_the_first() ->
     assert gpu_hours(bank) == {PHYSICS.resource: 48}
 
 
+@pytest.mark.heavy
 def test_a_resource_that_is_gone_holds_up_nothing_when_it_is_left() -> None:
     world, bank = new_world()
     world.pass_time(MINUTE_MS)
@@ -286,6 +293,7 @@ def test_a_resource_that_is_gone_holds_up_nothing_when_it_is_left() -> None:
     assert world.outbox.waiting(world.link.sink).parcels == 0
 
 
+@pytest.mark.heavy
 def test_events_of_before_the_resource_was_noted_belong_to_the_first_that_is() -> None:
     books = Ledgering()
     world, _ = new_world()
@@ -302,6 +310,7 @@ def test_events_of_before_the_resource_was_noted_belong_to_the_first_that_is() -
     assert [each.hours_text for each in told.amounts] == ["40.00", "5.00"]
 
 
+@pytest.mark.heavy
 def test_an_older_ledger_beside_the_outbox_is_found_and_nothing_is_told() -> None:
     world, bank = new_world()
     world.pass_time(MINUTE_MS)

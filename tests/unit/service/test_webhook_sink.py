@@ -158,6 +158,7 @@ def test_tenant_and_kinds_choose_what_is_posted(world: World) -> None:
     assert world.got() == of_lab
 
 
+@pytest.mark.heavy
 def test_a_receiver_that_is_down_for_an_hour_gets_everything_in_order_and_once(
     world: World,
 ) -> None:

@@ -330,6 +330,7 @@ _VALUES: Final = st.recursive(
 )
 
 
+@pytest.mark.heavy
 @given(_VALUES)
 def test_messagepack_is_read_as_it_was_written(value: object) -> None:
     data = BytesIO(msgpack.encode(value))

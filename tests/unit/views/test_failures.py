@@ -39,6 +39,7 @@ def test_every_refusal_has_a_row_of_the_status_table() -> None:
     assert exits == {Exit.REFUSED, Exit.INVALID}
 
 
+@pytest.mark.heavy
 def test_every_code_that_the_program_names_has_a_row_of_the_status_table() -> None:
     named = {code for operation in OPERATIONS.values() for code in operation.refusals}
     written = _written_codes()

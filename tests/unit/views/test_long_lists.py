@@ -57,6 +57,7 @@ def calls_of(work: Callable[[], object]) -> Counter[str]:
     return found
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", [RUN, QUEUE])
 @pytest.mark.parametrize("form", ["rows", "trees"])
 def test_a_list_walks_the_queue_once_and_tries_few_runs_anew(kind: Kind, form: str) -> None:
@@ -76,6 +77,7 @@ def test_a_list_walks_the_queue_once_and_tries_few_runs_anew(kind: Kind, form: s
     assert sum(calls.values()) < 700 * WAITING
 
 
+@pytest.mark.heavy
 def test_all_who_ask_of_one_state_share_its_plan() -> None:
     state = queued(50)
     outlook = Outlook(state, NOW_MS)
@@ -90,6 +92,7 @@ def test_all_who_ask_of_one_state_share_its_plan() -> None:
     assert calls_of(ask)["forecast.py:of"] == 0
 
 
+@pytest.mark.heavy
 def test_a_shared_outlook_changes_no_answer() -> None:
     state = queued(30)
     outlook = Outlook(state, NOW_MS)

@@ -61,7 +61,7 @@ class Keyboard:
 
 
 def interpreter() -> str:
-    """Return how work calls the Python that runs the demo: shortly, where that is enough."""
+    """Return how work calls the Python that runs the demo: ``python`` if its folder has that."""
     return "python" if (Path(sys.executable).parent / "python").exists() else sys.executable
 
 

@@ -124,7 +124,7 @@ class Stopping(Fields):
 
 
 class PlanStatus(Fields):
-    """When a run starts, and what that is worth."""
+    """When a run starts, and how firm that is."""
 
     state: str
     start: str | None

@@ -3,7 +3,7 @@
 And who used what in the period, what was lent and what was borrowed, with sums for each budget, for
 each owner and in all. It is as of the end of the period, by what was recorded until then: a
 statement says the same whenever it is made. A fact that is recorded late is in the statement of the
-period in which it was recorded, and corrects what that one brings forward.
+period in which it was recorded, and corrects the amounts brought forward into that period.
 
 Costs are rounded once, for each use of an envelope, to millionths; every sum is a sum of those.
 """

@@ -16,7 +16,7 @@ from quorate.core.admission.cover import payer_phases
 from quorate.core.admission.cover_search import pay, payable
 from quorate.core.admission.domain_offer import DomainOffer, DomainOffers
 from quorate.core.admission.hard_quota import Headroom, too_many_runs
-from quorate.core.admission.holds import grace_ms, hold_duration_ms
+from quorate.core.admission.holds import hold_duration_ms
 from quorate.core.admission.layout import Bundle, PackRequest, pack_request
 from quorate.core.admission.pack import PackPlan, pick_slots
 from quorate.core.admission.payers import (
@@ -36,8 +36,10 @@ from quorate.model.events import Tier
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.selector import CLUSTER, DOMAIN, REGION, Selector, matches, selector_of
 from quorate.model.specs import Run
+from quorate.model.state.durations import grace_ms
+from quorate.model.state.reads.money_reads import Payers
 from quorate.model.state.records import Lease, RunRecord
-from quorate.model.state.state_view import Payers, StateView
+from quorate.model.state.state_view import StateView
 
 
 class Admitted(Struct, frozen=True):

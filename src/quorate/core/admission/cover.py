@@ -24,7 +24,8 @@ from quorate.core.admission.search_budget import SearchBudget
 from quorate.core.admission.shortfall import explain_uncovered
 from quorate.model.events import Tier
 from quorate.model.refusal import Refusal
-from quorate.model.state.state_view import Payers, StateView
+from quorate.model.state.reads.money_reads import Payers
+from quorate.model.state.state_view import StateView
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ def shared_bounds(payer_list: PayerList, payer: tuple[EnvelopeId, Tier]) -> list
 
 
 def is_exact(payer_list: PayerList, payers: Iterable[tuple[EnvelopeId, Tier]]) -> bool:
-    """Return whether the relaxation drops nothing.
+    """Return whether the relaxation has the same solutions as the problem itself.
 
     Each payer is under one shared bound at most, and where that counts GPU-hours all who share it
     hold for the same time, so that it counts GPUs.

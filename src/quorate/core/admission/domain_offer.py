@@ -138,7 +138,7 @@ class DomainOffers:
         return [key for key in dict.fromkeys(named) if key in known]
 
     def _within(self, key: IslandKey) -> Island | None:
-        """Return what the request may use of an island; None where that is nothing."""
+        """Return what the request may use of an island; None where it may use nothing."""
         nodes, island = self.view.nodes, self.view.island(key)
         offered: dict[int, int] = {}
         for name, gpus in self.request.within:

@@ -13,18 +13,13 @@ from quorate.core.admission.payers import family_payers
 from quorate.model.amounts import HOLD_QUANTUM_MS, MINUTE_MS
 from quorate.model.events import Tier
 from quorate.model.specs import Discipline, Pool, Run
-from quorate.model.state.durations import declared_ms
+from quorate.model.state.durations import declared_ms, grace_ms
 from quorate.model.state.records import EnvelopeAccount, Lease
 from quorate.model.state.state_view import StateView
 
 _ROUNDS: Final = Discipline.ROUNDS
 ROUND_SLACK_MS: Final = MINUTE_MS
 """How late a round may end before the holds of the last one have to be renewed."""
-
-
-def grace_ms(run: Run, pool: Pool) -> int:
-    """Return how long ``run`` gets to checkpoint when it is stopped."""
-    return min(run.checkpoint_ms, pool.grace_max_ms)
 
 
 def expected_ms(run: Run, pool: Pool) -> int:

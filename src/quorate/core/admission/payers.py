@@ -15,8 +15,9 @@ from msgspec import Struct
 from quorate.model.events import Tier
 from quorate.model.selector import RACK, matches, names_label
 from quorate.model.specs import CapId, Envelope, EnvelopeId, Sharing, envelope_id
+from quorate.model.state.reads.money_reads import Family, Payers
 from quorate.model.state.records import CapAccount, EnvelopeAccount
-from quorate.model.state.state_view import Family, Payers, StateView
+from quorate.model.state.state_view import StateView
 
 
 class CoverRequest(Struct, frozen=True, kw_only=True, gc=False):

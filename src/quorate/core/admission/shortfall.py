@@ -12,7 +12,7 @@ from quorate.core.admission.search_budget import SearchBudget
 from quorate.model.events import Tier
 from quorate.model.refusal import SHORTAGES_MAX, Refusal, RefusalCode, Shortage
 from quorate.model.specs import EnvelopeId
-from quorate.model.state.state_view import Payers
+from quorate.model.state.reads.money_reads import Payers
 
 
 def explain_uncovered(

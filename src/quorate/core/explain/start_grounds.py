@@ -54,8 +54,8 @@ class Confidence(Word):
 class Recourse:
     """Whether a run may have room made for it, and when; ``why_not`` is empty where it may.
 
-    ``lost_gpu_ms`` is what that may cost, and ``covered_ms`` when its owner's disruption account
-    covers it, where that is what it waits for.
+    ``lost_gpu_ms`` is what the conflict may cost. ``covered_ms`` is when the disruption account of
+    the run's owner covers that cost; None where the run does not wait for the account.
     """
 
     start_ms: int | None = None

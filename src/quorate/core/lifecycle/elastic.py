@@ -9,7 +9,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from quorate.core.admission.admit import Admitted, admit_bundles
-from quorate.core.admission.holds import grace_ms
 from quorate.core.admission.layout import step_bundles
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.cut_cooldown import growth_held_until_ms
@@ -22,6 +21,7 @@ from quorate.core.profile.profile import Profile
 from quorate.core.profile.room_left import room_beside
 from quorate.model.events import EndReason, RunResized, StartReason
 from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.state.durations import grace_ms
 from quorate.model.state.records import Phase, RunRecord
 from quorate.model.state.state_view import StateView
 

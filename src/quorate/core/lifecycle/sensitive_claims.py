@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from quorate.core.admission.admit import Admitted
 from quorate.core.admission.bind import LeaseDraft, bind
-from quorate.core.admission.holds import grace_ms
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.starts import write_leases
 from quorate.core.lifecycle.stops import finish, stop_lease, stop_run
@@ -29,6 +28,7 @@ from quorate.model.events import (
 )
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Funding, OnQuota, Run
+from quorate.model.state.durations import grace_ms
 from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from quorate.core.admission.bind import LeaseDraft
-from quorate.core.admission.holds import grace_ms
 from quorate.core.admission.payers import family_payers
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.starts import write_leases
@@ -27,6 +26,7 @@ from quorate.model.events import (
     lease_gpus,
 )
 from quorate.model.selector import matches
+from quorate.model.state.durations import grace_ms
 from quorate.model.state.records import EnvelopeAccount, Lease, Phase, PledgeRecord
 from quorate.model.state.state_view import StateView
 

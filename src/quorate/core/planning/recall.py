@@ -279,7 +279,7 @@ class _Trials:
     def _recalled(
         self, view: StateView, loans: Iterable[Loan], *, due_ms: int | None = None
     ) -> StateView:
-        """Return ``view`` in which ``loans`` are recalled, for ``due_ms`` where that is given."""
+        """Return ``view`` in which ``loans`` are recalled, for ``due_ms`` if it is given."""
         trial = self._trial(view)
         for loan in loans:
             trial.write(_recalled(trial, loan, self.run.name, due_ms))

@@ -43,8 +43,9 @@ from quorate.model.events import Slice, Tier
 from quorate.model.selector import RACK, Selector, contradicts, matches, names_label
 from quorate.model.specs import EnvelopeId, Run
 from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.reads.money_reads import Payers
 from quorate.model.state.room_index import Domain, Site
-from quorate.model.state.state_view import Payers, StateView
+from quorate.model.state.state_view import StateView
 
 T = TypeVar("T")
 

@@ -76,8 +76,8 @@ def may_call(
 ) -> CallRefusal | None:
     """Return why ``record`` may not call a conflict at ``now_ms``; None when it may.
 
-    ``lost_gpu_ms`` is what that conflict may cost, and ``flavor`` what it would be over, where that
-    is known.
+    ``lost_gpu_ms`` is what the conflict may cost; ``flavor`` is the flavor of the GPUs that it is
+    about, empty if that is not known.
     """
     run = record.spec
     pool = view.pools[run.pool]

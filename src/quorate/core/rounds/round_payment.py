@@ -15,7 +15,8 @@ from quorate.core.admission.cover import payer_phases
 from quorate.core.admission.payers import CoverRequest, PayerList
 from quorate.model.events import RoundGrant
 from quorate.model.specs import EnvelopeId, Funding, Run
-from quorate.model.state.state_view import Payers, StateView
+from quorate.model.state.reads.money_reads import Payers
+from quorate.model.state.state_view import StateView
 
 _Alike = tuple[str, str, Funding]
 

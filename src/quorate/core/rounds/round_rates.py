@@ -33,7 +33,7 @@ def known_types(pool: Pool, flavor: str) -> tuple[TypeRates, ...]:
 
 
 def type_rates(pool: Pool, flavor: str, job_type: str, gpus: int) -> TypeRates | None:
-    """Return what ``pool`` knows of a type of job on ``flavor``; None where that is nothing."""
+    """Return what ``pool`` knows of a type of job on ``flavor``; None where it knows nothing."""
     types = known_types(pool, flavor)
     at = bisect_left(types, (job_type, gpus), key=lambda each: (each.job_type, each.gpus))
     found = types[at] if at < len(types) else None

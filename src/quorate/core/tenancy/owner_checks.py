@@ -108,8 +108,8 @@ def share_warnings(view: StateView, names: Iterable[str]) -> Iterator[str]:
 def _family_warnings(view: StateView) -> Iterator[str]:
     """Yield a warning where the targets of all families together exceed 1.
 
-    The target of a family is that of its head, or the sum of those of its members where that is
-    more; an owner with several parents counts in the family of the first.
+    The target of a family is the target of its head or the sum of its members' targets, whichever
+    is more; an owner with several parents counts in the family of the first.
     """
     below: dict[str, list[str]] = {name: [] for name in view.owners}
     for name, owner in view.owners.items():

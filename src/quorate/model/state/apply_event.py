@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from quorate.model import events as e
-from quorate.model.specs import Budget, EnvelopeId, Run, cap_id, envelope_id
+from quorate.model.specs import Budget, EnvelopeId, cap_id, envelope_id
 from quorate.model.state.apply_plans import (
     PLANS,
     hold_money,
@@ -22,7 +22,7 @@ from quorate.model.state.apply_plans import (
 from quorate.model.state.apply_requests import REQUESTS
 from quorate.model.state.apply_rounds import ROUNDS, round_began, round_ended, round_ending
 from quorate.model.state.crossings import PERCENTS
-from quorate.model.state.durations import NO_HISTORY, bucket_of, declared_ms
+from quorate.model.state.durations import NO_HISTORY, bucket_of, declared_ms, grace_ms
 from quorate.model.state.free_slots import all_slots
 from quorate.model.state.meters import Meter
 from quorate.model.state.records import (
@@ -342,7 +342,7 @@ def _lease_started(  # noqa: C901 - a replay comes here for every second event: 
     run = state.runs.own(event.run)
     spec = run.spec
     gpus = state.occupy(event.slots)
-    lease = Lease(event, gpus, event.hold_gpu_ms, grace_of(state, spec))
+    lease = Lease(event, gpus, event.hold_gpu_ms, grace_ms(spec, state.pools[spec.pool]))
     account = _use(state, event, spec.owner, gpus, event.hold_gpu_ms, start_ms)
     account.started_gpu_ms += gpus * start_ms
     existing = state.leases.setdefault(name, lease)
@@ -386,11 +386,6 @@ def _begin_bundle(state: State, run: RunRecord, bundle: int) -> None:
     run.backfills = tuple(entry for entry in run.backfills if entry[0] != bundle)
     if not run.backfills:
         state.backfilled.pop(run.spec.name, None)
-
-
-def grace_of(state: State, run: Run) -> int:
-    """Return how long ``run`` gets to checkpoint: what it requests, at most what its pool gives."""
-    return min(run.checkpoint_ms, state.pools[run.pool].grace_max_ms)
 
 
 def _use(  # noqa: PLR0913, PLR0917 - by position, which is the quickest

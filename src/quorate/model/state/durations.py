@@ -9,6 +9,9 @@ the last one ends at about 60097 and has all that is above. A ratio is known to 
 
 An owner's history is the buckets of its last 256 runs, so that it follows what the owner does now.
 Only integers are kept.
+
+The time that a run gets to checkpoint is here too: it is the other duration that a run states and
+its pool bounds.
 """
 
 from __future__ import annotations
@@ -50,6 +53,11 @@ def declared_ms(run: Run, pool: Pool) -> int:
     """Return how long planning expects ``run`` to take in ``pool``, which is of discipline bind."""
     stated_ms = run.expected_duration_ms
     return max(pool.expected_duration_ms if stated_ms is None else stated_ms, HOLD_QUANTUM_MS)
+
+
+def grace_ms(run: Run, pool: Pool) -> int:
+    """Return how long ``run`` gets to checkpoint: what it requests, at most what ``pool`` gives."""
+    return min(run.checkpoint_ms, pool.grace_max_ms)
 
 
 def bucket_of(actual_ms: int, expected_ms: int) -> int:

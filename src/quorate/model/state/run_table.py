@@ -51,7 +51,7 @@ class ArchivedRuns(Protocol):
         ...
 
     def count(self, owner: str | None = None) -> int:
-        """Return how many runs are archived, of one owner where that is given."""
+        """Return how many runs are archived: of ``owner``, or of all owners if None."""
         ...
 
     def names(self, query: RunQuery) -> Iterator[tuple[int, str]]:
@@ -90,13 +90,6 @@ class Runs(Mapping[str, RunRecord]):
     @abstractmethod
     def is_returned(self, name: str) -> bool:
         """Return whether the archive, too, has the run in memory, as it was before it changed."""
-
-    @abstractmethod
-    def add(self, name: str, record: RunRecord) -> None:
-        """Add a new run, whose name no run has had: ``decide`` has checked that.
-
-        So folding a submission never reads the archive.
-        """
 
     def listed(self, query: RunQuery) -> Iterator[str]:
         """Yield the names of runs that satisfy ``query``, reading only as many as are asked for."""

@@ -24,9 +24,9 @@ from quorate.views.runs.event_text import entries
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """``events`` can be read once, and ``view`` is the state after them, up to ``end_ms``.
+    """The ``events`` before ``end_ms``, which can be read once, and ``view``, the state after them.
 
-    An event at ``end_ms`` itself is among them only where that is now.
+    Events at ``end_ms`` itself are included if ``end_ms`` is the present.
     """
 
     view: StateView
@@ -35,7 +35,7 @@ class Accounts:
 
 
 def accounts(context: RequestContext, *, end_ms: int | None = None) -> Accounts:
-    """Return the accounts as of now or, where that is earlier, of ``end_ms``.
+    """Return the accounts as of ``end_ms``, or as of now if ``end_ms`` is later.
 
     A note of the context says what is computed as of now and not yet recorded. Reading the events
     takes time with the length of the ledger, and so does the state of an earlier time.

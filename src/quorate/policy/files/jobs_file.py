@@ -89,7 +89,7 @@ def read_jobs(data: bytes) -> tuple[JobState, ...] | Faulty:
 
 
 def jobs_of(value: object, at: At) -> tuple[JobState, ...]:
-    """Return the jobs that ``value`` lists, each in its place, also where it has a fault."""
+    """Return the jobs that ``value`` lists, in its order; a faulty entry has a job, too."""
     items = items_of(value, at) or []
     return _judged([({}, entry, at.below(number)) for number, entry in enumerate(items)])
 

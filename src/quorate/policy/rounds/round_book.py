@@ -181,7 +181,8 @@ def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
 def deficit_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
     """Return what ``row`` is owed on ``flavor`` at ``at_s``, in seconds of its time.
 
-    Where owed time only breaks ties, that of the allocation in force does not count yet.
+    Where the rules use owed time only to break ties, time owed under the current allocation is not
+    counted.
     """
     if rules.forgets_owed:
         return book.owed_s[row][flavor]

@@ -103,7 +103,7 @@ class _Floor:
         return self._take(range(len(self.free)), gpus)
 
     def pack(self, gpus: int) -> Place:
-        """Take GPUs as close together as can be, and where they leave the least over."""
+        """Take GPUs on as few servers as possible, and on the fullest that has room for all."""
         room = [len(free) for free in self.free]
         fitting = [at for at, free in enumerate(room) if free >= gpus]
         if fitting:

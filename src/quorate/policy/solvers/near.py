@@ -162,9 +162,9 @@ def _balanced(demand: Demand, edges: _Edges) -> _Edges:
 
 
 def _basis(scaled: Space, demand: Demand, edges: _Edges) -> lp.Basis:
-    """Return the basis in which jobs are on their edges, and as few as can be on a third flavor.
+    """Return the basis in which jobs are on their edges, and as few as possible on a third flavor.
 
-    Those are the ones to which it is most nearly the same. One for every flavor but one is enough
+    The third flavor goes to the jobs that lose least by it. One for every flavor but one is enough
     to fill all flavors; the shortfall is in the basis, too.
     """
     jobs, flavors = demand.rates.shape

@@ -94,7 +94,7 @@ def _solve(
 ) -> lp.Solution | lp.Status:
     """Return the optimum at a tangent: of very many pairs, with those that matter.
 
-    ``way`` is where to begin, and whether limits are to be kept as closely as can be.
+    ``way`` is the basis to start from, and whether the solver keeps limits to its least tolerance.
     """
     start, is_exact = way
     program = _program(demand, shares, tangent, unit)

@@ -1,9 +1,9 @@
 """Rough prices and choices, where exact methods begin: every job on one flavor.
 
 Each row takes the flavor that is cheapest for it, and prices follow the demand for each flavor, a
-few times. That halves the passes of the price method. For the simplex method, one flavor is then
-full and the level is what it can serve: a basis that keeps all constraints, from which the way to
-the optimum is a third of that from nothing.
+few times. That halves the passes of the price method. The simplex method starts from the basis in
+which one flavor is full and sets the level of all jobs. This basis meets all constraints, and needs
+a third of the steps to the optimum that an empty basis needs.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Link:
         self._owners = tuple(owners)
         self._ends = ends
         self._pace = pace
-        # Another ledger in the same place begins anew: its sequences mean other events.
+        # The name has the ledger's id, because another ledger numbers other events alike.
         self.sink: Final = f"{SINK}/{ends.ledger_id}"
         self._is_placed = False
         self._ledgering = Ledgering()

@@ -43,7 +43,7 @@ class Label(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``name`` is the type in protobuf; ``of`` is the Struct, where that is a message of ours."""
+    """``name`` is the type in protobuf; ``of`` is the Struct of one of our messages, or None."""
 
     name: str
     form: Form

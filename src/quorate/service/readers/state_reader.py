@@ -13,10 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import SNAPSHOT_EVENTS, Engine
-from quorate.model.state.apply_event import apply_all
-from quorate.model.state.state import State
 from quorate.operations.answering import answer
 from quorate.operations.batch_bounds import WIDTHS_MAX
 from quorate.operations.caller import Caller
@@ -135,13 +132,7 @@ class Reader:
             engine = Engine.open(store, self._config.clock)
             self._opened, self._opened_seq = store, engine.head.seq
         else:
-            state, head = known.view, known.head
-            assert isinstance(state, State), "an engine owns its state"
-            blocks = store.blocks(from_height=head.height + 1)
-            for after, events in open_blocks(blocks, after=head, not_before_ms=state.at_ms):
-                apply_all(state, events)
-                head = after
-            engine = Engine(store, self._config.clock, state, head)
+            engine = known.read_on(store)
         self._engine = engine
         return engine
 

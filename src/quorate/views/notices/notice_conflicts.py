@@ -155,8 +155,8 @@ def _declared(seq: int, declared: ConflictDeclared, known: Known) -> Iterator[To
             text=(
                 f"a lottery may end work of yours at {time_text(declared.due_ms)}: "
                 f"{gpus(declared.short)} of {scope_text(declared.scope)} will still be missing for "
-                f"{asked_for(declared)} (conflict/{declared.conflict}). Entered of yours, with the "
-                f"odds to be drawn first: {named}; {counted(len(declared.tokens), 'token')} in "
+                f"{asked_for(declared)} (conflict/{declared.conflict}). Your runs in it, with "
+                f"the odds to be drawn first: {named}; {counted(len(declared.tokens), 'token')} in "
                 f"all. {_saving(declared)}. All of it: quorate describe resolveroutcome "
                 f"{declared.conflict}"
             ),

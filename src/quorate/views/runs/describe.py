@@ -305,7 +305,7 @@ def lease_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
 
 
 def reservation_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[str]:
-    """Return what is planned, what that is worth, how it came about, and its events."""
+    """Return the planned start of a run, how firm it is, why it is then, and its events."""
     (found,) = planned_starts(moment, [name])
     run, record = moment.view.runs[found.run].spec, found.record
     facts = [

@@ -141,9 +141,9 @@ def how_words(*, by_conflict: bool) -> str:
 
 
 def commands(remedy: Remedy, prefix: Sequence[str]) -> list[list[str]]:
-    """Return the commands to type: the remedy itself, and what takes the run it copies away.
+    """Return the commands to type: the remedy and, if it submits a copy, the cancelling of the run.
 
-    That comes first where what is kept for the run is what its copy needs.
+    The run is cancelled first if the copy needs what the run's reservation holds.
     """
     program, *rest = remedy.command
     found = [[program, *prefix, *rest]]

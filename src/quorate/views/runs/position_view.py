@@ -123,7 +123,7 @@ def standing_lines(found: Standing, now_ms: int) -> list[str]:
 
 
 def budget_line(owner: str, used: int | None, report: ReportRecord | None = None) -> str:
-    """Return how much of its budget of hours an owner has used, by whom, and what that costs it."""
+    """Return how much of its budget of hours an owner has used, who says so, and what follows."""
     if used is None:
         return f"{owner} has no gpuHoursBudget quota that could be used up"
     told = f"{owner} has used {used_text(used)} of its budget"

@@ -31,6 +31,7 @@ def fragmented(nodes: int) -> Life:
     return life
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("nodes", [2, 5])
 def test_a_run_that_needs_one_whole_node_gets_the_start_at_which_the_first_is_empty(
     nodes: int,
@@ -40,6 +41,7 @@ def test_a_run_that_needs_one_whole_node_gets_the_start_at_which_the_first_is_em
     assert firm_ms(life, "wide") == NOW_MS + (60 + 7 * nodes) * MINUTE_MS
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("others", [10, 24])
 def test_a_run_in_one_rack_is_planned_however_many_leases_end_in_others(others: int) -> None:
     racks = [node("r0", 8, rack="k0"), *(node(f"q{n}", 8, rack="k1") for n in range(4))]
@@ -51,6 +53,7 @@ def test_a_run_in_one_rack_is_planned_however_many_leases_end_in_others(others: 
     assert firm_ms(life, "racked") == NOW_MS + 600 * MINUTE_MS
 
 
+@pytest.mark.heavy
 def test_a_state_made_from_an_earlier_one_starts_what_one_made_anew_does() -> None:
     life = fragmented(3)
     life.do(Submit(of("wide", 8, "two", 60, on_quota=OnQuota.WAIT)))

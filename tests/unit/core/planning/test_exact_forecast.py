@@ -16,6 +16,7 @@ from quorate.model.events import RunSubmitted
 from quorate.model.specs import Follow
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, fleet
+from tests.oracles.effort import few_of
 from tests.oracles.lives import Life
 from tests.oracles.plans import OWNERS, foreseen, of, planned_life, quiet_pool, tick_until
 
@@ -48,6 +49,7 @@ def test_start_beyond_the_depth_is_found_and_is_tentative() -> None:
     assert found.long_walk == LongWalk(8, has_reached=True)
 
 
+@pytest.mark.heavy
 def test_run_starts_then_if_every_run_takes_what_it_declared_and_none_comes() -> None:
     life = queued(6)
     found = exact(life, "w5").entry
@@ -79,7 +81,8 @@ def test_nothing_is_promised_and_nothing_changes() -> None:
     assert fingerprint(life.state) == before
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.heavy
+@pytest.mark.parametrize("seed", few_of(range(40), 10))
 def test_exact_start_is_that_of_a_pool_whose_depth_reaches_it(seed: int) -> None:
     """The same queue is planned by a pool of any depth, so its own plan is the oracle."""
     chance = Random(seed)

@@ -55,6 +55,7 @@ def test_forecast_becomes_firm_when_time_brings_it_within_the_horizon() -> None:
     assert firm_ms(life, "next") == START_MS
 
 
+@pytest.mark.heavy
 def test_horizon_of_nothing_makes_no_start_firm() -> None:
     life = planned_life(pool=quiet_pool(horizon_ms=0))
     life.do(Submit(of("busy", 8)))
@@ -96,6 +97,7 @@ def test_firm_starts_of_several_runs_on_one_node_are_jointly_feasible() -> None:
     }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(6))
 def test_every_firm_start_is_met_to_the_millisecond_when_runs_take_what_they_declared(
     seed: int,

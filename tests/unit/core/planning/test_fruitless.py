@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from quorate.core.commands import Cancel, Complete, Submit
@@ -76,6 +77,7 @@ def test_of_many_runs_of_one_shape_without_a_start_only_a_few_are_looked_at() ->
     assert life.phase("small") is Phase.RUNNING
 
 
+@pytest.mark.heavy
 def test_of_many_runs_of_many_shapes_without_a_start_a_bounded_number_is_looked_at() -> None:
     life = planned_life(16, pool=quiet_pool(horizon_ms=HOUR_MS))
     names = list[str]()

@@ -143,6 +143,7 @@ def test_groups_and_their_spares_share_nodes_where_a_quota_allows_few() -> None:
     assert len(life.on("grouped") | life.on("grouped", Role.SPARE)) == 1
 
 
+@pytest.mark.heavy
 def test_run_under_a_quota_of_nodes_is_not_passed_by_backfill_without_end() -> None:
     life = planned_life(
         nodes=[node(f"a{rack}", rack=f"k{rack}") for rack in range(4)],

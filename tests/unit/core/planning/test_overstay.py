@@ -231,6 +231,7 @@ def test_reservation_cancelled_hours_ago_lets_no_conflict_end_an_overdue_run_fir
     assert (found.cuts, [each.run for each in found.entrants]) == ((), ["late"])
 
 
+@pytest.mark.heavy
 def test_reservation_cancelled_hours_ago_ends_no_overdue_run_for_one_that_came_later() -> None:
     life = behind_a_decoy()
     life.do(Cancel("decoy"), NOW_MS + MINUTE_MS)
@@ -279,6 +280,7 @@ def test_overstayer_without_grace_is_stopped_at_the_start_and_the_firm_run_start
     assert (life.phase("wide"), start_ms_of(life, "wide")) == (Phase.RUNNING, firm)
 
 
+@pytest.mark.heavy
 def test_overstayer_without_grace_is_told_at_the_start_and_the_firm_run_starts_when_it_has_gone() -> (  # noqa: E501
     None
 ):

@@ -64,6 +64,7 @@ def test_owner_below_its_share_does_not_go_before_what_is_firm() -> None:
     assert life.phase("greedy") is Phase.RUNNING
 
 
+@pytest.mark.heavy
 def test_two_equal_owners_with_five_runs_each_alternate() -> None:
     life = planned_life(pool=quiet_pool(horizon_ms=0))
     life.do(Submit(of("busy", 8, "three", 60)))

@@ -1,0 +1,99 @@
+"""A state for those who only read: its tables are handed out as mappings that refuse changes.
+
+The engine hands its state out like this. The records in the tables are the state's own, because a
+copy of each would cost more than most answers; whoever wants to try a change takes an overlay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+from quorate.model.state.records import RunRecord
+from quorate.model.state.run_table import ArchivedRuns, Runs
+from quorate.model.state.state import TABLES, State
+from quorate.model.state.tables import LayeredTable, Table
+
+if TYPE_CHECKING:
+    from quorate.model.state.state_view import StateView
+
+
+def read_only(state: State) -> StateView:
+    """Return a view of ``state`` that follows it and through which no table can be changed."""
+    return cast("StateView", _ReadOnly(state))
+
+
+class _ReadOnly:
+    """Reads from the state what it is asked for, and wraps what is a table."""
+
+    def __init__(self, state: State) -> None:
+        # A state keeps its tables as long as it lives, so each is wrapped once.
+        tables = {name: _wrapped(getattr(state, name)) for name in TABLES if name[0] != "_"}
+        self.__dict__.update(tables, _state=state)
+
+    def __getattr__(self, name: str) -> Any:
+        return _wrapped(getattr(self._state, name))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a view is for reading: {name} is set by events alone")
+
+
+class _ReadOnlyRuns(Runs):
+    """Every run, without the methods that change the table."""
+
+    __slots__ = ("_runs",)
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+
+    @property
+    def archive(self) -> ArchivedRuns | None:
+        """The archive behind the runs in memory; None where nothing was archived."""
+        return self._runs.archive
+
+    def kept(self) -> Iterable[tuple[str, RunRecord]]:
+        """Return name and record of the runs in memory."""
+        return self._runs.kept()
+
+    def is_kept(self, name: str) -> bool:
+        """Return whether the run is in memory."""
+        return self._runs.is_kept(name)
+
+    def is_returned(self, name: str) -> bool:
+        """Return whether the archive, too, has the run in memory."""
+        return self._runs.is_returned(name)
+
+    def __getitem__(self, name: str) -> RunRecord:
+        return self._runs[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the run called ``name``, or ``default``."""
+        return self._runs.get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._runs
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._runs)
+
+    def values(self) -> Any:
+        """Return the records, read a page at a time."""
+        return self._runs.values()
+
+    def items(self) -> Any:
+        """Return names and records, read a page at a time."""
+        return self._runs.items()
+
+
+def _wrapped(found: Any) -> Any:
+    """Return ``found``, or a mapping over it that refuses changes where it is a table."""
+    if isinstance(found, Runs):
+        return _ReadOnlyRuns(found)
+    return MappingProxyType(found) if isinstance(found, Table | LayeredTable) else found

@@ -1,0 +1,70 @@
+"""What a decision may read of the fleet: pools, nodes, domains and free slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from quorate.model.events import NodeStatus
+from quorate.model.specs import (
+    Node,
+    Pool,
+)
+from quorate.model.state.domain_index import DomainIndex
+from quorate.model.state.free_slots import Island, IslandKey
+from quorate.model.state.records import (
+    NodeRecord,
+    UnwipedNode,
+)
+
+
+class FleetView(Protocol):
+    """Pools and nodes."""
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """Pools by name; the default pool is always there."""
+        ...
+
+    @property
+    def nodes(self) -> Mapping[str, NodeRecord]:
+        """Nodes by name."""
+        ...
+
+    @property
+    def node_status(self) -> Mapping[str, NodeStatus]:
+        """The nodes that are not ready, with their status."""
+        ...
+
+    @property
+    def unwiped(self) -> Mapping[str, UnwipedNode]:
+        """The nodes that a claim has, or has had since they were last wiped."""
+        ...
+
+    def pool_of(self, node: Node) -> str:
+        """Return the pool that ``node`` belongs to."""
+        ...
+
+    def domains(self, pool: str, flavor: str) -> DomainIndex:
+        """Return the up-to-date index of the domains of ``pool`` with ``flavor``."""
+        ...
+
+    def domain_order(self, pool: str, flavor: str) -> list[tuple[int, str]]:
+        """Return (-free, domain) of those domains, most free first, then by key."""
+        ...
+
+    def island(self, key: IslandKey) -> Island:
+        """Return the up-to-date free-slot index under ``key``."""
+        ...
+
+    def pool_gpus(self, pool: str) -> int:
+        """Return how many GPUs ``pool`` has, in use or not."""
+        ...
+
+    def flavor_gpus(self, flavor: str) -> tuple[int, int]:
+        """Return how many GPUs of ``flavor`` there are, and how many of them are free."""
+        ...
+
+    def flavors(self) -> list[str]:
+        """Return the flavors of all nodes, in order."""
+        ...

@@ -1,0 +1,82 @@
+"""What a decision may read of money: budgets, accounts and holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from quorate.model.events import Tier
+from quorate.model.specs import (
+    Budget,
+    CapId,
+    EnvelopeId,
+)
+from quorate.model.state.records import (
+    CapAccount,
+    EnvelopeAccount,
+)
+
+Payers = tuple[tuple[EnvelopeId, Tier], ...]
+"""Envelopes that may pay for an owner's work in one flavor, in cover order."""
+
+
+class Family(Struct, frozen=True, gc=False):
+    """The payers of a family; ``by_rack`` says that one of them pays in certain racks only."""
+
+    payers: Payers
+    by_rack: bool
+
+
+class MoneyView(Protocol):
+    """Budgets, accounts of envelopes and caps, and holds."""
+
+    @property
+    def budgets(self) -> Mapping[str, Budget]:
+        """Budgets by name."""
+        ...
+
+    @property
+    def owner_budgets(self) -> Mapping[str, tuple[str, ...]]:
+        """The budgets of each owner, sorted."""
+        ...
+
+    @property
+    def lenders(self) -> Mapping[str, tuple[EnvelopeId, ...]]:
+        """For each flavor the envelopes that lend, in the order in which they are tried."""
+        ...
+
+    @property
+    def envelopes(self) -> Mapping[EnvelopeId, EnvelopeAccount]:
+        """Accounts of envelopes, retired ones included."""
+        ...
+
+    @property
+    def caps(self) -> Mapping[CapId, CapAccount]:
+        """Accounts of caps, retired ones included."""
+        ...
+
+    @property
+    def family_cache(self) -> dict[tuple[str, str], Family]:
+        """Families found so far, by owner and flavor; dropped when a budget or an owner changes."""
+        ...
+
+    def window_opened(self, after_ms: int, now_ms: int) -> bool:
+        """Return whether the window of some envelope began after ``after_ms``, up to ``now_ms``."""
+        ...
+
+    def next_opening_ms(self, after_ms: int) -> int | None:
+        """Return when the first window after ``after_ms`` begins; None when none does."""
+        ...
+
+    def holds_due(self) -> list[tuple[int, str]]:
+        """Return the heap of (instant, lease) at which holds must be renewed.
+
+        That is one grace before they run out. Entries may be outdated.
+        """
+        ...
+
+    def holds_ending(self) -> list[tuple[int, str]]:
+        """Return the heap of (end of a hold, lease); outdated entries may be dropped from it."""
+        ...

@@ -1,0 +1,134 @@
+"""What a decision may read of tenancy: owners, quotas, use, tokens and requests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol
+
+from quorate.model.amounts import PPM
+from quorate.model.specs import (
+    Owner,
+    System,
+)
+from quorate.model.state.crossings import Crossings
+from quorate.model.state.durations import DurationHistory
+from quorate.model.state.holdings import Holdings
+from quorate.model.state.meters import Meter, NodeMeter
+from quorate.model.state.records import (
+    ReportRecord,
+    RequestRecord,
+    TokenRecord,
+)
+
+
+class Soft(NamedTuple):
+    """The sums of owners' soft quotas.
+
+    ``rest_target_ppm`` is the target share of an owner that states none: an equal part of what the
+    others leave. ``budgeted`` are the owners with a budget of hours, in order; ``has_targets`` says
+    that some owner has stated a share. ``undeclared`` are owners that only budgets name, and
+    ``shared_target_ppm`` is the target share if these have an equal part too.
+    """
+
+    rest_target_ppm: int
+    budgeted: tuple[str, ...]
+    has_targets: bool
+    undeclared: frozenset[str]
+    shared_target_ppm: int
+
+    @classmethod
+    def of(
+        cls,
+        owners: Mapping[str, Owner],
+        reports: Mapping[str, ReportRecord],
+        owner_budgets: Mapping[str, tuple[str, ...]],
+    ) -> Soft:
+        """Return the sums of the quotas of ``owners``, with the reports about their budgets."""
+        shares = [owner.quota.fair_share_target_ppm for owner in owners.values()]
+        stated = [share for share in shares if share is not None]
+        others = len(shares) - len(stated)
+        rest = max(0, PPM - sum(stated)) // max(1, others)
+        budgeted = {name for name, owner in owners.items() if owner.quota.is_soft}
+        budgeted |= {name for name, record in reports.items() if record.answers}
+        undeclared = frozenset(name for name in owner_budgets if name not in owners)
+        shared = max(0, PPM - sum(stated)) // max(1, others + len(undeclared))
+        return cls(rest, tuple(sorted(budgeted)), bool(stated), undeclared, shared)
+
+
+class TenancyView(Protocol):
+    """Owners, what they hold and have used, and who may ask."""
+
+    @property
+    def system(self) -> System:
+        """The settings of the installation."""
+        ...
+
+    @property
+    def owners(self) -> Mapping[str, Owner]:
+        """Owners by name."""
+        ...
+
+    @property
+    def owner_versions(self) -> Mapping[str, int]:
+        """The sequence of the event that made each owner what it is."""
+        ...
+
+    @property
+    def children(self) -> Mapping[str, tuple[str, ...]]:
+        """The owners that name this one as a parent, sorted."""
+        ...
+
+    @property
+    def holdings(self) -> Holdings:
+        """What owners with a hard quota hold."""
+        ...
+
+    @property
+    def soft(self) -> Soft:
+        """The sums of owners' soft quotas."""
+        ...
+
+    @property
+    def meters(self) -> Mapping[tuple[str, str], Meter]:
+        """What each owner has and had of each flavor."""
+        ...
+
+    @property
+    def metered(self) -> Collection[str]:
+        """The flavors that had a lease at any time, whether or not nodes have them now."""
+        ...
+
+    @property
+    def node_meters(self) -> Mapping[str, NodeMeter]:
+        """The nodes that owners have and had, since they have a budget of node-hours."""
+        ...
+
+    @property
+    def durations(self) -> Mapping[str, DurationHistory]:
+        """Actual against declared durations of each owner's last runs; where any has ended."""
+        ...
+
+    @property
+    def thresholds(self) -> Mapping[str, int]:
+        """The highest threshold, in percent, that each owner's use has crossed."""
+        ...
+
+    @property
+    def crossings(self) -> Crossings:
+        """When each owner's use may cross a threshold."""
+        ...
+
+    @property
+    def reports(self) -> Mapping[str, ReportRecord]:
+        """The reports of accounting systems about the budgets of linked owners."""
+        ...
+
+    @property
+    def requests(self) -> Mapping[str, RequestRecord]:
+        """Requests by idempotency key, the oldest first; some may have expired."""
+        ...
+
+    @property
+    def tokens(self) -> Mapping[str, TokenRecord]:
+        """Access tokens by id, those that have expired or were revoked included."""
+        ...

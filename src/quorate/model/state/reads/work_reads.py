@@ -1,0 +1,112 @@
+"""What a decision may read of work: runs, the queue, rounds and leases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from quorate.model.specs import (
+    EnvelopeId,
+)
+from quorate.model.state.records import (
+    Lease,
+    PledgeRecord,
+    RoundRecord,
+    RoundsRun,
+)
+from quorate.model.state.run_table import Runs
+from quorate.model.state.waiting_index import Waiting
+
+
+class WorkView(Protocol):
+    """Runs, and the leases of those that run."""
+
+    @property
+    def runs(self) -> Runs:
+        """Every run ever submitted, by name; those that are over may be read from an archive."""
+        ...
+
+    @property
+    def pending(self) -> Mapping[str, int]:
+        """The runs that wait, with the sequence of their submission."""
+        ...
+
+    @property
+    def queued(self) -> Mapping[str, int]:
+        """Pending runs that are tried after every change, and their sequences."""
+        ...
+
+    @property
+    def queued_counts(self) -> Mapping[tuple[str, str], int]:
+        """How many runs are ``queued`` by (pool, owner), where there are any."""
+        ...
+
+    @property
+    def followers(self) -> Mapping[str, None]:
+        """Those of ``queued`` that follow other runs."""
+        ...
+
+    @property
+    def cut_runs(self) -> Mapping[str, None]:
+        """The runs that a conflict has cut, or steps of them, and that are not over."""
+        ...
+
+    @property
+    def parked(self) -> Mapping[str, Mapping[str, None]]:
+        """Pending runs that wait for a hard quota, by the owner whose it is."""
+        ...
+
+    @property
+    def waiting(self) -> Waiting:
+        """The waiting runs by line and by shape."""
+        ...
+
+    @property
+    def growable(self) -> Mapping[str, None]:
+        """The malleable runs that run."""
+        ...
+
+    @property
+    def leases(self) -> Mapping[str, Lease]:
+        """The open leases by id."""
+        ...
+
+    @property
+    def spares(self) -> Mapping[str, None]:
+        """The open leases that are spares."""
+        ...
+
+    @property
+    def pledges(self) -> Mapping[str, PledgeRecord]:
+        """The filled spares, which come back when their fillers have ended."""
+        ...
+
+    @property
+    def node_leases(self) -> Mapping[str, Mapping[str, None]]:
+        """The open leases on each node that has or had any."""
+        ...
+
+    @property
+    def owner_leases(self) -> Mapping[str, Mapping[str, None]]:
+        """The open leases of each owner that has or had any."""
+        ...
+
+    @property
+    def payer_leases(self) -> Mapping[EnvelopeId, Mapping[str, None]]:
+        """The open leases of each envelope that pays or paid for any."""
+        ...
+
+    @property
+    def in_rounds(self) -> Mapping[str, RoundsRun]:
+        """The runs that share a pool in rounds and are not over, in the order of submission."""
+        ...
+
+    @property
+    def round_sizes(self) -> Mapping[str, int]:
+        """How many runs are in each pool that shares in rounds, where there are any."""
+        ...
+
+    @property
+    def rounds(self) -> Mapping[str, RoundRecord]:
+        """The current round of each pool that shares in rounds, once it has begun one."""
+        ...

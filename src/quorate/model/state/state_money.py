@@ -1,0 +1,128 @@
+"""The state of money: budgets, accounts of envelopes and caps, and when holds run out."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from operator import attrgetter
+
+from quorate.model.specs import (
+    Budget,
+    CapId,
+    EnvelopeId,
+)
+from quorate.model.state.reads.money_reads import Family
+from quorate.model.state.records import (
+    CapAccount,
+    EnvelopeAccount,
+    Lease,
+)
+from quorate.model.state.state_work import WorkState
+from quorate.model.state.tables import LayeredTable, Table
+
+
+class MoneyState(WorkState):
+    """What owners may spend and have spent, and which lease needs its hold renewed next."""
+
+    __slots__ = (
+        "_below",
+        "_holds_due",
+        "_holds_ending",
+        "_openings",
+        "budgets",
+        "caps",
+        "envelopes",
+        "family_cache",
+        "lenders",
+        "owner_budgets",
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.budgets: Table[str, Budget] = Table()
+        self.owner_budgets: Table[str, tuple[str, ...]] = Table()
+        self.lenders: Table[str, tuple[EnvelopeId, ...]] = Table()
+        self.envelopes: Table[EnvelopeId, EnvelopeAccount] = Table()
+        self.caps: Table[CapId, CapAccount] = Table()
+        self.family_cache: dict[tuple[str, str], Family] = {}
+        self._openings: list[int] | None = None
+        self._holds_due: list[tuple[int, str]] | None = None
+        self._holds_ending: list[tuple[int, str]] | None = None
+        # What an overlay reads through to.
+        self._below: MoneyState | None = None
+
+    def window_opened(self, after_ms: int, now_ms: int) -> bool:
+        """Return whether the window of some envelope began after ``after_ms``, up to ``now_ms``."""
+        if self._openings is None:
+            self._openings = sorted({account.spec.start_ms for account in self.envelopes.values()})
+        at = bisect_right(self._openings, after_ms)
+        return at < len(self._openings) and self._openings[at] <= now_ms
+
+    def next_opening_ms(self, after_ms: int) -> int | None:
+        """Return when the first window after ``after_ms`` begins; None when none does."""
+        self.window_opened(after_ms, after_ms)
+        assert self._openings is not None
+        at = bisect_right(self._openings, after_ms)
+        return self._openings[at] if at < len(self._openings) else None
+
+    def holds_due(self) -> list[tuple[int, str]]:
+        """Return the heap of renewals, built on first use so that a replay does not pay for it.
+
+        Outdated entries are dropped as they come to the top, so each is read once.
+        """
+        self._index_leases()  # From then on new leases are listed here too.
+        if self._holds_due is None and self._below is not None:
+            self._holds_due = self._over(self._below.holds_due(), _RENEW)
+        self._holds_due = self._upheld(self._holds_due, _RENEW)
+        return self._holds_due
+
+    def holds_ending(self) -> list[tuple[int, str]]:
+        """Return the heap of the ends of holds, kept like that of renewals."""
+        self._index_leases()
+        if self._holds_ending is None and self._below is not None:
+            self._holds_ending = self._over(self._below.holds_ending(), _END)
+        self._holds_ending = self._upheld(self._holds_ending, _END)
+        return self._holds_ending
+
+    def list_hold(self, name: str, lease: Lease) -> None:
+        """Add the renewal and the end of the hold of ``lease`` to the heaps, where in use."""
+        if self._holds_due is not None:
+            heappush(self._holds_due, (lease.renew_ms, name))
+        if self._holds_ending is not None:
+            heappush(self._holds_ending, (lease.hold_ends_ms, name))
+
+    def _over(
+        self, below: list[tuple[int, str]], at_ms: Callable[[Lease], int]
+    ) -> list[tuple[int, str]]:
+        """Return the heap of an overlay: a copy of the one ``below``, and what differs here.
+
+        Reading all leases through the overlay takes a hundred times as long as the copy.
+        """
+        assert isinstance(self.leases, LayeredTable), "an overlay's tables are"
+        heap = below.copy()
+        for name, lease, was in self.leases.changed():
+            if was is None or at_ms(was) != at_ms(lease):
+                heappush(heap, (at_ms(lease), name))
+        return heap
+
+    def _upheld(
+        self, heap: list[tuple[int, str]] | None, at_ms: Callable[[Lease], int]
+    ) -> list[tuple[int, str]]:
+        """Return ``heap`` with a valid entry at its top, built anew if necessary."""
+        if heap is None or len(heap) > 2 * len(self.leases) + _OUTDATED_MAX:
+            heap = [(at_ms(lease), name) for name, lease in self.leases.items()]
+            heapify(heap)
+        while heap:
+            listed_ms, name = heap[0]
+            lease = self.leases.get(name)
+            if lease is not None and at_ms(lease) == listed_ms:
+                break
+            heappop(heap)
+        return heap
+
+
+_RENEW = attrgetter("renew_ms")
+_END = attrgetter("hold_ends_ms")
+_OUTDATED_MAX = 1_024
+"""How many outdated entries, beyond as many as there are leases, the heap of holds may carry."""

@@ -1,0 +1,154 @@
+"""The state of tenancy: owners, quotas and use, claims, access tokens and requests."""
+
+from __future__ import annotations
+
+from quorate.model.events import Slots
+from quorate.model.specs import (
+    Owner,
+    System,
+)
+from quorate.model.state.crossings import Crossings
+from quorate.model.state.durations import DurationHistory
+from quorate.model.state.holdings import Holdings
+from quorate.model.state.meters import Meter, NodeMeter
+from quorate.model.state.reads.tenancy_reads import Soft
+from quorate.model.state.records import (
+    Phase,
+    ReportRecord,
+    RequestRecord,
+    TokenRecord,
+    UnwipedNode,
+)
+from quorate.model.state.state_money import MoneyState
+from quorate.model.state.tables import Table
+
+
+class TenancyState(MoneyState):
+    """Owners with what they hold and have used; forgets sums when quotas or budgets change."""
+
+    __slots__ = (
+        "_crossings",
+        "_soft",
+        "children",
+        "durations",
+        "metered",
+        "meters",
+        "node_meters",
+        "owner_versions",
+        "owners",
+        "reports",
+        "requests",
+        "system",
+        "thresholds",
+        "tokens",
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.system = System()
+        self.owners: Table[str, Owner] = Table()
+        self.owner_versions: Table[str, int] = Table()
+        self.children: Table[str, tuple[str, ...]] = Table()
+        self.meters: Table[tuple[str, str], Meter] = Table()
+        self.metered: Table[str, None] = Table()
+        self.node_meters: Table[str, NodeMeter] = Table()
+        self.durations: Table[str, DurationHistory] = Table()
+        self.thresholds: Table[str, int] = Table()
+        self.reports: Table[str, ReportRecord] = Table()
+        self.requests: Table[str, RequestRecord] = Table()
+        self.tokens: Table[str, TokenRecord] = Table()
+        self._soft: Soft | None = None
+        self._crossings: Crossings | None = None
+
+    @property
+    def holdings(self) -> Holdings:
+        """What owners with a hard quota hold; counted on first use, so a replay pays nothing."""
+        if self._holdings is None:
+            self._index_leases()
+            holdings = self._holdings = Holdings(self.owners)
+            if not holdings.has_bounds:
+                return holdings
+            for lease in self.leases.values():
+                self._hold(holdings, lease.fact.run, lease.fact.slots)
+            for pledge in self.pledges.values():
+                self._hold(holdings, pledge.run, pledge.places)
+            for name, node in self.unwiped.items():
+                self._hold(holdings, node.claim, ((name, 0),))
+            for _, record in self.runs.kept():
+                if record.phase is Phase.RUNNING and not record.spec.sensitive:
+                    holdings.add_run(record.spec.owner, 1)
+        return self._holdings
+
+    @property
+    def soft(self) -> Soft:
+        """The sums of owners' soft quotas."""
+        if self._soft is None:
+            self._soft = Soft.of(self.owners, self.reports, self.owner_budgets)
+        return self._soft
+
+    def recount(self) -> None:
+        """Forget what owners hold: families or quotas have changed."""
+        self._holdings = None
+
+    def budgets_changed(self) -> None:
+        """Forget what was derived from budgets and owners."""
+        self.family_cache = {}
+        self.ask_cache = {}
+        self._openings = None
+        self._soft = None
+        self.ranks_changed()
+
+    def uses_changed(self) -> None:
+        """Forget when owners may cross thresholds: what counts as their use has changed."""
+        self._crossings = None
+        self.ranks_changed()
+
+    def use_changed(self, owner: str) -> None:
+        """Record that the use of ``owner`` changed: it may cross a threshold at another time."""
+        self._line_ranks.owner_changed(owner)
+        if self._crossings is not None:
+            self._crossings.touch(owner)
+
+    def report(self, owner: str, record: ReportRecord | None) -> None:
+        """Set the report of an accounting system for ``owner``; None: it is unlinked."""
+        if record is None:
+            self.reports.pop(owner, None)
+        else:
+            self.reports[owner] = record
+        self._soft = None
+        self.ranks_changed()
+        self.use_changed(owner)
+
+    def count_claimed(self, slots: Slots, leases: int) -> None:
+        """Count ``leases`` more (negative: less) of a claim on each of its nodes."""
+        for name, _ in slots:
+            self.unwiped.own(name).leases += leases
+
+    def meter_nodes(self, owner: str, slots: Slots, at_ms: int, *, taking: bool) -> None:
+        """Record a lease more or less on ``slots`` for an owner with a budget of node-hours."""
+        nodes = self.node_meters.own(owner)
+        note = nodes.add if taking else nodes.remove
+        note(slots, at_ms)
+
+    def begin_node_meter(self, owner: str, at_ms: int) -> None:
+        """Count the nodes of ``owner`` from ``at_ms`` on: it has a budget of node-hours now."""
+        nodes = self.node_meters[owner] = NodeMeter(at_ms)
+        for lease in self.leases.values():
+            if self.runs[lease.fact.run].spec.owner == owner:
+                nodes.add(lease.fact.slots, at_ms)
+
+    def set_apart(self, name: str, unwiped: UnwipedNode) -> None:
+        """Withhold a node from all but a claim, until it has been wiped after it."""
+        self.ends_changed()
+        self.unwiped[name] = unwiped
+        self.hold_slots(unwiped.claim, ((name, 0),))
+        record = self.nodes[name]
+        self._own_island(record.island).withhold(record.position)
+
+    def give_back(self, name: str) -> None:
+        """Offer a wiped node to all runs again, if it is ready."""
+        self.ends_changed()
+        self.drop_slots(self.unwiped.pop(name).claim, ((name, 0),))
+        record = self.nodes[name]
+        if name not in self.node_status:
+            self._own_island(record.island).offer(record.position)

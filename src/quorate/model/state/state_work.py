@@ -1,0 +1,314 @@
+"""The state of work: runs, the queue, rounds and leases, indexed by node, owner and payer."""
+
+from __future__ import annotations
+
+from quorate.model.events import Slots
+from quorate.model.specs import (
+    EnvelopeId,
+    Run,
+)
+from quorate.model.state.holdings import Holdings
+from quorate.model.state.line_ranks import LineRanks
+from quorate.model.state.records import (
+    Lease,
+    Phase,
+    PledgeRecord,
+    RoundRecord,
+    RoundsRun,
+    RunRecord,
+)
+from quorate.model.state.run_table import RunTable
+from quorate.model.state.state_fleet import FleetState
+from quorate.model.state.tables import Table
+from quorate.model.state.waiting_index import Waiting, line_of
+
+
+class WorkState(FleetState):
+    """Every run, which of them wait or share in rounds, and the open leases."""
+
+    __slots__ = (
+        "_cut_runs",
+        "_followers",
+        "_holdings",
+        "_node_leases",
+        "_owner_leases",
+        "_payer_leases",
+        "_queued_counts",
+        "_waiting",
+        "growable",
+        "in_rounds",
+        "leases",
+        "leases_indexed",
+        "parked",
+        "pending",
+        "pledges",
+        "queued",
+        "round_sizes",
+        "rounds",
+        "runs",
+        "spares",
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = RunTable()
+        self.pending: Table[str, int] = Table()
+        self.queued: Table[str, int] = Table()
+        self._queued_counts: Table[tuple[str, str], int] = Table()
+        self._followers: Table[str, None] = Table()
+        self._cut_runs: Table[str, None] = Table()
+        self.parked: Table[str, dict[str, None]] = Table()
+        self.growable: Table[str, None] = Table()
+        self.in_rounds: Table[str, RoundsRun] = Table()
+        self.rounds: Table[str, RoundRecord] = Table()
+        self.round_sizes: Table[str, int] = Table()
+        self.leases: Table[str, Lease] = Table()
+        self.spares: Table[str, None] = Table()
+        self.pledges: Table[str, PledgeRecord] = Table()
+        self._node_leases: Table[str, dict[str, None]] = Table()
+        self._owner_leases: Table[str, dict[str, None]] = Table()
+        self._payer_leases: Table[EnvelopeId, dict[str, None]] = Table()
+        self.leases_indexed = False
+        self._waiting: Waiting | None = None
+        self._holdings: Holdings | None = None
+
+    @property
+    def node_leases(self) -> Table[str, dict[str, None]]:
+        """The open leases on each node that has or had any."""
+        self._index_leases()
+        return self._node_leases
+
+    def remove_node(self, name: str) -> None:
+        """Take a node without leases out of the topology, and out of the index of leases."""
+        super().remove_node(name)
+        self._node_leases.pop(name, None)
+
+    @property
+    def owner_leases(self) -> Table[str, dict[str, None]]:
+        """The open leases of each owner that has or had any."""
+        self._index_leases()
+        return self._owner_leases
+
+    @property
+    def payer_leases(self) -> Table[EnvelopeId, dict[str, None]]:
+        """The open leases of each envelope that pays or paid for any."""
+        self._index_leases()
+        return self._payer_leases
+
+    @property
+    def queued_counts(self) -> Table[tuple[str, str], int]:
+        """How many of the ``queued`` runs wait, by pool and owner."""
+        self._index_leases()
+        return self._queued_counts
+
+    @property
+    def followers(self) -> Table[str, None]:
+        """The ``queued`` runs that follow others."""
+        self._index_leases()
+        return self._followers
+
+    @property
+    def cut_runs(self) -> Table[str, None]:
+        """The runs that a conflict has cut, or steps of them, and that are not over."""
+        self._index_leases()
+        return self._cut_runs
+
+    @property
+    def waiting(self) -> Waiting:
+        """The waiting runs by line and by shape; indexed on first use, so a replay pays nothing."""
+        if self._waiting is None:
+            self._waiting = Waiting.of(self.runs[name] for name in self.pending)
+        return self._waiting
+
+    @property
+    def line_ranks(self) -> LineRanks:
+        """The lines of waiting runs by their ranks."""
+        self._index_leases()  # From then on what owners use is recorded here too.
+        return self._line_ranks
+
+    def list_lease(self, name: str, lease: Lease) -> None:
+        """Add ``lease`` to the indexes by node, owner and payer."""
+        fact = lease.fact
+        self.end_changed(lease)
+        self.hold_slots(fact.run, fact.slots)
+        nodes = self._node_leases
+        for node, _ in fact.slots:
+            try:
+                nodes.own(node)[name] = None
+            except KeyError:  # Once for each node; later leases find it there.
+                nodes[node] = {name: None}
+        owner, owners = self.runs[fact.run].spec.owner, self._owner_leases
+        if owner in owners:
+            owners.own(owner)[name] = None
+        else:
+            owners[owner] = {name: None}
+        payer, payers = fact.payer, self._payer_leases
+        if payer in payers:
+            payers.own(payer)[name] = None
+        else:
+            payers[payer] = {name: None}
+
+    def unlist_lease(self, name: str, lease: Lease) -> None:
+        """Take ``lease`` out of the indexes by node, owner and payer."""
+        self.end_changed(lease)
+        self.drop_slots(lease.fact.run, lease.fact.slots)
+        for node, _ in lease.fact.slots:
+            del self._node_leases.own(node)[name]
+        owner = self.runs[lease.fact.run].spec.owner
+        del self._owner_leases.own(owner)[name]
+        del self._payer_leases.own(lease.fact.payer)[name]
+
+    def list_cut(self, run: str) -> None:
+        """Record that a conflict has cut ``run``, or steps of it."""
+        if self.leases_indexed:
+            self._cut_runs[run] = None
+
+    def unlist_cut(self, run: str) -> None:
+        """Record that ``run`` is over."""
+        if self._cut_runs:
+            self._cut_runs.pop(run, None)
+
+    def hold_slots(self, run: str, slots: Slots) -> None:
+        """Count ``slots`` as held by the owner of ``run``, if holdings were read yet."""
+        holdings = self._holdings
+        if holdings is None or not holdings.has_bounds:
+            return
+        if holdings.bounds_of(self.runs[run].spec.owner):
+            self._hold(holdings, run, slots)
+
+    def drop_slots(self, run: str, slots: Slots) -> None:
+        """Stop counting ``slots`` as held by the owner of ``run``."""
+        holdings = self._holdings
+        if holdings is None or not holdings.has_bounds:
+            return
+        if holdings.bounds_of(owner := self.runs[run].spec.owner):
+            holdings.remove_slots(owner, self._sized(slots))
+
+    def count_run(self, owner: str, count: int) -> None:
+        """Count ``count`` more running runs of ``owner``."""
+        if self._holdings is not None:
+            self._holdings.add_run(owner, count)
+
+    def enqueue(self, record: RunRecord) -> None:
+        """Put a run into the queue; a run that waits for a quota is parked with its owner."""
+        name = record.spec.name
+        self.pending[name] = record.seq
+        blocker = record.quota_blocker
+        if blocker is None:
+            self.queued[name] = record.seq
+            if self.leases_indexed:
+                self.count_queued(record.spec)
+        elif blocker in self.parked:
+            self.parked.own(blocker)[name] = None
+        else:
+            self.parked[blocker] = {name: None}
+
+    def dequeue(self, record: RunRecord) -> None:
+        """Take a run out of the queue; it must be there as its refusal says."""
+        name = record.spec.name
+        del self.pending[name]
+        blocker = record.quota_blocker
+        if blocker is None:
+            del self.queued[name]
+            self.discount_queued(record.spec)
+            return
+        waiting = self.parked.own(blocker)
+        del waiting[name]
+        if not waiting:
+            del self.parked[blocker]
+
+    def count_queued(self, run: Run) -> None:
+        """Count ``run`` among the ``queued``."""
+        whose = (run.pool, run.owner)
+        self._queued_counts[whose] = self._queued_counts.get(whose, 0) + 1
+        if run.follow is not None:
+            self._followers[run.name] = None
+
+    def discount_queued(self, run: Run) -> None:
+        """Stop counting ``run`` among the ``queued``, if they are counted yet."""
+        if not self.leases_indexed:
+            return
+        whose = (run.pool, run.owner)
+        left = self._queued_counts[whose] - 1
+        if left:
+            self._queued_counts[whose] = left
+        else:
+            del self._queued_counts[whose]
+        if run.follow is not None:
+            del self._followers[run.name]
+
+    def list_waiting(self, record: RunRecord) -> None:
+        """Index a run that has begun to wait."""
+        if self._waiting is not None:
+            self._waiting.add(record)
+            self._line_ranks.line_changed(line_of(record.spec))
+
+    def unlist_waiting(self, record: RunRecord) -> None:
+        """Remove a run that no longer waits from the index."""
+        if self._waiting is not None:
+            self._waiting.remove(record)
+            self._line_ranks.line_changed(line_of(record.spec))
+
+    def forget_waiting(self) -> None:
+        """Forget the indexes of waiting runs; they are made anew on the next use."""
+        self._waiting = None
+        self.ranks_changed()
+
+    def join_rounds(self, record: RunRecord, known: RoundsRun) -> None:
+        """Add a run to those that share a pool in rounds: these are in no queue."""
+        spec = record.spec
+        self.in_rounds[spec.name] = known
+        self.round_sizes[spec.pool] = self.round_sizes.get(spec.pool, 0) + 1
+        if spec.follow is not None and self.leases_indexed:
+            self._followers[spec.name] = None
+
+    def begin_rounds(self, record: RunRecord) -> None:
+        """Record that a run has its first GPUs of a round: it counts as running until its end."""
+        record.phase, record.refusal = Phase.RUNNING, None
+        if self.leases_indexed:
+            self._followers.pop(record.spec.name, None)
+            self.count_run(record.spec.owner, 1)
+
+    def leave_rounds(self, record: RunRecord) -> None:
+        """Forget a run that is over, and its grant if that still waits."""
+        name, pool = record.spec.name, record.spec.pool
+        del self.in_rounds[name]
+        self.round_sizes[pool] -= 1
+        if not self.round_sizes[pool]:
+            del self.round_sizes[pool]
+        if self.leases_indexed:
+            self._followers.pop(name, None)
+        self.settle_grant(record.spec)
+
+    def settle_grant(self, run: Run) -> None:
+        """Record that the grant of ``run`` in this round no longer waits for room."""
+        known = self.rounds.get(run.pool)
+        if known is not None and run.name in known.waiting:
+            del self.rounds.own(run.pool).waiting[run.name]
+
+    def _index_leases(self) -> None:
+        """Index the open leases on first use: a replay does not pay for it."""
+        if self.leases_indexed:
+            return
+        self.leases_indexed = True
+        for name, lease in self.leases.items():
+            self.list_lease(name, lease)
+        for name in self.queued:
+            self.count_queued(self.runs[name].spec)
+        running = {lease.fact.run for lease in self.leases.values()}
+        for name in {*self.pending, *self.in_rounds, *running}:
+            record = self.runs[name]
+            if record.cut_by or record.steps_cut_by:
+                self._cut_runs[name] = None
+        for name in self.in_rounds:
+            record = self.runs[name]
+            if record.spec.follow is not None and record.phase is Phase.PENDING:
+                self._followers[name] = None
+
+    def _hold(self, holdings: Holdings, run: str, slots: Slots) -> None:
+        holdings.add_slots(self.runs[run].spec.owner, self._sized(slots))
+
+    def _sized(self, slots: Slots) -> list[tuple[str, int, int]]:
+        """Return (node, its GPUs, those taken) of ``slots``."""
+        nodes = self.nodes
+        return [(node, nodes[node].spec.gpus, mask.bit_count()) for node, mask in slots]
