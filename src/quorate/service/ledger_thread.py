@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future as ThreadFuture
 from contextlib import nullcontext
 from threading import Thread
@@ -133,7 +133,7 @@ class LedgerThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._moved = asyncio.Event()
         self.ended = asyncio.Event()
-        self._tokens: dict[str, TokenRecord] = {}
+        self._tokens: Mapping[str, TokenRecord] = {}
         self._tenants = Tenants()
         self._families: object = None
         self._trouble = "the ledger is not open yet"
@@ -443,7 +443,6 @@ class LedgerThread:
             # tried again.
             _LOG.warning("the ledger cannot be read: %s", error)
             return
-        assert isinstance(view.tokens, dict), "the engine's own state has plain tables"
         self._tokens = view.tokens
         if view.family_cache is not self._families or view.reports.keys() != self._tenants.linked:
             # The event loop reads these, so they are never changed, but replaced when an owner

@@ -16,6 +16,7 @@ from typing import Final
 
 from quorate.loop.rounds.round_problem import PoolPolicy, problem_of
 from quorate.loop.rounds.round_snapshot import Floor, Member
+from quorate.model.closed_words import counted
 from quorate.model.state.state_view import StateView
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode
 from quorate.policy.askable import answer
@@ -26,8 +27,6 @@ ASKED_MAX: Final = 4
 """How often a policy is called in a round; each time without the runs that it named before."""
 FLAVORS_USUAL: Final = 3
 """The number of flavors for which a policy's limits on jobs are stated."""
-NAMES_SHOWN_MAX: Final = 8
-"""How many of the runs that are left out a round names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +129,16 @@ def _equal(
 
 
 def _words(refusal: Unsolved) -> str:
-    """Return a refusal as text, with the runs it leaves out."""
+    """Return a refusal as text without names: owners in a pool do not see each other's runs.
+
+    The shares of the round say which runs were left out, and the log says what a policy did wrong.
+    """
+    if refusal.code is UnsolvedCode.SOLVER_FAILED:
+        _LOG.error("a policy failed: %s", refusal.message)
+        return f"the policy failed; {refusal.remedy}"
     told = f"{refusal.message}; {refusal.remedy}"
-    if not refusal.jobs:
-        return told
-    names = ", ".join(refusal.jobs[:NAMES_SHOWN_MAX])
-    more = len(refusal.jobs) - NAMES_SHOWN_MAX
-    return f"left out: {names}{f' and {more} more' if more > 0 else ''} ({told})"
+    for named, instead in (("job", "a run"), ("entity", "an owner")):
+        name = f"{named} {refusal.subject}"
+        told = told.replace(f"{name}:", instead).replace(name, instead)
+    count = len(refusal.jobs)
+    return f"{counted(count, 'run')} left out ({told})" if count else told

@@ -30,6 +30,7 @@ from quorate.policy.problem import Floats
 from quorate.policy.table import POLICIES
 
 _LOG = logging.getLogger(__name__)
+_BUG: Final = "the round could not be chosen: a bug in Quorate, which the service's log describes"
 _MICRO_MAX: Final = float(2**62)
 
 
@@ -53,10 +54,9 @@ def share_out(
     policy = (POLICIES if policies is None else policies).get(floor.pool.policy or "")
     try:
         return _chosen(view, floor, (policy, funds), now_ms, steps)
-    except Exception as error:  # noqa: BLE001 - see above
+    except Exception:  # noqa: BLE001 - see above
         _LOG.exception("the next round of pool %s could not be chosen", pool)
-        note = f"the round could not be chosen: {type(error).__name__}: {error}"
-        return _as_before(view, floor, steps, note)
+        return _as_before(view, floor, steps, _BUG)
 
 
 def _chosen(

@@ -11,16 +11,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from quorate.model.state.records import RunRecord
-from quorate.model.state.run_table import ArchivedRuns, Runs
+from quorate.model.state.run_table import ArchivedRuns, Runs, RunTable
 from quorate.model.state.state import TABLES, State
-from quorate.model.state.tables import LayeredTable, Table
+from quorate.model.state.tables import Table
 
 if TYPE_CHECKING:
     from quorate.model.state.state_view import StateView
 
 
 def read_only(state: State) -> StateView:
-    """Return a view of ``state`` that follows it and through which no table can be changed."""
+    """Return a view of an owned ``state``, which follows it and hands out no table to change.
+
+    An overlay belongs to whoever made it, and needs none.
+    """
     return cast("StateView", _ReadOnly(state))
 
 
@@ -94,6 +97,6 @@ class _ReadOnlyRuns(Runs):
 
 def _wrapped(found: Any) -> Any:
     """Return ``found``, or a mapping over it that refuses changes where it is a table."""
-    if isinstance(found, Runs):
-        return _ReadOnlyRuns(found)
-    return MappingProxyType(found) if isinstance(found, Table | LayeredTable) else found
+    if not isinstance(found, Table):
+        return found
+    return _ReadOnlyRuns(found) if isinstance(found, RunTable) else MappingProxyType(found)
