@@ -10,6 +10,7 @@ from time import perf_counter
 
 from benchmarks import (
     archive,
+    batches,
     beside_slurm,
     bodies,
     command,
@@ -53,6 +54,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "service": service.measure,
     "reads": reads.measure,
     "overload": overload.measure,
+    "batches": batches.measure,
     "slurm": beside_slurm.measure,
     "thrash": thrash.measure,
     "policies": policies.measure,

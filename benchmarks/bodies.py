@@ -1,26 +1,40 @@
-"""What reading a hostile body costs: 1 MiB of JSON in every shape that is made to be costly.
+"""What reading a hostile text costs: 1 MiB of it in every shape that is made to be costly.
 
-The baseline is the reader of files, which looks for the place of every document as it goes.
+JSON is what services are sent. Its baseline is the reader of files, which looks for the place of
+every document as it goes. YAML is what people write and commands read; its baseline is the parser
+of another library, written in Python, alone.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Final
+
+from ruamel.yaml import YAML
 
 from benchmarks.figure import Baseline, Effort, Figure, cpu_s
 from quorate.documents.json_object import read_object
 from quorate.documents.json_text import read_json
-from quorate.testing.hostile import MIB, hostile_json
+from quorate.documents.yaml_text import read_yaml
+from quorate.testing.hostile import MIB, hostile_json, hostile_yaml
 
 REPEATS: Final = 5
 JSON_MS: Final = 50.0
+YAML_MS: Final = 1_000.0
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the CPU milliseconds of the costliest body."""
+    """Return the CPU milliseconds of the costliest texts."""
+    return [*_of_json(effort), _of_yaml(effort)]
+
+
+def _of_json(effort: Effort) -> list[Figure]:
     length = effort.of(MIB, MIB // 16)
     bodies = hostile_json(length)
-    costs = {name: _least_ms(body, effort.of(REPEATS, 1)) for name, body in bodies.items()}
+    repeats = effort.of(REPEATS, 1)
+    costs = {name: _least_ms(partial(read_object, body), repeats) for name, body in bodies.items()}
     worst = max(costs, key=lambda name: costs[name])
     documents = "many documents"
     text = bodies[documents].decode()
@@ -44,6 +58,28 @@ def measure(effort: Effort) -> list[Figure]:
     ]
 
 
-def _least_ms(body: bytes, repeats: int) -> float:
+def _of_yaml(effort: Effort) -> Figure:
+    length = effort.of(MIB, MIB // 16)
+    texts = hostile_yaml(length)
+    repeats = effort.of(REPEATS, 1)
+    costs = {name: _least_ms(partial(read_yaml, text), repeats) for name, text in texts.items()}
+    worst = max(costs, key=lambda name: costs[name])
+    # A part is enough: its cost is proportional to its length.
+    part = effort.of(16, 1)
+    text = hostile_yaml(length // part)[worst]
+    other = YAML(typ="safe", pure=True)
+    slow_s = cpu_s(lambda: deque(other.parse(text), maxlen=0))
+    return Figure(
+        name=f"{length // 1024} KiB of hostile YAML",
+        unit="ms",
+        value=costs[worst],
+        better="less",
+        target=YAML_MS,
+        baseline=Baseline("a parser in Python, events only", 1e3 * part * slow_s),
+        details={"costliest": worst} | {f"ms of {name}": cost for name, cost in costs.items()},
+    )
+
+
+def _least_ms(read: Callable[[], object], repeats: int) -> float:
     """Return the least of some measurements: what the work takes, less what others disturb."""
-    return 1e3 * min(cpu_s(lambda: read_object(body)) for _ in range(repeats))
+    return 1e3 * min(cpu_s(read) for _ in range(repeats))

@@ -240,6 +240,45 @@ def test_a_changed_export_is_refused_and_leaves_no_ledger(
     assert not (busy.folder / "x.db").exists()
 
 
+def _as_written_before(lines: list[bytes]) -> tuple[list[bytes], int]:
+    """Return an export whose leases began before events told their order, and how many there are.
+
+    That is how an older Quorate recorded and showed them.
+    """
+    found, leases, previous = [], 0, bytes(32)
+    for line in map(json.loads, lines):
+        body = msgspec.msgpack.decode(base64.b64decode(line["body"]))
+        for row, shown in zip(body[3], line["events"], strict=True):
+            if row[0] == "lease-started/2":
+                leases += 1
+                row[0] = shown["tag"] = "lease-started/1"
+                del row[15:]
+                for name in list(shown)[16:]:
+                    del shown[name]
+        data = msgspec.msgpack.encode(body)
+        line["prev_hash"] = previous.hex()
+        previous = hashlib.sha256(b"quorate-block/1\0" + previous + data).digest()
+        line |= {"hash": previous.hex(), "body": base64.b64encode(data).decode()}
+        found.append(json.dumps(line).encode() + b"\n")
+    return found, leases
+
+
+def test_the_export_of_an_older_version_is_verified_and_imported(busy: Shell) -> None:
+    busy.ok("ledger", "export", "--out", "ledger.jsonl")
+    lines, leases = _as_written_before((busy.folder / "ledger.jsonl").read_bytes().splitlines())
+    assert leases, "a lease began"
+    busy.file("older.jsonl", b"".join(lines))
+    assert "verifies" in busy.ok("ledger", "verify", "--deep", "--export", "older.jsonl")
+    busy.ok("ledger", "import", "older.jsonl", "--out", "older.db")
+    busy.ok("--ledger", "older.db", "ledger", "export", "--out", "again.jsonl")
+    assert b"lease-started/2" in (busy.folder / "again.jsonl").read_bytes(), "shown as of today"
+    busy.ok("ledger", "verify", "--export", "again.jsonl")
+    busy.file("changed.jsonl", b"".join(lines).replace(b'"bundle": 0', b'"bundle": 1', 1))
+    changed = busy("ledger", "verify", "--export", "changed.jsonl")
+    assert changed.code == 5
+    assert "the events it shows are not those of its body" in changed.err
+
+
 def test_an_export_cut_inside_a_line_is_refused(busy: Shell) -> None:
     busy.ok("ledger", "export", "--out", "ledger.jsonl")
     data = (busy.folder / "ledger.jsonl").read_bytes()

@@ -18,7 +18,7 @@ from tests.cli.shell import EXAMPLES, ROOT, Shell, finish, process, start
 
 pytestmark = pytest.mark.slow  # Most of it starts processes of its own.
 
-HEAVY = ("msgspec", "ruamel", "cryptography", "sqlite3", "asyncio", "quorate.model", "quorate.core")
+HEAVY = ("msgspec", "yaml", "cryptography", "sqlite3", "asyncio", "quorate.model", "quorate.core")
 
 
 def test_a_process_does_what_the_function_does(tmp_path: Path) -> None:

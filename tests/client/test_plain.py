@@ -177,7 +177,7 @@ def test_telling_why_a_service_refused_imports_nothing_that_decides() -> None:
 
 @pytest.mark.heavy
 def test_who_asks_a_service_imports_nothing_that_decides() -> None:
-    heavy = ("httpx", "ruamel", "quorate.core", "quorate.loop", "quorate.documents", "sqlite3")
+    heavy = ("httpx", "yaml", "quorate.core", "quorate.loop", "quorate.documents", "sqlite3")
     found = f"print(*({set(heavy)} & {{*sys.modules}}))"
     code = f"import quorate.cli.commands.get_command, quorate.cli.remote, sys; {found}"
     done = subprocess.run(

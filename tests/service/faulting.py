@@ -23,6 +23,7 @@ from typing import Final
 import uvloop
 
 from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.adapters.takeover import TAKEOVER_S
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
 from tests.service.lives import note_death, supervise
@@ -82,8 +83,9 @@ def make_room(folder: Path) -> None:
 def _live(folder: Path, ledger: Path, port: int, fault: Fault, doom: Doom | None) -> None:
     """Serve until killed or told to stop."""
     make_room(ledger.parent)
-    # Closing a ledger removes its write-ahead log, which then has to grow again.
-    SqliteStore.open(ledger).close()
+    # Closing a ledger removes its write-ahead log, which then has to grow again. A process that the
+    # last life had just begun to start has its lock until it runs the program it was made for.
+    SqliteStore.open(ledger, wait_s=TAKEOVER_S).close()
 
     def ready(*_: object) -> None:
         if doom is not None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -26,6 +27,7 @@ from tests.bounds import WAIT_S
 from tests.service.program import TRUSTING_NOBODY
 
 START_S = 30.0
+T = TypeVar("T")
 LOCAL = {"executor": "local", "executor.allow_root": "true"}
 """Work runs on this machine as the user who runs the tests, also where that is root."""
 
@@ -107,6 +109,12 @@ class Served:
         found = self.ledger_thread.connections
         assert found is not None
         return found
+
+    def on_loop(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have ``work`` done in the service's event loop; return what will be its result."""
+        loop = self.ledger_thread._loop
+        assert loop is not None
+        return asyncio.run_coroutine_threadsafe(work, loop)
 
     def under_way(self) -> int:
         """Return how many requests have come with their heads and are not answered yet."""

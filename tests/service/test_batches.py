@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import httpx
@@ -16,7 +15,7 @@ from quorate.documents import render
 from quorate.model.specs import Owner
 from quorate.operations import common_requests
 from quorate.operations.answered_by import CPU_S_MAX, Place, place_of
-from quorate.operations.batch_bounds import WIDTHS_MAX
+from quorate.operations.batch_bounds import LARGE, WIDTHS_MAX
 from quorate.operations.operation import DRY_RUN, Effect
 from quorate.operations.resources import run_operations
 from quorate.operations.table import OPERATIONS
@@ -26,6 +25,7 @@ from quorate.service.reply import Form
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import HandClock, memory_engine
 from quorate.views.exits import CommandError
+from tests.bounds import until
 from tests.service.held import held_service
 from tests.service.serving import Served, new_ledger, serving
 from tests.service.stopping import stopped_readers
@@ -84,32 +84,38 @@ def head(client: httpx.Client) -> int:
     return found
 
 
-def test_a_small_write_has_its_turn_between_the_batches_of_another(tmp_path: Path) -> None:
+def test_small_writes_wait_for_one_large_request_of_others_at_most(tmp_path: Path) -> None:
     bodies = [
         {"documents": [costly(f"m{batch}-{number}") for number in range(WIDTHS_MAX // STEPS)]}
         for batch in range(BATCHES)
     ]
-    with ThreadPoolExecutor(BATCHES + 2) as pool, held_service(tmp_path) as held:
+    with ThreadPoolExecutor(BATCHES + 4) as pool, held_service(tmp_path) as held:
         served = held.served
         declare(served)
         stray = token(served, "stray", "other")["id"]
         with (
             served.client(token(served, "ann")["secret"], timeout=300) as ann,
+            served.client(token(served, "bob")["secret"], timeout=300) as bob,
             served.client(served.token, timeout=300) as admin,
         ):
             held.hold.set()
             holding = pool.submit(admin.post, "/api/v1/tenants", json={"id": "first"})
             assert held.entered.wait(30)
             asking = [pool.submit(ann.post, "/api/v1/runs/batch", json=body) for body in bodies]
-            revoking = pool.submit(admin.delete, f"/api/v1/tokens/{stray}")
-            sleep(1)  # By then they wait for the ledger.
+            fleet_body = {"documents": [render(Owner(name=f"o{n}")) for n in range(LARGE + 1)]}
+            applying = pool.submit(admin.post, "/api/v1/apply", json=fleet_body)
+            until(lambda: served.ledger_thread.waiting == BATCHES + 1, "they wait for the ledger")
+            small = [
+                pool.submit(admin.delete, f"/api/v1/tokens/{stray}"),
+                pool.submit(bob.post, "/api/v1/runs", json={"document": run_tree("b", "team")}),
+            ]
+            until(lambda: served.ledger_thread.waiting == BATCHES + 3, "so do the small ones")
             held.let_go.set()
-            revoked = revoking.result(300)
-            left = sum(not each.done() for each in asking)
-            assert revoked.status_code == 200, revoked.text
-            assert left >= BATCHES // 2, "it waited for the batches"
-            answers = [each.result(300) for each in (holding, *asking)]
-    assert {each.status_code for each in answers} == {200}, [each.text for each in answers]
+            answers = [each.result(300) for each in (holding, *small, applying, *asking)]
+            assert {each.status_code for each in answers} == {200}, [each.text for each in answers]
+            order = [each.json()["events"][0]["seq"] for each in answers]
+    before = sum(seq < max(order[1:3]) for seq in order[3:])
+    assert before <= 1, f"they waited for {before} large ones"
 
 
 @pytest.mark.parametrize("path", ["/api/v1/runs/batch", "/api/v1/apply"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from quorate.adapters.stores.store_urls import create_store, remove_store
 from quorate.cli.sources import STDIN
-from quorate.ledger.chain import GENESIS, Block, Head, open_block
+from quorate.ledger.chain import GENESIS, Block, Head, open_block, shapes_of
 from quorate.ledger.codec import event_to_json
-from quorate.model.events import LedgerOpened
+from quorate.model.events import Event, Fact, LedgerOpened
 from quorate.operations.ledger.ledger_history import EXPORT_FORMAT
 from quorate.ports.errors import CorruptLedgerError
 from quorate.views.exits import CommandError, Exit
@@ -63,13 +63,34 @@ def export_blocks(name: str) -> Iterator[Block]:
             raise _unsound(name, number, "a hash is not in hexadecimal digits", head) from None
         except CorruptLedgerError as error:
             raise _unsound(name, number, error.what, head) from None
-        shown = [event_to_json(seq, event) for seq, event in enumerate(events, block.first_seq)]
-        if line.events != json.loads(json.dumps(shown)):
+        if not _shows(line, block, events):
             raise _unsound(name, number, "the events it shows are not those of its body", head)
         head, at_ms = block.head, events[-1].at_ms
         yield block
     if head == GENESIS:
         raise _no_export(name, "it is empty")
+
+
+def _shows(line: _Line, block: Block, events: Sequence[Event]) -> bool:
+    """Return whether ``line`` shows the events of ``block``, as this version or an older one does.
+
+    An older Quorate showed an event in a shape between the one it was written in and the current.
+    """
+    if line.events == [_shown(seq, event) for seq, event in enumerate(events, block.first_seq)]:
+        return True
+    if len(line.events) != block.count:
+        return False
+    return all(
+        any(shown == _shown(seq, shape) for shape in shapes)
+        for seq, (shown, shapes) in enumerate(
+            zip(line.events, shapes_of(block), strict=True), block.first_seq
+        )
+    )
+
+
+def _shown(seq: int, event: Fact) -> object:
+    """Return ``event`` as it is read back from an export."""
+    return json.loads(json.dumps(event_to_json(seq, event)))
 
 
 def _lines(name: str) -> Iterator[tuple[int, bytes]]:

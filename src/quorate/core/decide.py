@@ -40,7 +40,7 @@ from quorate.core.commands import (
     UpdateOwner,
     Wiped,
 )
-from quorate.core.decision_log import DecisionLog
+from quorate.core.decision_log import DecisionLog, GoOn, always
 from quorate.core.declare import check_run, declare
 from quorate.core.idempotency import kept, repeated
 from quorate.core.lifecycle.elastic import shrink_run
@@ -82,14 +82,21 @@ _CHANGE_BUDGETS: Final = (
 """Commands that can make owners cross thresholds at once."""
 
 
-def decide(
-    view: StateView, command: Command, *, now_ms: int, actor: str, has_executor: bool = False
+def decide(  # noqa: PLR0913 - the state, the command, and how it is decided
+    view: StateView,
+    command: Command,
+    *,
+    now_ms: int,
+    actor: str,
+    has_executor: bool = False,
+    go_on: GoOn = always,
 ) -> Decision:
     """Return the events that carry out ``command`` at ``now_ms``, or what forbids it.
 
-    ``has_executor`` says that an executor runs the work and confirms each stop.
+    ``has_executor`` says that an executor runs the work and confirms each stop. Raises
+    ``DecisionCutError`` when deciding may not ``go_on``.
     """
-    log = DecisionLog(view, now_ms=now_ms, actor=actor, has_executor=has_executor)
+    log = DecisionLog(view, now_ms=now_ms, actor=actor, has_executor=has_executor, go_on=go_on)
     if not isinstance(command, Keyed):
         return _decide(log, command)
     before = repeated(view, command, log.now_ms)

@@ -6,22 +6,45 @@ events applied. A decision that never reads its own events never makes an overla
 
 from __future__ import annotations
 
-from quorate.model.events import Event, RunRequeued, RunSubmitted
+from collections.abc import Callable
+
+from quorate.model.events import Event, LeaseStarted, RunRequeued, RunSubmitted
 from quorate.model.state.apply_event import apply
 from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
+
+GoOn = Callable[[], bool]
+"""Says whether deciding may go on."""
+
+
+def always() -> bool:
+    """Return True: deciding may take as long as it takes."""
+    return True
+
+
+class DecisionCutError(Exception):
+    """A decision was given up, with nothing recorded, because it may not ``go_on``.
+
+    ``started`` runs, of those that were submitted with it or waited, had been started by then.
+    """
+
+    def __init__(self, started: int) -> None:
+        super().__init__(f"deciding was given up after {started} starts")
+        self.started = started
 
 
 class DecisionLog:
     """Events of one decision, at one time, by one actor.
 
     With an executor, a lease that is stopping runs until the executor confirms its end. Without one
-    nothing runs, and a stop is both facts at once.
+    nothing runs, and a stop is both facts at once. Writing an event raises ``DecisionCutError``
+    when deciding may not ``go_on``.
     """
 
     __slots__ = (
         "_applied",
         "_base",
+        "_go_on",
         "_overlay",
         "actor",
         "began_ms",
@@ -31,9 +54,16 @@ class DecisionLog:
     )
 
     def __init__(
-        self, view: StateView, *, now_ms: int, actor: str, has_executor: bool = False
+        self,
+        view: StateView,
+        *,
+        now_ms: int,
+        actor: str,
+        has_executor: bool = False,
+        go_on: GoOn = always,
     ) -> None:
         self._base = view
+        self._go_on = go_on
         self._overlay: State | None = None
         self._applied = 0
         self.events: list[Event] = []
@@ -76,4 +106,7 @@ class DecisionLog:
 
     def write(self, event: Event) -> None:
         """Add ``event`` to the decision."""
+        if not self._go_on():
+            started = {each.run for each in self.events if isinstance(each, LeaseStarted)}
+            raise DecisionCutError(len(started))
         self.events.append(event)

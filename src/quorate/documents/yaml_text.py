@@ -1,68 +1,75 @@
-"""YAML 1.2 to plain trees, built from the parser's events.
+"""YAML 1.2 to plain trees, built from the events of libyaml's parser.
 
 Events and not a loader, because a loader constructs what tags ask for, reads ``no`` and ``1:30``
 by older rules, and forgets lines. Scalars follow the core schema of YAML 1.2 (section 10.3):
 ``no`` and ``1:30`` are text, ``0o17`` is 15. Aliases are shared, not copied, and what they would
 amount to written out is counted.
+
+What a text costs is bounded by its length: how many values it may hold, how deep they nest, and
+how many tags it declares. Paths of values are made once a document turns out to be faulty.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from functools import partial
 from typing import Final
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import (
+from yaml._yaml import CParser
+from yaml.error import MarkedYAMLError
+from yaml.events import (
     AliasEvent,
-    CollectionEndEvent,
-    CollectionStartEvent,
     DocumentStartEvent,
-    Event,
+    MappingEndEvent,
     MappingStartEvent,
-    NodeEvent,
     ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
 )
 
-from quorate.documents.document_problem import Path, quoted
-from quorate.documents.json_text import exact_decimal
+from quorate.documents.document_problem import quoted
 from quorate.documents.located_tree import (
     DEPTH_MAX,
     FLATTEN,
-    HALF,
     SPLIT,
     TOO_DEEP,
     TOO_MANY,
     VALUES_MAX,
-    WHOLE,
     Position,
     SourceDocument,
     Unreadable,
-    has_half,
-    may_have_half,
 )
+from quorate.documents.yaml_places import Mark, Marks, places, position
+from quorate.documents.yaml_scalar import plain_scalar
 
-_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
-_TRUTH: Final = {"true": True, "True": True, "TRUE": True} | {
-    "false": False,
-    "False": False,
-    "FALSE": False,
-}
-_INT: Final = re.compile(r"[-+]?[0-9]+")
-_OCTAL: Final = re.compile(r"0o[0-7]+")
-_HEX: Final = re.compile(r"0x[0-9a-fA-F]+")
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_INFINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)")
-_NAN: Final = frozenset({".nan", ".NaN", ".NAN"})
-_INT_CHARS_MAX: Final = 40
+VALUES_FREE: Final = 5_000
+"""How many values any text may hold."""
+CHARS_PER_VALUE: Final = 9
+"""How many characters a text needs for each further value; documents have 12 or more."""
+TAGS_DECLARED_MAX: Final = 100
+"""How many tags a text may declare: the parser compares each with all others."""
+
 _CORE_TAG: Final = "tag:yaml.org,2002:"
 _TEXT_TAGS: Final = frozenset({"!", _CORE_TAG + "str"})
-_PLAIN_TAGS: Final = frozenset(
-    _CORE_TAG + name for name in ("map", "seq", "str", "int", "float", "bool", "null")
-)
+_PLAIN_TAGS: Final = _TEXT_TAGS | {
+    _CORE_TAG + name for name in ("map", "seq", "int", "float", "bool", "null")
+}
+_TAG_DECLARED: Final = re.compile(r"^%TAG", re.MULTILINE)
+# The parser takes some of these for the end of a line, as YAML 1.1 did, and refuses the others.
+_ESCAPED_ONLY: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
+_MEND: Final = "check the indentation and punctuation here"
+_REMEDIES: Final = {
+    "mapping values are not allowed": "put text that holds ': ' in quotes, and check the "
+    "indentation",
+    "cannot start any token": "put text that begins with a special character in quotes",
+    "Unicode character escape": "check escapes: write the character itself, and never half of one",
+    "escape": "check escapes: double the backslash, or use one of YAML's",
+    "quoted scalar": "close the quotes",
+    "flow": "close the bracket or brace, and separate entries with commas",
+}
+"""A part of what the parser says -> what to do about it; the first that is there counts."""
 
 
 class _Refused(Exception):  # noqa: N818 - never leaves this module
@@ -76,11 +83,18 @@ class _Refused(Exception):  # noqa: N818 - never leaves this module
 
 
 @dataclass(slots=True)
+class _Count:
+    """How many values a text holds so far, aliases written out, and how many it may hold."""
+
+    values: int
+    values_max: int
+
+
+@dataclass(slots=True)
 class _Open:
-    """A mapping or list whose end has not come yet."""
+    """A mapping or list whose end has not come yet; in a mapping, the key whose value is next."""
 
     value: dict[str, object] | list[object]
-    path: Path
     anchor: str | None
     values_before: int
     key: str | None = None
@@ -97,229 +111,209 @@ class _Anchored:
 def read_yaml(text: str) -> tuple[SourceDocument, ...] | Unreadable:
     """Return the documents of ``text``, empty ones left out, or what makes it unreadable."""
     found: list[SourceDocument] = []
-    values_left, look = VALUES_MAX, may_have_half(text)
-    builder: _Builder | None = None
     try:
-        for event in _events(text):
+        _check_text(text)
+        count = _Count(0, values_allowed(len(text)))
+        next_event = CParser(text).get_event
+        while not isinstance(event := next_event(), StreamEndEvent):
             if isinstance(event, DocumentStartEvent):
                 _check_version(event)
-                builder = _Builder(values_left)
-            elif builder is not None and builder.take(event):
+                builder = _Builder(count)
+                while not builder.take(next_event()):
+                    pass
                 if builder.root is not None:
-                    found.append(_whole(builder.document(), look=look))
-                values_left -= builder.values
-                builder = None
+                    found.append(builder.document())
     except _Refused as refused:
-        return Unreadable(
-            message=f"malformed YAML: {refused.message}",
-            remedy=refused.remedy,
-            line=None if refused.at is None else refused.at.line,
-            column=None if refused.at is None else refused.at.column,
-            document_index=len(found),
-        )
+        return _unreadable(refused, len(found))
+    except MarkedYAMLError as error:
+        return _unreadable(_malformed(error, text), len(found))
     return tuple(found)
 
 
-def _whole(document: SourceDocument, *, look: bool) -> SourceDocument:
-    """Return ``document``; refuses one with half of a character in it, if it may have one."""
-    if look and has_half(document.tree):
-        raise _Refused(HALF, WHOLE, document.start)
-    return document
+def values_allowed(length: int) -> int:
+    """Return how many values a text of ``length`` characters may hold, but for aliases."""
+    return min(VALUES_MAX, VALUES_FREE + length // CHARS_PER_VALUE)
 
 
-def _events(text: str) -> Iterator[Event]:
-    """Yield the parser's events, its errors turned into ours."""
-    try:
-        yield from YAML(typ="safe", pure=True).parse(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        at = None if mark is None else Position(mark.line + 1, mark.column + 1)
-        what = " ".join(part for part in (error.context, error.problem) if part)
-        raise _Refused(*_explained(what), at) from error
-    except (YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
-        # The parser lets these escape for some malformed escapes and directives.
-        what = " ".join(str(error).split()) or type(error).__name__
-        raise _Refused(what, _MEND, None) from error
+def _unreadable(refused: _Refused, document_index: int) -> Unreadable:
+    return Unreadable(
+        message=f"malformed YAML: {refused.message}",
+        remedy=refused.remedy,
+        line=None if refused.at is None else refused.at.line,
+        column=None if refused.at is None else refused.at.column,
+        document_index=document_index,
+    )
 
 
-_MEND: Final = "check escapes and directives, or write the document as JSON"
+def _check_text(text: str) -> None:
+    """Refuse what the parser would read otherwise than YAML 1.2 says, or at great cost."""
+    special = _ESCAPED_ONLY.search(text)
+    if special is not None:
+        code = ord(special[0])
+        raise _Refused(
+            f"character U+{code:04X} may not be written as it is",
+            f'write "\\u{code:04x}" in double quotes instead',
+            _offset_position(text, special.start()),
+        )
+    declared = _TAG_DECLARED.findall(text)
+    if len(declared) > TAGS_DECLARED_MAX:
+        raise _Refused(
+            f"the text declares {len(declared)} tags, over {TAGS_DECLARED_MAX}",
+            "remove the %TAG lines; documents are plain",
+            None,
+        )
 
 
-def _explained(what: str) -> tuple[str, str]:
-    what = " ".join(what.split())
-    if "'\\t'" in what or "\\t" in what:
-        return "a tab may not indent or begin a value", "indent with spaces"
-    if "mapping values are not allowed" in what:
-        return what, "put text that holds ': ' in quotes, and check the indentation"
-    if "cannot start any token" in what:
-        return what, "put text that begins with a special character in quotes"
-    if "quoted scalar" in what:
-        return what, "close the quotes"
-    if "flow" in what:
-        return what, "close the bracket or brace, and separate entries with commas"
-    return what, "check the indentation and punctuation here"
+def _offset_position(text: str, offset: int) -> Position:
+    return Position(text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset))
+
+
+def _malformed(error: MarkedYAMLError, text: str) -> _Refused:
+    mark = error.problem_mark or error.context_mark
+    what = " ".join(part for part in (error.context, error.problem) if part)
+    if mark is None:
+        return _Refused(what, _MEND, None)
+    if text[mark.index : mark.index + 1] == "\t":
+        return _Refused(
+            "a tab may not indent or begin a value", "indent with spaces", position(mark)
+        )
+    remedy = next((remedy for part, remedy in _REMEDIES.items() if part in what), _MEND)
+    return _Refused(what, remedy, position(mark))
 
 
 def _check_version(event: DocumentStartEvent) -> None:
     if event.version is not None and tuple(event.version) != (1, 2):
-        raise _Refused("only YAML 1.2 is read", "remove the %YAML line", _position(event))
+        raise _Refused("only YAML 1.2 is read", "remove the %YAML line", position(event.start_mark))
 
 
 class _Builder:
     """Builds one document's tree from its events, without recursion."""
 
-    __slots__ = ("_anchors", "_open", "_places", "_start", "_values_max", "root", "values")
+    __slots__ = ("_anchors", "_count", "_marks", "_open", "_start", "root")
 
-    def __init__(self, values_max: int) -> None:
+    def __init__(self, count: _Count) -> None:
         self.root: object = None
-        self.values = 0
-        self._values_max = values_max
+        self._count = count
         self._open: list[_Open] = []
         self._anchors: dict[str, _Anchored] = {}
-        self._places: dict[Path, Position] = {}
-        self._start = Position(1, 1)
+        self._marks = Marks()
+        self._start: Mark = None
 
-    def take(self, event: Event) -> bool:
+    def take(self, event: object) -> bool:
         """Add ``event`` and return whether the document is complete with it."""
-        if isinstance(event, CollectionEndEvent):
-            self._close(self._open.pop())
-            return not self._open
-        if isinstance(event, NodeEvent):
-            self._node(event)
-        return isinstance(event, ScalarEvent | AliasEvent) and not self._open
+        if isinstance(event, ScalarEvent):
+            self._scalar(event)
+        elif isinstance(event, MappingStartEvent):
+            self._begin({}, event)
+            return False
+        elif isinstance(event, SequenceStartEvent):
+            self._begin([], event)
+            return False
+        elif isinstance(event, AliasEvent):
+            self._alias(event)
+        else:
+            assert isinstance(event, MappingEndEvent | SequenceEndEvent), event
+            self._end(self._open.pop())
+        return not self._open
 
     def document(self) -> SourceDocument:
         """Return the document that was built."""
-        places = self._places
-        return SourceDocument(tree=self.root, start=self._start, places=lambda: places)
+        return SourceDocument(
+            tree=self.root,
+            start=position(self._start),
+            places=partial(places, self.root, self._marks),
+        )
 
-    def _node(self, event: NodeEvent) -> None:
-        parent = self._open[-1] if self._open else None
-        position = _position(event)
-        if parent is None:
-            self._start = position
-        if parent is not None and isinstance(parent.value, dict) and parent.key is None:
-            parent.key = self._key(event, parent, position)
+    def _scalar(self, event: ScalarEvent) -> None:
+        written, tag = event.value, event.tag
+        if tag is not None:
+            _check_tag(tag, event.start_mark)
+        inside = self._open[-1] if self._open else None
+        if inside is not None and inside.key is None and isinstance(inside.value, dict):
+            if written in inside.value:
+                raise _Refused(
+                    f"the key {quoted(written)} is here twice",
+                    "keep one of the two",
+                    position(event.start_mark),
+                )
+            self._marks.found.append(event.start_mark)
+            inside.key = written
             return
-        path = self._path(parent, position)
-        self._count(1, position)
-        values_before = self.values
-        if isinstance(event, AliasEvent):
-            value = self._alias(event, position)
-        elif isinstance(event, CollectionStartEvent):
-            value = self._collection(event, path, position)
-        else:
-            assert isinstance(event, ScalarEvent), event
-            value = _scalar(event, position)
-            if event.anchor is not None:
-                self._anchors[event.anchor] = _Anchored(value, self.values - values_before)
-        self._place(value, parent)
+        is_text = tag in _TEXT_TAGS if tag is not None else not event.implicit[0]
+        value = written if is_text else plain_scalar(written)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = _Anchored(value, 0)
+        self._place(value, inside, event.start_mark)
 
-    def _key(self, event: NodeEvent, parent: _Open, position: Position) -> str:
-        if not isinstance(event, ScalarEvent):
-            raise _Refused("a key must be plain text", "write the key as one word", position)
-        _check_tag(event, position)
-        key = str(event.value)
-        assert isinstance(parent.value, dict)
-        if key in parent.value:
-            raise _Refused(f"the key {quoted(key)} is here twice", "keep one of the two", position)
-        self._places[(*parent.path, key)] = position
-        return key
+    def _begin(
+        self,
+        value: dict[str, object] | list[object],
+        event: MappingStartEvent | SequenceStartEvent,
+    ) -> None:
+        if event.tag is not None:
+            _check_tag(event.tag, event.start_mark)
+        if len(self._open) >= DEPTH_MAX:
+            raise _Refused(TOO_DEEP, FLATTEN, position(event.start_mark))
+        self._place(value, self._open[-1] if self._open else None, event.start_mark)
+        self._open.append(_Open(value, event.anchor, self._count.values))
 
-    def _path(self, parent: _Open | None, position: Position) -> Path:
-        if parent is None:
-            return ()
-        if isinstance(parent.value, list):
-            path = (*parent.path, len(parent.value))
-            self._places[path] = position
-            return path
-        assert parent.key is not None
-        return (*parent.path, parent.key)
+    def _end(self, ended: _Open) -> None:
+        # An anchor counts from here on only, so that nothing can hold itself.
+        if ended.anchor is not None:
+            values = self._count.values - ended.values_before
+            self._anchors[ended.anchor] = _Anchored(ended.value, values)
 
-    def _alias(self, event: AliasEvent, position: Position) -> object:
+    def _alias(self, event: AliasEvent) -> None:
+        assert event.anchor is not None
         target = self._anchors.get(event.anchor)
         if target is None:
             raise _Refused(
                 f"alias {quoted('*' + event.anchor)} names no anchor that is complete before it",
                 "define the anchor first, in the same document",
-                position,
+                position(event.start_mark),
             )
-        self._count(target.values, position)
-        return target.value
+        self._place(target.value, self._open[-1] if self._open else None, event.start_mark)
+        self._marks.aliased.add(len(self._marks.found) - 1)
+        count = self._count
+        count.values += target.values
+        count.values_max = min(VALUES_MAX, count.values_max + target.values)
+        if count.values > count.values_max:
+            raise self._too_many(event.start_mark)
 
-    def _collection(self, event: CollectionStartEvent, path: Path, position: Position) -> object:
-        _check_tag(event, position)
-        if len(self._open) >= DEPTH_MAX:
-            raise _Refused(TOO_DEEP, FLATTEN, position)
-        value: dict[str, object] | list[object] = {} if isinstance(event, MappingStartEvent) else []
-        self._open.append(_Open(value, path, event.anchor, self.values))
-        return value
-
-    def _place(self, value: object, parent: _Open | None) -> None:
-        if parent is None:
-            self.root = value
-        elif isinstance(parent.value, list):
-            parent.value.append(value)
+    def _place(self, value: object, inside: _Open | None, mark: Mark) -> None:
+        """Put ``value`` where it belongs, the document itself or what is open."""
+        if inside is None:
+            self._start, self.root = mark, value
+        elif isinstance(inside.value, list):
+            self._marks.found.append(mark)
+            inside.value.append(value)
         else:
-            assert parent.key is not None
-            parent.value[parent.key] = value
-            parent.key = None
+            if inside.key is None:
+                raise _Refused(
+                    "a key must be plain text", "write the key as one word", position(mark)
+                )
+            inside.value[inside.key] = value
+            inside.key = None
+        count = self._count
+        count.values += 1
+        if count.values > count.values_max:
+            raise self._too_many(mark)
 
-    def _close(self, closed: _Open) -> None:
-        # An anchor counts from here on only, so that nothing can hold itself.
-        if closed.anchor is not None:
-            values = self.values - closed.values_before
-            self._anchors[closed.anchor] = _Anchored(closed.value, values)
-
-    def _count(self, values: int, position: Position) -> None:
-        self.values += values
-        if self.values > self._values_max:
-            raise _Refused(TOO_MANY, SPLIT, position)
-
-
-def _position(event: Event) -> Position:
-    mark = event.start_mark
-    return Position(mark.line + 1, mark.column + 1)
-
-
-def _check_tag(event: NodeEvent, position: Position) -> None:
-    tag = _tag(event)
-    if tag is not None and tag not in _PLAIN_TAGS and tag != "!":
-        raise _Refused(
-            f"the tag {quoted(tag)} is not read here", "remove it; documents are plain", position
+    def _too_many(self, mark: Mark) -> _Refused:
+        allowed = self._count.values_max
+        if allowed == VALUES_MAX:
+            return _Refused(TOO_MANY, SPLIT, position(mark))
+        return _Refused(
+            f"the text holds over {allowed} values, for which it is too short",
+            "remove empty documents and empty parts",
+            position(mark),
         )
 
 
-def _tag(event: NodeEvent) -> str | None:
-    tag = getattr(event, "tag", None)
-    return None if tag is None else str(tag)
-
-
-def _scalar(event: ScalarEvent, position: Position) -> object:
-    _check_tag(event, position)
-    written = str(event.value)
-    tag = _tag(event)
-    if tag in _TEXT_TAGS or (tag is None and not event.implicit[0]):
-        return written
-    return plain_scalar(written)
-
-
-def plain_scalar(written: str) -> bool | int | Decimal | str | None:  # noqa: PLR0911
-    """Return what the unquoted scalar ``written`` means in the core schema of YAML 1.2."""
-    if written in _NULL:
-        return None
-    if written in _TRUTH:
-        return _TRUTH[written]
-    if not (written[0] in "+-." or "0" <= written[0] <= "9"):
-        return written
-    if _INT.fullmatch(written):
-        return int(written) if len(written) <= _INT_CHARS_MAX else Decimal(written)
-    if _OCTAL.fullmatch(written) and len(written) <= _INT_CHARS_MAX:
-        return int(written, 0)
-    if _HEX.fullmatch(written) and len(written) <= _INT_CHARS_MAX:
-        return int(written, 0)
-    if _FLOAT.fullmatch(written):
-        return exact_decimal(written)
-    if _INFINITE.fullmatch(written):
-        return Decimal("-Infinity" if written[0] == "-" else "Infinity")
-    return Decimal("NaN") if written in _NAN else written
+def _check_tag(tag: str, mark: Mark) -> None:
+    if tag not in _PLAIN_TAGS:
+        raise _Refused(
+            f"the tag {quoted(tag)} is not read here",
+            "remove it; documents are plain",
+            position(mark),
+        )

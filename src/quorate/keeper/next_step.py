@@ -83,8 +83,9 @@ def next_step(wanted: Wanted, gang: Gang | None, exited: Exited | None, now_ms: 
         return Kill() if now_ms >= by_ms else waiting
     if gang.slots == frozenset(wanted.slots):
         return Rest()
+    # The ledger has promised the time of a stop. Where it stops nothing, the grace counts.
     return Warn(
-        by_ms=min([now_ms + wanted.work.grace_ms, *_deadlines(wanted)]),
+        by_ms=min(_deadlines(wanted), default=now_ms + wanted.work.grace_ms),
         kind="resize" if wanted.slots and not wanted.stands_still else "stop",
         lost=lost,
     )

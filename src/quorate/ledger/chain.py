@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.msgpack import Decoder, Encoder
 
-from quorate.ledger.codec import decode_events, encode_events
+from quorate.ledger.codec import decode_events, encode_events, event_shapes
 from quorate.ledger.errors import CorruptLedgerError, NewerLedgerError
-from quorate.model.events import Event
+from quorate.model.events import Event, Fact
 
 FORMAT: Final = 1
 HASH_BYTES: Final = 32
@@ -137,6 +137,11 @@ def open_block(block: Block, *, after: Head, not_before_ms: int = 0) -> list[Eve
         raise CorruptLedgerError(fault, height=block.height, seq=block.first_seq)
     _check_times(block, body.events, not_before_ms)
     return body.events
+
+
+def shapes_of(block: Block) -> list[tuple[Fact, ...]]:
+    """Return the events of ``block``, a sound one, in every shape since they were written."""
+    return event_shapes(_BODY.decode(block.body).events, first_seq=block.first_seq)
 
 
 def _body(block: Block) -> _BodyWhole:

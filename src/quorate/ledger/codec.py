@@ -112,23 +112,26 @@ class EventDecoder:
         ``UnknownEventError`` for a tag of a newer Quorate and ``CorruptLedgerError`` for anything
         else that is not an event.
         """
+        return [shapes[-1] for shapes in self.shapes(data, first_seq=first_seq)]
+
+    def shapes(self, data: bytes | Raw, *, first_seq: int) -> list[tuple[Fact, ...]]:
+        """Return each event of ``data`` in the shape it was written in, and in all since.
+
+        Raises as ``decode`` does.
+        """
         try:
             events = self._many.decode(data)
         except _UNREADABLE as error:
             raise self._diagnosis(data, first_seq, str(error)) from error
-        if not self._upcasters:
-            return events
-        return [self._lifted(event) for event in events]
+        return [self._since(event) for event in events]
 
-    def _lifted(self, event: Fact) -> Fact:
-        """Return ``event`` in its current shape, through as many versions as lie between."""
-        for _ in self._upcasters:
-            lift = self._upcasters.get(type(event))
-            if lift is None:
-                return event
-            event = lift(event)
-        assert type(event) not in self._upcasters, event
-        return event
+    def _since(self, event: Fact) -> tuple[Fact, ...]:
+        """Return ``event``, and what it became in each later version; the last is current."""
+        found = [event]
+        while (lift := self._upcasters.get(type(found[-1]))) is not None:
+            found.append(lift(found[-1]))
+            assert len(found) <= len(self._upcasters) + 1, event
+        return tuple(found)
 
     def _diagnosis(
         self, data: bytes | Raw, first_seq: int, what: str
@@ -175,7 +178,12 @@ def decode_events(data: bytes | Raw, *, first_seq: int = 1) -> list[Event]:
     return cast("list[Event]", _DECODER.decode(data, first_seq=first_seq))
 
 
-def event_to_json(seq: int, event: Event) -> dict[str, Any]:
+def event_shapes(data: bytes | Raw, *, first_seq: int = 1) -> list[tuple[Fact, ...]]:
+    """Return the events of ``data`` in every shape since they were written."""
+    return _DECODER.shapes(data, first_seq=first_seq)
+
+
+def event_to_json(seq: int, event: Fact) -> dict[str, Any]:
     """Return ``event`` with named fields for export: ``seq``, ``tag``, then the fields in order.
 
     Slots are shown as ``{"node": name, "slots": [ordinals]}``; everything else is as stored.

@@ -27,6 +27,7 @@ from quorate.core.admission.run_shape import Violation
 from quorate.core.audit.commit_checks import check_touched
 from quorate.core.commands import Change, Command, Decision, Draw
 from quorate.core.decide import decide
+from quorate.core.decision_log import GoOn, always
 from quorate.core.preemption.lottery import CHAIN_LENGTH
 from quorate.core.rounds.begin_round import rounds_due
 from quorate.ledger.chain import GENESIS, Block, Head, open_block, open_blocks, seal
@@ -80,10 +81,11 @@ ROUND_ACTOR: Final = "rounds"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A command, and its actor."""
+    """A command, and its actor; deciding it is given up when it may not ``go_on``."""
 
     command: Command
     actor: str
+    go_on: GoOn = always
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +98,6 @@ class Receipt:
     decision: Decision
     head: Head
     first_seq: int
-
-
-GoOn = Callable[[], bool]
-"""Says whether one more command may be decided for the block that is being made."""
-
-
-def always() -> bool:
-    """Return True: a block takes any number of commands."""
-    return True
 
 
 OnViolation = Callable[[Head, Sequence[Event], Sequence[Violation]], str]
@@ -255,9 +248,12 @@ class Engine:
         """Return the time at which a command would be decided now; it never runs back."""
         return max(self._clock.now_ms(), self._state.at_ms)
 
-    def execute(self, command: Command, *, actor: str) -> Receipt:
-        """Decide and commit one command."""
-        return self.execute_all([command], actor=actor)[0]
+    def execute(self, command: Command, *, actor: str, go_on: GoOn = always) -> Receipt:
+        """Decide and commit one command.
+
+        Raises ``DecisionCutError`` when deciding may not ``go_on``; then nothing is recorded.
+        """
+        return self.execute_group([Asked(command, actor, go_on)])[0]
 
     def execute_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
         """Decide ``commands`` in order and commit them as one block; see ``execute_group``."""
@@ -309,7 +305,7 @@ class Engine:
             for each in asked:
                 if decided and not go_on():
                     break
-                decision, first_seq = self._decide(each.command, each.actor), self._state.seq + 1
+                decision, first_seq = self._decided(each), self._state.seq + 1
                 # From here until the block is durable the state runs ahead of the ledger.
                 self._is_sure = False
                 apply_all(self._state, decision.events)
@@ -476,13 +472,19 @@ class Engine:
         self._reload_if_unsure()
         return self._decide(command, actor, has_executor=has_executor)
 
-    def _decide(self, command: Command, actor: str, *, has_executor: bool = False) -> Decision:
+    def _decided(self, asked: Asked) -> Decision:
+        return self._decide(asked.command, asked.actor, go_on=asked.go_on)
+
+    def _decide(
+        self, command: Command, actor: str, *, has_executor: bool = False, go_on: GoOn = always
+    ) -> Decision:
         return decide(
             self._state,
             command,
             now_ms=self.now_ms(),
             actor=actor,
             has_executor=has_executor or self.executor is not None,
+            go_on=go_on,
         )
 
     def close(self, within_s: float = CLOSE_S_MAX) -> None:

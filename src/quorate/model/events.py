@@ -815,7 +815,7 @@ Event = (
 )
 
 
-def tag_of(event: Event) -> str:
+def tag_of(event: Fact) -> str:
     """Return the stored tag of ``event``, such as ``lease-started/1``."""
     tag = event.__struct_config__.tag
     assert isinstance(tag, str), event

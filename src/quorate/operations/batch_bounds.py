@@ -7,7 +7,7 @@ and costs about as much for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from quorate.model.closed_words import counted
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 WIDTHS_MAX: Final = 1_000
 """How many widths the runs of one request to a service have in all; deciding takes 1 s at most."""
+LARGE: Final = 100
+"""A request of more widths or other documents is large: it waits while small ones are decided."""
 
 
 def check_count(documents: int, widths_max: int | None) -> None:
@@ -29,6 +31,30 @@ def check_count(documents: int, widths_max: int | None) -> None:
         raise _too_large(
             f"documents: {documents:,} in one request, over {widths_max:,}; send them in parts"
         )
+
+
+def is_large(documents: Iterable[object]) -> bool:
+    """Return whether deciding ``documents``, which nobody has checked, takes long.
+
+    Widths are counted where a document says them as expected; any other document counts one.
+    """
+    left = LARGE
+    for document in documents:
+        left -= _widths_of(document)
+        if left < 0:
+            return True
+    return False
+
+
+def _widths_of(document: object) -> int:
+    spec = document.get("spec") if isinstance(document, Mapping) else None
+    malleable = spec.get("malleable") if isinstance(spec, Mapping) else None
+    if not isinstance(malleable, Mapping):
+        return 1
+    least, most, step = (malleable.get(f"{each}GPUs") for each in ("minTotal", "maxTotal", "step"))
+    if not (isinstance(least, int) and isinstance(most, int) and isinstance(step, int)):
+        return 1
+    return max(1, (most - least) // max(1, step) + 1)
 
 
 def check_widths(caller: Caller, specs: Iterable[Applied], widths_max: int | None) -> None:
@@ -48,6 +74,16 @@ def check_widths(caller: Caller, specs: Iterable[Applied], widths_max: int | Non
             "for each step, any other run has one); send them in parts, or use a larger "
             "spec.malleable.stepGPUs"
         )
+
+
+def too_long(command: object, started: int) -> CommandError:
+    """Return the error for a ``command`` whose deciding was given up after ``started`` starts."""
+    documents = len(getattr(command, "specs", ()))
+    return _too_large(
+        f"documents: deciding {documents:,} at once takes longer than others may wait, and was "
+        f"given up after {counted(started, 'start')}; nothing was recorded; send them in parts of "
+        f"at most {LARGE}, each of which is recorded as a whole or not at all"
+    )
 
 
 def _too_large(text: str) -> CommandError:

@@ -21,6 +21,7 @@ from quorate.core.commands import (
     UpdateOwner,
 )
 from quorate.core.decide import decide
+from quorate.core.decision_log import DecisionCutError
 from quorate.core.explain.change_effect import Effect, Picture, effect_between
 from quorate.ledger.chain import Head
 from quorate.loop.engine import DRAW_ACTOR, Engine, Receipt
@@ -32,6 +33,7 @@ from quorate.model.state.records import Lease
 from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 from quorate.operations.answer_types import Answer, Order
+from quorate.operations.batch_bounds import too_long
 from quorate.operations.request_context import RequestContext
 from quorate.operations.request_keys import plain
 from quorate.operations.visibility import seen_by
@@ -69,7 +71,10 @@ def carry_out(context: RequestContext, order: Order, *, dry_run: bool) -> Answer
     if dry_run:
         decision = engine.try_out(plain(command), actor=actor, has_executor=has_executor)
     else:
-        receipt = engine.execute(command, actor=actor)
+        try:
+            receipt = engine.execute(command, actor=actor, go_on=context.go_on)
+        except DecisionCutError as error:
+            raise too_long(plain(command), error.started) from None
         decision, head = receipt.decision, receipt.head
         if decision.repeats is not None:
             kept = engine.answer_kept(decision.repeats)

@@ -9,10 +9,12 @@ from typing import Final
 from msgspec import Struct
 
 from quorate.core.commands import Apply, Submit
-from quorate.loop.engine import Asked, Engine, GoOn, Receipt, always
+from quorate.core.decision_log import DecisionCutError, GoOn, always
+from quorate.loop.engine import Asked, Engine, Receipt
 from quorate.model.specs import Run
 from quorate.operations.answer_types import Answer, Order
 from quorate.operations.answering import ordered
+from quorate.operations.batch_bounds import too_long
 from quorate.operations.caller import Caller
 from quorate.operations.execute import recorded_answer
 from quorate.operations.operation import DRY_RUN, Operation
@@ -57,7 +59,7 @@ def answer_together(
     assert len(askings) <= GROUP_MAX, len(askings)
     orders = [_order(asking) for asking in askings]
     wanted = [
-        Asked(order.command, asking.context.caller.actor)
+        Asked(order.command, asking.context.caller.actor, asking.context.go_on)
         for asking, order in zip(askings, orders, strict=True)
         if isinstance(order, Order)
     ]
@@ -70,7 +72,10 @@ def answer_together(
         receipt = next(receipts, None)
         if receipt is None:
             break
-        found.append(_answer(engine, receipt, asking.context.caller))
+        if isinstance(receipt, DecisionCutError):
+            found.append(too_long(plain(order.command), receipt.started))
+        else:
+            found.append(_answer(engine, receipt, asking.context.caller))
     return found
 
 

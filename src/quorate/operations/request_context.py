@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from quorate.core.decision_log import DecisionLog
+from quorate.core.decision_log import DecisionLog, GoOn, always
 from quorate.core.explain.state_outlook import Outlook
 from quorate.core.lifecycle.settle import settle_holds
 from quorate.ledger.chain import Head
@@ -78,6 +78,7 @@ class RequestContext:
     has none. ``instant`` is as of when the caller is answered, where others are answered from it,
     too; without it, that is now. ``widths_max`` is how many widths the runs of one request may
     have where others wait for the same ledger (``batch_bounds.py``); without it any number.
+    Deciding an order is given up when it may not ``go_on``.
     """
 
     engine: Engine
@@ -93,6 +94,7 @@ class RequestContext:
     clock_control: ClockControl | None = None
     instant: Instant | None = None
     widths_max: int | None = None
+    go_on: GoOn = always
 
     @property
     def has_executor(self) -> bool:

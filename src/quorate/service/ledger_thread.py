@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future as ThreadFuture
 from contextlib import nullcontext
+from dataclasses import replace
 from threading import Thread
 from time import monotonic, thread_time
 from typing import Any, Final, Protocol, TypeVar
@@ -20,6 +21,7 @@ from msgspec import Struct
 
 from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
+from quorate.core.decision_log import GoOn
 from quorate.loop.engine import Engine
 from quorate.model.state.records import TokenRecord
 from quorate.operations.answer_types import Answer
@@ -65,6 +67,8 @@ OTHERS_S_MAX: Final = 0.05
 """How long submits may wait while others are answered; one of those is answered in any case."""
 SUBMITS_CPU_S_MAX: Final = 0.25
 """How much CPU deciding submits for one block takes before others are answered, or one more."""
+LARGE_CPU_S_MAX: Final = 2.0
+"""How much CPU deciding one large request may take; then it is given up and refused."""
 CLOSE_S_MAX: Final = 10.0
 """How long the ledger's thread may take to end what it does, and close the ledger."""
 PART_BYTES: Final = 64 * 1024
@@ -81,7 +85,8 @@ class Listener(Protocol):
         ...
 
 
-_Settled = list[tuple["asyncio.Future[Any]", Any, BaseException | None]]
+_Response = tuple["asyncio.Future[Any]", Any, BaseException | None]
+_Settled = list[_Response]
 
 
 class LedgerThread:
@@ -262,7 +267,7 @@ class LedgerThread:
         is_submit = form in (Form.TREE, Form.JSON) and may_wait_for_others(operation, asked)
         if not is_submit:
             queued.do = lambda engine: self._answer(engine, queued)
-        self._line.put(queued, is_submit=is_submit)
+        self._line.put(queued)
         found: Reply = await queued.done
         return found
 
@@ -320,6 +325,11 @@ class LedgerThread:
             widths_max=WIDTHS_MAX,
         )
 
+    def _context_of(self, engine: Engine, queued: QueuedRequest) -> RequestContext:
+        """Return the context of ``queued``; deciding a large request has its bound."""
+        context = self.context(engine, _caller(queued))
+        return replace(context, go_on=within_cpu(LARGE_CPU_S_MAX)) if queued.is_large else context
+
     def _own(self, opened: ThreadFuture[bool]) -> None:
         """Open the ledger, report whether an executor runs its work, and answer until stopped."""
         try:
@@ -357,6 +367,7 @@ class LedgerThread:
             self._commits.check()
             self._answer_submits(engine)
             self._answer_others(engine)
+            self._answer_large(engine)
             if self._line.was_nudged() or engine.head != before:
                 chores.look_again()
             failures = chores.failures
@@ -377,17 +388,18 @@ class LedgerThread:
         When deciding them has taken long enough, the rest of the group waits for the next block.
         """
         queued_requests = self._line.submits(GROUP_MAX)
-        if not queued_requests:
-            return
+        if queued_requests:
+            self._commit_submits(engine, queued_requests)
+
+    def _commit_submits(self, engine: Engine, queued_requests: Sequence[QueuedRequest]) -> None:
         self._watchdog.begin("submits")
         settled: _Settled = []
         try:
             askings = [
-                _asking(self.context(engine, _caller(queued)), queued) for queued in queued_requests
+                _asking(self._context_of(engine, queued), queued) for queued in queued_requests
             ]
             with counted(self.metrics, engine) as commands:
-                end_s = thread_time() + SUBMITS_CPU_S_MAX
-                found = answer_together(engine, askings, lambda: thread_time() < end_s)
+                found = answer_together(engine, askings, within_cpu(SUBMITS_CPU_S_MAX))
                 commands.count = sum(isinstance(each, Answer) for each in found)
             self._commits.note_head(engine.head)
             self._line.put_back(queued_requests[len(found) :])
@@ -406,7 +418,7 @@ class LedgerThread:
         assert queued.asked is not None, queued
         is_order = queued.operation.effect is Effect.WRITE and not getattr(queued.asked, DRY_RUN)
         with counted(self.metrics, engine) if is_order else nullcontext():
-            found = answer(self.context(engine, _caller(queued)), queued.operation, queued.asked)
+            found = answer(self._context_of(engine, queued), queued.operation, queued.asked)
         return reply_of(found, queued.operation, queued.form)
 
     def _answer_others(self, engine: Engine) -> None:
@@ -414,18 +426,33 @@ class LedgerThread:
         until_s = monotonic() + OTHERS_S_MAX
         settled: _Settled = []
         while queued := self._line.other():
-            assert queued.do is not None, queued
-            self._watchdog.begin("itself" if queued.operation is None else queued.operation.name)
-            try:
-                settled.append((queued.done, queued.do(engine), None))
-                self._commits.note_head(engine.head)
-            except Exception as error:  # noqa: BLE001 - the loop's top frame: told to who asked
-                if queued.operation is not None and queued.operation.effect is Effect.WRITE:
-                    self._commits.failed(error)
-                settled.append((queued.done, None, error))
+            settled.append(self._done(engine, queued))
             if monotonic() >= until_s:
                 break
         self._settle(engine, settled)
+
+    def _answer_large(self, engine: Engine) -> None:
+        """Answer one large request: small ones that have come meanwhile are before the next."""
+        queued = self._line.large()
+        if queued is None:
+            return
+        if queued.do is None:
+            self._commit_submits(engine, [queued])
+        else:
+            self._settle(engine, [self._done(engine, queued)])
+
+    def _done(self, engine: Engine, queued: QueuedRequest) -> _Response:
+        """Return what ``queued`` comes to; a fault is raised to who asked."""
+        assert queued.do is not None, queued
+        self._watchdog.begin("itself" if queued.operation is None else queued.operation.name)
+        try:
+            found = queued.do(engine)
+            self._commits.note_head(engine.head)
+        except Exception as error:  # noqa: BLE001 - the loop's top frame: told to who asked
+            if queued.operation is not None and queued.operation.effect is Effect.WRITE:
+                self._commits.failed(error)
+            return queued.done, None, error
+        return queued.done, found, None
 
     def _settle(self, engine: Engine, settled: _Settled) -> None:
         """Deliver answers all at once: waking the event loop costs more than an answer."""
@@ -484,9 +511,7 @@ def _asking(context: RequestContext, queued: QueuedRequest) -> Asking:
     return Asking(context, queued.operation, queued.asked)
 
 
-def _replied(
-    queued: QueuedRequest, found: Answer | Exception
-) -> tuple[asyncio.Future[Any], Any, BaseException | None]:
+def _replied(queued: QueuedRequest, found: Answer | Exception) -> _Response:
     if isinstance(found, Exception):
         return queued.done, None, found
     assert queued.operation is not None, queued
@@ -504,6 +529,12 @@ def _deliver(settled: _Settled) -> None:
             done.set_result(found)
         else:
             done.set_exception(error)
+
+
+def within_cpu(seconds: float) -> GoOn:
+    """Return a function that says whether this thread has taken less than so much CPU since now."""
+    end_s = thread_time() + seconds
+    return lambda: thread_time() < end_s
 
 
 def _set(event: asyncio.Event) -> None:

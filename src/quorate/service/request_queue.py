@@ -1,4 +1,8 @@
-"""The queue before the ledger's thread: submits, which share a commit, and all other requests."""
+"""The queue before the ledger's thread: submits, which share a commit, large and other requests.
+
+A large request is one decision and one block, which nothing can come between. So large ones wait
+apart: before each of them, the small requests that wait have their turn.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from quorate.loop.engine import Engine
+from quorate.operations.batch_bounds import is_large
 from quorate.operations.caller import Caller
 from quorate.operations.operation import Operation
 from quorate.service.limits.tenant_shares import Share, Shares
@@ -21,6 +26,7 @@ from quorate.views.exits import CommandError, Exit
 from quorate.views.statuses import UNAVAILABLE
 
 _DOCUMENTS: Final = "documents"
+_DOCUMENT: Final = "document"
 
 
 @dataclass(slots=True)
@@ -33,6 +39,12 @@ class QueuedRequest:
     operation: Operation | None = None
     asked: Struct | None = None
     form: Form = Form.TREE
+
+    @property
+    def is_large(self) -> bool:
+        """Whether others may have to wait long while it is decided."""
+        asked = self.asked
+        return is_large(getattr(asked, _DOCUMENTS, ()) or (getattr(asked, _DOCUMENT, None),))
 
 
 class Turns:
@@ -92,20 +104,26 @@ class Line:
         self._wake = Condition()
         self._submits = Turns()
         self._others = Turns()
+        self._large = Turns()
         self._is_closed = False
         self._is_nudged = False
 
     def __len__(self) -> int:
         """Return how many wait."""
-        return len(self._submits) + len(self._others)
+        return len(self._submits) + len(self._others) + len(self._large)
 
     @property
     def trouble(self) -> str:
         """Why nothing more may wait; empty while it may."""
         return self._shares.trouble
 
-    def put(self, queued: QueuedRequest, *, is_submit: bool = False) -> None:
-        """Have ``queued`` wait; raises ``CommandError`` if too many wait or the queue is closed."""
+    def put(self, queued: QueuedRequest) -> None:
+        """Have ``queued`` wait; raises ``CommandError`` if too many wait or the queue is closed.
+
+        A request without ``do`` is a submit.
+        """
+        small = self._submits if queued.do is None else self._others
+        turns = self._large if queued.is_large else small
         with self._wake:
             if self._is_closed:
                 raise unavailable("the service is stopping; ask again in a moment")
@@ -114,7 +132,7 @@ class Line:
             except CommandError:
                 self._drop_gone()
                 self._shares.take(queued.caller)
-            (self._submits if is_submit else self._others).append(queued)
+            turns.append(queued)
             self._wake.notify()
 
     def nudge(self) -> None:
@@ -158,14 +176,19 @@ class Line:
                 self._submits.appendleft(queued)
 
     def other(self) -> QueuedRequest | None:
-        """Remove and return the next request that is no submit; None where none waits."""
+        """Remove and return the next small request that is no submit; None where none waits."""
         return next(iter(self._take(self._others, 1)), None)
+
+    def large(self) -> QueuedRequest | None:
+        """Remove and return the next large request; None where none waits."""
+        return next(iter(self._take(self._large, 1)), None)
 
     def rest(self) -> list[QueuedRequest]:
         """Return all requests that wait."""
         return [
             *self._take(self._submits, inf),
             *self._take(self._others, inf),
+            *self._take(self._large, inf),
         ]
 
     def _take(self, turns: Turns, most: float) -> list[QueuedRequest]:
@@ -186,7 +209,7 @@ class Line:
 
     def _drop_gone(self) -> None:
         """Drop the requests whose callers have disconnected."""
-        for turns in (self._submits, self._others):
+        for turns in (self._submits, self._others, self._large):
             queued_requests = [turns.popleft() for _ in range(len(turns))]
             for queued in queued_requests:
                 if queued.done.cancelled():

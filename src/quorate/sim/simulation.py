@@ -13,8 +13,9 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
 from quorate.core.commands import Command
+from quorate.core.decision_log import GoOn, always
 from quorate.loop.driver import Driver
-from quorate.loop.engine import SNAPSHOT_EVENTS, Asked, Engine, GoOn, Receipt, always
+from quorate.loop.engine import SNAPSHOT_EVENTS, Asked, Engine, Receipt
 from quorate.model.state.state_view import StateView
 from quorate.ports.executor_port import Executor, Order, Report
 from quorate.ports.store_port import EventStore

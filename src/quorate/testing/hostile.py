@@ -11,6 +11,51 @@ def _filled(unit: str, length: int, before: str, after: str) -> str:
     return before + (unit * times).rstrip(", ") + after
 
 
+def hostile_yaml(length: int = MIB) -> dict[str, str]:
+    """Return YAML of about ``length`` characters, by what makes it costly; much of it is refused.
+
+    None begins with a bracket: such a text is JSON.
+    """
+    keys = length // 16
+    node = "apiVersion: quorate/v1\nkind: Node\nmetadata: {name: n}\nspec:\n  gpus: 8\n---\n"
+    levels = "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}1]\n" for n in range(1, 9))
+    return {
+        "documents": _repeated(node, length),
+        "empty documents": _repeated("---\n", length),
+        "wide": "".join(f"key{number:07x}: 12\n" for number in range(keys)),
+        "entries": _repeated("- 1234567\n", length),
+        "small numbers": _filled("1,", length, "a: [", "]"),
+        "small mappings": _filled("{a: 1}, ", length, "a: [", "]"),
+        "empty lists": _filled("[], ", length, "a: [", "]"),
+        "mappings apart": _filled("{a: 1}" + " " * 13 + ",", length, "a: [", "]"),
+        "deep": _repeated("- " * 31 + "1\n", length),
+        "deep apart": _repeated("- " * 31 + "1" + " " * 300 + "\n", length),
+        "deeper than allowed": "a: " + "[" * (length - 3),
+        "anchors": _filled("&a 12345, ", length, "a: [", "]"),
+        "aliases": _filled("*a      , ", length, "b: &a 1\na: [", "]"),
+        "aliases of aliases": "a0: &a0 [1]\n" + levels + "b:\n" + _repeated("- *a8\n", length),
+        "tags": _filled("! 12345678,", length, "a: [", "]"),
+        "declared tags": "".join(f"%TAG !{number:06x}! b\n" for number in range(length // 16)),
+        "a long string": _filled("x", length, 'a: "', '"'),
+        "a long plain text": _filled("x ", length, "a: ", "x\n"),
+        "a long block": _filled(" x\n", length, "a: |\n", ""),
+        "a long folded block": _filled(" x\n", length, "a: >\n", ""),
+        "escapes": _filled("\\u0041", length, 'a: "', '"'),
+        "comments": _filled("#\n", length, "a: 1\n", ""),
+        "blank lines": _filled("\n", length, "a: 1\n", "b: 1\n"),
+        "a long key": "k" * (length - 4) + ": 1\n",
+        "one key twice among many": "".join(f"k{n:07x}: 1234\n" for n in range(keys))
+        + "k0000000: 1",
+        "quotes without end": _filled("x", length, 'a: "', ""),
+        "cut off": _filled("1234567, ", length, "a: [", ""),
+        "large numbers": _filled("9" * 4_000 + ",", length, "a: [", "]"),
+    }
+
+
+def _repeated(unit: str, length: int) -> str:
+    return unit * (length // len(unit))
+
+
 def _listed(unit: str, length: int) -> str:
     return _filled(unit, length, '{"documents":[', "]}")
 

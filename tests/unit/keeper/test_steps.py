@@ -67,6 +67,12 @@ CASES: list[tuple[str, Wanted, Gang | None, Step]] = [
         Warn(1_070, "stop", frozenset()),
     ),
     (
+        "all of it goes, later than its grace of today",
+        wanted(part("1", 0, stop_by_ms=1_000 + 9 * GRACE_MS)),
+        gang(0),
+        Warn(1_000 + 9 * GRACE_MS, "stop", frozenset()),
+    ),
+    (
         "a part of the first bundle goes: nothing gets on",
         wanted(part("1", 0, stop_by_ms=1_070), part("2", 1)),
         None,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply
 from quorate.ledger.chain import Block, Head
+from quorate.ledger.snapshot import take
 from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
+from quorate.model.state.state import State
 from quorate.operations.answer_types import Answer, Order
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
@@ -176,3 +179,40 @@ def test_a_dry_run_keeps_no_key_and_waits_for_nobody(engine: Engine) -> None:
     assert not may_wait_for_others(SUBMIT, asking.asked)
     assert answer(asking.context, SUBMIT, asking.asked).tree()["dryRun"] is True
     assert not engine.view.requests
+
+
+def snapshot(engine: Engine) -> object:
+    """Return the state as it would be kept."""
+    assert isinstance(engine.view, State)
+    return take(engine.view)
+
+
+@pytest.mark.parametrize("is_grouped", [True, False])
+@pytest.mark.parametrize("most", range(1, 8))
+def test_a_batch_that_may_not_go_on_is_refused_whole(
+    engine: Engine, most: int, *, is_grouped: bool
+) -> None:
+    """Eight events: four are submitted and started. ``most`` of them may be written."""
+    written = count(1)
+    context = RequestContext(engine, ALICE, go_on=lambda: next(written) <= most)
+    asked = run_operations.SubmitRuns(documents=tuple(run_tree(f"r{n}") for n in range(4)))
+    batch = OPERATIONS["submit-runs"]
+    before, state = engine.head, snapshot(engine)
+    if is_grouped:
+        (refused,) = answer_together(engine, [Asking(context, batch, asked)])
+    else:
+        with pytest.raises(CommandError) as caught:
+            answer(context, batch, asked)
+        refused = caught.value
+    assert isinstance(refused, CommandError)
+    assert refused.fault == "too-large"
+    started = max(0, most - 4)
+    starts = f"{started} start" + ("s" if started != 1 else "")
+    assert (
+        f"deciding 4 at once takes longer than others may wait, and was given up after {starts}"
+        in str(refused)
+    )
+    assert "nothing was recorded; send them in parts of at most 100" in str(refused)
+    assert (engine.head, snapshot(engine)) == (before, state)
+    whole = answer(RequestContext(engine, ALICE), batch, asked)
+    assert len(whole.tree()["changes"]) == 4, "without the bound it is decided"

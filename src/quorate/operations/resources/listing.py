@@ -263,7 +263,7 @@ def _check_phase(phase: str | None) -> None:
     names = [each.value for each in Phase]
     if phase is not None and phase.lower() not in map(str.lower, names):
         raise CommandError(
-            Exit.INVALID, f"phase: there is no phase {phase!r}; use one of {', '.join(names)}"
+            Exit.USAGE, f"phase: there is no phase {phase!r}; use one of {', '.join(names)}"
         )
 
 
