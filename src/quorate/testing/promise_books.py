@@ -17,7 +17,7 @@ from quorate.core.admission.holds import expected_ms
 from quorate.core.audit.lottery_audit import Lotteries
 from quorate.core.preemption.lottery import chain_link, seed_of, seed_parts
 from quorate.core.preemption.money_limits import Limit, payers_of
-from quorate.core.profile.lease_ends import is_overdue
+from quorate.core.profile.lease_ends import is_overdue, is_told_late, recall_of
 from quorate.model.amounts import PPM
 from quorate.model.events import (
     BudgetApplied,
@@ -25,8 +25,10 @@ from quorate.model.events import (
     ConflictOutcome,
     ConflictResolved,
     CutStep,
+    EndReason,
     Event,
     LeaseEnded,
+    LeaseEnding,
     LeaseStarted,
     LoanRecalled,
     MoveCode,
@@ -73,8 +75,10 @@ class _Promise:
     payers: tuple[Share, ...]
     recorded: int
     """The number of the event that wrote it."""
+    due_ms: int | None
+    """When it has to start: as planned or, where no decision was made then, at the next one."""
     missed_ms: int | None = None
-    """The next decision, where none was made when the start was due: the run starts then."""
+    """The next decision, where none was made when the start was due: it is excused until then."""
 
 
 @dataclass(slots=True)
@@ -115,7 +119,7 @@ class PromiseBooks:
         self._declared: dict[str, tuple[ConflictDeclared, int]] = {}
         self._cleared: dict[str, _Cleared] = {}
         self._made_room: dict[str, str] = {}
-        self._looked_ms = self._entered_ms = 0
+        self._looked_ms = self._before_ms = self._entered_ms = 0
 
     def shaken(self, now_ms: int) -> None:
         """Note that the program was down until ``now_ms``, so starts due meanwhile are excused.
@@ -132,8 +136,9 @@ class PromiseBooks:
         for promise in self._promises.values():
             planned_ms = promise.planned_ms
             if planned_ms is not None and self._looked_ms <= planned_ms < now_ms - 1:
-                promise.missed_ms = now_ms
-        self._looked_ms = now_ms
+                promise.missed_ms = promise.due_ms = now_ms
+        if now_ms > self._looked_ms:
+            self._before_ms, self._looked_ms = self._looked_ms, now_ms
 
     def enter(self, height: int, events: Sequence[Event], view: StateView) -> Iterator[str]:
         """Enter a block into the books, and yield what is wrong with it."""
@@ -153,11 +158,14 @@ class PromiseBooks:
                         event.slice,
                         event.payers,
                         self._events,
+                        event.planned_start_ms,
                     )
                 case ReservationMoved():
                     yield from self._move(event, view)
                 case ReservationClosed():
                     yield from self._close(event)
+                case LeaseEnding() if event.reason is EndReason.RECALLED:
+                    yield from self._told(event, view)
                 case ConflictDeclared():
                     self._declared[event.conflict] = (event, height)
                     yield from _left_out(event, view)
@@ -226,7 +234,8 @@ class PromiseBooks:
             yield from self._moved_later(event, promise, view)
         elif planned_ms is not None and start_ms is not None and start_ms < planned_ms:
             yield f"{event.reservation} moves from {planned_ms} to {start_ms}, which is sooner"
-        promise.planned_ms, promise.by_conflict = start_ms, event.by_conflict
+        promise.planned_ms = promise.due_ms = start_ms
+        promise.by_conflict = event.by_conflict
         promise.place, promise.payers = event.slice, event.payers
         promise.recorded = self._events
 
@@ -317,11 +326,24 @@ class PromiseBooks:
         self._cleared.pop(event.reservation, None)
         if event.outcome is not ReservationOutcome.ACTIVATED:
             return
-        planned_ms = promise.planned_ms
         # A start waits for leases that end at its very instant, so it may be one tick late.
-        is_late = planned_ms is not None and event.at_ms > planned_ms + 1
-        if is_late and not promise.by_conflict and promise.missed_ms is None:
-            yield f"{event.reservation} starts at {event.at_ms}, firm for {planned_ms}"
+        is_late = promise.due_ms is not None and event.at_ms > promise.due_ms + 1
+        if is_late and not promise.by_conflict:
+            yield f"{event.reservation} starts at {event.at_ms}, firm for {promise.planned_ms}"
+
+    def _told(self, event: LeaseEnding, view: StateView) -> Iterator[str]:
+        """Yield a recalled lease that was told too late, though there was a decision in time.
+
+        That is one before this instant, and not before it had to be told.
+        """
+        lease = view.leases.get(event.lease)
+        recall = None if lease is None else recall_of(view, lease)
+        if lease is None or recall is None or event.deadline_ms <= recall.due_ms:
+            return
+        bundle = (view.leases[name] for name in view.runs[lease.fact.run].leases)
+        grace_ms = max(each.grace_ms for each in bundle)
+        if self._before_ms >= recall.due_ms - grace_ms:
+            yield f"{event.lease} is told to go by {event.deadline_ms}, due {recall.due_ms}"
 
     def _feasible(self, view: StateView) -> Iterator[str]:
         """Yield firm places that cannot all be kept, and what overstays in front of them.
@@ -435,11 +457,16 @@ def _is_late(view: StateView) -> bool:
 
 
 def _was_late(view: StateView, name: str) -> bool:
-    """Return whether a lease is past its declared end, or past the time that it had to stop."""
+    """Return whether a lease is past its declared end, or past the time that it had to stop.
+
+    So is a recalled one whose stop is to last longer than its notice.
+    """
     lease = view.leases.get(name)
     if lease is None:
         return False
     if lease.ending is not None and lease.ending.deadline_ms < view.at_ms:
+        return True
+    if is_told_late(view, lease):
         return True
     return is_overdue(view, view.runs[lease.fact.run], view.at_ms)
 

@@ -251,8 +251,7 @@ class Walk:
             for record in self.view.reservations.values()
             if (record.planned_start_ms or now_ms) < now_ms and record.made.run in self.pins
         ]
-        ended = [event.lease for event in self.log.events if isinstance(event, LeaseEnded)]
-        causes = [cause_of(self.profile, pin, overdue, ended) for pin in pins]
+        causes = [cause_of(self.profile, pin, overdue, self.log.events) for pin in pins]
         pools = [("pool", e.pool.name) for e in self.log.events if isinstance(e, PoolApplied)]
         if not pools:
             return causes
@@ -531,7 +530,7 @@ class Walk:
         if is_late and not promise.by_conflict and not waits_for_ends:
             # Its place is free by counting, but the run cannot really start there.
             later_ms = self.search.next_change_ms(record.spec, self.log.now_ms)
-            self._move_to(promise, later_ms, cause_of(self.profile, pin))
+            self._move_to(promise, later_ms, cause_of(self.profile, pin, (), self.log.events))
             self.refuse(record)
             return
         if not is_due and self._recall(record, pin):

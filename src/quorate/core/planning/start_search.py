@@ -33,6 +33,7 @@ from quorate.core.admission.payers import (
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.core.admission.spread import Item, fills_nodes, items_of
 from quorate.core.planning.expected_states import ExpectedStates
+from quorate.core.profile.firm_places import is_choosy
 from quorate.core.profile.first_room import FirstRoom, Parts, parts_of
 from quorate.core.profile.plan_entry import Entry, shares_of, slice_of
 from quorate.core.profile.planned_accounts import ExpectedAccounts
@@ -761,7 +762,7 @@ class Searcher:
         if not ask.request.whole_nodes:
             bounds = view.holdings.bounds_of(run.owner)
             room = min((view.holdings.room.get(name, 0) for name in bounds), default=0)
-        return Entry(
+        entry = Entry(
             run.name,
             run.owner,
             run.pool,
@@ -770,8 +771,10 @@ class Searcher:
             Slice(ask.request.flavor, ask.request.gpus, domains),
             shares_of(legs),
             _nodes_of(placement, room),
-            ask.takes_whole,
         )
+        # As once it is firm: other payers might have been for certain racks, and these are not.
+        is_choice = ask.takes_whole and is_choosy(view, run, entry)
+        return replace(entry, is_choosy=True) if is_choice else entry
 
 
 Served = tuple[Site, list[tuple[tuple[int, ...], Site]]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,9 +11,10 @@ from msgspec.structs import replace
 from quorate.core.admission.admit import cover_request
 from quorate.core.admission.cover import payer_phases
 from quorate.core.admission.holds import expected_ms
+from quorate.core.admission.quota_holders import family_of
 from quorate.core.profile.node_quota import counted, nodes_short
 from quorate.core.profile.plan_entry import Entry
-from quorate.core.profile.profile import Profile
+from quorate.core.profile.profile import Profile, cap_members
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import Share, Slice
 from quorate.model.selector import RACK, names_label
@@ -98,10 +100,10 @@ def _find_pin(view: StateView, record: ReservationRecord, run: Run, start_ms: in
     place = counted(view, place)
     if record.by_conflict:
         return replace(place, by_conflict=True, keeps=())
-    return replace(place, is_choosy=_is_choosy(view, run, place))
+    return replace(place, is_choosy=is_choosy(view, run, place))
 
 
-def _is_choosy(view: StateView, run: Run, place: Entry) -> bool:
+def is_choosy(view: StateView, run: Run, place: Entry) -> bool:
     """Return whether counting GPUs is not enough: racks are named, or whole nodes vary in size."""
     lines = (view.envelopes[share.payer].spec.selector for share in place.shares)
     if any(names_label(line, RACK) for line in (run.selector, *lines)):
@@ -163,6 +165,36 @@ def stands(profile: Profile, pin: Entry) -> bool:
         if kind == "nodes"
         else resource.least(start_ms, end_ms) >= amount
         for kind, name, resource, amount in profile.named_needs(pin)
+    )
+
+
+def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
+    """Return whether a lease that firm places count on has outlasted its expected end.
+
+    Only ends that were expected at ``since_ms`` or later count, and have passed by ``now_ms``: for
+    what was late before, the places were looked at. A lease counts if it holds room in a domain of
+    a place, width of one of its payers or their caps, or a hard quota that bounds its owner.
+    """
+    then, rooms, payers = Profile(view, since_ms), set[IslandKey](), set[EnvelopeId]()
+    owners = set[str]()
+    for record in view.reservations.values():
+        if record.planned_start_ms is None:
+            continue
+        run, where = view.runs[record.made.run].spec, record.slice
+        rooms.update(IslandKey(run.pool, where.flavor, domain) for domain, _ in where.domains)
+        for share in record.payers:
+            payers.add(share.payer)
+            for cap in view.envelopes[share.payer].caps:
+                payers.update(cap_members(view, cap))
+        for bound in view.holdings.bounds_of(run.owner):
+            owners.update(family_of(view, bound))
+    ends = chain(map(then.island_ends, rooms), map(then.payer_ends, payers))
+    if any(of and of[0][0] < now_ms for of in ends):
+        return True
+    return any(
+        then.lease_end_ms(name) < now_ms
+        for owner in owners
+        for name in view.owner_leases.get(owner, ())
     )
 
 

@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from quorate.core.commands import Submit
+from quorate.core.commands import Submit, Tick
 from quorate.core.planning.expected_states import ExpectedStates
 from quorate.core.profile.firm_places import firm_profile
-from quorate.model.amounts import MINUTE_MS
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.specs import OnQuota, Owner, Quota
-from quorate.testing.builders import NOW_MS, node
+from quorate.testing.builders import NOW_MS, budget, envelope, node
 from tests.oracles.lives import Life
-from tests.oracles.plans import firm_ms, of, planned_life
+from tests.oracles.plans import alone, firm_ms, of, planned_life, quiet_pool
 
 
 def fragmented(nodes: int) -> Life:
@@ -63,3 +63,20 @@ def test_a_state_made_from_an_earlier_one_starts_what_one_made_anew_does() -> No
         assert found == ExpectedStates(profile).would_start(run, at_ms, has_executor=False)
         starts.add(found is not None)
     assert starts == {True, False}
+
+
+def test_a_start_whose_payers_name_no_rack_leaves_the_rest_of_its_domain_to_others() -> None:
+    """A payer it did not need is for one rack; what it takes is the same before and once firm."""
+    racked = envelope("r", 8, selector=(("rack", "k0"),))
+    life = planned_life(
+        nodes=[node("n0", 8, rack="k0"), node("n1", 8, rack="k1")],
+        budgets=[budget("b-two", "two", alone(envelope("e", 8)), alone(racked))],
+        pool=quiet_pool(horizon_ms=HOUR_MS),
+    )
+    life.do(Submit(of("busy", 16, "one", 120)))
+    life.do(Submit(of("first", 8, "two", 60)))
+    life.do(Submit(of("beside", 8, "three", 60)))
+    life.do(Tick(), NOW_MS + HOUR_MS)
+    starts = [firm_ms(life, name) for name in ("first", "beside")]
+    assert starts == [NOW_MS + 2 * HOUR_MS] * 2
+    assert life.do(Tick()).events == ()

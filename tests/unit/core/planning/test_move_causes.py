@@ -62,6 +62,22 @@ def test_firm_start_that_moved_starts_as_soon_as_the_late_lease_has_gone() -> No
     assert start_ms_of(life, "wide") == START_MS + MINUTE_MS
 
 
+def test_firm_start_moves_with_the_next_command_even_if_that_is_turned_away() -> None:
+    """A stop is late for the second time, and a run is submitted behind the depth of the pool."""
+    life = planned_life(has_executor=True, pool=quiet_pool(reservation_depth=1))
+    life.do(Submit(of("stops", 4, checkpoint_ms=5 * MINUTE_MS)))
+    life.do(Submit(of("busy", 4, minutes=30)))
+    life.do(Cancel("stops"))
+    life.do(Submit(of("next", 8, "two")))
+    life.do(Submit(of("behind", 8, "three")))
+    assert firm_ms(life, "next") == NOW_MS + 30 * MINUTE_MS
+    # Its deadline was after 5 minutes, so it is expected after 20, and then after 35.
+    assert moves(life.do(Submit(of("more", 8, "three")), NOW_MS + 19 * MINUTE_MS)) == []
+    (moved,) = moves(life.do(Submit(of("most", 8, "three")), NOW_MS + 21 * MINUTE_MS))
+    assert moved.planned_start_ms == NOW_MS + 35 * MINUTE_MS
+    assert moved.cause == MoveCause(MoveCode.EXECUTOR_LATE, (("lease", "stops/0"),))
+
+
 def test_only_the_firm_start_that_lacks_the_room_of_a_late_lease_moves() -> None:
     life = planned_life(nodes=[node("a0", 8, "A"), node("b0", 8, "B")])
     here, there = ((("fabric.domain", domain),) for domain in "AB")
@@ -163,6 +179,17 @@ def test_node_loss_elsewhere_moves_no_firm_start() -> None:
 def test_node_that_changes_its_domain_is_the_cause() -> None:
     life = half_busy()
     (moved,) = moves(life.do(Apply((node(free_node(life), 8, "B"),)), SOON_MS))
+    assert moved.cause == MoveCause(MoveCode.NODES_CHANGED, (("domain", "r/c/A"),))
+
+
+def test_node_that_shrinks_is_the_cause_and_not_one_that_was_drained_before() -> None:
+    life = planned_life(nodes=[node(f"a{number}") for number in range(3)])
+    life.do(Drain("a2"))
+    life.do(Submit(of("busy", 8)))
+    life.do(Submit(of("wide", 16, "two")))
+    assert firm_ms(life, "wide") == START_MS
+    (idle,) = {"a0", "a1"} - set(life.on("busy"))
+    (moved,) = moves(life.do(Apply((node(idle, 4),)), SOON_MS))
     assert moved.cause == MoveCause(MoveCode.NODES_CHANGED, (("domain", "r/c/A"),))
 
 
