@@ -5,13 +5,24 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.commands import Apply, Cancel, Complete, Confirm, Drain, MarkNode, Submit, Tick
+from quorate.core.commands import (
+    Apply,
+    Cancel,
+    Complete,
+    Confirm,
+    Drain,
+    Fail,
+    MarkNode,
+    Reported,
+    Submit,
+    Tick,
+)
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import MoveCause, MoveCode, NodeStatus, ReservationStatus
 from quorate.model.specs import Budget, Cap, Owner, Pool, Quota
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, WINDOW_END_MS, budget, envelope, node
-from tests.oracles.lives import Life
+from tests.oracles.lives import Life, ends
 from tests.oracles.plans import (
     alone,
     clashes,
@@ -117,6 +128,25 @@ def test_executor_that_is_late_with_a_confirmation_is_the_cause() -> None:
     assert moved.cause == MoveCause(MoveCode.EXECUTOR_LATE, (("lease", "busy/0"),))
     life.do(Confirm("busy/0"), START_MS + MINUTE_MS)
     assert start_ms_of(life, "next") == START_MS + MINUTE_MS
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_ends_that_are_reported_together_move_no_start(
+    together: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """Both are late; once both have gone, the start has all its room."""
+    life = planned_life(has_executor=True)
+    for name in ("stops", "also"):
+        life.do(Submit(of(name, 2, checkpoint_ms=5 * MINUTE_MS)))
+        life.do(Cancel(name))
+    life.do(Submit(of("busy", 4, "three", minutes=30)))
+    life.do(Submit(of("next", 8, "two")))
+    assert firm_ms(life, "next") == NOW_MS + 30 * MINUTE_MS
+    gone = (Confirm("stops/0"), Confirm("also/0"), Fail("nobody"))
+    reported = Reported(gone) if together else gone[0]
+    decision = life.do(reported, NOW_MS + 21 * MINUTE_MS)
+    assert bool(moves(decision)) is not together
+    assert [lease for lease, _ in ends(decision)] == ["stops/0", "also/0"][: 1 + together]
 
 
 # --- Lost ---
