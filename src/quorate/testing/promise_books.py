@@ -105,7 +105,7 @@ class PromiseBooks:
         self._changed = Changes()
         self._events = 0
         self._began: frozenset[str] = frozenset()
-        self._recalled: set[str] = set()
+        self._recalled: list[LoanRecalled] = []
         self._beside: list[Place] = []
         self._activated: dict[str, Place] = {}
         self._by_conflict: frozenset[str] = frozenset()
@@ -197,7 +197,7 @@ class PromiseBooks:
             self._changes += 1
         self._began = frozenset(e.lease for e in events if isinstance(e, LeaseStarted))
         self._ended = frozenset(e.lease for e in events if isinstance(e, LeaseEnded))
-        self._recalled = {e.waiting_run for e in events if isinstance(e, LoanRecalled)}
+        self._recalled = [e for e in events if isinstance(e, LoanRecalled)]
         moving = {
             e.reservation for e in events if isinstance(e, ReservationMoved | ReservationClosed)
         }
@@ -228,7 +228,7 @@ class PromiseBooks:
             if self._made_room.get(event.reservation) != name:
                 yield f"{event.reservation} waits for conflict {name}, which made no room for it"
         elif code is MoveCode.LOANS_RECALLED:
-            if promise.made.run not in self._recalled:
+            if all(promise.made.run != each.waiting_run for each in self._recalled):
                 yield f"{event.reservation} moves for loans, and none was recalled for it"
         elif is_later and not promise.by_conflict:
             yield from self._moved_later(event, promise, view)
@@ -266,7 +266,9 @@ class PromiseBooks:
         # A place that was due and has not started ends later by as much.
         delayed = [_delayed(other, view.at_ms) for other in beside]
         is_counted_on = is_counted(view, place) and promise.missed_ms is None
-        if is_counted_on and not lacking(view, place, delayed, PutBack(began)):
+        # What was recalled since, for another run, comes back to that one.
+        with_loans = PutBack(began, unrecalled=self._unrecalled(promise.made.run, view))
+        if is_counted_on and not lacking(view, place, delayed, with_loans):
             yield f"{what} for {event.cause} though its place stands"
         back = self._put_back(event, promise, view)
         is_real = back != PutBack() or self._is_behind(event, view)
@@ -275,6 +277,16 @@ class PromiseBooks:
         left = lacking(view, place, beside, replace(back, leases=back.leases | began))
         if left and promise.missed_ms is None:
             yield f"{what} for {event.cause}, and without that it lacks {left}"
+
+    def _unrecalled(self, run: str, view: StateView) -> frozenset[str]:
+        """Return the leases that were recalled in this block for other runs than ``run``."""
+        return frozenset(
+            name
+            for each in self._recalled
+            if each.waiting_run != run
+            for name in view.runs[each.run].leases
+            if each.bundle in (0, view.leases[name].fact.bundle)
+        )
 
     def _is_behind(self, event: ReservationMoved, view: StateView) -> bool:
         """Return whether a start moves behind a late one, named by run or by leases that ended."""

@@ -11,6 +11,7 @@ from quorate.core.commands import Apply, Cancel, Command, Confirm, Submit, Tick
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     Event,
+    LoanRecalled,
     MoveCause,
     MoveCode,
     ReservationClosed,
@@ -18,7 +19,7 @@ from quorate.model.events import (
     ReservationOutcome,
     ReservationStatus,
 )
-from quorate.model.specs import Budget, Cap, OnQuota, Owner, Quota
+from quorate.model.specs import Budget, Cap, EnvelopeId, OnQuota, Owner, Quota
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, borrowing, budget, envelope, lending
@@ -53,8 +54,8 @@ class Book:
         apply_all(self.life.state, events)
         return self.enter(events)
 
-    def moved(self, name: str, to_ms: int, cause: MoveCause) -> list[str]:
-        """Return what is wrong with moving the firm start of a run."""
+    def moved(self, name: str, to_ms: int, cause: MoveCause, *after: Event) -> list[str]:
+        """Return what is wrong with moving the firm start of a run, and with what comes after."""
         record = self.life.state.reservations[f"{name}@1"]
         return self.write(
             ReservationMoved(
@@ -68,7 +69,8 @@ class Book:
                 natural_start_ms=to_ms,
                 by_conflict=False,
                 cause=cause,
-            )
+            ),
+            *after,
         )
 
 
@@ -216,3 +218,28 @@ def test_recalled_work_is_told_in_time_unless_nothing_was_decided_then(
         found.books.looked(last_ms)
     texts = found.do(Tick(), last_ms + MINUTE_MS)
     assert any("is told to go by" in text for text in texts) is is_wrong
+
+
+@pytest.mark.parametrize(("waiting_run", "is_wrong"), [("other", False), ("first", True)])
+def test_what_is_recalled_later_in_a_block_for_another_run_keeps_no_start(
+    waiting_run: str,
+    is_wrong: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    lent = budget("b-one", "one", alone(envelope("e", 8, lending=lending())))
+    found = Book(planned_life(16, budgets=[lent, budget("b-two", "two", envelope("e", 1))]))
+    assert found.do(Submit(of("loan", 8, "two", 60, funding=borrowing()))) == []
+    assert found.do(Submit(of("first", 8))) == []
+    late_ms = NOW_MS + HOUR_MS + MINUTE_MS
+    found.life.now_ms = late_ms
+    overran = MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "loan/0"),))
+    recall = LoanRecalled(
+        at_ms=late_ms,
+        actor="test",
+        run="loan",
+        bundle=0,
+        payer=EnvelopeId("b-one/e"),
+        waiting_run=waiting_run,
+        due_ms=late_ms,
+    )
+    texts = found.moved("first", late_ms + HOUR_MS, overran, recall)
+    assert any("though its place stands" in text for text in texts) is is_wrong
