@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from math import gcd
 
 from quorate.core.admission.holds import expected_ms
 from quorate.model.amounts import HOLD_QUANTUM_MS
@@ -73,6 +74,7 @@ def _lacking(
         other.start_ms for other in others if from_ms < other.start_ms < place.end_ms
     }
     pool = view.runs[place.run].spec.pool
+    yield from _broken(view, place, back)
     for at_ms in sorted(instants):
         beside = [
             other for other in others if other.start_ms <= at_ms < other.end_ms and other != place
@@ -92,6 +94,24 @@ def _lacking(
         for owner, short in _nodes_short(view, place, there, at_ms, back):
             if short > 0 and ("owner", owner) not in back.limits:
                 yield f"quota of {owner} has {short} nodes too few at {at_ms}"
+
+
+def _broken(view: StateView, place: Place, back: PutBack) -> Iterator[str]:
+    """Yield the domains of a place where it leaves part of a node, if whole nodes are given."""
+    run = view.runs[place.run].spec
+    if not view.pools[run.pool].whole_nodes:
+        return
+    for domain, gpus in place.slice.domains:
+        where = (run.pool, place.slice.flavor, domain)
+        sizes = [node.spec.gpus for node in view.nodes.values() if tuple(node.island) == where]
+        grain, group = gcd(*sizes), run.group_gpus
+        is_whole = grain == 0 or gpus % grain == 0
+        if group is not None and run.malleable is None and grain:
+            width = place.slice.gpus
+            groups = {min(group, width), width % group or group}
+            is_whole = all((each + run.spares_per_group) % grain == 0 for each in groups)
+        if not is_whole and ("domain", domain) not in back.limits:
+            yield f"domain {domain} gives whole nodes of {grain} GPUs only"
 
 
 def _unpaid(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from quorate.core.admission.quota_holders import family_of
-from quorate.core.profile.firm_places import unpaid
+from quorate.core.profile.firm_places import breaks_nodes, unpaid
 from quorate.core.profile.lease_ends import is_told_late, said_end_ms
 from quorate.core.profile.node_quota import nodes_short
 from quorate.core.profile.plan_entry import Entry
@@ -87,6 +87,8 @@ def cause_of(
             found |= dict.fromkeys(_causes(profile, pin, kind, name, short, events))
     for key in unpaid(profile.view, pin):
         found[MoveCode.BUDGET_CHANGED, ("envelope", key)] = None
+    if breaks_nodes(profile.view, pin):
+        found[MoveCode.POOL_CHANGED, ("pool", pin.pool)] = None
     if not found:
         return _closed(profile, pin)
     return _first(found)

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from quorate.core.admission.admit import cover_request
 from quorate.core.admission.cover import payer_phases
 from quorate.core.admission.holds import expected_ms
+from quorate.core.admission.layout import pack_request
 from quorate.core.admission.quota_holders import family_of
+from quorate.core.admission.spread import fills_nodes, items_of
 from quorate.core.profile.node_quota import counted, nodes_short
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile, cap_members
@@ -155,7 +157,7 @@ def firm_profile(
 
 def stands(profile: Profile, pin: Entry) -> bool:
     """Return whether a place that is not put in has all it needs for its whole duration."""
-    if unpaid(profile.view, pin):
+    if is_void(profile.view, pin):
         return False
     start_ms, end_ms = pin.start_ms, pin.end_ms
     if all(each.least(start_ms, end_ms) >= amount for each, amount in profile.needs(pin)):
@@ -196,6 +198,43 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
         for owner in owners
         for name in view.owner_leases.get(owner, ())
     )
+
+
+def is_void(view: StateView, pin: Entry) -> bool:
+    """Return whether ``pin`` cannot start whatever is free: its payers or its pool forbid it."""
+    return bool(unpaid(view, pin)) or breaks_nodes(view, pin)
+
+
+def breaks_nodes(view: StateView, pin: Entry) -> bool:
+    """Return whether ``pin`` would leave a part of a node, in a pool that gives whole nodes.
+
+    It was recorded before the pool, or a node of its domains, was changed.
+    """
+    pool = view.pools[pin.pool]
+    if not pool.whole_nodes:
+        return False
+    run, key = view.runs[pin.run].spec, ("whole", pin.run)
+    known = view.ask_cache.get(key)
+    if not isinstance(known, _Whole) or known.run is not run or known.slice != pin.slice:
+        request = pack_request(run, pool, pin.slice.flavor, pin.slice.gpus)
+        there = view.domains(pin.pool, pin.slice.flavor).numbers
+        sizes = {
+            size
+            for domain, _ in pin.slice.domains
+            if domain in there
+            for size in view.island(IslandKey(pin.pool, pin.slice.flavor, domain)).sizes
+        }
+        fills = not sizes or fills_nodes(items_of(request), request.spares_per_group, sizes)
+        known = view.ask_cache[key] = _Whole(run, pin.slice, not fills)
+    return known.breaks
+
+
+class _Whole(Struct, frozen=True, gc=False):
+    """Whether a place leaves a part of a node, kept until a pool or node changes."""
+
+    run: Run
+    slice: Slice
+    breaks: bool
 
 
 def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:

@@ -294,6 +294,18 @@ def test_pool_that_takes_a_node_from_another_is_the_cause() -> None:
     assert moved.status is ReservationStatus.BLOCKED
 
 
+def test_pool_that_gives_whole_nodes_from_now_on_is_the_cause_where_a_part_was_promised() -> None:
+    life = planned_life(nodes=[node("a0")])
+    life.do(Submit(of("busy", 8)))
+    life.do(Submit(of("part", 4, "two")))
+    life.do(Submit(of("whole", 8, "three")))
+    assert firm_ms(life, "part") == START_MS
+    (moved,) = moves(life.do(Apply((replace(quiet_pool(), whole_nodes=True),)), SOON_MS))
+    assert moved.cause == MoveCause(MoveCode.POOL_CHANGED, (("pool", "default"),))
+    assert (moved.reservation, moved.status) == ("part@1", ReservationStatus.BLOCKED)
+    assert clashes(life) == []
+
+
 def test_pool_that_gives_whole_nodes_from_now_on_moves_no_start_that_still_stands() -> None:
     life = one_firm()
     whole = replace(quiet_pool(), whole_nodes=True)
