@@ -216,7 +216,9 @@ def breaks_nodes(view: StateView, pin: Entry) -> bool:
     run, key = view.runs[pin.run].spec, ("whole", pin.run)
     known = view.ask_cache.get(key)
     if not isinstance(known, _Whole) or known.run is not run or known.slice != pin.slice:
-        request = pack_request(run, pool, pin.slice.flavor, pin.slice.gpus)
+        # Ledgers from before may have counted spares in the width of a malleable run.
+        width = pin.slice.gpus if pin.slice.gpus in run.widths() else run.widths()[-1]
+        request = pack_request(run, pool, pin.slice.flavor, width)
         there = view.domains(pin.pool, pin.slice.flavor).numbers
         sizes = {
             size
@@ -242,7 +244,7 @@ def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:
 
     They left its owner's family, lend to it no more, were retired, or are closed at its start.
     """
-    payers = _payers_of(view, view.runs[pin.run].spec, pin.slice.flavor)
+    payers = payers_of(view, view.runs[pin.run].spec, pin.slice.flavor)
     lapsed = []
     for share in pin.shares:
         account = view.envelopes[share.payer]
@@ -257,7 +259,7 @@ def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:
     return lapsed
 
 
-def _payers_of(view: StateView, run: Run, flavor: str) -> frozenset[EnvelopeId]:
+def payers_of(view: StateView, run: Run, flavor: str) -> frozenset[EnvelopeId]:
     """Return the envelopes that may pay for ``run``, kept until a budget or an owner changes."""
     key = ("payers", run.name, flavor)
     known = view.ask_cache.get(key)

@@ -6,11 +6,12 @@ from random import Random
 
 import pytest
 
-from quorate.core.commands import Submit, Tick
+from quorate.core.commands import Complete, Submit, Tick
 from quorate.core.planning.expected_states import ExpectedStates
 from quorate.core.profile.firm_places import firm_profile
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.specs import OnQuota, Owner, Quota
+from quorate.model.specs import Malleable, OnQuota, Owner, Quota
+from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, budget, envelope, node
 from tests.oracles.lives import Life
 from tests.oracles.plans import alone, firm_ms, of, planned_life, quiet_pool
@@ -80,3 +81,20 @@ def test_a_start_whose_payers_name_no_rack_leaves_the_rest_of_its_domain_to_othe
     starts = [firm_ms(life, name) for name in ("first", "beside")]
     assert starts == [NOW_MS + 2 * HOUR_MS] * 2
     assert life.do(Tick()).events == ()
+
+
+def test_a_firm_run_starts_as_promised_where_the_search_for_more_is_too_long() -> None:
+    """Its payer is for the last of eight racks, so that all ways to be wider are tried first."""
+    there = (("rack", "k7"),)
+    life = planned_life(
+        nodes=[node(f"n{number}", 8, rack=f"k{number}") for number in range(8)],
+        budgets=[budget("b-two", "two", alone(envelope("e", 64, selector=there)))],
+    )
+    life.do(Submit(of("busy", 8, selector=there)))
+    grid = Malleable(gpus_min=2, gpus_max=32, gpus_step=30, gpus_desired=32)
+    life.do(Submit(of("elastic", 32, "two", malleable=grid, spares_per_group=1)))
+    start_ms = NOW_MS + 2 * HOUR_MS
+    assert firm_ms(life, "elastic") == start_ms
+    assert life.state.reservations["elastic@1"].slice.gpus == 2
+    life.do(Complete("busy"), start_ms)
+    assert life.phase("elastic") is Phase.RUNNING
