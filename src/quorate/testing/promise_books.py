@@ -111,6 +111,8 @@ class PromiseBooks:
         self._by_conflict: frozenset[str] = frozenset()
         self._ended: frozenset[str] = frozenset()
         self._marked: dict[str, tuple[tuple[int, int], ...]] = {}
+        self._cut: frozenset[str] = frozenset()
+        self._deadlines: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
         self.moved_later = 0
         """How often a firm start moved later."""
@@ -166,6 +168,8 @@ class PromiseBooks:
                     yield from self._close(event)
                 case LeaseEnding() if event.reason is EndReason.RECALLED:
                     yield from self._told(event, view)
+                case LeaseEnding() if event.reason is EndReason.OVERSTAYED:
+                    yield from self._stopped_early(event)
                 case ConflictDeclared():
                     self._declared[event.conflict] = (event, height)
                     yield from _left_out(event, view)
@@ -195,6 +199,18 @@ class PromiseBooks:
         """Note which leases begin and end in a block, and which firm places do not move in it."""
         if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
             self._changes += 1
+        self._cut = frozenset(
+            lease
+            for e in events
+            if isinstance(e, ConflictResolved)
+            for cut in e.cuts
+            for lease in cut.leases
+        )
+        self._deadlines = {}
+        for e in events:
+            if isinstance(e, LeaseEnding):
+                run = e.lease.rpartition("/")[0]
+                self._deadlines[run] = max(e.deadline_ms, self._deadlines.get(run, 0))
         self._began = frozenset(e.lease for e in events if isinstance(e, LeaseStarted))
         self._ended = frozenset(e.lease for e in events if isinstance(e, LeaseEnded))
         self._recalled = [e for e in events if isinstance(e, LoanRecalled)]
@@ -356,6 +372,26 @@ class PromiseBooks:
         grace_ms = max(each.grace_ms for each in bundle)
         if self._before_ms >= recall.due_ms - grace_ms:
             yield f"{event.lease} is told to go by {event.deadline_ms}, due {recall.due_ms}"
+
+    def _stopped_early(self, event: LeaseEnding) -> Iterator[str]:
+        """Yield backfill that is stopped though no firm start that it may be stopped for is near.
+
+        That is one which is recorded for its deadline at the latest, and whose run began to wait
+        before it started. What a conflict cuts is not stopped for a start.
+        """
+        if event.lease in self._cut:
+            return
+        run = event.lease.rpartition("/")[0]
+        started = [seq for _, seq in self._marked.get(run, ())]
+        deadline_ms = self._deadlines[run]
+        if not any(
+            promise.planned_ms is not None
+            and promise.planned_ms <= deadline_ms
+            and not promise.by_conflict
+            and any(seq >= self._waiting.get(name, 0) for seq in started)
+            for name, promise in self._promises.items()
+        ):
+            yield f"{event.lease} is stopped for a start, and none is due by {deadline_ms}"
 
     def _feasible(self, view: StateView) -> Iterator[str]:
         """Yield firm places that cannot all be kept, and what overstays in front of them.

@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from quorate.core.commands import Apply, Cancel, Command, Confirm, Submit, Tick
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
+    EndReason,
     Event,
+    LeaseEnding,
     LoanRecalled,
     MoveCause,
     MoveCode,
@@ -243,3 +245,22 @@ def test_what_is_recalled_later_in_a_block_for_another_run_keeps_no_start(
     )
     texts = found.moved("first", late_ms + HOUR_MS, overran, recall)
     assert any("though its place stands" in text for text in texts) is is_wrong
+
+
+@pytest.mark.parametrize("early_ms", [0, 1])
+def test_backfill_that_is_stopped_before_its_time_is_found(early_ms: int) -> None:
+    found = Book(planned_life(16, has_executor=True))
+    grace_ms = 5 * MINUTE_MS
+    assert found.do(Submit(of("runs", 8, "one", 60))) == []
+    assert found.do(Submit(of("first", 16, "two", 60))) == []
+    assert found.do(Submit(of("fills", 8, "three", 30, checkpoint_ms=grace_ms))) == []
+    start_ms = found.life.state.reservations["first@1"].made.planned_start_ms
+    at_ms = start_ms - grace_ms - early_ms
+    told = LeaseEnding(
+        at_ms=at_ms,
+        actor="test",
+        lease="fills/0",
+        reason=EndReason.OVERSTAYED,
+        deadline_ms=at_ms + grace_ms,
+    )
+    assert any("is stopped for a start" in text for text in found.write(told)) is bool(early_ms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +13,7 @@ from quorate.core.admission.holds import expected_ms
 from quorate.core.admission.layout import pack_request
 from quorate.core.admission.quota_holders import family_of
 from quorate.core.admission.spread import fills_nodes, items_of
+from quorate.core.profile.lease_ends import lease_end_ms
 from quorate.core.profile.node_quota import counted, nodes_short
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile, cap_members
@@ -177,26 +177,30 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
     what was late before, the places were looked at. A lease counts if it holds room in a domain of
     a place, width of one of its payers or their caps, or a hard quota that bounds its owner.
     """
-    then, rooms, payers = Profile(view, since_ms), set[IslandKey](), set[EnvelopeId]()
-    owners = set[str]()
+    profile, rooms, payers = Profile(view, now_ms), set[IslandKey](), set[EnvelopeId]()
+    bounds, has_bounds = set[str](), view.holdings.has_bounds
     for record in view.reservations.values():
         if record.planned_start_ms is None:
             continue
         run, where = view.runs[record.made.run].spec, record.slice
-        rooms.update(IslandKey(run.pool, where.flavor, domain) for domain, _ in where.domains)
+        for domain, _ in where.domains:
+            rooms.add(IslandKey(run.pool, where.flavor, domain))
         for share in record.payers:
             payers.add(share.payer)
-            for cap in view.envelopes[share.payer].caps:
-                payers.update(cap_members(view, cap))
-        for bound in view.holdings.bounds_of(run.owner):
-            owners.update(family_of(view, bound))
-    ends = chain(map(then.island_ends, rooms), map(then.payer_ends, payers))
-    if any(of and of[0][0] < now_ms for of in ends):
-        return True
-    return any(
-        then.lease_end_ms(name) < now_ms
-        for owner in owners
-        for name in view.owner_leases.get(owner, ())
+        if has_bounds:
+            bounds.update(view.holdings.bounds_of(run.owner))
+    for payer in tuple(payers):
+        for cap in view.envelopes[payer].caps:
+            payers.update(cap_members(view, cap))
+    return (
+        any(profile.is_room_outlasted(room, since_ms) for room in rooms)
+        or any(profile.is_payer_outlasted(payer, since_ms) for payer in payers)
+        or any(
+            lease_end_ms(view, view.leases[name], since_ms) < now_ms
+            for bound in bounds
+            for owner in family_of(view, bound)
+            for name in view.owner_leases.get(owner, ())
+        )
     )
 
 
