@@ -186,6 +186,15 @@ BUGS: Final = (
         "    waiting_seq = record.seq\n",
     ),
     Bug(
+        "(b) stop an overstayer when a reservation was first to start",
+        "core/planning/overstay.py",
+        "        for _, record in in_order(view)\n        if record.planned_start_ms is not None\n",
+        """        for _, known in in_order(view)
+        if (record := known.copy()).planned_start_ms is not None
+        and setattr(record, "planned_start_ms", record.made.planned_start_ms) is None
+""",
+    ),
+    Bug(
         "(c) cut what overstayed in front of no reservation that is there",
         "core/preemption/candidates.py",
         "                if started_seq > first_seq:\n",

@@ -63,13 +63,15 @@ class Confirm:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmAll:
-    """As ``Confirm`` for each of ``leases``; the queue is tried once, after all of them.
+class Reported:
+    """What the executor reports together, in order; the queue is tried once, after all of it.
 
-    At the end of a round many leases end together.
+    So no start moves because of a lease whose end is reported beside, and at the end of a round all
+    leases are gone before others start. A report that is refused changes nothing, and does not keep
+    the others from being recorded.
     """
 
-    leases: tuple[str, ...]
+    reports: tuple[Complete | Fail | Confirm, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +274,7 @@ Immediate = (
     | Fail
     | Cancel
     | Confirm
-    | ConfirmAll
+    | Reported
     | MarkNode
     | Drain
     | Release

@@ -16,7 +16,6 @@ from quorate.core.commands import (
     Command,
     Complete,
     Confirm,
-    ConfirmAll,
     CreateOwner,
     Decision,
     Drain,
@@ -31,6 +30,7 @@ from quorate.core.commands import (
     Remove,
     RemoveOwner,
     ReportBudget,
+    Reported,
     Resolve,
     RevokeToken,
     ShareOut,
@@ -173,8 +173,10 @@ def _carry_out(  # noqa: C901, PLR0911, PLR0912 - one answer per command
             return declare(log, command)
         case Complete() | Fail() | Cancel() | Shrink() | Release():
             return _change_run(log, command)
-        case Confirm() | ConfirmAll():
+        case Confirm():
             return _confirm(log, command)
+        case Reported():
+            return _report(log, command)
         case MarkNode() | Drain() | Wiped():
             if command.node not in log.view.nodes:
                 return _refused(
@@ -215,13 +217,14 @@ def _change_node(log: DecisionLog, command: MarkNode | Drain | Wiped) -> Decisio
             return Decision() if refusal is None else Decision(refusals=(refusal,))
 
 
-def _confirm(log: DecisionLog, command: Confirm | ConfirmAll) -> Decision:
-    if isinstance(command, ConfirmAll):
-        for name in command.leases:
-            known = log.view.leases.get(name)
-            if known is not None and known.ending is not None:
-                confirm(log, known)
-        return Decision()
+def _report(log: DecisionLog, command: Reported) -> Decision:
+    """Write all that was reported; a report that is refused is left out."""
+    for report in command.reports:
+        _carry_out(log, report)
+    return Decision()
+
+
+def _confirm(log: DecisionLog, command: Confirm) -> Decision:
     lease = log.view.leases.get(command.lease)
     # A lease that has ended was confirmed before: a late or repeated confirmation changes nothing.
     if lease is not None and lease.ending is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
-from quorate.core.commands import Command, Complete, Confirm, ConfirmAll, Fail, Wiped
+from quorate.core.commands import Command, Complete, Confirm, Fail, Reported, Wiped
 from quorate.model.events import (
     Event,
     LeaseEnded,
@@ -84,39 +84,32 @@ def commands_of(view: StateView, reports: Sequence[Report]) -> Iterator[Command]
     A report about a lease that is over in the ledger yields no command: the exit of an earlier
     start of a run must not end the next one. Work that ends under a claim leaves the claim
     unchanged, and a run that was cancelled or completed by hand stays so, however its work ends.
-    Leases that end with a round are confirmed together, because many runs wait for them.
+    Ends of runs and leases are one command, because others may wait for several of them.
     """
-    together: list[str] = []
+    together: list[Complete | Fail | Confirm] = []
     for report in reports:
         match report:
             case RunExited():
                 if report.lease not in view.leases or _is_settled(view, report.run):
                     continue
                 if report.code == 0:
-                    yield Complete(report.run, has_gone=True)
+                    together.append(Complete(report.run, has_gone=True))
                 else:
-                    yield Fail(report.run, report.note, has_gone=True)
+                    together.append(Fail(report.run, report.note, has_gone=True))
             case LeaseGone():
-                yield from _confirms(view, report.lease, together)
+                lease = view.leases.get(report.lease)
+                if lease is not None and lease.ending is not None:
+                    together.append(Confirm(report.lease))
             case WipeDone():
                 node = view.unwiped.get(report.node)
                 if node is not None and node.claim == report.claim and not node.is_quarantined:
                     yield Wiped(report.node, report.is_clean, report.claim, report.note)
             case _:
                 assert_never(report)
-    if together:
-        yield ConfirmAll(tuple(together))
-
-
-def _confirms(view: StateView, name: str, together: list[str]) -> Iterator[Confirm]:
-    """Yield what confirms the end of a lease; leases of rounds are collected in ``together``."""
-    lease = view.leases.get(name)
-    if lease is None or lease.ending is None:
-        return
-    if view.runs[lease.fact.run].spec.rounds is None:
-        yield Confirm(name)
+    if len(together) > 1:
+        yield Reported(tuple(together))
     else:
-        together.append(name)
+        yield from together
 
 
 def _is_settled(view: StateView, run: str) -> bool:

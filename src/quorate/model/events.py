@@ -573,7 +573,7 @@ class MoveCode(Word):
     """Why a firm start was moved: nothing else moves one."""
 
     LEASE_OVERRAN = "LeaseOverran"
-    """Leases that are no backfill to it have taken longer than declared."""
+    """Leases that are no backfill to it take longer than declared, or than their recall allows."""
     EXECUTOR_LATE = "ExecutorLate"
     """Stopping leases have not been confirmed as ended in time."""
     NODE_LOST = "NodeLost"

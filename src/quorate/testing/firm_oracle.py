@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from math import gcd
 
 from quorate.core.admission.holds import expected_ms
 from quorate.model.amounts import HOLD_QUANTUM_MS
@@ -35,11 +36,13 @@ class PutBack:
     """What is put back for a trial: leases taken as gone, nodes as ready, limits as unbounded.
 
     ``limits`` are named by (kind, name), and so are domains whose nodes are not what they were.
+    ``unrecalled`` are recalled leases that count until their declared ends, as if not recalled.
     """
 
     leases: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
     limits: frozenset[tuple[str, str]] = frozenset()
+    unrecalled: frozenset[str] = frozenset()
 
 
 def places_of(view: StateView, *, without: Collection[str] = ()) -> list[Place]:
@@ -71,6 +74,7 @@ def _lacking(
         other.start_ms for other in others if from_ms < other.start_ms < place.end_ms
     }
     pool = view.runs[place.run].spec.pool
+    yield from _broken(view, place, back)
     for at_ms in sorted(instants):
         beside = [
             other for other in others if other.start_ms <= at_ms < other.end_ms and other != place
@@ -90,6 +94,24 @@ def _lacking(
         for owner, short in _nodes_short(view, place, there, at_ms, back):
             if short > 0 and ("owner", owner) not in back.limits:
                 yield f"quota of {owner} has {short} nodes too few at {at_ms}"
+
+
+def _broken(view: StateView, place: Place, back: PutBack) -> Iterator[str]:
+    """Yield the domains of a place where it leaves part of a node, if whole nodes are given."""
+    run = view.runs[place.run].spec
+    if not view.pools[run.pool].whole_nodes:
+        return
+    for domain, gpus in place.slice.domains:
+        where = (run.pool, place.slice.flavor, domain)
+        sizes = [node.spec.gpus for node in view.nodes.values() if tuple(node.island) == where]
+        grain, group = gcd(*sizes), run.group_gpus
+        is_whole = grain == 0 or gpus % grain == 0
+        if group is not None and run.malleable is None and grain:
+            width = place.slice.gpus
+            groups = {min(group, width), width % group or group}
+            is_whole = all((each + run.spares_per_group) % grain == 0 for each in groups)
+        if not is_whole and ("domain", domain) not in back.limits:
+            yield f"domain {domain} gives whole nodes of {grain} GPUs only"
 
 
 def _unpaid(
@@ -182,7 +204,7 @@ def _nodes_used(view: StateView, owner: str, at_ms: int, back: PutBack) -> dict[
     used = dict[str, int]()
     for name, lease in view.leases.items():
         is_claim = view.runs[lease.fact.run].spec.sensitive
-        is_open = name not in back.leases and (is_claim or _end_ms(view, lease) > at_ms)
+        is_open = name not in back.leases and (is_claim or _end_ms(view, lease, back) > at_ms)
         if is_open and owner in _lineage(view, lease.fact.run):
             for node, mask in lease.fact.slots:
                 used[node] = used.get(node, 0) + mask.bit_count()
@@ -199,7 +221,7 @@ def _runs_left(
         if record.phase is Phase.RUNNING
         and not record.spec.sensitive  # A claim counts as no run.
         and any(
-            lease not in back.leases and _end_ms(view, view.leases[lease]) > at_ms
+            lease not in back.leases and _end_ms(view, view.leases[lease], back) > at_ms
             for lease in record.leases
         )
     }
@@ -261,7 +283,7 @@ def _free(view: StateView, where: tuple[str, str, str], at_ms: int, back: PutBac
             mask.bit_count()
             for lease_name in view.node_leases.get(name, ())
             if lease_name not in back.leases
-            and _end_ms(view, lease := view.leases[lease_name]) > at_ms
+            and _end_ms(view, lease := view.leases[lease_name], back) > at_ms
             for node, mask in lease.fact.slots
             if node == name
         )
@@ -281,7 +303,7 @@ def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
         if not gpus:
             continue
         fillers = [view.leases[name] for name in view.runs[pledge.filler].leases]
-        back_ms = max((_end_ms(view, lease) for lease in fillers), default=view.at_ms)
+        back_ms = max((_end_ms(view, lease, back) for lease in fillers), default=view.at_ms)
         if back_ms <= at_ms < _over_ms(view, pledge.run, back):
             found += gpus
     return found
@@ -293,7 +315,7 @@ def _over_ms(view: StateView, run: str, back: PutBack) -> int:
     if record.phase is not Phase.RUNNING:
         return view.at_ms
     left = (name for name in record.leases if name not in back.leases)
-    return max((_end_ms(view, view.leases[name]) for name in left), default=view.at_ms)
+    return max((_end_ms(view, view.leases[name], back) for name in left), default=view.at_ms)
 
 
 def _used(
@@ -306,7 +328,7 @@ def _used(
         if lease.fact.payer in payers
         and (not lent or lease.fact.tier is Tier.BORROWED)
         and name not in back.leases
-        and _end_ms(view, lease) > at_ms
+        and _end_ms(view, lease, back) > at_ms
     )
     return used + sum(
         pledge.gpus
@@ -317,26 +339,25 @@ def _used(
     )
 
 
-def _end_ms(view: StateView, lease: Lease) -> int:
+def _end_ms(view: StateView, lease: Lease, back: PutBack) -> int:
     """Return when a lease is expected to end, by the ladder that the documents state."""
     record = view.runs[lease.fact.run]
     assert record.since_ms is not None, record
     from_ms = record.since_ms
     end_ms = from_ms + expected_ms(record.spec, view.pools[record.spec.pool])
-    if lease.ending is not None and not view.at_ms <= end_ms <= lease.ending.deadline_ms:
-        from_ms, end_ms = lease.ending.at_ms, lease.ending.deadline_ms
-    if lease.ending is None:
-        recalls = [
-            max(view.at_ms, known.due_ms)
-            for (run, bundle), known in view.recalls.items()
-            if run == lease.fact.run and bundle in (0, lease.fact.bundle)
-        ]
-        while end_ms < view.at_ms:
-            end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
-        return min((end_ms, *recalls))
+    ending = None if lease.fact.lease in back.unrecalled else lease.ending
+    if ending is not None and not view.at_ms <= end_ms <= ending.deadline_ms:
+        from_ms, end_ms = ending.at_ms, ending.deadline_ms
     while end_ms < view.at_ms:
         end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
-    return end_ms
+    if ending is not None or lease.fact.lease in back.unrecalled:
+        return end_ms
+    recalls = [
+        max(view.at_ms, known.due_ms)
+        for (run, bundle), known in view.recalls.items()
+        if run == lease.fact.run and bundle in (0, lease.fact.bundle)
+    ]
+    return min((end_ms, *recalls))
 
 
 def is_counted(view: StateView, place: Place) -> bool:

@@ -17,7 +17,7 @@ from quorate.core.admission.holds import expected_ms
 from quorate.core.audit.lottery_audit import Lotteries
 from quorate.core.preemption.lottery import chain_link, seed_of, seed_parts
 from quorate.core.preemption.money_limits import Limit, payers_of
-from quorate.core.profile.lease_ends import is_overdue
+from quorate.core.profile.lease_ends import is_overdue, is_told_late, recall_of
 from quorate.model.amounts import PPM
 from quorate.model.events import (
     BudgetApplied,
@@ -25,8 +25,10 @@ from quorate.model.events import (
     ConflictOutcome,
     ConflictResolved,
     CutStep,
+    EndReason,
     Event,
     LeaseEnded,
+    LeaseEnding,
     LeaseStarted,
     LoanRecalled,
     MoveCode,
@@ -73,8 +75,10 @@ class _Promise:
     payers: tuple[Share, ...]
     recorded: int
     """The number of the event that wrote it."""
+    due_ms: int | None
+    """When it has to start: as planned or, where no decision was made then, at the next one."""
     missed_ms: int | None = None
-    """The next decision, where none was made when the start was due: the run starts then."""
+    """The next decision, where none was made when the start was due: it is excused until then."""
 
 
 @dataclass(slots=True)
@@ -101,12 +105,14 @@ class PromiseBooks:
         self._changed = Changes()
         self._events = 0
         self._began: frozenset[str] = frozenset()
-        self._recalled: set[str] = set()
+        self._recalled: list[LoanRecalled] = []
         self._beside: list[Place] = []
         self._activated: dict[str, Place] = {}
         self._by_conflict: frozenset[str] = frozenset()
         self._ended: frozenset[str] = frozenset()
         self._marked: dict[str, tuple[tuple[int, int], ...]] = {}
+        self._cut: frozenset[str] = frozenset()
+        self._deadlines: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
         self.moved_later = 0
         """How often a firm start moved later."""
@@ -115,7 +121,7 @@ class PromiseBooks:
         self._declared: dict[str, tuple[ConflictDeclared, int]] = {}
         self._cleared: dict[str, _Cleared] = {}
         self._made_room: dict[str, str] = {}
-        self._looked_ms = self._entered_ms = 0
+        self._looked_ms = self._before_ms = self._entered_ms = 0
 
     def shaken(self, now_ms: int) -> None:
         """Note that the program was down until ``now_ms``, so starts due meanwhile are excused.
@@ -132,8 +138,9 @@ class PromiseBooks:
         for promise in self._promises.values():
             planned_ms = promise.planned_ms
             if planned_ms is not None and self._looked_ms <= planned_ms < now_ms - 1:
-                promise.missed_ms = now_ms
-        self._looked_ms = now_ms
+                promise.missed_ms = promise.due_ms = now_ms
+        if now_ms > self._looked_ms:
+            self._before_ms, self._looked_ms = self._looked_ms, now_ms
 
     def enter(self, height: int, events: Sequence[Event], view: StateView) -> Iterator[str]:
         """Enter a block into the books, and yield what is wrong with it."""
@@ -153,11 +160,16 @@ class PromiseBooks:
                         event.slice,
                         event.payers,
                         self._events,
+                        event.planned_start_ms,
                     )
                 case ReservationMoved():
                     yield from self._move(event, view)
                 case ReservationClosed():
                     yield from self._close(event)
+                case LeaseEnding() if event.reason is EndReason.RECALLED:
+                    yield from self._told(event, view)
+                case LeaseEnding() if event.reason is EndReason.OVERSTAYED:
+                    yield from self._stopped_early(event)
                 case ConflictDeclared():
                     self._declared[event.conflict] = (event, height)
                     yield from _left_out(event, view)
@@ -187,9 +199,21 @@ class PromiseBooks:
         """Note which leases begin and end in a block, and which firm places do not move in it."""
         if any(isinstance(event, _CHANGES) for event in events) or _is_late(view):
             self._changes += 1
+        self._cut = frozenset(
+            lease
+            for e in events
+            if isinstance(e, ConflictResolved)
+            for cut in e.cuts
+            for lease in cut.leases
+        )
+        self._deadlines = {}
+        for e in events:
+            if isinstance(e, LeaseEnding):
+                run = e.lease.rpartition("/")[0]
+                self._deadlines[run] = max(e.deadline_ms, self._deadlines.get(run, 0))
         self._began = frozenset(e.lease for e in events if isinstance(e, LeaseStarted))
         self._ended = frozenset(e.lease for e in events if isinstance(e, LeaseEnded))
-        self._recalled = {e.waiting_run for e in events if isinstance(e, LoanRecalled)}
+        self._recalled = [e for e in events if isinstance(e, LoanRecalled)]
         moving = {
             e.reservation for e in events if isinstance(e, ReservationMoved | ReservationClosed)
         }
@@ -220,13 +244,14 @@ class PromiseBooks:
             if self._made_room.get(event.reservation) != name:
                 yield f"{event.reservation} waits for conflict {name}, which made no room for it"
         elif code is MoveCode.LOANS_RECALLED:
-            if promise.made.run not in self._recalled:
+            if all(promise.made.run != each.waiting_run for each in self._recalled):
                 yield f"{event.reservation} moves for loans, and none was recalled for it"
         elif is_later and not promise.by_conflict:
             yield from self._moved_later(event, promise, view)
         elif planned_ms is not None and start_ms is not None and start_ms < planned_ms:
             yield f"{event.reservation} moves from {planned_ms} to {start_ms}, which is sooner"
-        promise.planned_ms, promise.by_conflict = start_ms, event.by_conflict
+        promise.planned_ms = promise.due_ms = start_ms
+        promise.by_conflict = event.by_conflict
         promise.place, promise.payers = event.slice, event.payers
         promise.recorded = self._events
 
@@ -257,7 +282,9 @@ class PromiseBooks:
         # A place that was due and has not started ends later by as much.
         delayed = [_delayed(other, view.at_ms) for other in beside]
         is_counted_on = is_counted(view, place) and promise.missed_ms is None
-        if is_counted_on and not lacking(view, place, delayed, PutBack(began)):
+        # What was recalled since, for another run, comes back to that one.
+        with_loans = PutBack(began, unrecalled=self._unrecalled(promise.made.run, view))
+        if is_counted_on and not lacking(view, place, delayed, with_loans):
             yield f"{what} for {event.cause} though its place stands"
         back = self._put_back(event, promise, view)
         is_real = back != PutBack() or self._is_behind(event, view)
@@ -266,6 +293,16 @@ class PromiseBooks:
         left = lacking(view, place, beside, replace(back, leases=back.leases | began))
         if left and promise.missed_ms is None:
             yield f"{what} for {event.cause}, and without that it lacks {left}"
+
+    def _unrecalled(self, run: str, view: StateView) -> frozenset[str]:
+        """Return the leases that were recalled in this block for other runs than ``run``."""
+        return frozenset(
+            name
+            for each in self._recalled
+            if each.waiting_run != run
+            for name in view.runs[each.run].leases
+            if each.bundle in (0, view.leases[name].fact.bundle)
+        )
 
     def _is_behind(self, event: ReservationMoved, view: StateView) -> bool:
         """Return whether a start moves behind a late one, named by run or by leases that ended."""
@@ -317,11 +354,44 @@ class PromiseBooks:
         self._cleared.pop(event.reservation, None)
         if event.outcome is not ReservationOutcome.ACTIVATED:
             return
-        planned_ms = promise.planned_ms
         # A start waits for leases that end at its very instant, so it may be one tick late.
-        is_late = planned_ms is not None and event.at_ms > planned_ms + 1
-        if is_late and not promise.by_conflict and promise.missed_ms is None:
-            yield f"{event.reservation} starts at {event.at_ms}, firm for {planned_ms}"
+        is_late = promise.due_ms is not None and event.at_ms > promise.due_ms + 1
+        if is_late and not promise.by_conflict:
+            yield f"{event.reservation} starts at {event.at_ms}, firm for {promise.planned_ms}"
+
+    def _told(self, event: LeaseEnding, view: StateView) -> Iterator[str]:
+        """Yield a recalled lease that was told too late, though there was a decision in time.
+
+        That is one before this instant, and not before it had to be told.
+        """
+        lease = view.leases.get(event.lease)
+        recall = None if lease is None else recall_of(view, lease)
+        if lease is None or recall is None or event.deadline_ms <= recall.due_ms:
+            return
+        bundle = (view.leases[name] for name in view.runs[lease.fact.run].leases)
+        grace_ms = max(each.grace_ms for each in bundle)
+        if self._before_ms >= recall.due_ms - grace_ms:
+            yield f"{event.lease} is told to go by {event.deadline_ms}, due {recall.due_ms}"
+
+    def _stopped_early(self, event: LeaseEnding) -> Iterator[str]:
+        """Yield backfill that is stopped though no firm start that it may be stopped for is near.
+
+        That is one which is recorded for its deadline at the latest, and whose run began to wait
+        before it started. What a conflict cuts is not stopped for a start.
+        """
+        if event.lease in self._cut:
+            return
+        run = event.lease.rpartition("/")[0]
+        started = [seq for _, seq in self._marked.get(run, ())]
+        deadline_ms = self._deadlines[run]
+        if not any(
+            promise.planned_ms is not None
+            and promise.planned_ms <= deadline_ms
+            and not promise.by_conflict
+            and any(seq >= self._waiting.get(name, 0) for seq in started)
+            for name, promise in self._promises.items()
+        ):
+            yield f"{event.lease} is stopped for a start, and none is due by {deadline_ms}"
 
     def _feasible(self, view: StateView) -> Iterator[str]:
         """Yield firm places that cannot all be kept, and what overstays in front of them.
@@ -435,11 +505,16 @@ def _is_late(view: StateView) -> bool:
 
 
 def _was_late(view: StateView, name: str) -> bool:
-    """Return whether a lease is past its declared end, or past the time that it had to stop."""
+    """Return whether a lease is past its declared end, or past the time that it had to stop.
+
+    So is a recalled one whose stop is to last longer than its notice.
+    """
     lease = view.leases.get(name)
     if lease is None:
         return False
     if lease.ending is not None and lease.ending.deadline_ms < view.at_ms:
+        return True
+    if is_told_late(view, lease):
         return True
     return is_overdue(view, view.runs[lease.fact.run], view.at_ms)
 

@@ -13,6 +13,7 @@ from quorate.core.commands import (
     Fail,
     MarkNode,
     Release,
+    Reported,
     Submit,
     Wiped,
 )
@@ -123,7 +124,7 @@ def test_work_that_is_done_while_it_is_drained_has_completed() -> None:
     life = working()
     life.do(Drain("n0"), LATER_MS)
     commands = list(commands_of(life.state, [DONE, GONE]))
-    assert commands == [Complete("r", has_gone=True), Confirm("r/0")]
+    assert commands == [Reported((Complete("r", has_gone=True), Confirm("r/0")))]
     for command in commands:
         life.do(command, LATER_MS + 1)
     assert life.phase("r") is Phase.COMPLETED

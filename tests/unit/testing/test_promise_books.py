@@ -7,18 +7,24 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.commands import Apply, Command, Submit
+from quorate.core.commands import Apply, Cancel, Command, Confirm, Submit, Tick
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
+    EndReason,
     Event,
+    LeaseEnding,
+    LoanRecalled,
     MoveCause,
     MoveCode,
+    ReservationClosed,
     ReservationMoved,
+    ReservationOutcome,
     ReservationStatus,
 )
-from quorate.model.specs import Budget, Cap, OnQuota, Owner, Quota
+from quorate.model.specs import Budget, Cap, EnvelopeId, OnQuota, Owner, Quota
 from quorate.model.state.apply_event import apply_all
-from quorate.testing.builders import NOW_MS, budget, envelope
+from quorate.model.state.records import Phase
+from quorate.testing.builders import NOW_MS, borrowing, budget, envelope, lending
 from quorate.testing.promise_books import PromiseBooks
 from tests.oracles.lives import Life
 from tests.oracles.plans import alone, of, planned_life
@@ -50,8 +56,8 @@ class Book:
         apply_all(self.life.state, events)
         return self.enter(events)
 
-    def moved(self, name: str, to_ms: int, cause: MoveCause) -> list[str]:
-        """Return what is wrong with moving the firm start of a run."""
+    def moved(self, name: str, to_ms: int, cause: MoveCause, *after: Event) -> list[str]:
+        """Return what is wrong with moving the firm start of a run, and with what comes after."""
         record = self.life.state.reservations[f"{name}@1"]
         return self.write(
             ReservationMoved(
@@ -65,13 +71,16 @@ class Book:
                 natural_start_ms=to_ms,
                 by_conflict=False,
                 cause=cause,
-            )
+            ),
+            *after,
         )
 
 
-def waiting(budgets: Sequence[Budget] = (), owners: Sequence[Owner] = ()) -> Book:
+def waiting(
+    budgets: Sequence[Budget] = (), owners: Sequence[Owner] = (), *, has_executor: bool = False
+) -> Book:
     """Return books in which ``first`` is promised the place of ``runs``, which ends in an hour."""
-    found = Book(planned_life(16, budgets=budgets, owners=owners))
+    found = Book(planned_life(16, budgets=budgets, owners=owners, has_executor=has_executor))
     assert found.do(Submit(of("runs", 16, "one", 60))) == []
     assert found.do(Submit(of("first", 8, "two", 60))) == []
     return found
@@ -163,3 +172,95 @@ def test_being_down_excuses_only_what_was_due_meanwhile() -> None:
     found.books.shaken(NOW_MS + 10 * MINUTE_MS)
     cause = MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "runs/0"),))
     assert any("though its place" in text for text in found.moved("first", start_ms + 1, cause))
+
+
+def test_a_start_that_was_missed_is_due_at_the_next_decision() -> None:
+    """The first decision after the program was down tells a lease to stop, which is quick."""
+    found = waiting(has_executor=True)
+    due_ms = found.life.state.reservations["first@1"].made.planned_start_ms
+    after_ms = due_ms + 10 * MINUTE_MS
+    found.books.shaken(after_ms)
+    assert found.do(Cancel("runs"), after_ms) == []
+    assert found.do(Confirm("runs/0"), after_ms) == []
+    assert found.life.phase("first") is Phase.RUNNING
+
+
+def test_a_start_that_was_missed_is_not_excused_after_the_next_decision() -> None:
+    found = waiting(has_executor=True)
+    due_ms = found.life.state.reservations["first@1"].made.planned_start_ms
+    after_ms = due_ms + 10 * MINUTE_MS
+    found.books.shaken(after_ms)
+    closed = ReservationClosed(
+        at_ms=after_ms + 2,
+        actor="test",
+        reservation="first@1",
+        outcome=ReservationOutcome.ACTIVATED,
+    )
+    found.life.now_ms = after_ms + 2
+    found.books.looked(after_ms + 2)
+    assert any("firm for" in text for text in found.write(closed))
+
+
+@pytest.mark.parametrize(("was_down", "is_wrong"), [(True, False), (False, True)])
+def test_recalled_work_is_told_in_time_unless_nothing_was_decided_then(
+    was_down: bool,  # noqa: FBT001 - a parameter
+    is_wrong: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    notice_ms, grace_ms = 20 * MINUTE_MS, 5 * MINUTE_MS
+    line = alone(envelope("e", 8, lending=lending(recall_notice_ms=notice_ms)))
+    budgets = [budget("b-one", "one", line), budget("b-two", "two", alone(envelope("e", 1)))]
+    found = Book(planned_life(16, budgets=budgets, has_executor=True))
+    loan = of("loan", 8, "two", funding=borrowing(), checkpoint_ms=grace_ms)
+    assert found.do(Submit(loan)) == []
+    assert found.do(Submit(of("mine", 8))) == []
+    last_ms = NOW_MS + notice_ms - grace_ms
+    if was_down:
+        found.books.shaken(last_ms + MINUTE_MS)
+    else:
+        found.books.looked(last_ms)
+    texts = found.do(Tick(), last_ms + MINUTE_MS)
+    assert any("is told to go by" in text for text in texts) is is_wrong
+
+
+@pytest.mark.parametrize(("waiting_run", "is_wrong"), [("other", False), ("first", True)])
+def test_what_is_recalled_later_in_a_block_for_another_run_keeps_no_start(
+    waiting_run: str,
+    is_wrong: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    lent = budget("b-one", "one", alone(envelope("e", 8, lending=lending())))
+    found = Book(planned_life(16, budgets=[lent, budget("b-two", "two", envelope("e", 1))]))
+    assert found.do(Submit(of("loan", 8, "two", 60, funding=borrowing()))) == []
+    assert found.do(Submit(of("first", 8))) == []
+    late_ms = NOW_MS + HOUR_MS + MINUTE_MS
+    found.life.now_ms = late_ms
+    overran = MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "loan/0"),))
+    recall = LoanRecalled(
+        at_ms=late_ms,
+        actor="test",
+        run="loan",
+        bundle=0,
+        payer=EnvelopeId("b-one/e"),
+        waiting_run=waiting_run,
+        due_ms=late_ms,
+    )
+    texts = found.moved("first", late_ms + HOUR_MS, overran, recall)
+    assert any("though its place stands" in text for text in texts) is is_wrong
+
+
+@pytest.mark.parametrize("early_ms", [0, 1])
+def test_backfill_that_is_stopped_before_its_time_is_found(early_ms: int) -> None:
+    found = Book(planned_life(16, has_executor=True))
+    grace_ms = 5 * MINUTE_MS
+    assert found.do(Submit(of("runs", 8, "one", 60))) == []
+    assert found.do(Submit(of("first", 16, "two", 60))) == []
+    assert found.do(Submit(of("fills", 8, "three", 30, checkpoint_ms=grace_ms))) == []
+    start_ms = found.life.state.reservations["first@1"].made.planned_start_ms
+    at_ms = start_ms - grace_ms - early_ms
+    told = LeaseEnding(
+        at_ms=at_ms,
+        actor="test",
+        lease="fills/0",
+        reason=EndReason.OVERSTAYED,
+        deadline_ms=at_ms + grace_ms,
+    )
+    assert any("is stopped for a start" in text for text in found.write(told)) is bool(early_ms)

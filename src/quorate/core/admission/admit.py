@@ -35,7 +35,7 @@ from quorate.core.admission.target_slices import best_slice, is_enough, no_place
 from quorate.model.events import Tier
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.selector import CLUSTER, DOMAIN, REGION, Selector, matches, selector_of
-from quorate.model.specs import Run
+from quorate.model.specs import EnvelopeId, Run
 from quorate.model.state.durations import grace_ms
 from quorate.model.state.reads.money_reads import Payers
 from quorate.model.state.records import Lease, RunRecord
@@ -75,11 +75,14 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
     has_executor: bool = False,
     asked_ms: int | None = None,
     steps: SearchBudget | None = None,
+    width: int | None = None,
+    barred: frozenset[EnvelopeId] = frozenset(),
 ) -> Admitted | Refusal:
     """Return how ``run`` starts at ``now_ms``, or the refusal of its least width.
 
     ``asked_ms`` is when a start is planned, where that is earlier. Unless the caller gives a budget
-    of ``steps``, which several attempts may share, the least width is searched in full.
+    of ``steps``, which several attempts may share, the least width is searched in full. No other
+    ``width`` is tried if one is given. Envelopes in ``barred`` do not pay.
     """
     refusal = None if run.sensitive else too_many_runs(view, run.owner)
     if refusal is not None:
@@ -88,11 +91,13 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
         cover_request(view, run, flavor, now_ms, has_executor=has_executor, asked_ms=asked_ms)
         for flavor in run.flavors
     ]
-    *wider, least = run.widths()
+    if barred:
+        covers = [replace(cover, barred=barred) for cover in covers]
+    *wider, least = run.widths() if width is None else (width,)
     shared = steps
     steps = SearchBudget() if shared is None else shared
-    for width in wider:
-        admitted = _at_width(view, [_attempt(view, run, c, width, steps) for c in covers], steps)
+    for wide in wider:
+        admitted = _at_width(view, [_attempt(view, run, c, wide, steps) for c in covers], steps)
         if admitted is not None:
             return admitted
         if steps.exhausted:

@@ -119,7 +119,8 @@ class RecallBooks:
         is_over = event.lease in self.stopping or event.reason is EndReason.SHRINK
         self.stopping.discard(event.lease)
         held = self.held_by[fact.run]
-        if is_over and all(self.leases[name].bundle != fact.bundle for name in held):
+        # The first bundle takes all others with it, so its recall lasts until no lease is left.
+        if is_over and not any(fact.bundle in (0, self.leases[name].bundle) for name in held):
             # The run may grow into this bundle again, and the new loan may be recalled, too.
             self.recalls.pop((fact.run, fact.bundle), None)
 

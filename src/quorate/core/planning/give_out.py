@@ -22,7 +22,7 @@ from quorate.core.planning.overstay import stop_instants_ms, stop_overstayed
 from quorate.core.planning.queue_walk import Walk
 from quorate.core.planning.recall import recall_instants_ms, stop_recalled
 from quorate.core.preemption.disruption_account import deferrals_due_ms
-from quorate.core.profile.firm_places import replan_due_ms
+from quorate.core.profile.firm_places import is_outlasted, replan_due_ms
 from quorate.core.rounds.round_placement import place_granted
 from quorate.core.tenancy.queue_order import Scores, ranked_lines
 from quorate.model.events import HoldExtended, StepsCounted, TokenIssued, TokenRevoked
@@ -64,12 +64,15 @@ def turned_away(log: DecisionLog, run: Run) -> Refusal | None:
 
     No walk is needed where the run has no room now, whatever is planned, and is beyond its pool's
     depth. It then changes nothing for other runs, and gets its start with the next walk, at most a
-    quarter of the horizon later.
+    quarter of the horizon later. There is a walk all the same where a lease has outlasted the end
+    that firm places count on: they may have to move.
     """
     view = log.view
     if run.follow is not None or view.spares or view.holdings.bounds_of(run.owner):
         return None
     if _is_due(log) or _may_fit(view, run) or not _is_beyond(log, run):
+        return None
+    if is_outlasted(view, log.began_ms, log.now_ms):
         return None
     answer = admit(view, run, log.now_ms, has_executor=log.has_executor)
     return answer if isinstance(answer, Refusal) else None

@@ -10,12 +10,23 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from quorate.core.admission.quota_holders import family_of
-from quorate.core.profile.firm_places import unpaid
-from quorate.core.profile.lease_ends import said_end_ms
+from quorate.core.profile.firm_places import breaks_nodes, unpaid
+from quorate.core.profile.lease_ends import is_told_late, said_end_ms
 from quorate.core.profile.node_quota import nodes_short
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile, cap_members
-from quorate.model.events import MoveCause, MoveCode, NodeStatus, Slots
+from quorate.model.events import (
+    Event,
+    LeaseEnded,
+    MoveCause,
+    MoveCode,
+    NodeApplied,
+    NodeMarked,
+    NodesClaimed,
+    NodeStatus,
+    NodeWiped,
+    Slots,
+)
 from quorate.model.specs import CapId, EnvelopeId
 from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.records import PledgeRecord
@@ -41,17 +52,23 @@ Found = tuple[MoveCode, tuple[str, str]]
 
 
 def cause_of(
-    profile: Profile, pin: Entry, overdue: Sequence[Entry] = (), ended: Sequence[str] = ()
+    profile: Profile, pin: Entry, overdue: Sequence[Entry] = (), events: Sequence[Event] = ()
 ) -> MoveCause:
     """Return why ``pin``, which is not put in, does not fit into ``profile``.
 
     For each resource that is short, the cause names the late leases that hold some of it, and what
     was lost or withdrawn where these leases do not explain all that is short. Its code is the first
     of those found, in the order of ``MoveCode``. ``overdue`` are firm places that were due before
-    now: each ends later by as much as what it waits for is late. ``ended`` are the leases that end
-    in this decision, for which overdue places may have waited.
+    now: each ends later by as much as what it waits for is late. ``events`` are those of this
+    decision so far: overdue places may have waited for the leases that end in it, and nodes are
+    named only if they change in it, where any do.
     """
     found: dict[Found, None] = {}
+    gone = [
+        (MoveCode.LEASE_OVERRAN, ("lease", event.lease))
+        for event in events
+        if isinstance(event, LeaseEnded)
+    ]
     for kind, name, resource, amount in profile.named_needs(pin):
         short = amount - resource.least(pin.start_ms, pin.end_ms)
         if kind == "nodes" and short > 0:
@@ -64,13 +81,14 @@ def cause_of(
             if taken and other.start_ms < pin.end_ms and pin.start_ms < other.end_ms:
                 short -= taken
                 late = [lease for need in needs for lease in _late(profile, other, *need[:2])]
-                gone = [(MoveCode.LEASE_OVERRAN, ("lease", lease)) for lease in ended]
                 itself: Found = (MoveCode.LEASE_OVERRAN, ("run", other.run))
                 found |= dict.fromkeys(late or gone or [itself])
         if short > 0:
-            found |= dict.fromkeys(_causes(profile, pin, kind, name, short))
+            found |= dict.fromkeys(_causes(profile, pin, kind, name, short, events))
     for key in unpaid(profile.view, pin):
         found[MoveCode.BUDGET_CHANGED, ("envelope", key)] = None
+    if breaks_nodes(profile.view, pin):
+        found[MoveCode.POOL_CHANGED, ("pool", pin.pool)] = None
     if not found:
         return _closed(profile, pin)
     return _first(found)
@@ -82,7 +100,9 @@ def _first(found: Collection[Found]) -> MoveCause:
     return MoveCause(code, tuple(dict.fromkeys(each for _, each in found))[:OBJECTS_MAX])
 
 
-def _causes(profile: Profile, pin: Entry, kind: str, name: str, short: int) -> Iterator[Found]:
+def _causes(  # noqa: PLR0913, PLR0917 - of what, by how much, and what has just happened
+    profile: Profile, pin: Entry, kind: str, name: str, short: int, events: Sequence[Event]
+) -> Iterator[Found]:
     """Yield the late leases of a resource; if they hold too little, what was lost or withdrawn."""
     view, runs = profile.view, set[str]()
     for late in _late(profile, pin, kind, name):
@@ -96,32 +116,40 @@ def _causes(profile: Profile, pin: Entry, kind: str, name: str, short: int) -> I
     if short <= 0:
         return
     if kind == "domain":
-        yield from _lost(view, IslandKey(pin.pool, pin.slice.flavor, name))
+        yield from _lost(view, IslandKey(pin.pool, pin.slice.flavor, name), events)
     else:
         code, what = _WITHDRAWN[kind]
         yield code, (what, name)
 
 
 def _late(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[Found]:
-    """Yield the late leases of a resource that are expected to last past the start of ``pin``."""
+    """Yield the late leases of a resource that are expected to last past the start of ``pin``.
+
+    A recalled lease that outlasts its notice, because it was told to stop late, has overrun, too.
+    """
     view = profile.view
     for lease in _leases(profile, pin, kind, name):
         known = view.leases[lease]
         is_late = said_end_ms(view, known) < profile.now_ms
-        if is_late and profile.lease_end_ms(lease) > pin.start_ms:
-            late = MoveCode.LEASE_OVERRAN if known.ending is None else MoveCode.EXECUTOR_LATE
+        if (is_late or is_told_late(view, known)) and profile.lease_end_ms(lease) > pin.start_ms:
+            is_stopping = is_late and known.ending is not None
+            late = MoveCode.EXECUTOR_LATE if is_stopping else MoveCode.LEASE_OVERRAN
             yield late, ("lease", lease)
 
 
 def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]:
-    """Yield the leases that hold some of a resource; of a domain, only those that are late."""
+    """Yield the leases that hold some of a resource; of a domain, only those that may be late."""
     view = profile.view
     match kind:
         case "domain":
             key = IslandKey(pin.pool, pin.slice.flavor, name)
             late = profile.late_leases(key)
             ends = profile.island_ends(key)  # One for each node that a lease is on.
-            yield from dict.fromkeys(lease for _, _, lease in ends if lease in late)
+            yield from dict.fromkeys(
+                lease
+                for _, _, lease in ends
+                if lease in late or is_told_late(view, view.leases[lease])
+            )
         case "envelope" | "lending":
             yield from view.payer_leases.get(EnvelopeId(name), ())
         case "cap":
@@ -162,8 +190,13 @@ def _gpus_in(view: StateView, slots: Slots, domain: str) -> int:
     )
 
 
-def _lost(view: StateView, key: IslandKey) -> Iterator[Found]:
-    """Yield the lost and drained nodes of an island or, where there are none, its domain."""
+def _lost(view: StateView, key: IslandKey, events: Sequence[Event]) -> Iterator[Found]:
+    """Yield the lost and drained nodes of an island or, where there are none, its domain.
+
+    Where this decision changes nodes, it is they: other nodes were lost before the place was found.
+    """
+    marked = {event.node for event in events if isinstance(event, NodeMarked)}
+    is_changed = any(isinstance(event, NodeApplied | NodesClaimed | NodeWiped) for event in events)
     is_there = key.domain in view.domains(key.pool, key.flavor).numbers
     nodes = view.island(key).nodes if is_there else ()
     found = [
@@ -171,8 +204,11 @@ def _lost(view: StateView, key: IslandKey) -> Iterator[Found]:
         for node in nodes
         for status, code in _LOST
         if view.node_status.get(node.name) is status
+        and (node.name in marked or not (marked or is_changed))
     ]
-    yield from found or [(MoveCode.NODES_CHANGED, ("domain", key.domain))]
+    yield from found
+    if is_changed or not found:
+        yield MoveCode.NODES_CHANGED, ("domain", key.domain)
 
 
 def _closed(profile: Profile, pin: Entry) -> MoveCause:

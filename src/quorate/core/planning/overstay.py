@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.stops import stop_bundle
-from quorate.core.profile.firm_places import firm_profile, in_order, pin_of, unpaid
+from quorate.core.profile.firm_places import firm_profile, in_order, is_void, pin_of
 from quorate.core.profile.lease_ends import declared_end_ms, run_end_ms
 from quorate.core.profile.node_quota import nodes_short
 from quorate.core.profile.plan_entry import Entry
@@ -165,7 +165,7 @@ def relief(
     stopping every bundle that may be stopped for it is not enough. ``pin`` can stay where it has
     all that it needs or, with ``all_of_it``, all that it takes: its whole domains if it is choosy.
     """
-    if unpaid(profile.view, pin):
+    if is_void(profile.view, pin):
         return None
     short = _short(profile, pin, all_of_it=all_of_it)
     if not short:

@@ -43,7 +43,7 @@ from quorate.core.planning.overstay import Overstayer, overstayers, relief
 from quorate.core.planning.recall import Planned, has_loans, plan_recall, write_recall
 from quorate.core.planning.start_search import Lack, Searcher
 from quorate.core.preemption.disruption_account import deferrals_due_ms
-from quorate.core.profile.firm_places import in_order, pin_of, place_of, stands
+from quorate.core.profile.firm_places import in_order, payers_of, pin_of, place_of, stands
 from quorate.core.profile.node_quota import counted, kept_from_ms, promised
 from quorate.core.profile.plan_entry import Entry, shares_of, slice_of
 from quorate.core.profile.profile import Profile
@@ -251,8 +251,7 @@ class Walk:
             for record in self.view.reservations.values()
             if (record.planned_start_ms or now_ms) < now_ms and record.made.run in self.pins
         ]
-        ended = [event.lease for event in self.log.events if isinstance(event, LeaseEnded)]
-        causes = [cause_of(self.profile, pin, overdue, ended) for pin in pins]
+        causes = [cause_of(self.profile, pin, overdue, self.log.events) for pin in pins]
         pools = [("pool", e.pool.name) for e in self.log.events if isinstance(e, PoolApplied)]
         if not pools:
             return causes
@@ -531,7 +530,7 @@ class Walk:
         if is_late and not promise.by_conflict and not waits_for_ends:
             # Its place is free by counting, but the run cannot really start there.
             later_ms = self.search.next_change_ms(record.spec, self.log.now_ms)
-            self._move_to(promise, later_ms, cause_of(self.profile, pin))
+            self._move_to(promise, later_ms, cause_of(self.profile, pin, (), self.log.events))
             self.refuse(record)
             return
         if not is_due and self._recall(record, pin):
@@ -775,6 +774,25 @@ class Walk:
             answer = admit(room, run, now_ms, has_executor=has_executor, steps=steps)
         return answer
 
+    def _admit_as_promised(self, run: Run, room: StateView, pin: Entry) -> Admitted | Refusal:
+        """Return how ``run`` starts in ``room`` now; if the search is too long, as promised.
+
+        Other payers and widths make it long; the payers and the width of ``pin`` are known.
+        """
+        answer = self._admit(run, room)
+        if isinstance(answer, Admitted) or answer.code is not RefusalCode.SEARCH_LIMIT:
+            return answer
+        widths = run.widths()
+        return admit(
+            room,
+            run,
+            self.log.now_ms,
+            has_executor=self.log.has_executor,
+            steps=SearchBudget(),
+            width=pin.slice.gpus if pin.slice.gpus in widths else widths[-1],
+            barred=payers_of(self.view, run, pin.slice.flavor) - {e.payer for e in pin.shares},
+        )
+
     def _admit_due(
         self, record: RunRecord, promise: ReservationRecord, pin: Entry
     ) -> Admitted | Refusal:
@@ -786,13 +804,15 @@ class Walk:
         now_ms, until_ms = self.log.now_ms, pin.end_ms
         room = room_beside(view, self.profile, run, now_ms, until_ms, whole_last=True)
         if not pin.is_choosy:
-            return self._admit(run, only_slice(room, run.pool, pin.slice))
+            return self._admit_as_promised(run, only_slice(room, run.pool, pin.slice), pin)
         # It needs certain GPUs of its domains, and so may other runs that are planned there.
         domains = [domain for domain, _ in pin.slice.domains]
-        answer = self._admit(run, only_domains(room, run.pool, pin.slice.flavor, domains))
+        there = only_domains(room, run.pool, pin.slice.flavor, domains)
+        answer = self._admit_as_promised(run, there, pin)
         if isinstance(answer, Refusal):
             room = room_beside(view, self.profile, run, now_ms, until_ms)
-            answer = self._admit(run, only_domains(room, run.pool, pin.slice.flavor, domains))
+            there = only_domains(room, run.pool, pin.slice.flavor, domains)
+            answer = self._admit_as_promised(run, there, pin)
         return answer
 
     def _start(self, record: RunRecord, admitted: Admitted) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,6 +33,7 @@ from quorate.core.admission.payers import (
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.core.admission.spread import Item, fills_nodes, items_of
 from quorate.core.planning.expected_states import ExpectedStates
+from quorate.core.profile.firm_places import is_choosy
 from quorate.core.profile.first_room import FirstRoom, Parts, parts_of
 from quorate.core.profile.plan_entry import Entry, shares_of, slice_of
 from quorate.core.profile.planned_accounts import ExpectedAccounts
@@ -123,8 +124,14 @@ class Ask(Struct, frozen=True, gc=False):
 Placement = tuple[tuple[Domain, int], ...]
 """GPUs by domain, spares included."""
 
-Start = tuple[int, Placement, Sequence[Leg]]
-"""When, where, and paid by whom."""
+
+class Start(NamedTuple):
+    """When, where, paid by whom and, where it was tried for real, how wide without spares."""
+
+    start_ms: int
+    placement: Placement
+    legs: Sequence[Leg]
+    width: int | None = None
 
 
 class Searcher:
@@ -167,10 +174,10 @@ class Searcher:
                 best = (found[0], ask, found)
         if best is None:
             return None
-        start_ms, ask, (_, placement, legs) = best
+        start_ms, ask, (_, placement, legs, real_width) = best
         if ask.is_choosy:
             # As it was tried for real, and as wide as that was.
-            width = sum(gpus for _, gpus in placement) if run.malleable else least
+            width = least if real_width is None else real_width
             return self._entry(self.ask(run, ask.request.flavor, width), start_ms, placement, legs)
         for width in widths[:-1]:
             wider = self.ask(run, ask.request.flavor, width)
@@ -516,7 +523,7 @@ class Searcher:
                 paid = paid_at[found[0]]
                 assert paid is not None, found
                 best, before_ms = (*found, paid[1]), found[0] + 1
-        return None if best is None else (best[0], ((best[1], ask.gpus),), best[2])
+        return None if best is None else Start(best[0], ((best[1], ask.gpus),), best[2])
 
     def _spread(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
         """Return the first start over any number of domains.
@@ -542,7 +549,7 @@ class Searcher:
             room_ms, domains = found
             fitting = self._fits_in(ask, domains, room_ms, steps)
             if fitting is not None:
-                return (room_ms, *fitting)
+                return Start(room_ms, *fitting)
             demands = [(_place(site.domains[0]), ask.gpus)]
             paid = self._paid_from(ask, payers, demands, room_ms, steps)
             if paid is None:
@@ -577,7 +584,7 @@ class Searcher:
             return self._fits(ask, at_ms, steps)
 
         found = _first_fitting(tried, critical, first_ms, last_ms, steps)
-        return None if found is None else (found[0], *found[1])
+        return None if found is None else Start(found[0], *found[1])
 
     def _paid_from(
         self, ask: Ask, payers: Payers, demands: Sequence[Demand], from_ms: int, steps: SearchBudget
@@ -753,7 +760,8 @@ class Searcher:
             return None
         domains = {domain.key.domain: domain for domain in ask.sites.everywhere.domains}
         there = slice_of(admitted).domains
-        return at_ms, tuple((domains[name], gpus) for name, gpus in there), admitted.legs
+        placement = tuple((domains[name], gpus) for name, gpus in there)
+        return Start(at_ms, placement, admitted.legs, admitted.width)
 
     def _entry(self, ask: Ask, start_ms: int, placement: Placement, legs: Sequence[Leg]) -> Entry:
         view, run = self.profile.view, ask.run
@@ -762,7 +770,7 @@ class Searcher:
         if not ask.request.whole_nodes:
             bounds = view.holdings.bounds_of(run.owner)
             room = min((view.holdings.room.get(name, 0) for name in bounds), default=0)
-        return Entry(
+        entry = Entry(
             run.name,
             run.owner,
             run.pool,
@@ -771,8 +779,10 @@ class Searcher:
             Slice(ask.request.flavor, ask.request.gpus, domains),
             shares_of(legs),
             _nodes_of(placement, room),
-            ask.takes_whole,
         )
+        # As once it is firm: other payers might have been for certain racks, and these are not.
+        is_choice = ask.takes_whole and is_choosy(view, run, entry)
+        return replace(entry, is_choosy=True) if is_choice else entry
 
 
 Served = tuple[Site, list[tuple[tuple[int, ...], Site]]]

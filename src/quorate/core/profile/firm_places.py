@@ -10,9 +10,13 @@ from msgspec.structs import replace
 from quorate.core.admission.admit import cover_request
 from quorate.core.admission.cover import payer_phases
 from quorate.core.admission.holds import expected_ms
+from quorate.core.admission.layout import pack_request
+from quorate.core.admission.quota_holders import family_of
+from quorate.core.admission.spread import fills_nodes, items_of
+from quorate.core.profile.lease_ends import lease_end_ms
 from quorate.core.profile.node_quota import counted, nodes_short
 from quorate.core.profile.plan_entry import Entry
-from quorate.core.profile.profile import Profile
+from quorate.core.profile.profile import Profile, cap_members
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import Share, Slice
 from quorate.model.selector import RACK, names_label
@@ -98,10 +102,10 @@ def _find_pin(view: StateView, record: ReservationRecord, run: Run, start_ms: in
     place = counted(view, place)
     if record.by_conflict:
         return replace(place, by_conflict=True, keeps=())
-    return replace(place, is_choosy=_is_choosy(view, run, place))
+    return replace(place, is_choosy=is_choosy(view, run, place))
 
 
-def _is_choosy(view: StateView, run: Run, place: Entry) -> bool:
+def is_choosy(view: StateView, run: Run, place: Entry) -> bool:
     """Return whether counting GPUs is not enough: racks are named, or whole nodes vary in size."""
     lines = (view.envelopes[share.payer].spec.selector for share in place.shares)
     if any(names_label(line, RACK) for line in (run.selector, *lines)):
@@ -153,7 +157,7 @@ def firm_profile(
 
 def stands(profile: Profile, pin: Entry) -> bool:
     """Return whether a place that is not put in has all it needs for its whole duration."""
-    if unpaid(profile.view, pin):
+    if is_void(profile.view, pin):
         return False
     start_ms, end_ms = pin.start_ms, pin.end_ms
     if all(each.least(start_ms, end_ms) >= amount for each, amount in profile.needs(pin)):
@@ -166,12 +170,85 @@ def stands(profile: Profile, pin: Entry) -> bool:
     )
 
 
+def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
+    """Return whether a lease that firm places count on has outlasted its expected end.
+
+    Only ends that were expected at ``since_ms`` or later count, and have passed by ``now_ms``: for
+    what was late before, the places were looked at. A lease counts if it holds room in a domain of
+    a place, width of one of its payers or their caps, or a hard quota that bounds its owner.
+    """
+    profile, rooms, payers = Profile(view, now_ms), set[IslandKey](), set[EnvelopeId]()
+    bounds, has_bounds = set[str](), view.holdings.has_bounds
+    for record in view.reservations.values():
+        if record.planned_start_ms is None:
+            continue
+        run, where = view.runs[record.made.run].spec, record.slice
+        for domain, _ in where.domains:
+            rooms.add(IslandKey(run.pool, where.flavor, domain))
+        for share in record.payers:
+            payers.add(share.payer)
+        if has_bounds:
+            bounds.update(view.holdings.bounds_of(run.owner))
+    for payer in tuple(payers):
+        for cap in view.envelopes[payer].caps:
+            payers.update(cap_members(view, cap))
+    return (
+        any(profile.is_room_outlasted(room, since_ms) for room in rooms)
+        or any(profile.is_payer_outlasted(payer, since_ms) for payer in payers)
+        or any(
+            lease_end_ms(view, view.leases[name], since_ms) < now_ms
+            for bound in bounds
+            for owner in family_of(view, bound)
+            for name in view.owner_leases.get(owner, ())
+        )
+    )
+
+
+def is_void(view: StateView, pin: Entry) -> bool:
+    """Return whether ``pin`` cannot start whatever is free: its payers or its pool forbid it."""
+    return bool(unpaid(view, pin)) or breaks_nodes(view, pin)
+
+
+def breaks_nodes(view: StateView, pin: Entry) -> bool:
+    """Return whether ``pin`` would leave a part of a node, in a pool that gives whole nodes.
+
+    It was recorded before the pool, or a node of its domains, was changed.
+    """
+    pool = view.pools[pin.pool]
+    if not pool.whole_nodes:
+        return False
+    run, key = view.runs[pin.run].spec, ("whole", pin.run)
+    known = view.ask_cache.get(key)
+    if not isinstance(known, _Whole) or known.run is not run or known.slice != pin.slice:
+        # Ledgers from before may have counted spares in the width of a malleable run.
+        width = pin.slice.gpus if pin.slice.gpus in run.widths() else run.widths()[-1]
+        request = pack_request(run, pool, pin.slice.flavor, width)
+        there = view.domains(pin.pool, pin.slice.flavor).numbers
+        sizes = {
+            size
+            for domain, _ in pin.slice.domains
+            if domain in there
+            for size in view.island(IslandKey(pin.pool, pin.slice.flavor, domain)).sizes
+        }
+        fills = not sizes or fills_nodes(items_of(request), request.spares_per_group, sizes)
+        known = view.ask_cache[key] = _Whole(run, pin.slice, not fills)
+    return known.breaks
+
+
+class _Whole(Struct, frozen=True, gc=False):
+    """Whether a place leaves a part of a node, kept until a pool or node changes."""
+
+    run: Run
+    slice: Slice
+    breaks: bool
+
+
 def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:
     """Return the payers of ``pin`` that do not pay for it any more, whatever they have left.
 
     They left its owner's family, lend to it no more, were retired, or are closed at its start.
     """
-    payers = _payers_of(view, view.runs[pin.run].spec, pin.slice.flavor)
+    payers = payers_of(view, view.runs[pin.run].spec, pin.slice.flavor)
     lapsed = []
     for share in pin.shares:
         account = view.envelopes[share.payer]
@@ -186,7 +263,7 @@ def unpaid(view: StateView, pin: Entry) -> list[EnvelopeId]:
     return lapsed
 
 
-def _payers_of(view: StateView, run: Run, flavor: str) -> frozenset[EnvelopeId]:
+def payers_of(view: StateView, run: Run, flavor: str) -> frozenset[EnvelopeId]:
     """Return the envelopes that may pay for ``run``, kept until a budget or an owner changes."""
     key = ("payers", run.name, flavor)
     known = view.ask_cache.get(key)

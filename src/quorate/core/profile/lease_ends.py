@@ -55,6 +55,18 @@ def recall_of(view: StateView, lease: Lease) -> LoanRecalled | None:
     return min(found, key=lambda known: known.due_ms, default=None)
 
 
+def is_told_late(view: StateView, lease: Lease) -> bool:
+    """Return whether a recalled ``lease`` was told to stop too late to be gone in time.
+
+    It has its grace all the same, so its deadline is after the end of its notice. That happens
+    where no decision was made when it had to be told, because the program was down.
+    """
+    if lease.ending is None or not view.recalls:
+        return False
+    recall = recall_of(view, lease)
+    return recall is not None and recall.due_ms < lease.ending.deadline_ms
+
+
 def run_end_ms(view: StateView, record: RunRecord, now_ms: int) -> int:
     """Return when a running run is expected to end, as of ``now_ms``; never before that."""
     assert record.since_ms is not None, record

@@ -192,6 +192,31 @@ class Profile:
             kept.from_ms, kept.until_ms = now_ms, kept.expected[0][0]
         return kept.expected, kept.expected_curve
 
+    def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
+        """Return whether a lease of an island has passed an end that was expected of it since."""
+        return self._is_outlasted(self._said_of(key), since_ms)
+
+    def is_payer_outlasted(self, key: EnvelopeId, since_ms: int) -> bool:
+        """Return whether a lease of a payer has passed an end that was expected of it since."""
+        return self._is_outlasted(self._paid_by(key), since_ms)
+
+    def _is_outlasted(self, kept: Kept, since_ms: int) -> bool:
+        """Return whether an end that was expected at ``since_ms`` or later has passed by now."""
+        said, now_ms = kept.said, self.now_ms
+        if not said or said[0][0] >= now_ms:
+            return False
+        if kept.from_ms <= since_ms and now_ms <= kept.until_ms:
+            return False  # What was expected then is still to come.
+        late = bisect_left(said, since_ms, key=itemgetter(0))
+        if late < len(said) and said[late][0] < now_ms:
+            return True
+        view = self.view
+        overdue = {name for _, _, name in said[:late]}
+        if any(lease_end_ms(view, view.leases[name], since_ms) < now_ms for name in overdue):
+            return True
+        self._expected(kept)  # So that the next question is answered at once.
+        return False
+
     def _whole_curve(self, island: Island) -> Curve:
         """Return when nodes of ``island`` come free as a whole: with the last of their leases."""
         view, gains = self.view, []

@@ -60,10 +60,13 @@ def _ends_changed(state: State, run: str, bundle: int) -> None:
 
 
 def recall_settled(state: State, run: RunRecord, bundle: int) -> None:
-    """Forget the recall of a bundle when the last of its leases has ended for good."""
+    """Forget the recall of a bundle when the last of its leases has ended for good.
+
+    The first bundle takes all others with it, so its recall lasts until no lease is left.
+    """
     key = (run.spec.name, bundle)
-    if key in state.recalls and all(
-        state.leases[name].fact.bundle != bundle for name in run.leases
+    if key in state.recalls and not any(
+        bundle in (0, state.leases[name].fact.bundle) for name in run.leases
     ):
         del state.recalls[key]
 

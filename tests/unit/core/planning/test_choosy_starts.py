@@ -6,14 +6,15 @@ from random import Random
 
 import pytest
 
-from quorate.core.commands import Submit
+from quorate.core.commands import Complete, Submit, Tick
 from quorate.core.planning.expected_states import ExpectedStates
 from quorate.core.profile.firm_places import firm_profile
-from quorate.model.amounts import MINUTE_MS
-from quorate.model.specs import OnQuota, Owner, Quota
-from quorate.testing.builders import NOW_MS, node
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.specs import Malleable, OnQuota, Owner, Quota
+from quorate.model.state.records import Phase
+from quorate.testing.builders import NOW_MS, budget, envelope, node
 from tests.oracles.lives import Life
-from tests.oracles.plans import firm_ms, of, planned_life
+from tests.oracles.plans import alone, firm_ms, of, planned_life, quiet_pool
 
 
 def fragmented(nodes: int) -> Life:
@@ -66,3 +67,37 @@ def test_a_state_made_from_an_earlier_one_starts_what_one_made_anew_does() -> No
         assert found == ExpectedStates(profile).would_start(run, at_ms, has_executor=False)
         starts.add(found is not None)
     assert starts == {True, False}
+
+
+def test_a_start_whose_payers_name_no_rack_leaves_the_rest_of_its_domain_to_others() -> None:
+    """A payer it did not need is for one rack; what it takes is the same before and once firm."""
+    racked = envelope("r", 8, selector=(("rack", "k0"),))
+    life = planned_life(
+        nodes=[node("n0", 8, rack="k0"), node("n1", 8, rack="k1")],
+        budgets=[budget("b-two", "two", alone(envelope("e", 8)), alone(racked))],
+        pool=quiet_pool(horizon_ms=HOUR_MS),
+    )
+    life.do(Submit(of("busy", 16, "one", 120)))
+    life.do(Submit(of("first", 8, "two", 60)))
+    life.do(Submit(of("beside", 8, "three", 60)))
+    life.do(Tick(), NOW_MS + HOUR_MS)
+    starts = [firm_ms(life, name) for name in ("first", "beside")]
+    assert starts == [NOW_MS + 2 * HOUR_MS] * 2
+    assert life.do(Tick()).events == ()
+
+
+def test_a_firm_run_starts_as_promised_where_the_search_for_more_is_too_long() -> None:
+    """Its payer is for the last of eight racks, so that all ways to be wider are tried first."""
+    there = (("rack", "k7"),)
+    life = planned_life(
+        nodes=[node(f"n{number}", 8, rack=f"k{number}") for number in range(8)],
+        budgets=[budget("b-two", "two", alone(envelope("e", 64, selector=there)))],
+    )
+    life.do(Submit(of("busy", 8, selector=there)))
+    grid = Malleable(gpus_min=2, gpus_max=32, gpus_step=30, gpus_desired=32)
+    life.do(Submit(of("elastic", 32, "two", malleable=grid, spares_per_group=1)))
+    start_ms = NOW_MS + 2 * HOUR_MS
+    assert firm_ms(life, "elastic") == start_ms
+    assert life.state.reservations["elastic@1"].slice.gpus == 2
+    life.do(Complete("busy"), start_ms)
+    assert life.phase("elastic") is Phase.RUNNING

@@ -5,13 +5,24 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.commands import Apply, Cancel, Complete, Confirm, Drain, MarkNode, Submit, Tick
+from quorate.core.commands import (
+    Apply,
+    Cancel,
+    Complete,
+    Confirm,
+    Drain,
+    Fail,
+    MarkNode,
+    Reported,
+    Submit,
+    Tick,
+)
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import MoveCause, MoveCode, NodeStatus, ReservationStatus
 from quorate.model.specs import Budget, Cap, Owner, Pool, Quota
 from quorate.model.state.records import Phase
 from quorate.testing.builders import NOW_MS, WINDOW_END_MS, budget, envelope, node
-from tests.oracles.lives import Life
+from tests.oracles.lives import Life, ends
 from tests.oracles.plans import (
     alone,
     clashes,
@@ -62,6 +73,22 @@ def test_firm_start_that_moved_starts_as_soon_as_the_late_lease_has_gone() -> No
     assert start_ms_of(life, "wide") == START_MS + MINUTE_MS
 
 
+def test_firm_start_moves_with_the_next_command_even_if_that_is_turned_away() -> None:
+    """A stop is late for the second time, and a run is submitted behind the depth of the pool."""
+    life = planned_life(has_executor=True, pool=quiet_pool(reservation_depth=1))
+    life.do(Submit(of("stops", 4, checkpoint_ms=5 * MINUTE_MS)))
+    life.do(Submit(of("busy", 4, minutes=30)))
+    life.do(Cancel("stops"))
+    life.do(Submit(of("next", 8, "two")))
+    life.do(Submit(of("behind", 8, "three")))
+    assert firm_ms(life, "next") == NOW_MS + 30 * MINUTE_MS
+    # Its deadline was after 5 minutes, so it is expected after 20, and then after 35.
+    assert moves(life.do(Submit(of("more", 8, "three")), NOW_MS + 19 * MINUTE_MS)) == []
+    (moved,) = moves(life.do(Submit(of("most", 8, "three")), NOW_MS + 21 * MINUTE_MS))
+    assert moved.planned_start_ms == NOW_MS + 35 * MINUTE_MS
+    assert moved.cause == MoveCause(MoveCode.EXECUTOR_LATE, (("lease", "stops/0"),))
+
+
 def test_only_the_firm_start_that_lacks_the_room_of_a_late_lease_moves() -> None:
     life = planned_life(nodes=[node("a0", 8, "A"), node("b0", 8, "B")])
     here, there = ((("fabric.domain", domain),) for domain in "AB")
@@ -101,6 +128,25 @@ def test_executor_that_is_late_with_a_confirmation_is_the_cause() -> None:
     assert moved.cause == MoveCause(MoveCode.EXECUTOR_LATE, (("lease", "busy/0"),))
     life.do(Confirm("busy/0"), START_MS + MINUTE_MS)
     assert start_ms_of(life, "next") == START_MS + MINUTE_MS
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_ends_that_are_reported_together_move_no_start(
+    together: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """Both are late; once both have gone, the start has all its room."""
+    life = planned_life(has_executor=True)
+    for name in ("stops", "also"):
+        life.do(Submit(of(name, 2, checkpoint_ms=5 * MINUTE_MS)))
+        life.do(Cancel(name))
+    life.do(Submit(of("busy", 4, "three", minutes=30)))
+    life.do(Submit(of("next", 8, "two")))
+    assert firm_ms(life, "next") == NOW_MS + 30 * MINUTE_MS
+    gone = (Confirm("stops/0"), Confirm("also/0"), Fail("nobody"))
+    reported = Reported(gone) if together else gone[0]
+    decision = life.do(reported, NOW_MS + 21 * MINUTE_MS)
+    assert bool(moves(decision)) is not together
+    assert [lease for lease, _ in ends(decision)] == ["stops/0", "also/0"][: 1 + together]
 
 
 # --- Lost ---
@@ -163,6 +209,17 @@ def test_node_loss_elsewhere_moves_no_firm_start() -> None:
 def test_node_that_changes_its_domain_is_the_cause() -> None:
     life = half_busy()
     (moved,) = moves(life.do(Apply((node(free_node(life), 8, "B"),)), SOON_MS))
+    assert moved.cause == MoveCause(MoveCode.NODES_CHANGED, (("domain", "r/c/A"),))
+
+
+def test_node_that_shrinks_is_the_cause_and_not_one_that_was_drained_before() -> None:
+    life = planned_life(nodes=[node(f"a{number}") for number in range(3)])
+    life.do(Drain("a2"))
+    life.do(Submit(of("busy", 8)))
+    life.do(Submit(of("wide", 16, "two")))
+    assert firm_ms(life, "wide") == START_MS
+    (idle,) = {"a0", "a1"} - set(life.on("busy"))
+    (moved,) = moves(life.do(Apply((node(idle, 4),)), SOON_MS))
     assert moved.cause == MoveCause(MoveCode.NODES_CHANGED, (("domain", "r/c/A"),))
 
 
@@ -235,6 +292,18 @@ def test_pool_that_takes_a_node_from_another_is_the_cause() -> None:
     (moved,) = moves(life.do(Apply((side,)), SOON_MS))
     assert moved.cause == MoveCause(MoveCode.POOL_CHANGED, (("pool", "side"),))
     assert moved.status is ReservationStatus.BLOCKED
+
+
+def test_pool_that_gives_whole_nodes_from_now_on_is_the_cause_where_a_part_was_promised() -> None:
+    life = planned_life(nodes=[node("a0")])
+    life.do(Submit(of("busy", 8)))
+    life.do(Submit(of("part", 4, "two")))
+    life.do(Submit(of("whole", 8, "three")))
+    assert firm_ms(life, "part") == START_MS
+    (moved,) = moves(life.do(Apply((replace(quiet_pool(), whole_nodes=True),)), SOON_MS))
+    assert moved.cause == MoveCause(MoveCode.POOL_CHANGED, (("pool", "default"),))
+    assert (moved.reservation, moved.status) == ("part@1", ReservationStatus.BLOCKED)
+    assert clashes(life) == []
 
 
 def test_pool_that_gives_whole_nodes_from_now_on_moves_no_start_that_still_stands() -> None:

@@ -5,13 +5,24 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from quorate.core.audit.history_audit import audit
-from quorate.core.commands import Apply, Cancel, Complete, Confirm, Decision, Submit, Tick
+from quorate.core.commands import (
+    Apply,
+    Cancel,
+    Complete,
+    Confirm,
+    Decision,
+    MarkNode,
+    Submit,
+    Tick,
+)
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     EndReason,
     LeaseEnding,
     LoanRecalled,
+    MoveCause,
     MoveCode,
+    NodeStatus,
     RecallWithdrawn,
     StartReason,
 )
@@ -111,6 +122,33 @@ def test_work_gets_its_grace_where_the_notice_is_shorter() -> None:
     assert recalled(decision) == [("loan", 0, "mine", NOW_MS + GRACE_MS)]
     (told,) = (event for event in decision.events if isinstance(event, LeaseEnding))
     assert told.deadline_ms == NOW_MS + GRACE_MS
+
+
+def test_a_loan_that_is_told_late_is_the_cause_of_the_start_that_it_delays() -> None:
+    """The program was down when it had to be told; a node that failed long ago is no cause."""
+    life = lent_life(24, has_executor=True)
+    failed = next(reversed(life.state.nodes))
+    life.do(MarkNode(failed, NodeStatus.FAILED))
+    life.do(Submit(borrower("loan", 8, checkpoint_ms=GRACE_MS)))
+    life.do(Submit(of("mine", 8)))
+    assert firm_ms(life, "mine") == DUE_MS
+    (moved,) = moves(life.do(Tick(), DUE_MS - MINUTE_MS))
+    assert moved.planned_start_ms == DUE_MS - MINUTE_MS + GRACE_MS
+    assert moved.cause == MoveCause(MoveCode.LEASE_OVERRAN, (("lease", "loan/0"),))
+
+
+def test_the_recall_of_a_run_lasts_until_its_last_step_has_gone() -> None:
+    life = lent_life(16, has_executor=True)
+    wide = Malleable(gpus_min=4, gpus_max=8, gpus_step=4, gpus_desired=8)
+    life.do(Submit(borrower("loan", 8, malleable=wide, checkpoint_ms=GRACE_MS)))
+    life.do(Submit(of("mine", 8)))
+    stopping = [name for name, _ in stops(life.do(Tick(), DUE_MS - GRACE_MS))]
+    assert len(stopping) == 2
+    for name in stopping:
+        assert ("loan", 0) in life.state.recalls
+        life.do(Confirm(name), DUE_MS - MINUTE_MS)
+    assert life.state.recalls == {}
+    assert life.phase("mine") is Phase.RUNNING
 
 
 def test_a_loan_without_a_notice_runs_to_its_end() -> None:
