@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from quorate.model.events import ConflictDeferred, LoanRecalled, NodeStatus, Slots
 from quorate.model.selector import matches
@@ -222,11 +223,10 @@ class State:
         self.refresh()
         self._index_leases()
         over = State.__new__(State)
+        over._below = self  # noqa: SLF001 - another state, the same class
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
         over.lottery = self.lottery
-        for name in _TABLES:
-            setattr(over, name, getattr(self, name).layer())
         # Shared until a budget or an owner changes in the overlay: ``budgets_changed`` makes a new
         # one.
         over.family_cache = self.family_cache
@@ -236,10 +236,11 @@ class State:
         over._waiting = self.waiting.layer()  # noqa: SLF001
         over._line_ranks = self._line_ranks.layer()  # noqa: SLF001
         over.lifted = self.lifted
-        over._holdings = self.holdings.layer(over.owners)  # noqa: SLF001 - another state, the same class
+        held = self.holdings
+        # Without a hard quota nothing is ever counted, so there is nothing to keep apart.
+        over._holdings = held.layer(over.owners) if held.has_bounds else held  # noqa: SLF001
         over._stale = []  # noqa: SLF001
         over._pending_nodes, over._pending_free = {}, {}  # noqa: SLF001
-        over._below = self  # noqa: SLF001
         over._holds_due = over._holds_ending = None  # noqa: SLF001
         over._openings = None  # noqa: SLF001
         over._soft = self.soft  # noqa: SLF001
@@ -247,6 +248,16 @@ class State:
         over._crossings = self.crossings.layer() if is_budgeted else None  # noqa: SLF001
         over.leases_indexed = True
         return over
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Return a table of an overlay, made when it is first used: most never are."""
+            if name not in _LAYERED:
+                raise AttributeError(name)
+            table = getattr(self._below, name).layer()
+            setattr(self, name, table)
+            return table
 
     @property
     def nodes(self) -> Table[str, NodeRecord]:
@@ -861,6 +872,21 @@ class State:
         self._holds_ending = self._upheld(self._holds_ending, _END)
         return self._holds_ending
 
+    def may_hold_be_due(self, now_ms: int, *, has_executor: bool) -> bool:
+        """Return whether a hold may be due by ``now_ms``: to be renewed, or ended without executor.
+
+        An overlay reads what has changed in it and asks the state below: it makes no heap.
+        """
+        heap = self._holds_due if has_executor else self._holds_ending
+        if heap is None and self._below is not None:
+            assert isinstance(self.leases, LayeredTable), "an overlay's tables are"
+            at_ms = _RENEW if has_executor else _END
+            return any(
+                at_ms(lease) <= now_ms for _, lease, _ in self.leases.changed()
+            ) or self._below.may_hold_be_due(now_ms, has_executor=has_executor)
+        heap = self.holds_due() if has_executor else self.holds_ending()
+        return bool(heap) and heap[0][0] <= now_ms
+
     def _over(
         self, below: list[tuple[int, str]], at_ms: Callable[[Lease], int]
     ) -> list[tuple[int, str]]:
@@ -1010,3 +1036,4 @@ _TABLES = (
     "rounds",
     "round_sizes",
 )
+_LAYERED: Final = frozenset(_TABLES)

@@ -447,6 +447,10 @@ class StateView(Protocol):
         """Return whether the window of some envelope began after ``after_ms``, up to ``now_ms``."""
         ...
 
+    def may_hold_be_due(self, now_ms: int, *, has_executor: bool) -> bool:
+        """Return whether a hold may be due by ``now_ms``; where this is False, none is."""
+        ...
+
     def holds_due(self) -> list[tuple[int, str]]:
         """Return the heap of (instant, lease) at which holds must be renewed.
 
