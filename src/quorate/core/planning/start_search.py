@@ -161,6 +161,8 @@ class Searcher:
         best: tuple[int, Ask, Start] | None = None
         for flavor in run.flavors:
             ask = self.ask(run, flavor, least)
+            if self._is_hopeless(ask):
+                continue
             found = self._start(ask, from_ms, steps, FOREVER_MS if best is None else best[0])
             if found is not None and (best is None or found[0] < best[0]):
                 best = (found[0], ask, found)
@@ -177,6 +179,15 @@ class Searcher:
             if fitting is not None:
                 return self._entry(wider, start_ms, *fitting)
         return self._entry(ask, start_ms, placement, legs)
+
+    def is_hopeless(self, run: Run) -> bool:
+        """Return whether no domain ever has room for ``run``, even if all leases end."""
+        least = run.widths()[-1]
+        return all(self._is_hopeless(self.ask(run, flavor, least)) for flavor in run.flavors)
+
+    def _is_hopeless(self, ask: Ask) -> bool:
+        gpus = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
+        return not self._rooms.left_alone(ask.sites.everywhere, gpus)
 
     def fits_now(self, run: Run) -> bool:
         """Return whether ``run`` can start now by counting."""
@@ -360,6 +371,11 @@ class Searcher:
                 if most >= (ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra):
                     return True
         return False
+
+    def payers_of(self, run: Run) -> list[EnvelopeId]:
+        """Return the envelopes that may pay for ``run``, each once."""
+        asks = (self.ask(run, flavor, run.widths()[-1]) for flavor in run.flavors)
+        return list(dict.fromkeys(key for ask in asks for key, _ in ask.phases[-1]))
 
     def ask(self, run: Run, flavor: str, width: int) -> Ask:
         """Return what a start of ``run`` in ``flavor`` at ``width`` asks for."""
