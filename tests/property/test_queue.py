@@ -14,7 +14,7 @@ from quorate.core.commands import Apply, Command, Complete, Submit, Tick
 from quorate.core.decide import decide
 from quorate.core.lifecycle.follow import eligible_since_ms
 from quorate.core.profile.reserved_refusal import admit_beside
-from quorate.core.tenancy.queue_order import Scores, budget_used, queue_order
+from quorate.core.tenancy.queue_order import Scores, budget_used, queue_order, ranked_lines
 from quorate.core.tenancy.share_score import ONE
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import Event, LeaseStarted
@@ -209,3 +209,39 @@ def test_the_queue_is_in_order_of_its_key(
     assert order == sorted(state.pending, key=key)
     over = [world.is_over(state.runs[name].spec.owner) for name in order]
     assert over == sorted(over)
+
+
+@examples(2)
+@given(
+    teams=st.lists(quotas, min_size=3, max_size=3),
+    history=pasts,
+    asking=asked,
+    minutes=st.sampled_from((0, 0, 1, 9, 61)),
+    ends=st.booleans(),
+)
+def test_lines_that_are_surely_before_one_are_before_it(
+    teams: list[Quota],
+    history: list[Past],
+    asking: list[tuple[str, int, int, bool]],
+    *,
+    minutes: int,
+    ends: bool,
+) -> None:
+    world = World(teams, depth=0)
+    world.live(history)
+    busy = world.fill()
+    for owner, gpus, later, in_one in asking:
+        world.now_ms += later * MINUTE_MS
+        world.submit(owner, gpus, in_one=in_one)
+    view, now_ms = world.state, world.now_ms + minutes * MINUTE_MS
+    ranked_lines(view, world.now_ms)
+    if ends and busy:
+        decision = decide(view, Complete(busy[0]), now_ms=world.now_ms, actor="test")
+        view = view.overlay()
+        apply_all(view, decision.events)
+    fresh = view.overlay()
+    fresh.ranks_changed()
+    for place, mine in enumerate(ranked_lines(fresh, now_ms)):
+        surely = view.line_ranks.surely_before(mine, now_ms, len(TEAMS) + 1)
+        assert surely <= place
+        event("some are surely before it" if surely else "none is surely before it")

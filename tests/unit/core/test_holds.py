@@ -327,3 +327,35 @@ def test_what_an_overlay_lifts_and_sets_down_is_its_own_from_then_on() -> None:
     assert state.leases["r0/0"].hold_gpu_ms == before
     lease = over.leases["r0/0"]
     assert (lease.hold_ends_ms, "r0/0") in over.holds_ending()
+
+
+@pytest.mark.parametrize("has_executor", [True, False])
+def test_an_overlay_that_made_no_heap_knows_whether_a_hold_is_due(*, has_executor: bool) -> None:
+    state = small_world()
+    for number in (1, 2):
+        act(state, Submit(run(f"r{number}", 1, expected_duration_ms=number * HOUR_MS)), NOW_MS)
+    over = state.overlay()
+    act(over, Cancel("r1"), NOW_MS + MINUTE_MS)
+    act(over, Submit(run("short", 1, expected_duration_ms=MINUTE_MS)), NOW_MS + MINUTE_MS)
+    lease = over.leases["short/0"]
+    due_ms = lease.renew_ms if has_executor else lease.hold_ends_ms
+    for view in (over.overlay(), over.overlay().overlay()):
+        assert not view.may_hold_be_due(due_ms - 1, has_executor=has_executor)
+        assert view.may_hold_be_due(due_ms, has_executor=has_executor)
+
+
+def test_a_hold_that_is_to_be_renewed_is_left_until_it_ends_where_nothing_runs() -> None:
+    state = small_world()
+    act(state, Submit(run("r", 1, expected_duration_ms=HOUR_MS, checkpoint_ms=MINUTE_MS)), NOW_MS)
+    lease = state.leases["r/0"]
+    assert lease.renew_ms < lease.hold_ends_ms
+    assert not act(state, Tick(), lease.hold_ends_ms - 1).events
+    extended = act(state, Tick(), lease.hold_ends_ms).events
+    assert [type(event) for event in extended] == [HoldExtended]
+
+
+def test_an_overlay_has_the_tables_of_a_state_and_nothing_else() -> None:
+    over = small_world().overlay()
+    assert over.leases is over.leases
+    with pytest.raises(AttributeError, match="no_such_table"):
+        getattr(over, "no_such_table")  # noqa: B009 - mypy knows that there is none

@@ -38,3 +38,25 @@ def test_what_is_put_back_after_a_deletion_counts_once() -> None:
     layer["c"] = 4
     assert dict(layer) == {"a": 3, "b": 2, "c": 4}
     assert len(layer) == 3
+
+
+def test_a_layer_over_one_that_changed_nothing_reads_the_table_below() -> None:
+    base: Table[str, int] = Table({"a": 1, "b": 2})
+    over = base.layer().layer()
+    assert list(over) == ["a", "b"]
+    assert list(over.items()) == [("a", 1), ("b", 2)]
+    assert list(over.values()) == [1, 2]
+    over["c"] = 3
+    assert list(over.items()) == [("a", 1), ("b", 2), ("c", 3)]
+    assert base == {"a": 1, "b": 2}
+
+
+def test_a_layer_over_one_that_lost_or_gained_something_reads_that_one() -> None:
+    base: Table[str, int] = Table({"a": 1, "b": 2})
+    middle = base.layer()
+    del middle["a"]
+    middle["c"] = 3
+    over = middle.layer()
+    assert dict(over.items()) == {"b": 2, "c": 3}
+    assert list(over.values()) == [2, 3]
+    assert "a" not in over

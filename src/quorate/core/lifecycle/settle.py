@@ -22,10 +22,7 @@ from quorate.model.state.records import Lease
 
 def settle_holds(log: DecisionLog) -> None:
     """Extend every hold that is running out, hand its bundle over, or stop it."""
-    heap = log.view.holds_due()
-    if not heap or heap[0][0] > log.now_ms:
-        return
-    due = due_holds(heap, log.now_ms)
+    due = _due(log)
     unpaid: list[tuple[int, str]] = []
     looked = 0
     while due:
@@ -43,6 +40,20 @@ def settle_holds(log: DecisionLog) -> None:
             # A hand-over may have left money to leases that are slow to stop.
             looked, due, unpaid = len(log.events), unpaid, []
             heapify(due)
+
+
+def _due(log: DecisionLog) -> list[tuple[int, str]]:
+    """Return a heap of the holds that are due, by when they were to be renewed."""
+    view, now_ms = log.view, log.now_ms
+    if not view.may_hold_be_due(now_ms, has_executor=log.has_executor):
+        return []
+    if log.has_executor:
+        return due_holds(view.holds_due(), now_ms)
+    # Without an executor a hold is due when it ends, which may be long after its renewal.
+    ended = dict.fromkeys(name for _, name in due_holds(view.holds_ending(), now_ms))
+    due = [(view.leases[name].renew_ms, name) for name in ended if name in view.leases]
+    heapify(due)
+    return due
 
 
 def _is_due(log: DecisionLog, lease: Lease) -> bool:

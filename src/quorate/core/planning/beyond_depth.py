@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from quorate.core.lifecycle.cut_cooldown import held_back
 from quorate.core.lifecycle.follow import waits_for_upstream
 from quorate.core.tenancy.queue_order import Queue
-from quorate.model.state.line_ranks import Rank
+from quorate.model.state.line_ranks import Ranked
 from quorate.model.state.waiting_index import Line, Place, Shape
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _fill_beyond(walk: Walk) -> None:
     """Start the first few runs beyond the depth on spares that others keep idle."""
     lines = walk.view.waiting.lines
     queue = Queue(walk.ranked, lambda line: lines[line].places, walk.scores)
-    unseen = (name for name in queue.turns() if not walk.has_seen(name))
+    unseen = (name for name in queue.turns() if name not in walk.seen)
     for name in islice(unseen, FILLS_MAX):
         walk.try_beyond(walk.view.runs[name])
 
@@ -76,11 +76,12 @@ class _Tail:
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
         self._in_line: dict[Line, list[_Column]] = {}
-        waiting = walk.view.waiting
+        waiting, is_any_free = walk.view.waiting, walk.search.is_any_free
         self.shapes: dict[Shape, _Open] = {
             shape: _Open(shape, lines, walk.started)
             for shape, lines in waiting.shapes.items()
-            if self._has_room(shape, next(iter(lines.values())))
+            if is_any_free(shape.pool, shape.flavors, shape.gpus_least)
+            and self._has_room(shape, next(iter(lines.values())))
         }
         """The shapes for which there is room, as far as is known."""
 
@@ -89,8 +90,6 @@ class _Tail:
 
         ``places`` are the places of some runs of that shape.
         """
-        if not self._walk.search.is_any_free(shape.pool, shape.flavors, shape.gpus_least):
-            return False
         least_ms = 1 << shape.octave - 1 if shape.octave else 1
         walk = self._walk
         run = walk.view.runs[places[0][2]].spec
@@ -99,58 +98,55 @@ class _Tail:
     def run(self) -> None:
         """Call lines up by rank, and try the first run of each that may fit."""
         walk = self._walk
-        ranked, untouched = walk.ranked, 0
-        heap: list[tuple[Rank, Place, Line, int, bool]] = []
+        ranked, untouched, version_of = walk.ranked, 0, walk.scores.version
+        heap: list[tuple[Ranked, int, bool]] = []
         tries = STARTS_MAX
         for _ in range(LOOKS_MAX):
             if not tries or not self.shapes:
                 return
-            if untouched < len(ranked) and (not heap or ranked[untouched] < heap[0][:3]):
-                rank, place, line = ranked[untouched]
-                untouched, version, is_found = untouched + 1, 0, False
+            if untouched < len(ranked) and (not heap or ranked[untouched] < heap[0][0]):
+                called, version, is_found = ranked[untouched], 0, False
+                untouched += 1
             elif heap:
-                rank, place, line, version, is_found = heappop(heap)
+                called, version, is_found = heappop(heap)
             else:
                 return
-            planned = walk.scores.version(line[1])
+            rank, place, line = called
+            planned = version_of(line[1])
             if planned != version:
                 rank = walk.scores.rank(line[1:])
-                heappush(heap, (rank, place, line, planned, is_found))
+                heappush(heap, ((rank, place, line), planned, is_found))
                 continue
             found = self._first(line)
             if found is None:
                 continue
             first, column = found
             if not is_found or first != place:
-                heappush(heap, (rank, first, line, planned, True))
+                heappush(heap, ((rank, first, line), planned, True))
                 continue
             tries -= self._try(first[2], column)
-            heappush(heap, (rank, place, line, planned, False))
+            heappush(heap, (called, planned, False))
 
     def _first(self, line: Line) -> tuple[Place, _Column] | None:
         """Return the first unseen run of ``line`` whose shape has room, and its column, or None."""
-        has_seen, best, found = self._walk.has_seen, None, None
-        for column in self._columns_of(line):
+        columns = self._in_line.get(line)
+        if columns is None:
+            columns = self._in_line[line] = [
+                _Column(each, places)
+                for each in self.shapes.values()
+                if (places := each.lines.get(line)) is not None
+            ]
+        seen, best, found = self._walk.seen, None, None
+        for column in columns:
             if not column.open.has_room or column.is_hopeless:
                 continue
             places, at = column.places, column.at
-            while at < len(places) and has_seen(places[at][2]):
+            while at < len(places) and places[at][2] in seen:
                 at += 1
             column.at = at
             if at < len(places) and (best is None or places[at] < best):
                 best, found = places[at], column
         return None if best is None or found is None else (best, found)
-
-    def _columns_of(self, line: Line) -> list[_Column]:
-        """Return a column for each shape that has room and has runs in ``line``."""
-        known = self._in_line.get(line)
-        if known is None:
-            known = self._in_line[line] = [
-                _Column(each, each.lines[line])
-                for each in self.shapes.values()
-                if line in each.lines
-            ]
-        return known
 
     def _try(self, name: str, column: _Column) -> int:
         """Try to start a run; return how many tries that took."""

@@ -89,7 +89,7 @@ class Foresight:
         """
         reach = Reach(run, view.runs[run].spec.pool, runs_max)
         walk = _walked(view, now_ms, reach, has_executor=has_executor)
-        return cls(walk, LongWalk(walk.runs_seen, walk.has_seen(run)))
+        return cls(walk, LongWalk(len(walk.seen), run in walk.seen))
 
     def start_of(self, record: RunRecord) -> Foreseen:
         """Return the planned start of a waiting run, and how far it can be relied on."""

@@ -8,7 +8,8 @@ that shape in that line, and after many of any shape over the rest of the line.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from quorate.model.specs import Run
@@ -22,13 +23,16 @@ LINE_MAX: Final = 64
 
 
 class Fruitless:
-    """The runs of one walk for which no start was found, counted by line and shape."""
+    """The runs of one walk for which no start was found, counted by line and shape.
 
-    __slots__ = ("_columns", "_counts", "_given_up", "_has_seen", "_totals", "_view")
+    ``seen`` are the runs that the walk has looked at; the walk adds to it.
+    """
 
-    def __init__(self, view: StateView, has_seen: Callable[[str], bool]) -> None:
+    __slots__ = ("_columns", "_counts", "_given_up", "_seen", "_totals", "_view")
+
+    def __init__(self, view: StateView, seen: AbstractSet[str]) -> None:
         self._view = view
-        self._has_seen = has_seen
+        self._seen = seen
         self._counts: dict[tuple[Line, Shape], int] = {}
         self._totals: dict[Line, int] = {}
         self._given_up: dict[Line, set[Shape]] = {}
@@ -57,11 +61,11 @@ class Fruitless:
         ``places`` are the runs of ``line`` in order. Runs that were looked at, or whose shape is
         given up, are skipped.
         """
-        shapes, has_seen = self._given_up.get(line), self._has_seen
+        shapes, seen = self._given_up.get(line), self._seen
         while at < len(places):
             if shapes is not None:
                 at = self._next_hopeful(line, shapes, places, at)
-            if at == len(places) or not has_seen(places[at][2]):
+            if at == len(places) or places[at][2] not in seen:
                 return at
             at += 1
         return at

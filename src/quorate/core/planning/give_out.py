@@ -92,8 +92,11 @@ def _is_beyond(log: DecisionLog, run: Run) -> bool:
         return ahead >= depth
     rank = Scores(view, log.now_ms).rank(line[1:])
     first = (log.now_ms, view.seq + 1, run.name) if known is None else known.places[0]
+    mine = (rank, first, line)
+    if view.line_ranks.surely_before(mine, log.now_ms, depth - ahead) >= depth - ahead:
+        return True
     for other in ranked_lines(view, log.now_ms):
-        if other >= (rank, first, line):
+        if other >= mine:
             break
         ahead += other[2][0] == run.pool
         if ahead >= depth:

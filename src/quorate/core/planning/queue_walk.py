@@ -40,7 +40,13 @@ from quorate.core.planning.conflict_starts import (
 from quorate.core.planning.fruitless import Fruitless
 from quorate.core.planning.move_causes import cause_of
 from quorate.core.planning.overstay import Overstayer, overstayers, relief
-from quorate.core.planning.recall import Planned, has_loans, plan_recall, write_recall
+from quorate.core.planning.recall import (
+    Planned,
+    has_loans,
+    plan_recall,
+    recallable,
+    write_recall,
+)
 from quorate.core.planning.start_search import Lack, Searcher
 from quorate.core.preemption.disruption_account import deferrals_due_ms
 from quorate.core.profile.firm_places import in_order, payers_of, pin_of, place_of, stands
@@ -139,7 +145,6 @@ class Walk:
         "_new_runs",
         "_planned",
         "_reach",
-        "_seen",
         "_started_runs",
         "entries",
         "has_left_place",
@@ -150,6 +155,7 @@ class Walk:
         "ranked",
         "scores",
         "search",
+        "seen",
         "view",
     )
 
@@ -169,12 +175,13 @@ class Walk:
         """What is planned and not firm, by run."""
         self._long_search = SearchBudget()
         """The search steps that all starts of this walk share if a short search is not enough."""
-        self._late: list[Overstayer] = overstayers(self.view, log.now_ms)
+        self._late: list[Overstayer] | None = None
         self._planned: dict[str, int] = {}
-        self._fruitless = Fruitless(self.view, self.has_seen)
+        self.seen: set[str] = set()
+        """The waiting runs that were looked at."""
+        self._fruitless = Fruitless(self.view, self.seen)
         self._fruitless_runs: set[str] = set()
         self._started_runs: dict[str, Entry] = {}
-        self._seen: set[str] = set()
         self._conflicts = 0
         self._new_runs = {
             event.run.name if isinstance(event, RunSubmitted) else event.run
@@ -265,6 +272,8 @@ class Walk:
         ``pin`` is put in. Overstayers that are expected to end before its start do not count.
         """
         ends_ms = self.profile.lease_end_ms
+        if self._late is None:
+            self._late = overstayers(self.view, self.log.now_ms)
         late = [each for each in self._late if ends_ms(each.leases[0]) > pin.start_ms]
         return relief(self.profile, record, pin, late)
 
@@ -389,7 +398,7 @@ class Walk:
             if self._has_reached(name) or (self.has_left_place and not is_last):
                 return
             self._close_full(queue)
-        firm = [r.made.run for r in self.view.reservations.values() if r.made.run not in self._seen]
+        firm = [r.made.run for r in self.view.reservations.values() if r.made.run not in self.seen]
         for name in in_turn(self.view, firm, self.scores):
             self._visit(self.view.runs[name])
             if self.has_left_place and not is_last:
@@ -437,7 +446,7 @@ class Walk:
             waits = waits_for[after]
             if waits is not None:
                 if not is_news(record.refusal, waits):
-                    self._seen.add(name)
+                    self.seen.add(name)
                 continue
             line = line_of(record.spec)
             since_ms = eligible_since_ms(view, record)
@@ -468,14 +477,14 @@ class Walk:
     def _has_reached(self, name: str) -> bool:
         """Return whether ``name`` is the last run of a walk that goes on beyond the depth."""
         reach = self._reach
-        return reach is not None and (name == reach.run or self.runs_seen >= reach.runs_max)
+        return reach is not None and (name == reach.run or len(self.seen) >= reach.runs_max)
 
     def _visit(self, record: RunRecord) -> None:
         """Start or plan one run within the depth, or a firm one."""
         run = record.spec
-        if run.name in self._seen:
+        if run.name in self.seen:
             return
-        self._seen.add(run.name)
+        self.seen.add(run.name)
         if run.sensitive:
             grant_claim(self.log, run)  # A claim is granted when it is asked for, or not at all.
             return
@@ -490,7 +499,7 @@ class Walk:
     def _told(self, name: str) -> None:
         """Write why a run waits that began to wait in this decision and was not looked at."""
         record = self.view.runs.get(name)
-        if record is None or name in self._seen or name not in self.view.pending:
+        if record is None or name in self.seen or name not in self.view.pending:
             return
         if record.spec.sensitive:
             grant_claim(self.log, record.spec)
@@ -574,7 +583,7 @@ class Walk:
         run, now_ms = record.spec, self.log.now_ms
         if self._reach is None and self._fruitless.is_given_up(run):
             # It may start in what is left when all others are planned.
-            self._seen.discard(run.name)
+            self.seen.discard(run.name)
             return
         held = held_back(self.view, run.name, now_ms)
         if held is not None:
@@ -611,7 +620,9 @@ class Walk:
         their notice is over. ``natural`` is its start without the recall, which is not put in.
         """
         log, run, own = self.log, record.spec, record.reservation or ""
-        if self._is_beyond(run.pool):
+        if self._is_beyond(run.pool) or (natural is None and self.search.is_hopeless(run)):
+            return False
+        if not recallable(log.view, run, log.now_ms, has_executor=log.has_executor):
             return False
         natural_ms = None if natural is None else natural.start_ms
         planned = Planned(tuple(self.pins), tuple(self.entries.values()))
@@ -731,7 +742,7 @@ class Walk:
     def try_beyond(self, record: RunRecord) -> bool:
         """Start a run beyond the depth in what is left now; return whether it did."""
         run = record.spec
-        self._seen.add(run.name)
+        self.seen.add(run.name)
         waits = waits_for_upstream(self.view, run) or held_back(
             self.view, run.name, self.log.now_ms
         )
@@ -753,7 +764,8 @@ class Walk:
         """Return a view of what the plan leaves a run now, without the hold of ``reservation``."""
         log, run = self.log, record.spec
         view = without_hold(log.view, reservation) if reservation else log.view
-        return room_beside(view, self.profile, run, log.now_ms, self._until_ms(run))
+        payers, until_ms = self.search.payers_of(run), self._until_ms(run)
+        return room_beside(view, self.profile, run, log.now_ms, until_ms, payers=payers)
 
     def _may_start(self, run: Run, until_ms: int) -> bool:
         """Return whether admission may find room for a start now: on spares, or what is free."""
@@ -832,15 +844,6 @@ class Walk:
         self.profile.hold_nodes(run.owner, admitted.plan.nodes, now_ms, entry.end_ms)
         self._started_runs[run.name] = entry
         self.scores.plan(run.owner, entry.slice.flavor, entry.slice.gpus)
-
-    def has_seen(self, run: str) -> bool:
-        """Return whether ``run`` was looked at in this walk."""
-        return run in self._seen
-
-    @property
-    def runs_seen(self) -> int:
-        """How many waiting runs were looked at in this walk."""
-        return len(self._seen)
 
     @property
     def started(self) -> int:

@@ -71,6 +71,8 @@ def recallable(view: StateView, run: Run, now_ms: int, *, has_executor: bool) ->
 
 def has_loans(view: StateView, owner: str) -> bool:
     """Return whether ``owner`` lends GPUs now that it may recall."""
+    if not view.lenders:
+        return False
     return any(
         account.lent_gpus_active and account.spec.lending.recall_notice_ms is not None
         for budget in view.owner_budgets.get(owner, ())

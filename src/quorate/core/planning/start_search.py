@@ -169,6 +169,8 @@ class Searcher:
         best: tuple[int, Ask, Start] | None = None
         for flavor in run.flavors:
             ask = self.ask(run, flavor, least)
+            if self._is_hopeless(ask):
+                continue
             found = self._start(ask, from_ms, steps, FOREVER_MS if best is None else best[0])
             if found is not None and (best is None or found[0] < best[0]):
                 best = (found[0], ask, found)
@@ -186,13 +188,31 @@ class Searcher:
                 return self._entry(wider, start_ms, *fitting)
         return self._entry(ask, start_ms, placement, legs)
 
+    def is_hopeless(self, run: Run) -> bool:
+        """Return whether no domain ever has room for ``run``, even if all leases end."""
+        least = run.widths()[-1]
+        return all(self._is_hopeless(self.ask(run, flavor, least)) for flavor in run.flavors)
+
+    def _is_hopeless(self, ask: Ask) -> bool:
+        gpus = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
+        return not self._rooms.left_alone(ask.sites.everywhere, gpus)
+
     def fits_now(self, run: Run) -> bool:
         """Return whether ``run`` can start now by counting."""
-        now_ms, steps = self.profile.now_ms, SearchBudget(FIND_STEPS_MAX)
         least = run.widths()[-1]
+        asks = [self.ask(run, flavor, least) for flavor in run.flavors]
+        if any(ask.in_one and self._fits_in_free(ask) for ask in asks):
+            return True
+        # What is expected to end at this very instant counts too.
+        now_ms, steps = self.profile.now_ms, SearchBudget(FIND_STEPS_MAX)
+        return any(self._counted(ask, now_ms, steps, now_ms + 1) is not None for ask in asks)
+
+    def _fits_in_free(self, ask: Ask) -> bool:
+        """Return whether ``ask`` fits by counting into a domain that has free GPUs now."""
+        now_ms, steps = self.profile.now_ms, SearchBudget(FIND_STEPS_MAX)
         return any(
-            self._counted(self.ask(run, flavor, least), now_ms, steps, now_ms + 1) is not None
-            for flavor in run.flavors
+            self._fits_in(ask, self._free_now_in(site), now_ms, steps) is not None
+            for _, site in ask.sites.by_payers
         )
 
     def has_room_now(self, view: StateView, run: Run, duration_ms: int) -> bool:
@@ -264,7 +284,7 @@ class Searcher:
         return known
 
     def _free_domains(self, site: Site) -> list[Domain]:
-        """Return the domains of ``site`` that have anything free now, in their order."""
+        """Compute ``_free_now_in``, from the domains with most free GPUs on."""
         if not site.domains:
             return []
         view, first = self.profile.view, site.domains[0].key
@@ -347,13 +367,18 @@ class Searcher:
 
     def _free_in(self, view: StateView, site: Site) -> tuple[list[Domain], list[int]]:
         """Return the domains that have free GPUs in ``view``, in order, and how many each has."""
-        known = self._free.get(site.number)
-        if known is None:
-            known = self._free[site.number] = self._free_domains(site)
+        known = self._free_now_in(site)
         if not known:
             return [], []
         free = [_free_gpus(view, domain) for domain in known]
         return [d for d, gpus in zip(known, free, strict=True) if gpus], [g for g in free if g]
+
+    def _free_now_in(self, site: Site) -> list[Domain]:
+        """Return the domains of ``site`` that have anything free now, in their order."""
+        known = self._free.get(site.number)
+        if known is None:
+            known = self._free[site.number] = self._free_domains(site)
+        return known
 
     def has_free(self, run: Run) -> bool:
         """Return whether ``run`` may have room now if nothing is planned.
@@ -368,6 +393,11 @@ class Searcher:
                 if most >= (ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra):
                     return True
         return False
+
+    def payers_of(self, run: Run) -> list[EnvelopeId]:
+        """Return the envelopes that may pay for ``run``, each once."""
+        asks = (self.ask(run, flavor, run.widths()[-1]) for flavor in run.flavors)
+        return list(dict.fromkeys(key for ask in asks for key, _ in ask.phases[-1]))
 
     def ask(self, run: Run, flavor: str, width: int) -> Ask:
         """Return what a start of ``run`` in ``flavor`` at ``width`` asks for."""

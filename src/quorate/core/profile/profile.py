@@ -9,10 +9,11 @@ reservations are put in. The view must not change meanwhile.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from operator import itemgetter
+from typing import TypeVar
 
 from quorate.core.admission.quota_holders import family_of
 from quorate.core.profile.lease_ends import lease_end_ms, run_end_ms, said_end_ms
@@ -25,6 +26,7 @@ from quorate.model.state.free_slots import Island, IslandKey
 from quorate.model.state.records import Phase, PledgeRecord
 from quorate.model.state.state_view import StateView
 
+K = TypeVar("K")
 Need = tuple[Resource, int]
 """A resource, and how much of it is needed."""
 
@@ -303,23 +305,21 @@ class Profile:
             found |= {f"cap {cap}": self.cap(cap) for cap in account.caps}
         return list(found.values())
 
-    def planned_payers(self) -> Iterator[tuple[EnvelopeId, Resource]]:
-        """Yield the payers whose width the plan takes some of."""
-        for key, payer in self._payers.items():
-            if payer.steps_ms:
-                yield key, payer
+    def planned_payers(
+        self, only: Iterable[EnvelopeId] | None = None
+    ) -> Iterator[tuple[EnvelopeId, Resource]]:
+        """Yield the payers whose width the plan takes some of, of ``only`` if these are given."""
+        return _planned(self._payers, only)
 
-    def planned_lenders(self) -> Iterator[tuple[EnvelopeId, Resource]]:
-        """Yield the payers whose lending the plan takes some of."""
-        for key, lent in self._lent.items():
-            if lent.steps_ms:
-                yield key, lent
+    def planned_lenders(
+        self, only: Iterable[EnvelopeId] | None = None
+    ) -> Iterator[tuple[EnvelopeId, Resource]]:
+        """Yield the payers whose lending the plan takes some of, of ``only`` if these are given."""
+        return _planned(self._lent, only)
 
-    def planned_caps(self) -> Iterator[tuple[CapId, Resource]]:
-        """Yield the caps whose width the plan takes some of."""
-        for key, cap in self._caps.items():
-            if cap.steps_ms:
-                yield key, cap
+    def planned_caps(self, only: Iterable[CapId] | None = None) -> Iterator[tuple[CapId, Resource]]:
+        """Yield the caps whose width the plan takes some of, of ``only`` if these are given."""
+        return _planned(self._caps, only)
 
     def planned_runs(self) -> Iterator[tuple[str, Resource]]:
         """Yield the owners whose limit on runs the plan takes some of."""
@@ -635,6 +635,15 @@ class Profile:
 def _curve_of_ends(ends: list[End]) -> Curve:
     """Return the curve of ``ends``, which are in order."""
     return [end[0] for end in ends], list(accumulate(end[1] for end in ends))
+
+
+def _planned(
+    resources: Mapping[K, Resource], only: Iterable[K] | None
+) -> Iterator[tuple[K, Resource]]:
+    for key in resources if only is None else only:
+        known = resources.get(key)
+        if known is not None and known.steps_ms:
+            yield key, known
 
 
 def _take_all(takings: list[tuple[Resource, int, int, int]], sign: int) -> None:

@@ -46,14 +46,16 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
     until_ms: int,
     *,
     whole_last: bool = False,
+    payers: Collection[EnvelopeId] | None = None,
 ) -> StateView:
     """Return ``view``, as it is at ``from_ms``, without what is planned until ``until_ms``.
 
     A run that has started in ``view`` since ``profile`` was made must have been put into it.
-    With ``whole_last`` the emptiest nodes are left, and else the fullest.
+    With ``whole_last`` the emptiest nodes are left, and else the fullest. ``payers`` are those that
+    may pay for ``run``: where they are given, what others have left is not looked at.
     """
     islands = _islands_short(view, profile, run, from_ms, until_ms)
-    widths = _widths_short(view, profile, from_ms, until_ms)
+    widths = _widths_short(view, profile, payers, from_ms, until_ms)
     hours = any(profile.payer_gpu_ms.values())
     if not (islands or hours or any(widths)):
         return view
@@ -84,7 +86,13 @@ class _Widths(NamedTuple):
     nodes: dict[str, int]
 
 
-def _widths_short(view: StateView, profile: Profile, from_ms: int, until_ms: int) -> _Widths:
+def _widths_short(
+    view: StateView,
+    profile: Profile,
+    payers: Collection[EnvelopeId] | None,
+    from_ms: int,
+    until_ms: int,
+) -> _Widths:
     """Return what the plan takes meanwhile of what payers, caps and hard quotas have left now."""
     envelopes, caps, owners, held = view.envelopes, view.caps, view.owners, view.holdings
 
@@ -116,10 +124,11 @@ def _widths_short(view: StateView, profile: Profile, from_ms: int, until_ms: int
         limit = owners[owner].quota.nodes_max
         return None if limit is None else limit - held.nodes.get(owner, 0)
 
+    over = None if payers is None else {cap for key in payers for cap in envelopes[key].caps}
     return _Widths(
-        kept(profile.planned_payers(), lambda key: envelopes[key].gpus_left),
-        kept(profile.planned_lenders(), lendable),
-        kept(profile.planned_caps(), cap_left),
+        kept(profile.planned_payers(payers), lambda key: envelopes[key].gpus_left),
+        kept(profile.planned_lenders(payers), lendable),
+        kept(profile.planned_caps(over), cap_left),
         kept(profile.planned_runs(), runs_left),
         kept(profile.planned_nodes(), nodes_left),
     )

@@ -31,8 +31,9 @@ Line = tuple[str, tuple[str, ...]]
 Use = tuple[int, int, int]
 """(used until now, used each millisecond, budget) of a budget of hours."""
 _LOG2_E_PPB = 1_442_695_041
-_LASTS_MS: Final = (HOUR_MS, 10 * MINUTE_MS, MINUTE_MS)
-"""How long ranks are cached at most, if their scores stay in one step meanwhile."""
+_LASTS_MS: Final = (MINUTE_MS, 10 * MINUTE_MS, HOUR_MS)
+"""How long ranks are cached, if their scores stay in one step meanwhile; the second is tried first.
+"""
 
 
 class Scores:
@@ -41,7 +42,16 @@ class Scores:
     GPUs that the plan gives to an owner (``plan``) count as its share.
     """
 
-    __slots__ = ("_alone", "_gpus", "_known", "_now_ms", "_planned", "_versions", "_view")
+    __slots__ = (
+        "_alone",
+        "_gpus",
+        "_known",
+        "_now_ms",
+        "_planned",
+        "_ranks",
+        "_versions",
+        "_view",
+    )
 
     def __init__(self, view: StateView, now_ms: int) -> None:
         self._view = view
@@ -51,6 +61,8 @@ class Scores:
         """The terms as they are without what is planned, and how many GPUs are in use."""
         self._gpus: dict[str, tuple[int, int]] = {}
         self._planned: dict[tuple[str, str], int] = {}
+        self._ranks: dict[Line, tuple[Rank, int]] = {}
+        """The ranks of lines, and how often something was planned for their owners by then."""
         self._versions: dict[str, int] = {}
 
     def plan(self, owner: str, flavor: str, gpus: int) -> None:
@@ -112,7 +124,7 @@ class Scores:
         burst = spec.quota.burst_allowance_ppm
         utilisation = _part(total - free, total)
         eff = effective(target, ONE if burst is None else _of_ppm(burst), utilisation)
-        used = budget_used(view, spec, now_ms)
+        used = budget_used(view, spec, now_ms) if view.soft.budgeted else None
         left = ONE if used is None else penalty(used)
         terms = Terms(
             used=used,
@@ -129,8 +141,12 @@ class Scores:
 
     def rank(self, line: Line) -> Rank:
         """Return the rank of the runs of ``line``."""
-        _, terms = self.worst(line)
-        return terms.is_over, -terms.step
+        version = self._versions.get(line[0], 0)
+        known = self._ranks.get(line)
+        if known is None or known[1] != version:
+            _, terms = self.worst(line)
+            known = self._ranks[line] = ((terms.is_over, -terms.step), version)
+        return known[0]
 
     def lasting(self, line: Line) -> Lasting:
         """Return the rank of the runs of ``line``, and an instant before which it stays the same.
@@ -143,20 +159,20 @@ class Scores:
         if quota.burst_allowance_ppm is not None:
             return rank, now_ms  # It depends on how idle the fleet is, which any event may change.
         hour_ends_ms = (now_ms // HOUR_MS + 1) * HOUR_MS
-        for span_ms in _LASTS_MS:
-            until_ms = min(now_ms + span_ms, hour_ends_ms)
-            if self._stays(line, rank, until_ms):
-                return rank, until_ms
-        return rank, now_ms
+        short_ms, until_ms, long_ms = (min(now_ms + each, hour_ends_ms) for each in _LASTS_MS)
+        if not self._stays(line, rank, until_ms):
+            return rank, short_ms if self._stays(line, rank, short_ms) else now_ms
+        return rank, long_ms if self._stays(line, rank, long_ms) else until_ms
 
     def _stays(self, line: Line, rank: Rank, until_ms: int) -> bool:
         """Return whether bounds on its terms prove that ``rank`` stays as it is until then."""
         view, (owner, flavors) = self._view, line
-        spec = view.owners.get(owner, Owner(name=owner))
-        for used, each_ms, budget in usage_of(view, spec, self._now_ms):
-            most = used + max(0, each_ms) * (until_ms - self._now_ms)
-            if budget and penalty(most * ONE // budget) != ONE:
-                return False
+        if self.of(owner, flavors[0]).used is not None:
+            spec = view.owners.get(owner, Owner(name=owner))
+            for used, each_ms, budget in usage_of(view, spec, self._now_ms):
+                most = used + max(0, each_ms) * (until_ms - self._now_ms)
+                if budget and penalty(most * ONE // budget) != ONE:
+                    return False
         there = [flavor for flavor in flavors if self._flavor_gpus(flavor)[0]] or flavors[:1]
         bounds = [self._steps_between(owner, flavor, until_ms) for flavor in there]
         least = min((found[0] for found in bounds), default=0)
@@ -171,11 +187,14 @@ class Scores:
         bounds = meter.recent_between(self._now_ms, until_ms, system.half_life_ms)
         if bounds is None or not total:
             return -1, STEPS
-        shares = [
-            _share(terms.instant, _averaged(each, system) // total, system) for each in bounds
-        ]
-        least, most = (terms.penalty * deficit(share, terms.effective) // ONE for share in shares)
-        return most * STEPS // ONE, least * STEPS // ONE
+        least, most = bounds
+        return self._step_of(terms, most, total), self._step_of(terms, least, total)
+
+    def _step_of(self, terms: Terms, recent: int, total: int) -> int:
+        """Return the step of the score of ``terms`` if ``recent`` was used lately."""
+        system = self._view.system
+        share = _share(terms.instant, _averaged(recent, system) // total, system)
+        return terms.penalty * deficit(share, terms.effective) // ONE * STEPS // ONE
 
     def worst(self, line: Line) -> tuple[str, Terms]:
         """Return the flavor of ``line`` with the worst terms of its owner, and those terms.

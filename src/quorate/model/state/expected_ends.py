@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from quorate.model.specs import EnvelopeId
 from quorate.model.state.free_slots import IslandKey
@@ -38,6 +38,8 @@ class Kept:
 
 K = TypeVar("K")
 
+_NOTHING: Final = frozenset[str]()
+
 
 @dataclass(slots=True)
 class EndsBy(Generic[K]):
@@ -47,16 +49,19 @@ class EndsBy(Generic[K]):
     changed: dict[K, set[str]] = field(default_factory=dict)
     below: EndsBy[K] | None = None
 
-    def get(self, key: K) -> tuple[Kept, set[str]] | None:
+    def get(self, key: K) -> tuple[Kept, frozenset[str]] | None:
         """Return what is cached for ``key``, if anything is, and the leases that changed since."""
-        changed = self.changed.get(key, set())
-        known = self.found.get(key)
-        if known is not None:
-            return known, changed
-        if self.below is None:
-            return None
-        below = self.below.get(key)
-        return None if below is None else (below[0], below[1] | changed)
+        layer, changed = self, _NOTHING
+        while True:
+            more = layer.changed.get(key)
+            if more:
+                changed = changed | more
+            known = layer.found.get(key)
+            if known is not None:
+                return known, changed
+            if layer.below is None:
+                return None
+            layer = layer.below
 
     def keep(self, key: K, kept: Kept) -> None:
         """Cache ``kept`` for ``key``: below, unless this layer has ends or changes of its own."""

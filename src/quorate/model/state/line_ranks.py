@@ -90,6 +90,26 @@ class LineRanks:
                 insort(order, (rank(line), places.places[0], line))
         return order
 
+    def surely_before(self, mine: Ranked, now_ms: int, most: int) -> int:
+        """Return how many lines of its pool are surely before ``mine``, counted up to ``most``.
+
+        Nothing is ranked: lines whose rank may have changed since it was computed do not count.
+        """
+        lines, owners, base = self.lines, self.owners, self
+        while base.below is not None:
+            base = base.below
+            lines, owners = lines | base.lines, owners | base.owners
+        if now_ms < base.asked_ms:
+            return 0
+        count, pool, until = 0, mine[2][0], base.until
+        for known in base.order:
+            if count == most or known >= mine:
+                break
+            line = known[2]
+            if until[line] > now_ms and line not in lines and line[1] not in owners:
+                count += line[0] == pool
+        return count
+
     def bring_up_to(
         self,
         waiting: Waiting,

@@ -2,8 +2,9 @@
 
 Sites are sets of domains that runs may use. For a site and a number of GPUs the index knows, of
 each domain, an instant before which it cannot have as many free. Such a bound holds until an event
-about the domain; as time passes, late leases are only expected later. An overlay records which
-domains change in it and reads the rest below.
+about the domain. As time passes, late leases are only expected later, so a bound in the past still
+holds; it is computed anew, once, since it would have every search look at its domain. An overlay
+records which domains change in it and reads the rest below.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Site(Struct, frozen=True, gc=False):
 
 
 class _Bounds:
-    """The bounds of one site for one number of GPUs, unordered, after so many ``changes``."""
+    """The bounds of one site for one number of GPUs, a heap, after so many ``changes``."""
 
     __slots__ = ("changes", "found", "site", "stale")
 
@@ -114,7 +115,7 @@ class RoomIndex:
     def bounds_of(self, site: Site, gpus: int, now_ms: int, bound_of: BoundOf) -> list[Bound]:
         """Return a heap of (instant before which a domain cannot have ``gpus`` free, its number).
 
-        No instant is before ``now_ms``. Domains that never have so many GPUs free are left out.
+        Instants may be past. Domains that never have so many GPUs free are left out.
         """
         changed = set[IslandKey]()
         base = self
@@ -133,10 +134,12 @@ class RoomIndex:
         else:
             stale = cached.stale.union(base.changes[cached.changes :])
             cached.changes, cached.stale = len(base.changes), stale & changed
+            # Leases on which these bounds rest are overdue, and expected later now.
+            late = (number for at_ms, number in cached.found if 0 < at_ms < now_ms)
+            stale.update(site.domains[number].key for number in late)
         _find(cached.found, site, gpus, stale - changed, bound_of)
-        bounds = [(max(now_ms, at_ms), number) for at_ms, number in cached.found]
+        bounds = cached.found.copy()
         _find(bounds, site, gpus, changed, bound_of)
-        heapify(bounds)
         return bounds
 
     def _drop_some(self) -> None:
@@ -148,7 +151,7 @@ class RoomIndex:
 def _find(
     bounds: list[Bound], site: Site, gpus: int, stale: Collection[IslandKey], bound_of: BoundOf
 ) -> None:
-    """Compute the bounds of ``stale`` domains anew, and leave all other ``bounds`` unchanged."""
+    """Compute the bounds of ``stale`` domains anew in the heap ``bounds``, and no others."""
     numbers = {site.numbers[key]: key for key in stale if key in site.numbers}
     if not numbers:
         return
@@ -157,3 +160,4 @@ def _find(
         at_ms = bound_of(key, gpus)
         if at_ms is not None:
             bounds.append((at_ms, number))
+    heapify(bounds)

@@ -326,8 +326,9 @@ class LayeredRuns(LayeredTable[str, RunRecord], Runs):
         self[name] = record
 
     def layer(self) -> Table[str, RunRecord]:
-        """Return a further layer on top of this one."""
-        return cast("Table[str, RunRecord]", LayeredRuns(self))
+        """Return a further layer on top of this one, or of the table below if nothing is here."""
+        below = self if self._local or self._gone else self._base
+        return cast("Table[str, RunRecord]", LayeredRuns(below))
 
     def __iter__(self) -> Iterator[str]:
         return super().__iter__() if self.archive is None else self.listed(RunQuery())

@@ -8,7 +8,7 @@ a ``State`` whose tables read through to the one below and are dropped together.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quorate.model.state.crossings import Crossings
 from quorate.model.state.records import Lease
@@ -40,11 +40,10 @@ class State(TenancyState):
         self.refresh()
         self._index_leases()
         over = State.__new__(State)
+        over._below = self  # noqa: SLF001 - another state, the same class
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
         over.lottery = self.lottery
-        for name in TABLES:
-            setattr(over, name, getattr(self, name).layer())
         # Shared until a budget or an owner changes in the overlay: ``budgets_changed`` makes a new
         # one.
         over.family_cache = self.family_cache
@@ -54,10 +53,11 @@ class State(TenancyState):
         over._waiting = self.waiting.layer()  # noqa: SLF001
         over._line_ranks = self._line_ranks.layer()  # noqa: SLF001
         over.lifted = self.lifted
-        over._holdings = self.holdings.layer(over.owners)  # noqa: SLF001 - another state, the same class
+        held = self.holdings
+        # Without a hard quota nothing is ever counted, so there is nothing to keep apart.
+        over._holdings = held.layer(over.owners) if held.has_bounds else held  # noqa: SLF001
         over._stale = []  # noqa: SLF001
         over._pending_nodes, over._pending_free = {}, {}  # noqa: SLF001
-        over._below = self  # noqa: SLF001
         over._holds_due = over._holds_ending = None  # noqa: SLF001
         over._openings = None  # noqa: SLF001
         over._soft = self.soft  # noqa: SLF001
@@ -65,6 +65,16 @@ class State(TenancyState):
         over._crossings = self.crossings.layer() if is_budgeted else None  # noqa: SLF001
         over.leases_indexed = True
         return over
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Return a table of an overlay, made when it is first used: most never are."""
+            if name not in _LAYERED:
+                raise AttributeError(name)
+            table = getattr(self._below, name).layer()
+            setattr(self, name, table)
+            return table
 
     @property
     def crossings(self) -> Crossings:
@@ -108,3 +118,4 @@ SLOTS: Final = tuple(name for part in State.__mro__ for name in vars(part).get("
 _EMPTY: Final = State()
 TABLES: Final = tuple(name for name in SLOTS if isinstance(getattr(_EMPTY, name), Table))
 """The slots that hold a table: an overlay lays a table of its own over each."""
+_LAYERED: Final = frozenset(TABLES)

@@ -92,6 +92,21 @@ class MoneyState(WorkState):
         if self._holds_ending is not None:
             heappush(self._holds_ending, (lease.hold_ends_ms, name))
 
+    def may_hold_be_due(self, now_ms: int, *, has_executor: bool) -> bool:
+        """Return whether a hold may be due by ``now_ms``: to be renewed, or ended without executor.
+
+        An overlay reads what has changed in it and asks the state below: it makes no heap.
+        """
+        heap = self._holds_due if has_executor else self._holds_ending
+        if heap is None and self._below is not None:
+            assert isinstance(self.leases, LayeredTable), "an overlay's tables are"
+            at_ms = _RENEW if has_executor else _END
+            return any(
+                at_ms(lease) <= now_ms for _, lease, _ in self.leases.changed()
+            ) or self._below.may_hold_be_due(now_ms, has_executor=has_executor)
+        heap = self.holds_due() if has_executor else self.holds_ending()
+        return bool(heap) and heap[0][0] <= now_ms
+
     def _over(
         self, below: list[tuple[int, str]], at_ms: Callable[[Lease], int]
     ) -> list[tuple[int, str]]:

@@ -7,7 +7,7 @@ private copy, so that the tables below never change. That is all there is to an 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import ItemsView, Iterator, MutableMapping, ValuesView
 from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast
 
 
@@ -87,12 +87,23 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
         return key in self._local or (key not in self._gone and key in self._base)
 
     def __iter__(self) -> Iterator[K]:
+        return self._merged() if self._local or self._gone else iter(self._base)
+
+    def _merged(self) -> Iterator[K]:
         for key in self._base:
             if key not in self._gone:
                 yield key
         for key in self._local:
             if key not in self._base:
                 yield key
+
+    def items(self) -> ItemsView[K, V]:
+        """Return keys and records; those of the table below, where nothing is here."""
+        return super().items() if self._local or self._gone else self._base.items()
+
+    def values(self) -> ValuesView[V]:
+        """Return the records; those of the table below, where nothing is here."""
+        return super().values() if self._local or self._gone else self._base.values()
 
     def __bool__(self) -> bool:
         """Return whether there is any record, without counting."""
@@ -122,5 +133,9 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
             yield key, record, self._base.get(key)
 
     def layer(self) -> Table[K, V]:
-        """Return a further layer on top of this one."""
-        return cast("Table[K, V]", LayeredTable(self))
+        """Return a further layer on top of this one, or of the table below if nothing is here.
+
+        This table must not change while the layer is in use.
+        """
+        below = self if self._local or self._gone else self._base
+        return cast("Table[K, V]", LayeredTable(below))

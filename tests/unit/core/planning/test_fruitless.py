@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from msgspec.structs import replace
 
@@ -9,12 +11,16 @@ from quorate.core.commands import Cancel, Complete, Submit
 from quorate.core.decide import decide
 from quorate.core.planning.foresight import Foresight, PlanState
 from quorate.core.planning.fruitless import LINE_MAX, SHAPE_MAX
+from quorate.core.planning.queue_walk import Walk
+from quorate.core.planning.start_search import Searcher
+from quorate.core.profile.profile import Profile
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import Event, RunRefused, RunSubmitted
 from quorate.model.refusal import RefusalCode
 from quorate.model.specs import Follow, Run
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import Phase
+from quorate.model.state.state import State
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run, world
 from tests.oracles.lives import Life
 from tests.oracles.plans import alone, firm_ms, foreseen, of, planned_life, quiet_pool
@@ -108,3 +114,31 @@ def test_followers_hear_when_their_upstream_fails() -> None:
         refusal = life.state.runs[name].refusal
         assert refusal is not None
         assert refusal.code is RefusalCode.UPSTREAM_FAILED
+
+
+def test_a_walk_is_gone_with_its_decision_and_leaves_nothing_to_collect() -> None:
+    life = planned_life(16)
+    life.do(Submit(of("runs", 8, "one", 60)))
+    life.do(Submit(of("waits", 16, "two", 60)))
+    life.do(Submit(of("huge", 17, "two", 60)))
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        decide(life.state, Complete("runs"), now_ms=life.now_ms, actor="test")
+        gc.collect()
+        assert not [each for each in gc.garbage if isinstance(each, Walk | Profile | State)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+def test_a_run_is_hopeless_where_no_domain_could_ever_hold_one_of_its_groups() -> None:
+    money = budget("b", "o", envelope("e", 64))
+    state = world(nodes=fleet({"A": 16, "B": 8}), budgets=[money])
+    apply_all(state, decide(state, Submit(run("r", 16, "o")), now_ms=NOW_MS, actor="t").events)
+    search = Searcher(Profile(state, NOW_MS), has_executor=False)
+    assert not search.is_hopeless(run("later", 16, "o"))
+    assert search.is_hopeless(run("wide", 17, "o", group_gpus=17))
+    assert search.find(run("wide", 17, "o", group_gpus=17), NOW_MS) is None

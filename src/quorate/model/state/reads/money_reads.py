@@ -70,6 +70,10 @@ class MoneyView(Protocol):
         """Return when the first window after ``after_ms`` begins; None when none does."""
         ...
 
+    def may_hold_be_due(self, now_ms: int, *, has_executor: bool) -> bool:
+        """Return whether a hold may be due by ``now_ms``; where this is False, none is."""
+        ...
+
     def holds_due(self) -> list[tuple[int, str]]:
         """Return the heap of (instant, lease) at which holds must be renewed.
 
