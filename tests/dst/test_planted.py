@@ -67,8 +67,8 @@ BUGS: Final = (
     Bug(
         "start on room that is firm for others",
         "core/planning/queue_walk.py",
-        "        return room_beside(view, self.profile, run, log.now_ms, self._until_ms(run))\n",
-        "        return view\n",
+        "return room_beside(view, self.profile, run, log.now_ms, until_ms, payers=payers)\n",
+        "return view\n",
     ),
     Bug(
         "drop a spare's hold",
