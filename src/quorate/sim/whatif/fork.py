@@ -29,6 +29,9 @@ LATE_MS: Final = 2 * SECOND_MS
 """By how much a driver on a real machine may be late; a recorded wake-up this near is that one."""
 _ACTOR: Final = "what-if"
 
+Action = Callable[[], bool]
+"""What happens at an instant; False where it has become void, and nothing has happened."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forked:
@@ -77,7 +80,7 @@ class _Fork:
         self._clock = VirtualClock(at_ms)
         self._read: Head = GENESIS
         self._efforts = Efforts()
-        self._heap: list[tuple[int, int, int, Callable[[], None]]] = []
+        self._heap: list[tuple[int, int, int, Action]] = []
         self._planned = 0
         self._refused: list[str] = []
         self._wakes = sorted({b[0].at_ms for b in after if b[0].actor == CLOCK_ACTOR})
@@ -90,7 +93,7 @@ class _Fork:
         for seq, events in numbered:
             if events[0].actor == CLOCK_ACTOR:
                 # Also those for which nothing is due here: a refused command may wake a driver.
-                self._at(events[0].at_ms, seq, _nothing)
+                self._at(events[0].at_ms, seq, _wake)
 
     def play(self, changes: Sequence[Applied]) -> Forked:
         """Apply ``changes``, and let everything happen up to the ledger's end."""
@@ -113,8 +116,8 @@ class _Fork:
             instant_ms = max(next_ms, instant_ms)
             assert steps < STEPS_PER_INSTANT_MAX, f"nothing gets on at {next_ms}"
             self._clock.true_ms = max(self._clock.true_ms, next_ms)
-            if heap_ms == next_ms:
-                heappop(self._heap)[3]()
+            if heap_ms == next_ms and not heappop(self._heap)[3]():
+                continue
             due_ms = self._step() if self._has_driver else None
             self._read_on()
         return self._result()
@@ -134,7 +137,7 @@ class _Fork:
 
     # --- Time ---
 
-    def _at(self, at_ms: int, seq: int, action: Callable[[], None]) -> None:
+    def _at(self, at_ms: int, seq: int, action: Action) -> None:
         self._planned += 1
         heappush(self._heap, (max(at_ms, self._at_ms), seq, self._planned, action))
 
@@ -157,10 +160,11 @@ class _Fork:
 
     # --- What happens ---
 
-    def _giving(self, command: Command, actor: str) -> Callable[[], None]:
-        def give() -> None:
+    def _giving(self, command: Command, actor: str) -> Action:
+        def give() -> bool:
             receipt = self._engine.execute(command, actor=actor)
             self._refused += [sentence(each) for each in receipt.decision.refusals]
+            return True
 
         return give
 
@@ -187,9 +191,11 @@ class _Fork:
         if executor is None:
             return
 
-        def go() -> None:
-            if event.lease in self._engine.view.leases:
+        def go() -> bool:
+            is_open = event.lease in self._engine.view.leases
+            if is_open:
                 executor.go(event.lease)
+            return is_open
 
         self._at(gone_ms, seq, go)
 
@@ -211,10 +217,12 @@ class _Fork:
         place = seq if ends_ms == at_ms else LATER
         leases = tuple(effort.open)
 
-        def end() -> None:
+        def end() -> bool:
             # Planned anew whenever its leases change.
-            if tuple(effort.open) == leases and effort.outcome is None:
+            is_current = tuple(effort.open) == leases and effort.outcome is None
+            if is_current:
                 self._exit(name, leases[0], known, code)
+            return is_current
 
         self._at(ends_ms, place, end)
 
@@ -239,8 +247,9 @@ def _has_executor(blocks: Sequence[Sequence[e.Event]]) -> bool:
     return False
 
 
-def _nothing() -> None:
-    """Do nothing: the driver steps after everything that happens."""
+def _wake() -> bool:
+    """Return that the driver is to step, and do nothing else."""
+    return True
 
 
 def _parted(
