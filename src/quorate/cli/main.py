@@ -174,6 +174,21 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "calc",
         "Compute one decision on a world given as JSON.",
     ),
+    "report": (
+        "quorate.cli.operator_commands.report_command",
+        "report",
+        "Show what a ledger came to, and write pages and tables of it.",
+    ),
+    "whatif": (
+        "quorate.cli.operator_commands.whatif_command",
+        "whatif",
+        "Say what would have come out otherwise after a change.",
+    ),
+    "forecast": (
+        "quorate.cli.operator_commands.forecast_command",
+        "forecast",
+        "Score forecasts of starts against what happened.",
+    ),
     "policy": (
         "quorate.cli.operator_commands.policy_command",
         "policy",

@@ -72,7 +72,7 @@ class _Fork:
             raise CannotForkError("the ledger had not begun at that instant; choose a later one")
         self._lengths = lengths_of(every)
         self._has_driver = any(event.actor == CLOCK_ACTOR for event in every)
-        self._executor = RecordedExecutor() if _has_executor(blocks) else None
+        self._executor = RecordedExecutor() if has_executor(blocks) else None
         self._store = MemoryStore()
         for events in before:
             self._store.append(seal(self._store.head(), events), expected=self._store.head())
@@ -235,7 +235,7 @@ class _Fork:
         self._giving(command, known.actor or _ACTOR)()
 
 
-def _has_executor(blocks: Sequence[Sequence[e.Event]]) -> bool:
+def has_executor(blocks: Sequence[Sequence[e.Event]]) -> bool:
     """Return whether an executor was at work: it reports, and stops are confirmed later."""
     for block in blocks:
         ended = {each.lease for each in block if isinstance(each, e.LeaseEnded)}

@@ -12,6 +12,7 @@ from quorate.core.accounting.wait_causes import WaitCause
 from quorate.sim.outcome import Outcome, SimulatedRun
 from quorate.sim.report.metrics import Metrics, Spread, is_complete
 from quorate.views.csv_text import Cell, to_csv
+from quorate.views.reports.parquet_bytes import Kind, ParquetColumn, parquet
 from quorate.views.table import Column, pairs, right, table
 
 RUN_COLUMNS: Final = (
@@ -21,6 +22,14 @@ RUN_COLUMNS: Final = (
     "preemptions", "lost_gpu_ms", "steps_asked", "steps_done", "cost",
 )  # fmt: skip
 """The columns of the runs of an outcome, in CSV and in Parquet."""
+
+_KINDS: Final = {
+    **dict.fromkeys(("policy", "run", "owner"), Kind.TEXT),
+    **dict.fromkeys(("steps_asked", "steps_done", "cost"), Kind.DOUBLE),
+    "completed": Kind.BOOLEAN,
+}
+"""What columns hold that do not hold whole numbers."""
+_OPTIONAL: Final = frozenset({"started_ms", "ended_ms", "deadline_ms"})
 
 RunCell = str | bool | int | float | None
 """What a run has under one of ``RUN_COLUMNS``."""
@@ -135,6 +144,16 @@ def runs_csv(outcomes: Sequence[Outcome]) -> str:
     """Return every run of ``outcomes`` as a line under ``RUN_COLUMNS``."""
     rows = [run_cells(outcome, run) for outcome in outcomes for run in outcome.runs]
     return to_csv(RUN_COLUMNS, [[_plain(cell) for cell in row] for row in rows])
+
+
+def runs_parquet(outcomes: Sequence[Outcome]) -> bytes:
+    """Return every run of ``outcomes`` as a row of a Parquet file, under ``RUN_COLUMNS``."""
+    columns = [
+        ParquetColumn(name, _KINDS.get(name, Kind.INT64), is_optional=name in _OPTIONAL)
+        for name in RUN_COLUMNS
+    ]
+    rows = [run_cells(outcome, run) for outcome in outcomes for run in outcome.runs]
+    return parquet(columns, rows)
 
 
 def run_cells(outcome: Outcome, run: SimulatedRun) -> tuple[RunCell, ...]:
