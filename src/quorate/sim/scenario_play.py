@@ -143,7 +143,7 @@ def staged(asked: Scenario, read: Read, store: EventStore | None = None) -> Stag
 
     ``store`` keeps the ledger of the production engine; None keeps it in memory.
     """
-    cluster, table = _cluster(asked), _table(asked, read)
+    cluster, table = cluster_of(asked), table_of(asked, read)
     if asked.policy is not None and asked.policy not in POLICIES:
         raise ScenarioError("policy", f"is {asked.policy!r}", "list them: quorate policy list")
     measured = measured_of(asked)
@@ -256,7 +256,8 @@ def _fleet_play(
     return FleetPlay(fleet, trace.jobs, seed=asked.seed, store=store)
 
 
-def _cluster(asked: Scenario) -> Cluster:
+def cluster_of(asked: Scenario) -> Cluster:
+    """Return the GPUs of ``asked``, or raise ``ScenarioError``."""
     assert asked.cluster is not None, asked
     found = read_cluster(asked.cluster)
     if isinstance(found, Faulty):
@@ -266,7 +267,8 @@ def _cluster(asked: Scenario) -> Cluster:
     return found
 
 
-def _table(asked: Scenario, read: Read) -> ThroughputTable | None:
+def table_of(asked: Scenario, read: Read) -> ThroughputTable | None:
+    """Return the rates of ``asked``, if it has any, or raise ``ScenarioError``."""
     if asked.throughputs is None:
         return None
     found = read_throughputs(read(asked.throughputs))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
         "--throughputs rates.json",
         "quorate simulate --discipline bind --trace philly.csv --cluster gpu=1280 --budgets 1.5",
         "quorate simulate scenario.yaml --seed 7",
+        "quorate simulate --compare bind,fifo-easy,srtf --seeds 0-4 --generate lam=900,jobs=200 "
+        "--cluster v100=16 --throughputs rates.json --report comparison.html",
     )
 )
 @click.argument("scenario", metavar="[SCENARIO]", required=False)
@@ -72,12 +73,45 @@ if TYPE_CHECKING:
 @click.option(
     "--record", metavar="FILE", help="Keep the ledger of the simulation in this new file."
 )
-@click.option("--report", metavar="FILE", help="Write a page with plots there.")
+@click.option("--report", metavar="FILE", help="Write a page with plots to this new file.")
+@click.option(
+    "--compare",
+    "names",
+    metavar="A,B,...",
+    help="Play these policies on the same drawn jobs, and say how they differ: policies of "
+    "rounds, bind, or the baselines fifo-easy, srtf, las and priority.",
+)
+@click.option(
+    "--seeds", default="0-4", show_default=True, help="The seeds of a comparison, 5 or more."
+)
+@click.option(
+    "--warm-up",
+    type=click.FloatRange(0, 0.9),
+    default=0.1,
+    show_default=True,
+    help="Which part of the time of submissions a comparison leaves out at the beginning.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    default=2,
+    show_default=True,
+    help="How many simulations of a comparison are played at once.",
+)
 @output_option
 @click.pass_obj
 @needs_rounds
 def simulate(
-    settings: Settings, /, scenario: str | None, *, report: str | None, **given: Any
+    settings: Settings,
+    /,
+    scenario: str | None,
+    *,
+    report: str | None,
+    names: str | None,
+    seeds: str,
+    warm_up: float,
+    processes: int,
+    **given: Any,
 ) -> None:
     """Play a trace in simulated time, and print what became of its jobs.
 
@@ -90,6 +124,18 @@ def simulate(
     from quorate.sim.traces.trace_job import TraceError
 
     try:
+        if names is not None:
+            _compare(
+                settings,
+                scenario,
+                given,
+                names=names,
+                seeds=seeds,
+                warm_up=warm_up,
+                processes=processes,
+                report=report,
+            )
+            return
         asked = _asked(scenario, given)
         with _ledger(asked) as store:
             stage = _played(asked, store)
@@ -110,6 +156,20 @@ def _asked(file: str | None, given: dict[str, Any]) -> Scenario:
     from quorate.sim.scenario import scenario_of
 
     return scenario_of({} if file is None else tree_in(file), given)
+
+
+def _compare(
+    settings: Settings, scenario: str | None, given: dict[str, Any], *, names: str, **how: Any
+) -> None:
+    from quorate.cli.simulate_comparison import simulate_comparison
+
+    if given["policy"] is not None:
+        raise click.UsageError("--compare names the policies; leave --policy out")
+    # Any policy makes the scenario whole; each task has its own.
+    first = names.partition(",")[0].strip()
+    bound = given["discipline"] == "bind"
+    asked = _asked(scenario, given if bound else {**given, "policy": first})
+    simulate_comparison(settings, asked, names=names, **how)
 
 
 @contextmanager
@@ -164,11 +224,6 @@ def _print(settings: Settings, asked: Scenario, stage: Stage) -> None:
 
 
 def _write_report(file: str, stage: Stage) -> None:
-    from quorate.views.reports.html_report import html_report
+    from quorate.cli.report_files import write_report
 
-    try:
-        Path(file).write_text(html_report([stage.outcome()], title="Simulation"), encoding="utf-8")
-    except OSError as error:
-        raise CommandError(
-            Exit.UNUSABLE, f"{file} cannot be written: {error.strerror}; choose another path"
-        ) from None
+    write_report([stage.outcome()], title="Simulation", html=file, csv=None, parquet=None)

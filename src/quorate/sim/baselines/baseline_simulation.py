@@ -12,6 +12,7 @@ from heapq import heapify, heappop
 from typing import Protocol
 
 from quorate.core.accounting.wait_causes import WaitCause
+from quorate.model.amounts import HOUR_MS
 from quorate.sim.outcome import CapacityStep, Outcome, RunInterval, SimulatedRun
 
 FLAVOR = "gpu"
@@ -72,8 +73,13 @@ def simulate_baseline(  # noqa: PLR0913 - the fleet, the work, and what a stop c
     *,
     restart_ms: int = 0,
     seed: int = 0,
+    flavor: str = FLAVOR,
+    price: float = 0.0,
 ) -> Outcome:
-    """Return the outcome of ``jobs`` on ``gpus`` GPUs, to the end of the last job."""
+    """Return the outcome of ``jobs`` on ``gpus`` GPUs, to the end of the last job.
+
+    The GPUs are of ``flavor``, and ``price`` is what an hour of one costs.
+    """
     _check(jobs, gpus)
     to_come = [(job.submitted_ms, number, job) for number, job in enumerate(jobs)]
     heapify(to_come)
@@ -94,8 +100,8 @@ def simulate_baseline(  # noqa: PLR0913 - the fleet, the work, and what a stop c
             _stop(each, now_ms)
             over[each.job.name] = (each, now_ms)
             live.remove(each)
-    runs = tuple(_run(*over[job.name]) for job in jobs)
-    step = CapacityStep(at_ms=first_ms, flavor=FLAVOR, gpus=gpus)
+    runs = tuple(_run(*over[job.name], flavor, price) for job in jobs)
+    step = CapacityStep(at_ms=first_ms, flavor=flavor, gpus=gpus)
     return Outcome(
         name=name, seed=seed, started_ms=first_ms, ended_ms=now_ms, capacity=(step,), runs=runs
     )
@@ -171,7 +177,7 @@ def _advance(live: Sequence[Live], ms: int) -> None:
             assert each.left_ms >= 0, each.job.name
 
 
-def _run(each: Live, ended_ms: int) -> SimulatedRun:
+def _run(each: Live, ended_ms: int, flavor: str, price: float) -> SimulatedRun:
     job = each.job
     had_ms = sum(end_ms - start_ms for start_ms, end_ms in each.spans)
     return SimulatedRun(
@@ -183,7 +189,7 @@ def _run(each: Live, ended_ms: int) -> SimulatedRun:
         ended_ms=ended_ms,
         intervals=tuple(
             RunInterval(
-                start_ms=start_ms, end_ms=end_ms, flavor=FLAVOR, gpus=job.gpus, domain=DOMAIN
+                start_ms=start_ms, end_ms=end_ms, flavor=flavor, gpus=job.gpus, domain=DOMAIN
             )
             for start_ms, end_ms in each.spans
         ),
@@ -194,4 +200,5 @@ def _run(each: Live, ended_ms: int) -> SimulatedRun:
         preemptions=each.preemptions,
         steps_asked=float(job.duration_ms),
         steps_done=float(job.duration_ms),
+        cost=job.gpus * had_ms / HOUR_MS * price,
     )

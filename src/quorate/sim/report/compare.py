@@ -128,8 +128,10 @@ def compare(outcomes: Iterable[Outcome], *, warm_up: float = WARM_UP) -> Compari
     names = tuple(dict.fromkeys(name for name, _ in by_key))
     seeds = tuple(sorted({seed for _, seed in by_key}))
     _check(by_key, names, seeds)
-    windows = {seed: window_of(by_key[names[0], seed], warm_up=warm_up) for seed in seeds}
-    metrics = {key: metrics_of(outcome, windows[outcome.seed]) for key, outcome in by_key.items()}
+    metrics = {
+        key: metrics_of(outcome, window_of(outcome, warm_up=warm_up))
+        for key, outcome in by_key.items()
+    }
     found: list[Difference] = []
     for first, second in combinations(names, 2):
         for figure in FIGURES:
@@ -144,11 +146,11 @@ def window_of(outcome: Outcome, *, warm_up: float) -> Window:
 
     All of the outcome where everything was submitted at once.
     """
-    last_ms = max((run.submitted_ms for run in outcome.runs), default=outcome.started_ms)
-    if last_ms <= outcome.started_ms:
+    submitted = [run.submitted_ms for run in outcome.runs]
+    if not submitted or min(submitted) == max(submitted):
         return Window(from_ms=outcome.started_ms, to_ms=outcome.ended_ms)
-    from_ms = outcome.started_ms + int((last_ms - outcome.started_ms) * warm_up)
-    return Window(from_ms=from_ms, to_ms=last_ms)
+    first_ms, last_ms = min(submitted), max(submitted)
+    return Window(from_ms=first_ms + int((last_ms - first_ms) * warm_up), to_ms=last_ms)
 
 
 def difference(figure: Figure, first: str, second: str, by_seed: Mapping[int, float]) -> Difference:
@@ -225,10 +227,16 @@ def _check(
                 f"policy {name!r} has no outcome of seed {missing[0]}; simulate it with that seed"
             )
     for seed in seeds:
-        submitted = {run.name: run.submitted_ms for run in by_key[names[0], seed].runs}
+        submitted = _submissions(by_key[names[0], seed])
         for name in names[1:]:
-            if {run.name: run.submitted_ms for run in by_key[name, seed].runs} != submitted:
+            if _submissions(by_key[name, seed]) != submitted:
                 raise CannotCompareError(
                     f"seed {seed}: {names[0]!r} and {name!r} had different runs; "
                     "give both the same trace or generator"
                 )
+
+
+def _submissions(outcome: Outcome) -> dict[str, int]:
+    """Return when each run was submitted, counted from the first of them."""
+    first_ms = min((run.submitted_ms for run in outcome.runs), default=0)
+    return {run.name: run.submitted_ms - first_ms for run in outcome.runs}
