@@ -6,6 +6,7 @@ A policy is one of rounds, ``bind`` for the production planner, or a baseline of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -115,7 +116,7 @@ def _job(job: TraceJob) -> BaselineJob:
         raise ScenarioError(
             "trace", f"job {job.name} has no duration", "a baseline needs durations"
         )
-    took_ms = max(1, round(job.duration_s * SECOND_MS))
+    took_ms = max(1, math.ceil(job.duration_s * SECOND_MS))
     return BaselineJob(
         name=job.name,
         owner=job.owner,

@@ -16,7 +16,7 @@ def forecast() -> None:
 @forecast.command(
     epilog=examples(
         "quorate forecast score",
-        "quorate forecast score --from-ledger export.jsonl --every 10 -o json",
+        "quorate forecast score --from-ledger ledger.jsonl --every 10 -o json",
     )
 )
 @click.option(

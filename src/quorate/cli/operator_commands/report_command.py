@@ -12,7 +12,7 @@ from quorate.cli.settings import Settings
     epilog=examples(
         "quorate report",
         "quorate report --html report.html --csv runs.csv --parquet runs.parquet",
-        "quorate report --from-ledger export.jsonl --price H100=2.40 -o json",
+        "quorate report --from-ledger ledger.jsonl --price H100=2.40 -o json",
     )
 )
 @click.option(

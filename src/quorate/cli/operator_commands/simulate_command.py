@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         "--throughputs rates.json",
         "quorate simulate --discipline bind --trace philly.csv --cluster gpu=1280 --budgets 1.5",
         "quorate simulate scenario.yaml --seed 7",
-        "quorate simulate --compare bind,fifo-easy,srtf --seeds 0-4 --generate lam=900,jobs=200 "
-        "--cluster v100=16 --throughputs rates.json --report comparison.html",
+        "quorate simulate --compare bind,fifo-easy,srtf --seeds 0-4 --generate lam=900,jobs=20 "
+        "--cluster h100=16 --throughputs rates.json --report comparison.html",
     )
 )
 @click.argument("scenario", metavar="[SCENARIO]", required=False)

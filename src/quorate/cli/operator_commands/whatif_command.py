@@ -11,10 +11,9 @@ from quorate.views.exits import CommandError, Exit
 
 @click.command(
     epilog=examples(
-        "quorate whatif --at 2027-01-15T08:00:00Z "
-        "--set budget.vision.envelopes.west.concurrency=512",
-        "quorate whatif --from-ledger export.jsonl --at 2027-01-15T08:00:00Z --add-nodes 8xa1",
-        "quorate whatif --at 2027-01-15T08:00:00Z --set pool.default.reservationDepth=50 -o json",
+        "quorate whatif --at 2025-01-31T09:00:00Z --set budget.rai.envelopes.west.concurrency=512",
+        "quorate whatif --at 2025-01-31T09:00:00Z --add-nodes 8xa1",
+        "quorate whatif --at 2025-01-31T09:00:00Z --set pool.default.reservationDepth=50 -o json",
     )
 )
 @click.option(

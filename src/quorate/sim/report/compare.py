@@ -27,6 +27,8 @@ SEEDS_MIN: Final = 5
 WARM_UP: Final = 0.1
 """Which part of the time of submissions is left out at the beginning, unless stated."""
 RESAMPLES: Final = 10_000
+NEGLIGIBLE: Final = 1e-6
+"""Which part of a figure a difference must exceed: work is rounded to whole milliseconds."""
 _T_975: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
@@ -137,7 +139,8 @@ def compare(outcomes: Iterable[Outcome], *, warm_up: float = WARM_UP) -> Compari
         for figure in FIGURES:
             by_seed = _paired(metrics, figure, first, second, seeds)
             if by_seed is not None:
-                found.append(difference(figure, first, second, by_seed))
+                size = max(abs(figure.read(metrics[key]) or 0.0) for key in metrics)
+                found.append(difference(figure, first, second, by_seed, size=size))
     return Comparison(names=names, seeds=seeds, metrics=metrics, differences=tuple(found))
 
 
@@ -153,13 +156,18 @@ def window_of(outcome: Outcome, *, warm_up: float) -> Window:
     return Window(from_ms=first_ms + int((last_ms - first_ms) * warm_up), to_ms=last_ms)
 
 
-def difference(figure: Figure, first: str, second: str, by_seed: Mapping[int, float]) -> Difference:
-    """Return the mean paired difference and its interval, and whom that speaks for."""
+def difference(
+    figure: Figure, first: str, second: str, by_seed: Mapping[int, float], *, size: float
+) -> Difference:
+    """Return the mean paired difference and its interval, and whom that speaks for.
+
+    ``size`` is how large the figure is: what is far smaller is rounding, and speaks for nobody.
+    """
     values = list(by_seed.values())
     low, high = interval(values)
     mean = math.fsum(values) / len(values)
     better = None
-    if low > 0 or high < 0:
+    if (low > 0 or high < 0) and abs(mean) > NEGLIGIBLE * size:
         better = first if (low > 0) == (figure.sign > 0) else second
     return Difference(
         figure=figure,

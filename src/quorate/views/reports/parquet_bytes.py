@@ -1,8 +1,8 @@
 """Tables as Apache Parquet: whole numbers, floats, texts and truth values, plain and uncompressed.
 
 What a table of runs needs of the format, and no more: one page for each column and group of rows,
-format version 1. A library that does all of it weighs more than all of Quorate's dependencies
-(docs/adr/0040). Pure.
+format version 1. A library that does all of it is twice as large as the largest dependency that
+Quorate has (docs/adr/0040). Pure.
 """
 
 from __future__ import annotations
