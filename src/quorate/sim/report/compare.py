@@ -27,7 +27,7 @@ SEEDS_MIN: Final = 5
 WARM_UP: Final = 0.1
 """Which part of the time of submissions is left out at the beginning, unless stated."""
 RESAMPLES: Final = 10_000
-NEGLIGIBLE: Final = 1e-6
+NEGLIGIBLE: Final = 1e-5
 """Which part of a figure a difference must exceed: work is rounded to whole milliseconds."""
 _T_975: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,

@@ -48,7 +48,10 @@ def differences_of(found: Comparison) -> list[Difference]:
 
 def verdict(found: Difference) -> str:
     """Return which policy a difference speaks for, if it does for one."""
-    return "not shown: the interval holds 0" if found.better is None else found.better
+    if found.better is not None:
+        return found.better
+    is_around_0 = found.low <= 0 <= found.high
+    return "not shown: the interval holds 0" if is_around_0 else "not shown: mere rounding"
 
 
 def number(value: float) -> str:
