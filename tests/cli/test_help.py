@@ -133,7 +133,7 @@ def _issue(ledger: Path, name: str) -> None:
 
 def _arranged(prepared: Path, place: Path, line: str, capsys: pytest.CaptureFixture[str]) -> Path:
     """Return ``place``, as somebody who types ``line`` has it before."""
-    if "replay" in line:
+    if "replay" in line or "whatif" in line:
         shutil.copytree(prepared / "files", place)
         long_ago = Shell(place, capsys, MovableClock(LONG_AGO_MS))
         long_ago.ok("init")

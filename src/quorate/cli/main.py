@@ -179,6 +179,21 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "calc",
         "Compute one decision on a world given as JSON.",
     ),
+    "report": (
+        "quorate.cli.operator_commands.report_command",
+        "report",
+        "Show what a ledger came to, and write pages and tables of it.",
+    ),
+    "whatif": (
+        "quorate.cli.operator_commands.whatif_command",
+        "whatif",
+        "Say what would have come out otherwise after a change.",
+    ),
+    "forecast": (
+        "quorate.cli.operator_commands.forecast_command",
+        "forecast",
+        "Score forecasts of starts against what happened.",
+    ),
     "policy": (
         "quorate.cli.operator_commands.policy_command",
         "policy",
@@ -188,6 +203,16 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "quorate.cli.operator_commands.throughputs_command",
         "throughputs",
         "Look at tables of how fast jobs are on each flavor.",
+    ),
+    "simulate": (
+        "quorate.cli.operator_commands.simulate_command",
+        "simulate",
+        "Play a trace, or jobs that are drawn, by any policy in simulated time.",
+    ),
+    "trace": (
+        "quorate.cli.operator_commands.trace_command",
+        "trace",
+        "Inspect, convert and generate traces of jobs.",
     ),
     "context": (
         "quorate.cli.operator_commands.context_command",

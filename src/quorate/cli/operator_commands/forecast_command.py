@@ -1,0 +1,56 @@
+"""``quorate forecast``: how good forecasts of starts were."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.global_options import examples, ledger_options, output_option
+from quorate.cli.settings import Settings
+
+
+@click.group(epilog=examples("quorate forecast score", "quorate forecast score -o json"))
+def forecast() -> None:
+    """Score forecasts of starts against what happened."""
+
+
+@forecast.command(
+    epilog=examples(
+        "quorate forecast score",
+        "quorate forecast score --from-ledger ledger.jsonl --every 10 -o json",
+    )
+)
+@click.option(
+    "--from-ledger",
+    "source",
+    metavar="FILE",
+    help="A ledger's file, or an export of one.  [default: the ledger of --ledger]",
+)
+@click.option(
+    "--every",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Ask about every N-th run that has to wait; each forecast costs a plan.",
+)
+@ledger_options
+@output_option
+@click.pass_obj
+def score(settings: Settings, *, source: str | None, every: int) -> None:
+    """Say how often runs started by their P50 and P90.
+
+    The ledger is replayed. Each run that has to wait is forecast as `quorate plan` would have done
+    when it was submitted. A trace is scored by the ledger that its simulation writes.
+    """
+    from quorate.cli.printing import print_tree
+    from quorate.cli.recorded_blocks import recorded_blocks
+    from quorate.sim.report.forecast_score import forecast_score
+    from quorate.sim.whatif.fork import has_executor
+    from quorate.views.reports.whatif_forms import score_lines, score_tree
+
+    blocks = recorded_blocks(settings, source)
+    found = forecast_score(blocks, has_executor=has_executor(blocks), every=every)
+    if settings.is_table:
+        click.echo("\n".join(score_lines(found)))
+    else:
+        print_tree(settings, score_tree(found))

@@ -1,0 +1,66 @@
+"""``quorate report``: the figures of a ledger, and files with all of it."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.global_options import examples, ledger_options, output_option
+from quorate.cli.settings import Settings
+
+
+@click.command(
+    epilog=examples(
+        "quorate report",
+        "quorate report --html report.html --csv runs.csv --parquet runs.parquet",
+        "quorate report --from-ledger ledger.jsonl --price H100=2.40 -o json",
+    )
+)
+@click.option(
+    "--from-ledger",
+    "source",
+    metavar="FILE",
+    help="A ledger's file, or an export of one.  [default: the ledger of --ledger]",
+)
+@click.option("--html", metavar="FILE", help="Write a page with plots to this new file.")
+@click.option("--csv", "csv_file", metavar="FILE", help="Write the runs to this new CSV file.")
+@click.option("--parquet", metavar="FILE", help="Write the runs to this new Parquet file.")
+@click.option(
+    "--price",
+    "prices",
+    metavar="FLAVOR=AMOUNT",
+    multiple=True,
+    help="What an hour of a GPU costs. May be repeated.",
+)
+@ledger_options
+@output_option
+@click.pass_obj
+def report(
+    settings: Settings,
+    *,
+    source: str | None,
+    html: str | None,
+    csv_file: str | None,
+    parquet: str | None,
+    prices: tuple[str, ...],
+) -> None:
+    """Show what a ledger came to: times, waits by cause, utilisation, shares, lost work.
+
+    It counts up to the last event.
+    """
+    from quorate.cli.printing import print_tree
+    from quorate.cli.recorded_blocks import recorded_blocks
+    from quorate.cli.report_files import given_prices, write_report
+    from quorate.sim.report.metrics import metrics_of
+    from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
+    from quorate.views.reports.report_forms import metrics_lines, metrics_tree
+
+    rates = given_prices(prices)
+    blocks = recorded_blocks(settings, source)
+    events = (event for block in blocks for event in block)
+    outcome = outcome_of_ledger(events, name="ledger", prices=rates)
+    write_report([outcome], title="Quorate report", html=html, csv=csv_file, parquet=parquet)
+    found = metrics_of(outcome)
+    if settings.is_table:
+        click.echo("\n".join(metrics_lines(found)))
+    else:
+        print_tree(settings, metrics_tree(found))

@@ -1,0 +1,93 @@
+"""``quorate whatif``: what would have come out otherwise, had something been different."""
+
+from __future__ import annotations
+
+import click
+
+from quorate.cli.global_options import examples, ledger_options, output_option
+from quorate.cli.settings import Settings
+from quorate.views.exits import CommandError, Exit
+
+
+@click.command(
+    epilog=examples(
+        "quorate whatif --at 2025-01-31T09:00:00Z --set budget.rai.envelopes.west.concurrency=512",
+        "quorate whatif --at 2025-01-31T09:00:00Z --add-nodes 8xa1",
+        "quorate whatif --at 2025-01-31T09:00:00Z --set pool.default.reservationDepth=50 -o json",
+    )
+)
+@click.option(
+    "--from-ledger",
+    "source",
+    metavar="FILE",
+    help="A ledger's file, or an export of one.  [default: the ledger of --ledger]",
+)
+@click.option(
+    "--at", "at", metavar="TIME", required=True, help="The instant of the change, RFC 3339."
+)
+@click.option(
+    "--set",
+    "assignments",
+    metavar="KIND.NAME.PATH=VALUE",
+    multiple=True,
+    help="A field of what was declared, and its value from then on. May be repeated.",
+)
+@click.option(
+    "--add-nodes",
+    "additions",
+    metavar="COUNTxNODE",
+    multiple=True,
+    help="So many more nodes like NODE from then on. May be repeated.",
+)
+@ledger_options
+@output_option
+@click.pass_obj
+def whatif(
+    settings: Settings,
+    *,
+    source: str | None,
+    at: str,
+    assignments: tuple[str, ...],
+    additions: tuple[str, ...],
+) -> None:
+    """Say what would have come out otherwise after a change.
+
+    The ledger is forked at TIME and changed; then what arrived is decided anew, by the same rules,
+    up to the ledger's end. Runs take as long as they took, and are cancelled when they were.
+    Nothing is written. Claims and pools that share in rounds after TIME are not supported.
+    """
+    from quorate.adapters.key_file import load_lottery_secret, lottery_path
+    from quorate.adapters.stores.store_urls import ledger_path
+    from quorate.cli.printing import print_tree
+    from quorate.cli.recorded_blocks import recorded_blocks
+    from quorate.cli.whatif_changes import changes_of, instant_of
+    from quorate.ledger.fold import fold
+    from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
+    from quorate.sim.whatif.differences import differences
+    from quorate.sim.whatif.fork import fork
+    from quorate.sim.whatif.recorded_inputs import CannotForkError
+    from quorate.views.reports.whatif_forms import whatif_lines, whatif_tree
+
+    if not assignments and not additions:
+        raise click.UsageError("say what is to be different, with --set or --add-nodes")
+    at_ms = instant_of(at)
+    blocks = recorded_blocks(settings, source)
+    events = [event for block in blocks for event in block]
+    view = fold(event for event in events if event.at_ms <= at_ms)
+    changes = changes_of(view, assignments, additions)
+    lottery = lottery_path(ledger_path(settings.ledger if source is None else source))
+    secret = load_lottery_secret(lottery) if lottery.exists() else None
+    try:
+        same = fork(blocks, at_ms, lottery_secret=secret)
+        forked = fork(blocks, at_ms, changes, lottery_secret=secret)
+    except CannotForkError as error:
+        raise CommandError(Exit.REFUSED, str(error)) from None
+    was, again, now = (
+        outcome_of_ledger(each, name=name, now_ms=forked.end_ms)
+        for name, each in (("was", events), ("again", same.events), ("would be", forked.events))
+    )
+    found, unsure = differences(was, now), len(differences(was, again).runs)
+    if settings.is_table:
+        click.echo("\n".join(whatif_lines(found, forked, unsure, show_wide=settings.wide)))
+    else:
+        print_tree(settings, whatif_tree(found, forked, unsure))

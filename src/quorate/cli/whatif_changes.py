@@ -1,0 +1,120 @@
+"""The changes of a what-if: fields that are set, and nodes that are added, as specs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from quorate.documents import Invalid, parse_tree, render
+from quorate.documents.field_reader import At, Fault
+from quorate.documents.times import time_ms
+from quorate.model.specs import Budget, Node, Owner, Pool, Run, System
+from quorate.model.state.state_view import StateView
+from quorate.views.assign import assigned
+from quorate.views.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from quorate.core.commands import Applied
+
+_TARGET: Final = re.compile(r"(budget|owner|pool|node)\.([^.\[\]=]+)\.(.+)", re.DOTALL)
+_SYSTEM: Final = re.compile(r"system\.(.+)", re.DOTALL)
+_NODES: Final = re.compile(r"([1-9][0-9]{0,5})x(.+)")
+
+
+def instant_of(at: str) -> int:
+    """Return the instant that was typed after ``--at``, or raise with what is wrong with it."""
+    faults: list[Fault] = []
+    at_ms = time_ms(at, At(("--at",), faults))
+    if at_ms is None:
+        raise CommandError(Exit.USAGE, *(f"--at: {each.message}; {each.remedy}" for each in faults))
+    return at_ms
+
+
+def changes_of(
+    view: StateView, assignments: Sequence[str], additions: Sequence[str]
+) -> list[Applied]:
+    """Return the specs of ``view`` with ``KIND.NAME.PATH=VALUE`` set, and the nodes of ``NxNODE``.
+
+    Raises ``CommandError`` that names the option, what is wrong with it, and how it is written.
+    """
+    trees: dict[tuple[str, str], dict[str, Any]] = {}
+    for assignment in assignments:
+        kind, name, rest = _target(assignment)
+        tree = trees.get((kind, name)) or render(_spec(view, kind, name, assignment))
+        trees[kind, name] = assigned(tree, [f"spec.{rest}"])
+    found: list[Applied] = [_parsed(tree) for tree in trees.values()]
+    for addition in additions:
+        found += _more_nodes(view, addition)
+    return found
+
+
+def _target(assignment: str) -> tuple[str, str, str]:
+    system, other = _SYSTEM.fullmatch(assignment), _TARGET.fullmatch(assignment)
+    if system is not None:
+        return "system", "", system[1]
+    if other is None:
+        raise CommandError(
+            Exit.USAGE,
+            f"--set {assignment}: is not KIND.NAME.PATH=VALUE; "
+            "write it like budget.vision.envelopes.west.concurrency=512",
+        )
+    return other[1], other[2], other[3]
+
+
+def _spec(view: StateView, kind: str, name: str, assignment: str) -> Applied:
+    found: Applied | None
+    match kind:
+        case "system":
+            return view.system
+        case "budget":
+            found = view.budgets.get(name)
+        case "owner":
+            found = view.owners.get(name)
+        case "pool":
+            found = view.pools.get(name)
+        case _:
+            node = view.nodes.get(name)
+            found = None if node is None else node.spec
+    if found is None:
+        raise CommandError(
+            Exit.REFUSED, f"--set {assignment}: there is no {kind} {name!r} at that instant"
+        )
+    return found
+
+
+def _parsed(tree: dict[str, Any]) -> Applied:
+    parsed = parse_tree(None, tree, source="--set")
+    if isinstance(parsed, Invalid):
+        raise CommandError(Exit.INVALID, *(each.text() for each in parsed.problems))
+    (document,) = parsed.items
+    spec = document.spec
+    assert isinstance(spec, System | Pool | Node | Owner | Budget | Run), spec
+    return spec
+
+
+def _more_nodes(view: StateView, addition: str) -> list[Node]:
+    match = _NODES.fullmatch(addition)
+    if match is None:
+        raise CommandError(
+            Exit.USAGE,
+            f"--add-nodes {addition}: is not COUNTxNODE; write it like 8xa1 for eight more "
+            "nodes like a1",
+        )
+    like = view.nodes.get(match[2])
+    if like is None:
+        raise CommandError(
+            Exit.REFUSED,
+            f"--add-nodes {addition}: there is no node {match[2]!r} at that instant",
+        )
+    tree: dict[str, Any] = render(like.spec)
+    found: list[Node] = []
+    number = 0
+    while len(found) < int(match[1]):
+        number += 1
+        name = f"{like.spec.name}-more-{number}"
+        if name not in view.nodes:
+            node = _parsed({**tree, "metadata": {**tree["metadata"], "name": name}})
+            assert isinstance(node, Node), node
+            found.append(node)
+    return found

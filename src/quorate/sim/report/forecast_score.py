@@ -1,0 +1,190 @@
+"""How good forecasts were: P50 and P90 of every start that was foreseen, against what happened.
+
+The ledger is folded block by block. A run that has to wait is forecast once, in the state after the
+block that accepted it, by the same planner as ``quorate plan``. Its start is then looked up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from quorate.core.explain.start_grounds import quantiles_of
+from quorate.core.planning.foresight import Foresight, PlanState
+from quorate.core.planning.start_quantiles import StartQuantiles
+from quorate.model.amounts import SECOND_MS
+from quorate.model.events import Event, LeaseStarted, Role, RunEnded, RunSubmitted
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase, RunRecord
+from quorate.model.state.state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredStart:
+    """One forecast, and when the run started; None where it had not by the end of the ledger."""
+
+    run: str
+    owner: str
+    asked_ms: int
+    p50_ms: int
+    p90_ms: int
+    started_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastScore:
+    """How the forecasts of a ledger did.
+
+    ``starts`` have a verdict: they came, or their P90 passed without. ``undecided`` are runs that
+    were cancelled or whose P90 is after the ledger's end; ``unforeseen`` are runs that waited and
+    had no planned start, such as those far back in the queue. ``by_p50`` and ``by_p90`` are the
+    parts of ``starts`` that came by then; losses are mean quantile losses of runs that started, in
+    seconds: lower is better, for equal waits.
+    """
+
+    starts: int
+    by_p50: float | None
+    by_p90: float | None
+    loss_p50_s: float | None
+    loss_p90_s: float | None
+    undecided: int
+    unforeseen: int
+    started_at_once: int
+
+
+@dataclass(slots=True)
+class _Asked:
+    found: list[ScoredStart]
+    unforeseen: int = 0
+    at_once: int = 0
+
+
+def scored_starts(
+    blocks: Iterable[Sequence[Event]], *, has_executor: bool, every: int = 1
+) -> tuple[list[ScoredStart], int, int, int]:
+    """Return the forecasts of a ledger, how many runs had none, started at once, and its end.
+
+    ``every`` n-th run that has to wait is asked about: a forecast costs as much as a plan.
+    """
+    state, asked, waiting = State(), _Asked([]), 0
+    started: dict[str, int] = {}
+    ended: dict[str, int] = {}
+    for events in blocks:
+        apply_all(state, events)
+        _note(events, started, ended)
+        new = [each.run.name for each in events if isinstance(each, RunSubmitted)]
+        pending = [name for name in new if _waits(state, name)]
+        asked.at_once += sum(name in started for name in new)
+        chosen = [name for number, name in enumerate(pending) if not (waiting + number) % every]
+        waiting += len(pending)
+        if chosen:
+            foresight = Foresight.of(state, state.at_ms, has_executor=has_executor)
+            for name in chosen:
+                _ask(asked, foresight, state, name)
+    known = [_answered(each, started, ended) for each in asked.found]
+    found = [each for each in known if each is not None]
+    return found, asked.unforeseen, asked.at_once, state.at_ms
+
+
+def forecast_score(
+    blocks: Iterable[Sequence[Event]], *, has_executor: bool, every: int = 1
+) -> ForecastScore:
+    """Return how the forecasts of a ledger did; see ``scored_starts``."""
+    found, unforeseen, at_once, end_ms = scored_starts(
+        blocks, has_executor=has_executor, every=every
+    )
+    return score_of(found, end_ms, unforeseen=unforeseen, started_at_once=at_once)
+
+
+def score_of(
+    found: Sequence[ScoredStart], end_ms: int, *, unforeseen: int = 0, started_at_once: int = 0
+) -> ForecastScore:
+    """Return the score of forecasts whose starts are known up to ``end_ms``."""
+    decided = [each for each in found if each.started_ms is not None or each.p90_ms < end_ms]
+    came = [(each, each.started_ms) for each in decided if each.started_ms is not None]
+    return ForecastScore(
+        starts=len(decided),
+        by_p50=_part([at_ms <= each.p50_ms for each, at_ms in came], len(decided)),
+        by_p90=_part([at_ms <= each.p90_ms for each, at_ms in came], len(decided)),
+        loss_p50_s=_mean(_loss(at_ms - each.p50_ms, 1, 2) for each, at_ms in came),
+        loss_p90_s=_mean(_loss(at_ms - each.p90_ms, 9, 10) for each, at_ms in came),
+        undecided=len(found) - len(decided),
+        unforeseen=unforeseen,
+        started_at_once=started_at_once,
+    )
+
+
+def _note(events: Sequence[Event], started: dict[str, int], ended: dict[str, int]) -> None:
+    for event in events:
+        if isinstance(event, LeaseStarted) and event.role is not Role.SPARE:
+            started.setdefault(event.run, event.start_ms)
+        elif isinstance(event, RunEnded):
+            ended[event.run] = event.at_ms
+
+
+def _waits(state: State, name: str) -> bool:
+    record = state.runs[name]
+    return record.phase is Phase.PENDING and record.spec.rounds is None
+
+
+def _ask(asked: _Asked, foresight: Foresight, state: State, name: str) -> None:
+    record = state.runs[name]
+    quantiles = _quantiles(foresight, state, record)
+    if quantiles is None:
+        asked.unforeseen += 1
+        return
+    asked.found.append(
+        ScoredStart(
+            run=name,
+            owner=record.spec.owner,
+            asked_ms=state.at_ms,
+            p50_ms=quantiles.p50_ms,
+            p90_ms=quantiles.p90_ms,
+            started_ms=None,
+        )
+    )
+
+
+def _quantiles(foresight: Foresight, state: State, record: RunRecord) -> StartQuantiles | None:
+    """Return the quantiles that ``quorate plan`` shows of a planned start.
+
+    None where there is only a bound, or where the start is by a conflict.
+    """
+    foreseen = foresight.start_of(record)
+    if foreseen.state not in {PlanState.FIRM, PlanState.TENTATIVE}:
+        return None
+    if record.reservation is not None and state.reservations[record.reservation].by_conflict:
+        return None
+    return quantiles_of(foresight.walk.profile, foreseen.entry)
+
+
+def _answered(
+    each: ScoredStart, started: dict[str, int], ended: dict[str, int]
+) -> ScoredStart | None:
+    """Return a forecast with its start; None where the run was over before it started."""
+    if each.run not in started and each.run in ended:
+        return None
+    return ScoredStart(
+        run=each.run,
+        owner=each.owner,
+        asked_ms=each.asked_ms,
+        p50_ms=each.p50_ms,
+        p90_ms=each.p90_ms,
+        started_ms=started.get(each.run),
+    )
+
+
+def _part(verdicts: Sequence[bool], of: int) -> float | None:
+    return sum(verdicts) / of if of else None
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return math.fsum(known) / len(known) if known else None
+
+
+def _loss(late_ms: int, part: int, of: int) -> float:
+    """Return the quantile loss in seconds: ``part`` of a delay, the rest of an earliness."""
+    weight = part if late_ms > 0 else of - part
+    return abs(late_ms) * weight / of / SECOND_MS

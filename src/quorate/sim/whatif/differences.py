@@ -1,0 +1,100 @@
+"""What a fork came to, against what happened: for each owner and each run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from quorate.sim.outcome import Outcome, SimulatedRun
+from quorate.sim.report.metrics import Metrics, is_complete, metrics_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDifference:
+    """A run of which something came out otherwise; None where it is in one of the two only."""
+
+    run: str
+    owner: str
+    was: SimulatedRun | None
+    now: SimulatedRun | None
+
+    @property
+    def waits_more_ms(self) -> int:
+        """How much longer it waits; negative where it waits less."""
+        return _waited(self.now) - _waited(self.was)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerDifference:
+    """What the runs of an owner come to: as it was, and as it would have been."""
+
+    owner: str
+    runs: int
+    completed: tuple[int, int]
+    waited_ms: tuple[int, int]
+    gpu_ms: tuple[int, int]
+    runs_changed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """All that came out otherwise, with the figures of both."""
+
+    was: Metrics
+    now: Metrics
+    owners: tuple[OwnerDifference, ...]
+    runs: tuple[RunDifference, ...]
+
+    @property
+    def are_none(self) -> bool:
+        """Whether every run came out as it did."""
+        return not self.runs
+
+
+def differences(was: Outcome, now: Outcome) -> Differences:
+    """Return how ``now`` differs from ``was``: runs in the order of submission, owners by name."""
+    before = {run.name: run for run in was.runs}
+    after = {run.name: run for run in now.runs}
+    names = list(dict.fromkeys([*before, *after]))
+    changed = [
+        RunDifference(run=name, owner=_either(before, after, name).owner,
+                      was=before.get(name), now=after.get(name))
+        for name in names
+        if before.get(name) != after.get(name)
+    ]  # fmt: skip
+    owners = sorted({_either(before, after, name).owner for name in names})
+    return Differences(
+        was=metrics_of(was),
+        now=metrics_of(now),
+        owners=tuple(_owner(owner, was, now, changed) for owner in owners),
+        runs=tuple(changed),
+    )
+
+
+def _either(
+    before: dict[str, SimulatedRun], after: dict[str, SimulatedRun], name: str
+) -> SimulatedRun:
+    return before[name] if name in before else after[name]
+
+
+def _owner(
+    owner: str, was: Outcome, now: Outcome, changed: Iterable[RunDifference]
+) -> OwnerDifference:
+    mine = [run for run in was.runs if run.owner == owner]
+    theirs = [run for run in now.runs if run.owner == owner]
+    return OwnerDifference(
+        owner=owner,
+        runs=len(mine),
+        completed=(sum(map(is_complete, mine)), sum(map(is_complete, theirs))),
+        waited_ms=(sum(map(_waited, mine)), sum(map(_waited, theirs))),
+        gpu_ms=(sum(map(_gpu_ms, mine)), sum(map(_gpu_ms, theirs))),
+        runs_changed=sum(each.owner == owner for each in changed),
+    )
+
+
+def _waited(run: SimulatedRun | None) -> int:
+    return 0 if run is None else sum(run.waits_ms.values())
+
+
+def _gpu_ms(run: SimulatedRun) -> int:
+    return sum(each.gpus * (each.end_ms - each.start_ms) for each in run.intervals)

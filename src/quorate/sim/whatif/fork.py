@@ -1,0 +1,280 @@
+"""A fork: the ledger up to an instant, a change, and then what arrived, decided anew.
+
+The engine, the driver and every rule are those of production. Nothing of the history after the
+instant is copied: with no change the fork decides all of it again, and comes to the same events.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final
+
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.core.commands import Applied, Apply, Command, Complete, Fail
+from quorate.ledger.chain import GENESIS, Head, open_blocks, seal
+from quorate.loop.driver import ACTOR as CLOCK_ACTOR
+from quorate.loop.driver import EXECUTOR_ACTOR, Driver
+from quorate.loop.engine import Engine
+from quorate.model import events as e
+from quorate.model.amounts import SECOND_MS
+from quorate.model.refusal import sentence
+from quorate.sim.simulation import STEPS_PER_INSTANT_MAX, VirtualClock
+from quorate.sim.whatif.recorded_inputs import CannotForkError, inputs_of
+from quorate.sim.whatif.recorded_work import LATER, Effort, Efforts, RecordedExecutor, lengths_of
+
+LATE_MS: Final = 2 * SECOND_MS
+"""By how much a driver on a real machine may be late; a recorded wake-up this near is that one."""
+_ACTOR: Final = "what-if"
+
+Action = Callable[[], bool]
+"""What happens at an instant; False where it has become void, and nothing has happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forked:
+    """What a fork came to: all of its events, and the commands that were refused in it.
+
+    ``undrawn`` are conflicts that stayed open because the lottery's secret was not given.
+    """
+
+    events: tuple[e.Event, ...]
+    end_ms: int
+    refused: tuple[str, ...]
+    undrawn: tuple[str, ...]
+
+
+def fork(
+    blocks: Sequence[Sequence[e.Event]],
+    at_ms: int,
+    changes: Sequence[Applied] = (),
+    *,
+    lottery_secret: bytes | None = None,
+) -> Forked:
+    """Return what becomes of a ledger, given as the events of its blocks, with ``changes``.
+
+    They are applied at ``at_ms``; then the recorded arrivals come until the ledger's end. Raises
+    ``CannotForkError`` where the ledger begins later, or has what cannot be played, or where the
+    changes are refused.
+    """
+    return _Fork(blocks, at_ms, lottery_secret).play(changes)
+
+
+class _Fork:
+    def __init__(
+        self, blocks: Sequence[Sequence[e.Event]], at_ms: int, secret: bytes | None
+    ) -> None:
+        before, after, first_seq = _parted(blocks, at_ms)
+        every = [event for block in blocks for event in block]
+        if not before:
+            raise CannotForkError("the ledger had not begun at that instant; choose a later one")
+        self._lengths = lengths_of(every)
+        self._has_driver = any(event.actor == CLOCK_ACTOR for event in every)
+        self._executor = RecordedExecutor() if has_executor(blocks) else None
+        self._store = MemoryStore()
+        for events in before:
+            self._store.append(seal(self._store.head(), events), expected=self._store.head())
+        self._at_ms = at_ms
+        self._clock = VirtualClock(at_ms)
+        self._read: Head = GENESIS
+        self._efforts = Efforts()
+        self._heap: list[tuple[int, int, int, Action]] = []
+        self._planned = 0
+        self._refused: list[str] = []
+        self._wakes = sorted({b[0].at_ms for b in after if b[0].actor == CLOCK_ACTOR})
+        self._engine = Engine.open(
+            self._store, self._clock, executor=self._executor, lottery_secret=secret
+        )
+        numbered = _numbered(after, first_seq)
+        for each in inputs_of(numbered, has_driver=self._has_driver):
+            self._at(each.at_ms, each.seq, self._giving(each.command, each.actor))
+        for seq, events in numbered:
+            if events[0].actor == CLOCK_ACTOR:
+                # Also those for which nothing is due here: a refused command may wake a driver.
+                self._at(events[0].at_ms, seq, _wake)
+
+    def play(self, changes: Sequence[Applied]) -> Forked:
+        """Apply ``changes``, and let everything happen up to the ledger's end."""
+        self._read_on()
+        if changes:
+            receipt = self._engine.execute(Apply(tuple(changes)), actor=_ACTOR)
+            if receipt.decision.refusals:
+                told = "; ".join(sentence(each) for each in receipt.decision.refusals)
+                raise CannotForkError(f"the change is refused: {told}")
+            self._read_on()
+        due_ms = self._step() if changes and self._has_driver else self._due()
+        steps, instant_ms = 0, self._at_ms
+        while True:
+            wake_ms = None if due_ms is None else self._late(due_ms)
+            heap_ms = self._heap[0][0] if self._heap else None
+            next_ms = min((ms for ms in (wake_ms, heap_ms) if ms is not None), default=None)
+            if next_ms is None or next_ms > self._lengths.end_ms:
+                break
+            steps = 0 if next_ms > instant_ms else steps + 1
+            instant_ms = max(next_ms, instant_ms)
+            assert steps < STEPS_PER_INSTANT_MAX, f"nothing gets on at {next_ms}"
+            self._clock.true_ms = max(self._clock.true_ms, next_ms)
+            if heap_ms == next_ms and not heappop(self._heap)[3]():
+                continue
+            due_ms = self._step() if self._has_driver else None
+            self._read_on()
+        return self._result()
+
+    def _result(self) -> Forked:
+        events = [event for _, block in open_blocks(self._store.blocks()) for event in block]
+        view, end_ms = self._engine.view, self._lengths.end_ms
+        due = [
+            name for name in view.open_conflicts if view.conflicts[name].declared.due_ms < end_ms
+        ]
+        return Forked(
+            events=tuple(events),
+            end_ms=end_ms,
+            refused=tuple(self._refused),
+            undrawn=tuple(due),
+        )
+
+    # --- Time ---
+
+    def _at(self, at_ms: int, seq: int, action: Action) -> None:
+        self._planned += 1
+        heappush(self._heap, (max(at_ms, self._at_ms), seq, self._planned, action))
+
+    def _due(self) -> int | None:
+        """Return when the driver steps first: where it does, at once."""
+        return self._at_ms if self._has_driver else None
+
+    def _step(self) -> int | None:
+        due_ms = Driver(self._engine).step()
+        self._read_on()
+        return due_ms
+
+    def _late(self, due_ms: int) -> int:
+        """Return when a driver wakes up that is to wake at ``due_ms``: as late as it was."""
+        due_ms = max(due_ms, self._clock.true_ms)
+        place = bisect_left(self._wakes, due_ms)
+        if place < len(self._wakes) and self._wakes[place] <= due_ms + LATE_MS:
+            return self._wakes[place]
+        return due_ms
+
+    # --- What happens ---
+
+    def _giving(self, command: Command, actor: str) -> Action:
+        def give() -> bool:
+            receipt = self._engine.execute(command, actor=actor)
+            self._refused += [sentence(each) for each in receipt.decision.refusals]
+            return True
+
+        return give
+
+    def _read_on(self) -> None:
+        """Read the blocks that have come, and plan the ends of the work in them."""
+        for head, events in open_blocks(
+            self._store.blocks(from_height=self._read.height + 1), after=self._read
+        ):
+            self._read = head
+            for seq, event in enumerate(events, start=head.seq - len(events) + 1):
+                self._efforts.enter(seq, event)
+                if self._executor is not None:
+                    self._executor.forget(event)
+                if isinstance(event, e.LeaseEnding):
+                    self._plan_gone(event)
+        for run in self._efforts.take():
+            self._plan_exit(self._efforts.runs[run])
+
+    def _plan_gone(self, event: e.LeaseEnding) -> None:
+        took_ms, seq = self._lengths.stops.get(event.lease, (self._lengths.usual_stop_ms, LATER))
+        gone_ms = min(event.at_ms + took_ms, max(event.deadline_ms, event.at_ms))
+        gone_ms = event.at_ms + took_ms if seq != LATER else gone_ms
+        executor = self._executor
+        if executor is None:
+            return
+
+        def go() -> bool:
+            is_open = event.lease in self._engine.view.leases
+            if is_open:
+                executor.go(event.lease)
+            return is_open
+
+        self._at(gone_ms, seq, go)
+
+    def _plan_exit(self, effort: Effort) -> None:
+        """Plan the end of a run's work, if its leases stay as they are."""
+        name = effort.spec.name
+        known = self._lengths.efforts.get(name)
+        if known is None or effort.outcome is not None:
+            return
+        if known.outcome is None or known.outcome is e.Outcome.CANCELLED:
+            code = e.Outcome.COMPLETED
+        else:
+            code = known.outcome
+        total = self._lengths.total_gpu_ms(effort.spec)
+        ends_ms = effort.ends_ms(total)
+        if ends_ms is None:
+            return
+        at_ms, seq = known.over
+        place = seq if ends_ms == at_ms else LATER
+        leases = tuple(effort.open)
+
+        def end() -> bool:
+            # Planned anew whenever its leases change.
+            is_current = tuple(effort.open) == leases and effort.outcome is None
+            if is_current:
+                self._exit(name, leases[0], known, code)
+            return is_current
+
+        self._at(ends_ms, place, end)
+
+    def _exit(self, run: str, lease: str, known: Effort, outcome: e.Outcome) -> None:
+        is_done = outcome is e.Outcome.COMPLETED
+        if self._executor is not None and not known.by_hand:
+            self._executor.exit(run, lease, 0 if is_done else 1, known.note)
+            return
+        command = Complete(run, known.note) if is_done else Fail(run, known.note)
+        self._giving(command, known.actor or _ACTOR)()
+
+
+def has_executor(blocks: Sequence[Sequence[e.Event]]) -> bool:
+    """Return whether an executor was at work: it reports, and stops are confirmed later."""
+    for block in blocks:
+        ended = {each.lease for each in block if isinstance(each, e.LeaseEnded)}
+        for event in block:
+            if event.actor == EXECUTOR_ACTOR:
+                return True
+            if isinstance(event, e.LeaseEnding) and event.lease not in ended:
+                return True
+    return False
+
+
+def _wake() -> bool:
+    """Return that the driver is to step, and do nothing else."""
+    return True
+
+
+def _parted(
+    blocks: Sequence[Sequence[e.Event]], at_ms: int
+) -> tuple[list[Sequence[e.Event]], list[Sequence[e.Event]], int]:
+    """Return the blocks up to ``at_ms``, those after it, and the sequence of the first after."""
+    before: list[Sequence[e.Event]] = []
+    after: list[Sequence[e.Event]] = []
+    seq = 0
+    for block in blocks:
+        early = [event for event in block if event.at_ms <= at_ms]
+        late = [event for event in block if event.at_ms > at_ms]
+        if early:
+            before.append(early)
+            seq += len(early)
+        if late:
+            after.append(late)
+    return before, after, seq + 1
+
+
+def _numbered(
+    blocks: Sequence[Sequence[e.Event]], first_seq: int
+) -> list[tuple[int, Sequence[e.Event]]]:
+    found: list[tuple[int, Sequence[e.Event]]] = []
+    for block in blocks:
+        found.append((first_seq, block))
+        first_seq += len(block)
+    return found

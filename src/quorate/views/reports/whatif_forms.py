@@ -1,0 +1,166 @@
+"""The differences of a what-if, and the score of forecasts, as lines or trees. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import to_builtins
+
+from quorate.documents.times import time_text
+from quorate.model.closed_words import counted
+from quorate.sim.outcome import SimulatedRun
+from quorate.sim.report.forecast_score import ForecastScore
+from quorate.sim.whatif.differences import Differences, OwnerDifference, RunDifference
+from quorate.sim.whatif.fork import Forked
+from quorate.views.reports.report_forms import metrics_tree, percent, seconds
+from quorate.views.table import Column, pairs, right, table
+from quorate.views.word_forms import countdown, hours
+
+RUNS_MAX: Final = 20
+"""How many runs are listed for people; programs, and the wide table, get all."""
+
+
+def whatif_lines(
+    found: Differences, forked: Forked, unsure: int, *, show_wide: bool = False
+) -> list[str]:
+    """Return what came out otherwise: over all, for each owner, and for the runs hit most.
+
+    ``unsure`` is how many runs a fork without a change did not reproduce.
+    """
+    lines = [*_notes(forked, unsure)]
+    if found.are_none:
+        return [*lines, "nothing would have come out otherwise"]
+    was, now = found.was, found.now
+    rows = [
+        ("utilisation", percent(was.utilisation), percent(now.utilisation)),
+        ("runs completed", str(was.completed), str(now.completed)),
+        ("completion time, mean", *(_mean(each.jct_s) for each in (was, now))),
+        ("wait, mean", *(_mean(each.wait_s) for each in (was, now))),
+        ("preemptions", str(was.preemptions), str(now.preemptions)),
+    ]
+    columns: tuple[Column, ...] = (Column("FIGURE"), right("WAS"), right("WOULD BE"))
+    lines += table(columns, rows).splitlines()
+    columns = (
+        Column("OWNER"), right("RUNS"), right("CHANGED"), right("COMPLETED"),
+        right("GPU-HOURS"), right("WAITED"),
+    )  # fmt: skip
+    lines += ["", *table(columns, [_owner_row(each) for each in found.owners]).splitlines()]
+    most = sorted(found.runs, key=lambda each: (-abs(each.waits_more_ms), each.run))
+    shown = most if show_wide else most[:RUNS_MAX]
+    columns = (Column("RUN"), Column("OWNER"), right("WAITS"), Column("START"), Column("END"))
+    lines += ["", *table(columns, [_run_row(each) for each in shown]).splitlines()]
+    if len(shown) < len(most):
+        rest = counted(len(most) - len(shown), "more run")
+        lines.append(f"and {rest} came out otherwise; all of them: -o wide")
+    return lines
+
+
+def _notes(forked: Forked, unsure: int) -> list[str]:
+    notes = []
+    if unsure:
+        notes.append(
+            f"note: a fork without a change does not reproduce {counted(unsure, 'run')}; "
+            "differences of that size mean nothing"
+        )
+    if forked.undrawn:
+        notes.append(
+            f"note: {counted(len(forked.undrawn), 'conflict')} could not be drawn: the lottery's "
+            "secret is not beside the ledger"
+        )
+    if forked.refused:
+        notes.append(
+            f"note: {counted(len(forked.refused), 'recorded command')} would have been refused, "
+            f"the first: {forked.refused[0]}"
+        )
+    return notes
+
+
+def _mean(spread: Any) -> str:
+    return "-" if spread is None else seconds(spread.mean)
+
+
+def _owner_row(each: OwnerDifference) -> tuple[str, ...]:
+    return (
+        each.owner,
+        str(each.runs),
+        str(each.runs_changed),
+        f"{each.completed[0]} -> {each.completed[1]}",
+        f"{hours(each.gpu_ms[0])} -> {hours(each.gpu_ms[1])}",
+        f"{countdown(each.waited_ms[0])} -> {countdown(each.waited_ms[1])}",
+    )
+
+
+def _run_row(each: RunDifference) -> tuple[str, ...]:
+    more = each.waits_more_ms
+    sign = "+" if more > 0 else "-" if more < 0 else ""
+    return (
+        each.run,
+        each.owner,
+        f"{sign}{countdown(abs(more))}",
+        _change(*(_at(run, "started_ms") for run in (each.was, each.now))),
+        _change(*(_at(run, "ended_ms") for run in (each.was, each.now))),
+    )
+
+
+def _at(run: SimulatedRun | None, field: str) -> str:
+    at_ms = None if run is None else getattr(run, field)
+    return "-" if at_ms is None else time_text(at_ms)
+
+
+def _change(was: str, now: str) -> str:
+    return was if was == now else f"{was} -> {now}"
+
+
+def whatif_tree(found: Differences, forked: Forked, unsure: int) -> dict[str, Any]:
+    """Return the same for programs, with every run that came out otherwise."""
+    return {
+        "was": metrics_tree(found.was),
+        "wouldBe": metrics_tree(found.now),
+        "owners": to_builtins(found.owners),
+        "runs": [
+            {
+                "run": each.run,
+                "owner": each.owner,
+                "waitsMoreMs": each.waits_more_ms,
+                "startedMs": [_ms(each.was, "started_ms"), _ms(each.now, "started_ms")],
+                "endedMs": [_ms(each.was, "ended_ms"), _ms(each.now, "ended_ms")],
+            }
+            for each in found.runs
+        ],
+        "notReproduced": unsure,
+        "undrawn": list(forked.undrawn),
+        "refused": list(forked.refused),
+    }
+
+
+def _ms(run: SimulatedRun | None, field: str) -> int | None:
+    found: int | None = None if run is None else getattr(run, field)
+    return found
+
+
+def score_lines(found: ForecastScore) -> list[str]:
+    """Return how forecasts did, for people."""
+    if not found.starts:
+        return ["no start was foreseen whose time has come; nothing can be scored"]
+    facts = [
+        ("Forecasts", f"{found.starts} scored, {found.undecided} not decided yet"),
+        ("Started by P50", f"{_percent(found.by_p50)}; 50 % would be exact"),
+        ("Started by P90", f"{_percent(found.by_p90)}; 90 % would be exact"),
+        ("Mean loss", f"P50 {_seconds(found.loss_p50_s)}, P90 {_seconds(found.loss_p90_s)}"),
+        ("Without a forecast", f"{found.unforeseen} waited, {found.started_at_once} did not wait"),
+    ]
+    return pairs(facts).splitlines()
+
+
+def score_tree(found: ForecastScore) -> dict[str, Any]:
+    """Return the same for programs."""
+    tree: dict[str, Any] = to_builtins(found)
+    return tree
+
+
+def _percent(part: float | None) -> str:
+    return "-" if part is None else percent(part)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else seconds(value)

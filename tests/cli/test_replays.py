@@ -1,0 +1,96 @@
+"""Reports, what-ifs and scores of a ledger, at the keyboard."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from quorate.documents.times import time_text
+from quorate.model.amounts import HOUR_MS
+from tests.cli.shell import EXAMPLES, Shell
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def waited(shell: Shell) -> tuple[Shell, str]:
+    """Return a ledger in which a run waited two hours for money, and an instant before that."""
+    at = time_text(shell.clock.at_ms)
+    shell.clock.at_ms += HOUR_MS
+    shell.ok("submit", "-f", EXAMPLES / "malleable.yaml", "--set", "spec.malleable=null")
+    shell.ok("submit", "--like", "malleable", "--name", "second")
+    shell.clock.at_ms += 2 * HOUR_MS
+    shell.ok("complete", "malleable")
+    shell.clock.at_ms += HOUR_MS
+    shell.ok("complete", "second")
+    return shell, at
+
+
+def test_report_shows_figures_and_writes_files(waited: tuple[Shell, str]) -> None:
+    shell, _ = waited
+    out = shell.ok("report", "--html", "r.html", "--csv", "r.csv", "--parquet", "r.parquet")
+    assert "funding" in out
+    assert "2 completed" in out
+    tree = shell("report", "-o", "json", "--price", "A100=2").json
+    assert tree["completed"] == 2
+    assert tree["waits_by_cause_s"] == {"funding": 7_200.0}
+    assert tree["cost"] > 0
+    assert (shell.folder / "r.html").read_text().startswith("<!doctype html>")
+    assert len((shell.folder / "r.csv").read_text().splitlines()) == 3
+    assert (shell.folder / "r.parquet").read_bytes()[:4] == b"PAR1"
+    again = shell("report", "--csv", "r.csv")
+    assert (again.code, "exists already" in again.err) == (1, True)
+
+
+def test_report_of_an_export_is_that_of_the_ledger(waited: tuple[Shell, str]) -> None:
+    shell, _ = waited
+    shell.ok("ledger", "export", "--out", "l.jsonl")
+    exported = shell("report", "-o", "json", "--from-ledger", "l.jsonl").json
+    assert exported == shell("report", "-o", "json").json
+
+
+def test_whatif_shows_what_more_money_would_have_done(waited: tuple[Shell, str]) -> None:
+    shell, at = waited
+    wish = "budget.rai.envelopes.north.concurrency=1000"
+    before = shell.ledger_bytes()
+    found = shell("whatif", "--at", at, "--set", wish, "--add-nodes", "4xn1", "-o", "json").json
+    assert found["notReproduced"] == 0
+    (second,) = (each for each in found["runs"] if each["run"] == "second")
+    assert second["waitsMoreMs"] == -2 * HOUR_MS
+    assert shell.ledger_bytes() == before
+    out = shell.ok("whatif", "--at", at, "--set", wish, "--add-nodes", "4xn1")
+    assert "second" in out
+    assert "-2h" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ([], 2, "--set or --add-nodes"),
+        (["--set", "nonsense"], 2, "is not KIND.NAME.PATH=VALUE"),
+        (["--set", "budget.nope.envelopes.a.concurrency=1"], 1, "there is no budget 'nope'"),
+        (["--add-nodes", "x"], 2, "is not COUNTxNODE"),
+        (["--add-nodes", "2xnope"], 1, "there is no node 'nope'"),
+    ],
+)
+def test_a_whatif_that_cannot_be_is_refused_with_the_remedy(
+    shell: Shell, options: list[str], code: int, said: str
+) -> None:
+    found = shell("whatif", "--at", time_text(shell.clock.at_ms), *options)
+    assert (found.code, found.out) == (code, "")
+    assert said in found.err
+
+
+def test_a_whatif_at_no_time_says_how_times_are_written(shell: Shell) -> None:
+    found = shell("whatif", "--at", "noon", "--add-nodes", "2xa1")
+    assert found.code == 2
+    assert "--at" in found.err
+
+
+def test_forecasts_of_a_ledger_are_scored(waited: tuple[Shell, str]) -> None:
+    shell, _ = waited
+    tree = json.loads(shell.ok("forecast", "score", "-o", "json"))
+    assert tree["started_at_once"] == 1
+    assert tree["starts"] + tree["undecided"] + tree["unforeseen"] == 1
+    assert shell.ok("forecast", "score")
