@@ -31,6 +31,7 @@ from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.views.hints import nearest_name
 from quorate.views.kinds.kind import Kind
 from quorate.views.kinds.kind_table import KIND_OF
+from quorate.views.kinds.kinds_claims import CLAIM
 from quorate.views.kinds.kinds_plans import RESERVATION
 from quorate.views.kinds.kinds_tenants import tenant_portraits
 from quorate.views.kinds.kinds_work import RUN
