@@ -242,9 +242,16 @@ BUGS: Final = (
     ),
     Bug(
         "count on stopping what has gone by then anyway",
-        "core/planning/queue_walk.py",
-        "        late = [each for each in self._late if ends_ms(each.leases[0]) > pin.start_ms]\n",
-        "        late = [each for each in self._late if ends_ms(each.leases[0])]\n",
+        "core/planning/overstay.py",
+        """        if _end_ms(profile, each) > pin.start_ms
+    ]
+    for each in gone:
+        _take(profile, pin, each, pin.start_ms, _end_ms(profile, each), -1)
+""",
+        """    ]
+    for each in gone:
+        _take(profile, pin, each, pin.start_ms, FOREVER_MS, -1)
+""",
     ),
 )
 

@@ -15,6 +15,7 @@ from quorate.core.profile.lease_ends import is_told_late, said_end_ms
 from quorate.core.profile.node_quota import nodes_short
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile, cap_members
+from quorate.core.profile.resource import Resource
 from quorate.model.events import (
     Event,
     LeaseEnded,
@@ -49,6 +50,8 @@ _LOST: Final = (
 
 Found = tuple[MoveCode, tuple[str, str]]
 """A cause, and one object of it."""
+NamedNeed = tuple[str, str, Resource, int]
+"""Kind and name of a resource, the resource, and how much of it is needed."""
 
 
 def cause_of(
@@ -69,7 +72,9 @@ def cause_of(
         for event in events
         if isinstance(event, LeaseEnded)
     ]
-    for kind, name, resource, amount in profile.named_needs(pin):
+    for need in profile.named_needs(pin):
+        kind, name, resource, amount = need
+        delays = False
         short = amount - resource.least(pin.start_ms, pin.end_ms)
         if kind == "nodes" and short > 0:
             short = nodes_short(profile, pin, name)
@@ -77,14 +82,15 @@ def cause_of(
             continue
         for other in overdue:
             needs = profile.named_needs(other)
-            taken = sum(each[3] for each in needs if each[:2] == (kind, name))
+            taken = sum(each[3] for each in needs if each[:2] == need[:2])
             if taken and other.start_ms < pin.end_ms and pin.start_ms < other.end_ms:
                 short -= taken
-                late = [lease for need in needs for lease in _late(profile, other, *need[:2])]
+                delays = True
+                late = [lease for each in needs for lease in _late(profile, other, *each[:2])]
                 itself: Found = (MoveCode.LEASE_OVERRAN, ("run", other.run))
                 found |= dict.fromkeys(late or gone or [itself])
         if short > 0:
-            found |= dict.fromkeys(_causes(profile, pin, kind, name, short, events))
+            found |= dict.fromkeys(_causes(profile, pin, need, short, events, has_delays=delays))
     for key in unpaid(profile.view, pin):
         found[MoveCode.BUDGET_CHANGED, ("envelope", key)] = None
     if breaks_nodes(profile.view, pin):
@@ -100,19 +106,33 @@ def _first(found: Collection[Found]) -> MoveCause:
     return MoveCause(code, tuple(dict.fromkeys(each for _, each in found))[:OBJECTS_MAX])
 
 
-def _causes(  # noqa: PLR0913, PLR0917 - of what, by how much, and what has just happened
-    profile: Profile, pin: Entry, kind: str, name: str, short: int, events: Sequence[Event]
+def _causes(  # noqa: PLR0913 - of what, by how much, and what has just happened
+    profile: Profile,
+    pin: Entry,
+    need: NamedNeed,
+    short: int,
+    events: Sequence[Event],
+    *,
+    has_delays: bool,
 ) -> Iterator[Found]:
-    """Yield the late leases of a resource; if they hold too little, what was lost or withdrawn."""
-    view, runs = profile.view, set[str]()
-    for late in _late(profile, pin, kind, name):
-        yield late
-        lease = late[1][1]
-        runs.add(view.leases[lease].fact.run)
-        short -= _share(view, lease, kind, name)
+    """Yield the late leases of a resource; if they hold too little, what was lost or withdrawn.
+
+    ``has_delays``: overdue places take some of it, and take it for longer.
+    """
+    kind, name, resource, amount = need
+    view, late = profile.view, list(_late(profile, pin, kind, name))
+    yield from late
+    held = [(lease, _share(view, lease, kind, name)) for _, (_, lease) in late]
     # Filled spares of these late runs go back to them, so they are missing too.
+    runs = {view.leases[lease].fact.run for lease, _ in held}
     spares = (each for each in view.pledges.values() if each.run in runs)
-    short -= sum(_pledged(view, spare, kind, name) for spare in spares)
+    pledged = sum(_pledged(view, spare, kind, name) for spare in spares)
+    short -= sum(share for _, share in held) + pledged
+    if short <= 0 and kind not in ("runs", "nodes") and not (pledged or has_delays):
+        # They explain what is short until they are expected to end, and nothing after that.
+        last_ms = max(profile.lease_end_ms(lease) for lease, _ in held)
+        if last_ms < pin.end_ms:
+            short = amount - resource.least(last_ms, pin.end_ms)
     if short <= 0:
         return
     if kind == "domain":

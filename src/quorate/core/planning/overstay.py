@@ -184,6 +184,31 @@ def relief(
     return None
 
 
+def can_stay(
+    profile: Profile, record: ReservationRecord, pin: Entry, late: Sequence[Overstayer]
+) -> bool:
+    """Return whether ``pin``, which is put in, can stay if all that may be stopped for it stops.
+
+    What a bundle of ``late`` holds counts as free from the start of ``pin`` until the bundle is
+    expected to end: after that it is free anyway, so stopping it helps nothing.
+    """
+    if is_void(profile.view, pin):
+        return False
+    if not _short(profile, pin, all_of_it=False):
+        return True
+    gone = [
+        each
+        for each in _stoppable(profile, record, pin, late)
+        if _end_ms(profile, each) > pin.start_ms
+    ]
+    for each in gone:
+        _take(profile, pin, each, pin.start_ms, _end_ms(profile, each), -1)
+    short = _short(profile, pin, all_of_it=False)
+    for each in gone:
+        _take(profile, pin, each, pin.start_ms, _end_ms(profile, each), 1)
+    return not short
+
+
 _Shortage = tuple[str, str, int]
 """(kind, name, how much is missing)."""
 

@@ -39,7 +39,7 @@ from quorate.core.planning.conflict_starts import (
 )
 from quorate.core.planning.fruitless import Fruitless
 from quorate.core.planning.move_causes import cause_of
-from quorate.core.planning.overstay import Overstayer, overstayers, relief
+from quorate.core.planning.overstay import Overstayer, can_stay, overstayers
 from quorate.core.planning.recall import (
     Planned,
     has_loans,
@@ -244,7 +244,7 @@ class Walk:
             return
         is_standing = record.by_conflict or stands(self.profile, pin)
         self._put_pin(pin)
-        if not is_standing and self._relief(record, pin) is None:
+        if not is_standing and not can_stay(self.profile, record, pin, self._overstayers()):
             self._lift_pin(pin)
             aside.append((record, pin))
 
@@ -266,16 +266,11 @@ class Walk:
         moved = MoveCause(MoveCode.POOL_CHANGED, tuple(pools))
         return [moved if cause.code is MoveCode.NODES_CHANGED else cause for cause in causes]
 
-    def _relief(self, record: ReservationRecord, pin: Entry) -> list[Overstayer] | None:
-        """Return the overstayers that must stop for ``pin``; None: stopping them is not enough.
-
-        ``pin`` is put in. Overstayers that are expected to end before its start do not count.
-        """
-        ends_ms = self.profile.lease_end_ms
+    def _overstayers(self) -> list[Overstayer]:
+        """Return the backfill that has outstayed its declared end; found when it is first asked."""
         if self._late is None:
             self._late = overstayers(self.view, self.log.now_ms)
-        late = [each for each in self._late if ends_ms(each.leases[0]) > pin.start_ms]
-        return relief(self.profile, record, pin, late)
+        return self._late
 
     def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
         """Move a start to ``gone_ms``, when the leases cut for it are expected to be gone.

@@ -190,6 +190,28 @@ def test_lost_node_is_named_beside_a_late_lease_that_lies_on_two_others() -> Non
     assert set(moved.cause.objects) == {("lease", "busy/0"), ("node", lost)}
 
 
+def test_start_moves_for_a_lost_node_though_a_late_lease_could_be_stopped_for_it() -> None:
+    """Backfill is in its way until it ends, and another firm start after that."""
+    opens_ms = NOW_MS + HOUR_MS
+    line = replace(envelope("e", 8, start_ms=opens_ms), allow_reservations=True)
+    life = planned_life(
+        nodes=[node("a0", 4), node("a1", 4)], budgets=[budget("b-two", "two", alone(line))]
+    )
+    life.do(Submit(of("wide", 4, minutes=40)))
+    life.do(Submit(of("small", 2, minutes=40)))
+    life.do(Submit(of("soon", 2, "two", 60)))
+    life.do(Submit(of("long", 4, "three", 600)))
+    life.do(Submit(of("fills", 2, minutes=20)))
+    starts = [firm_ms(life, name) for name in ("soon", "long")]
+    assert starts == [opens_ms, NOW_MS + 40 * MINUTE_MS]
+    (lost,) = life.on("wide")
+    assert life.on("fills") == life.on("small")
+    decision = life.do(MarkNode(lost, NodeStatus.FAILED), NOW_MS + 36 * MINUTE_MS)
+    (moved,) = [event for event in moves(decision) if event.reservation == "long@1"]
+    assert set(moved.cause.objects) == {("lease", "fills/0"), ("node", lost)}
+    assert clashes(life) == []
+
+
 def test_drained_node_is_the_cause() -> None:
     life = half_busy()
     drained = free_node(life)
