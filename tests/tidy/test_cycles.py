@@ -12,7 +12,6 @@ import pytest
 from tests.tidy.tree import ROOT, SOURCE, project_files
 
 EXPLAINED: Final = {
-    frozenset({"state", "state_view", "crossings"}): "docs/adr/0034-rooms-and-names.md",
     frozenset({"beyond_depth", "queue_walk"}): "docs/adr/0034-rooms-and-names.md",
 }
 """Cycles that an ADR gives the reason for, by the names of their modules."""

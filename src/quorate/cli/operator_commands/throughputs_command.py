@@ -135,7 +135,7 @@ def estimate(
     )
 )
 @click.argument("file", metavar="FILE")
-@click.option("--flavor", required=True, help="The flavor on which jobs take as long as is drawn.")
+@click.option("--flavor", required=True, help="The flavor for which durations of jobs are drawn.")
 @click.option("--count", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @click.option(
     "--gap",

@@ -8,16 +8,14 @@ query reads the first few of them, however many owners there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from heapq import heapify, heappop, heappush, merge
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from quorate.model.amounts import DAY_MS
-from quorate.model.specs import Owner
-from quorate.model.state.meters import Meter
-
-if TYPE_CHECKING:
-    from quorate.model.state.state_view import StateView
+from quorate.model.specs import Owner, System
+from quorate.model.state.meters import Meter, NodeMeter
+from quorate.model.state.records import ReportRecord
 
 PERCENTS: Final = (80, 100, 120)
 """The thresholds."""
@@ -31,7 +29,51 @@ _OUTDATED_MAX: Final = 1_024
 """How many outdated entries, beyond as many as there are names, a heap may carry."""
 
 
-def metered(view: StateView, owner: Owner) -> list[tuple[list[Meter], int]]:
+class UseView(Protocol):
+    """What is read of a state: owners, their quotas and what they have used."""
+
+    @property
+    def at_ms(self) -> int:
+        """The time of the last event."""
+        ...
+
+    @property
+    def system(self) -> System:
+        """The settings of the installation."""
+        ...
+
+    @property
+    def owners(self) -> Mapping[str, Owner]:
+        """Owners by name."""
+        ...
+
+    @property
+    def meters(self) -> Mapping[tuple[str, str], Meter]:
+        """What each owner has and had of each flavor."""
+        ...
+
+    @property
+    def metered(self) -> Collection[str]:
+        """The flavors that had a lease at any time."""
+        ...
+
+    @property
+    def node_meters(self) -> Mapping[str, NodeMeter]:
+        """The nodes that owners with a budget of node-hours have and had."""
+        ...
+
+    @property
+    def reports(self) -> Mapping[str, ReportRecord]:
+        """The reports of accounting systems about the budgets of linked owners."""
+        ...
+
+    @property
+    def thresholds(self) -> Mapping[str, int]:
+        """The highest threshold, in percent, that each owner's use has crossed."""
+        ...
+
+
+def metered(view: UseView, owner: Owner) -> list[tuple[list[Meter], int]]:
     """Return the meters that count towards each budget of hours of ``owner``, and the budget."""
     quota, found = owner.quota, list[tuple[list[Meter], int]]()
     if quota.gpu_ms_budget is not None:
@@ -46,7 +88,7 @@ Counted = tuple[list[Meter], int, int]
 """(meters, used beside them, budget): what counts towards a budget of hours."""
 
 
-def counted(view: StateView, owner: Owner) -> list[Counted]:
+def counted(view: UseView, owner: Owner) -> list[Counted]:
     """Return what counts towards each budget of hours of ``owner``: GPU-hours, then node-hours.
 
     A report of an accounting system replaces the ledger's own figure, while it is valid.
@@ -67,7 +109,7 @@ def counted(view: StateView, owner: Owner) -> list[Counted]:
     return counts
 
 
-def is_budgeted(view: StateView, name: str) -> bool:
+def is_budgeted(view: UseView, name: str) -> bool:
     """Return whether owner ``name`` has a budget of hours: its quota's, or one that is reported."""
     owner, record = view.owners.get(name), view.reports.get(name)
     return owner is not None and (owner.quota.is_soft or (record is not None and record.answers))
@@ -152,14 +194,14 @@ class Crossings:
         """Record that the use of ``owner``, its budgets or its threshold may have changed."""
         self._touched[owner] = None
 
-    def look(self, view: StateView) -> None:
+    def look(self, view: UseView) -> None:
         """Compute the instants of the owners that were touched."""
         if self._touched:
             for name in self._touched:
                 self._find(view, name)
             self._touched.clear()
 
-    def until(self, view: StateView, at_ms: int) -> set[str]:
+    def until(self, view: UseView, at_ms: int) -> set[str]:
         """Return the owners whose use may have crossed a threshold by ``at_ms``."""
         owners: set[str] = set()
         for agenda in (self._rises, self._falls):
@@ -173,7 +215,7 @@ class Crossings:
         again = ((name, self._find(view, name)) for name in owners)
         return {name for name, both in again if any(ms is not None and ms <= at_ms for ms in both)}
 
-    def rising(self, view: StateView) -> Iterator[tuple[int, str]]:
+    def rising(self, view: UseView) -> Iterator[tuple[int, str]]:
         """Yield (instant, owner) of owners whose use may rise to a threshold, earliest first.
 
         The first instant is exact as of the time of ``view``; the others may be too early.
@@ -183,7 +225,7 @@ class Crossings:
                 break
         return self._rises.in_order()
 
-    def _find(self, view: StateView, name: str) -> tuple[int | None, int | None]:
+    def _find(self, view: UseView, name: str) -> tuple[int | None, int | None]:
         """Return the instants of ``name`` as of the time of ``view``, and cache them."""
         rise_ms, fall_ms = found = next_crossings_ms(view, name)
         self._rises.put(name, rise_ms)
@@ -191,7 +233,7 @@ class Crossings:
         return found
 
 
-def next_crossings_ms(view: StateView, name: str) -> tuple[int | None, int | None]:
+def next_crossings_ms(view: UseView, name: str) -> tuple[int | None, int | None]:
     """Return the instants before which the use of ``name`` does not cross upwards, and downwards.
 
     None: the use never crosses without a further event about the owner.
