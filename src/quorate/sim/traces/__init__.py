@@ -1,0 +1,1 @@
+"""Traces of jobs: what was recorded elsewhere, or drawn, in one form that simulations play."""

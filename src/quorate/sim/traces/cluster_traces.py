@@ -1,0 +1,166 @@
+"""Traces of clusters: the Philly digest, openb's pods and nodes, and what Slurm's sacct prints."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.sim.traces.trace_cells import Line, headed
+from quorate.sim.traces.trace_job import (
+    Skipped,
+    Trace,
+    TraceError,
+    TraceJob,
+    by_arrival,
+    numbered,
+)
+
+PHILLY: Final = ("timestamp", "duration", "num_gpus", "cluster")
+PODS: Final = ("name", "num_gpu", "gpu_milli", "gpu_spec", "creation_time", "deletion_time")
+NODES: Final = ("sn", "gpu", "model")
+SACCT: Final = ("JobID", "Account", "Submit", "Start", "End", "AllocTRES")
+WHOLE_GPU_MILLI: Final = 1_000
+_SECOND_MS: Final = 1_000
+
+
+class _Skips:
+    """Counts the lines that are left out, by reason."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, int] = {}
+
+    def add(self, reason: str, line: int) -> None:
+        self._counts[reason] += 1
+        self._first.setdefault(reason, line)
+
+    def found(self) -> tuple[Skipped, ...]:
+        return tuple(
+            Skipped(reason=reason, count=count, first_line=self._first[reason])
+            for reason, count in sorted(self._counts.items())
+        )
+
+
+def read_philly(text: str) -> Trace:
+    """Return the jobs of the digest; virtual clusters are owners, the first job is at 0."""
+    read = [
+        (line.instant_ms("timestamp"), line, order)
+        for order, line in enumerate(headed(text, ",", PHILLY))
+    ]
+    origin_ms = min((at_ms for at_ms, _, _ in read), default=0)
+    jobs = [
+        TraceJob(
+            name=numbered(order),
+            arrives_s=(at_ms - origin_ms) / _SECOND_MS,
+            gpus=line.gpus("num_gpus"),
+            owner=f"vc-{line.text('cluster')}",
+            duration_s=line.number_of("duration", least=0.001),
+            order=order,
+        )
+        for at_ms, line, order in read
+    ]
+    return _whole(jobs, origin_ms, _Skips())
+
+
+def read_openb_pods(text: str) -> Trace:
+    """Return the pods that take whole GPUs; others are counted as skipped, with the reason."""
+    jobs, skips = list[TraceJob](), _Skips()
+    for order, line in enumerate(headed(text, ",", PODS)):
+        job = _pod(line, order, skips)
+        if job is not None:
+            jobs.append(job)
+    return _whole(jobs, 0, skips)
+
+
+def _pod(line: Line, order: int, skips: _Skips) -> TraceJob | None:
+    gpus, milli = line.whole("num_gpu"), line.whole("gpu_milli")
+    if gpus == 0:
+        skips.add("takes no GPU", line.number)
+        return None
+    if milli < WHOLE_GPU_MILLI:
+        skips.add("takes a fraction of a GPU", line.number)
+        return None
+    created_s, deleted_s = line.number_of("creation_time"), line.number_of("deletion_time")
+    if deleted_s <= created_s:
+        skips.add("ends when it begins", line.number)
+        return None
+    spec = line.cells["gpu_spec"].strip()
+    return TraceJob(
+        name=line.text("name"),
+        arrives_s=created_s,
+        gpus=gpus,
+        owner="openb",
+        duration_s=deleted_s - created_s,
+        flavors=tuple(part for part in spec.split("|") if part),
+        order=order,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceNode:
+    """A machine of a recorded cluster."""
+
+    name: str
+    flavor: str
+    gpus: int
+
+
+def read_openb_nodes(text: str) -> tuple[TraceNode, ...]:
+    """Return the machines that have GPUs; those without are not listed."""
+    return tuple(
+        TraceNode(name=line.text("sn"), flavor=line.text("model"), gpus=line.gpus("gpu"))
+        for line in headed(text, ",", NODES)
+        if line.whole("gpu")
+    )
+
+
+_TRES: Final = re.compile(r"(?:^|,)gres/gpu=(\d+)(?:,|$)")
+
+
+def read_sacct(text: str) -> Trace:
+    """Return the jobs that ``sacct -P -o JobID,Account,Submit,Start,End,AllocTRES`` printed.
+
+    Steps of jobs (``17.batch``), jobs without GPUs, and those that never ran or have not ended are
+    counted as skipped.
+    """
+    read, skips = list[tuple[int, int, int, Line]](), _Skips()
+    for line in headed(text, "|", SACCT):
+        gpus = _TRES.search(line.cells["AllocTRES"])
+        if "." in line.text("JobID"):
+            skips.add("is a step of a job", line.number)
+        elif gpus is None or gpus[1] == "0":
+            skips.add("takes no GPU", line.number)
+        elif line.text("Start") in ("Unknown", "None") or line.text("End") in ("Unknown", "None"):
+            skips.add("never ran, or has not ended", line.number)
+        else:
+            ran_ms = line.instant_ms("End") - line.instant_ms("Start")
+            if ran_ms <= 0:
+                skips.add("ends when it begins", line.number)
+            else:
+                read.append((line.instant_ms("Submit"), ran_ms, int(gpus[1]), line))
+    origin_ms = min((at_ms for at_ms, _, _, _ in read), default=0)
+    jobs = [
+        TraceJob(
+            name=f"slurm-{line.text('JobID')}",
+            arrives_s=(at_ms - origin_ms) / _SECOND_MS,
+            gpus=gpus,
+            owner=line.cells["Account"].strip() or "slurm",
+            duration_s=ran_ms / _SECOND_MS,
+            order=order,
+        )
+        for order, (at_ms, ran_ms, gpus, line) in enumerate(read)
+    ]
+    return _whole(jobs, origin_ms, skips)
+
+
+def _whole(jobs: list[TraceJob], origin_ms: int, skips: _Skips) -> Trace:
+    if not jobs:
+        why = "; ".join(f"{each.count} lines: {each.reason}" for each in skips.found())
+        raise TraceError(0, "", f"has no jobs{': ' * bool(why)}{why}", "choose another file")
+    names = Counter(job.name for job in jobs)
+    name, count = names.most_common(1)[0]
+    if count > 1:
+        raise TraceError(0, "name", f"has {name} {count} times", "give each job a name of its own")
+    return Trace(jobs=by_arrival(jobs), origin_ms=origin_ms, skipped=skips.found())

@@ -1,0 +1,90 @@
+"""Drawn traces: the published jobs, under arrivals of several kinds.
+
+The published generator (``sim/job_stream.py``) draws a job and its arrival from streams of their
+own, so that other arrivals do not change the jobs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from typing import Final
+
+from quorate.model.amounts import DAY_MS, SECOND_MS
+from quorate.sim.job_stream import ARRIVAL_SEED, DrawnJob, Wishes, drawn_jobs
+from quorate.sim.traces.trace_job import TraceJob
+
+DAY_S: Final = DAY_MS / SECOND_MS
+DAY_SWING: Final = 0.8
+"""By which part the rate of diurnal arrivals rises at noon and falls at midnight."""
+JOBS_MAX: Final = 1_000_000
+
+
+class Arrivals(StrEnum):
+    """How jobs arrive."""
+
+    POISSON = "poisson"
+    STATIC = "static"
+    DIURNAL = "diurnal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """Which jobs to draw. ``lam_s`` is the mean time between two arrivals; 0 is static."""
+
+    lam_s: float
+    seed: int = 0
+    has_sizes: bool = False
+    has_weights: bool = False
+    has_deadlines: bool = False
+    arrivals: Arrivals = Arrivals.POISSON
+
+
+def generated_jobs(asked: Generated, rate: Callable[[str, int], float]) -> Iterator[TraceJob]:
+    """Yield jobs for ever; ``rate`` is as in ``drawn_jobs``."""
+    gap_s = 0.0 if asked.arrivals is not Arrivals.POISSON else asked.lam_s
+    wishes = Wishes(
+        seed=asked.seed,
+        gap_s=gap_s,
+        has_sizes=asked.has_sizes,
+        has_weights=asked.has_weights,
+    )
+    diurnal = _diurnal(asked) if asked.arrivals is Arrivals.DIURNAL else None
+    for order, job in enumerate(drawn_jobs(wishes, rate)):
+        arrives_s = job.arrives_s if diurnal is None else next(diurnal)
+        yield _traced(job, order, arrives_s, has_deadline=asked.has_deadlines)
+
+
+def _traced(job: DrawnJob, order: int, arrives_s: float, *, has_deadline: bool) -> TraceJob:
+    return TraceJob(
+        name=str(order),
+        arrives_s=arrives_s,
+        gpus=job.gpus,
+        duration_s=job.duration_s,
+        steps=job.steps,
+        job_type=job.model,
+        weight=job.weight,
+        slo=job.slo if has_deadline else None,
+        order=order,
+    )
+
+
+def _diurnal(asked: Generated) -> Iterator[float]:
+    """Yield arrivals whose rate follows the time of day, least at midnight, ``1/lam_s`` on average.
+
+    Drawn by thinning: arrivals of the highest rate, of which each is kept with the probability that
+    the rate then has of the highest.
+    """
+    assert asked.lam_s > 0.0, asked
+    chance = Random(asked.seed + ARRIVAL_SEED)
+    highest = (1.0 + DAY_SWING) / asked.lam_s
+    now_s = 0.0
+    yield now_s
+    while True:
+        now_s += chance.expovariate(highest)
+        swing = DAY_SWING * math.cos(2.0 * math.pi * (now_s / DAY_S - 0.5))
+        if chance.random() * (1.0 + DAY_SWING) <= 1.0 + swing:
+            yield now_s

@@ -1,0 +1,134 @@
+"""Any CSV, by a map from fields of jobs to its columns; and Quorate's own form of a trace.
+
+Quorate's own form is CSV with a header of these fields, so it needs no map.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from types import MappingProxyType
+from typing import Final
+
+from quorate.sim.traces.trace_cells import STEPS_MAX, Line, headed
+from quorate.sim.traces.trace_job import Trace, TraceError, TraceJob, by_arrival, numbered
+
+FIELDS: Final = tuple(each.name for each in fields(TraceJob) if each.name != "order")
+"""The fields of a job that a column may have, in the order in which they are written."""
+ARRIVES_AT: Final = "arrives_at"
+"""In place of ``arrives_s``: a column with dates and times; the first job is then at 0."""
+NEEDED: Final = ("gpus",)
+FLAVOR_MARK: Final = "|"
+OWN_MAP: Final[Mapping[str, str]] = MappingProxyType({name: name for name in FIELDS})
+_NUMBER_MAX: Final = 1e9
+
+_READ: Final[Mapping[str, Callable[[Line, str], object]]] = {
+    "name": Line.text,
+    "owner": Line.text,
+    "job_type": Line.text,
+    "gpus": Line.gpus,
+    "arrives_s": Line.number_of,
+    "duration_s": lambda line, column: line.number_of(column, least=0.001),
+    "steps": lambda line, column: line.number_of(column, least=1e-9, most=STEPS_MAX),
+    "weight": lambda line, column: line.number_of(column, least=1e-9, most=_NUMBER_MAX),
+    "slo": lambda line, column: line.number_of(column, least=1e-9, most=_NUMBER_MAX),
+    "flavors": lambda line, column: tuple(line.text(column).split(FLAVOR_MARK)),
+}
+
+
+def column_map(text: str) -> dict[str, str]:
+    """Return the map that ``gpus=num_gpus,arrives_s=t`` is: fields of jobs to columns."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        field, equals, column = part.partition("=")
+        if not equals or not column or field not in (*FIELDS, ARRIVES_AT):
+            raise TraceError(
+                0,
+                "",
+                f"the map has {part!r}, which is no FIELD=COLUMN",
+                f"fields are {', '.join((*FIELDS, ARRIVES_AT))}",
+            )
+        if field in found:
+            raise TraceError(0, "", f"the map has {field} twice", "name it once")
+        found[field] = column
+    for field in NEEDED:
+        if field not in found:
+            raise TraceError(0, "", f"the map has no {field}", f"add {field}=COLUMN")
+    if ("arrives_s" in found) == (ARRIVES_AT in found):
+        raise TraceError(
+            0, "", "the map has not exactly one of arrives_s and arrives_at", "name one of them"
+        )
+    if "duration_s" not in found and "steps" not in found:
+        raise TraceError(
+            0, "", "the map has neither duration_s nor steps", "say how much a job has to do"
+        )
+    return found
+
+
+def read_mapped(text: str, columns: Mapping[str, str], mark: str = ",") -> Trace:
+    """Return the trace in a table with a header, whose columns have the fields of ``columns``.
+
+    An empty cell is a field that the job does not have.
+    """
+    lines = list(headed(text, mark, tuple(columns.values())))
+    if not lines:
+        raise TraceError(0, "", "has no jobs", "write a line for each job")
+    at = columns.get(ARRIVES_AT)
+    instants = [0 if at is None else line.instant_ms(at) for line in lines]
+    origin_ms = min(instants)
+    jobs = [
+        _job(line, columns, order, (instant_ms - origin_ms) / 1_000)
+        for order, (line, instant_ms) in enumerate(zip(lines, instants, strict=True))
+    ]
+    name, count = Counter(job.name for job in jobs).most_common(1)[0]
+    if count > 1:
+        raise TraceError(
+            0, columns["name"], f"has {name} {count} times", "give each job a name of its own"
+        )
+    return Trace(jobs=by_arrival(jobs), origin_ms=origin_ms)
+
+
+def _job(line: Line, columns: Mapping[str, str], order: int, arrives_s: float) -> TraceJob:
+    values: dict[str, object] = {"name": numbered(order), "arrives_s": arrives_s}
+    for field, column in columns.items():
+        if field != ARRIVES_AT and (line.cells[column].strip() or field in NEEDED):
+            values[field] = _READ[field](line, column)
+    if "duration_s" not in values and "steps" not in values:
+        column = columns.get("duration_s") or columns["steps"]
+        raise line.fault(column, "is empty", "say how long the job takes, or how many steps it has")
+    return TraceJob(order=order, **values)  # type: ignore[arg-type] # each is read by its field
+
+
+def read_own(text: str) -> Trace:
+    """Return the trace that ``write_own`` wrote; columns that are not there are not known."""
+    header = next(csv.reader(text.splitlines()), [])
+    unknown = [name for name in header if name not in FIELDS]
+    if unknown:
+        raise TraceError(
+            1, unknown[0], "is no field of a job", f"fields are {', '.join(FIELDS)}; or give a map"
+        )
+    for field in ("arrives_s", *NEEDED):
+        if field not in header:
+            raise TraceError(1, field, "is missing in the header", "add it")
+    return read_mapped(text, {name: name for name in header})
+
+
+def write_own(trace: Trace) -> str:
+    """Return ``trace`` in Quorate's own form; numbers read back exactly."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(FIELDS)
+    for job in trace.jobs:
+        writer.writerow([_cell(getattr(job, name)) for name in FIELDS])
+    return out.getvalue()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return FLAVOR_MARK.join(value)
+    return f"{value:.17g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,89 @@
+"""One job of a trace, whatever file or generator it is from, and the trace as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+NAME_DIGITS: Final = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceJob:
+    """A job: when it comes, how many GPUs it takes, and how much it has to do.
+
+    ``arrives_s`` counts from the beginning of the trace. A job has ``steps`` of a ``job_type``
+    whose rates a table has, or a ``duration_s`` that it ran for, or both. ``slo`` is how many times
+    its duration it may take; None without a deadline. ``flavors`` are those it asked for: none is
+    any of them. ``order`` is its place in the file it is from.
+    """
+
+    name: str
+    arrives_s: float
+    gpus: int
+    owner: str = "trace"
+    duration_s: float | None = None
+    steps: float | None = None
+    job_type: str | None = None
+    weight: float = 1.0
+    slo: float | None = None
+    flavors: tuple[str, ...] = ()
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """Jobs of a trace that are not played, and why."""
+
+    reason: str
+    count: int
+    first_line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Jobs in the order in which they come, those of one instant as the file has them.
+
+    ``origin_ms`` is the instant at which the trace begins, by the clock of the machine that was
+    recorded; 0 where the file has no dates.
+    """
+
+    jobs: tuple[TraceJob, ...]
+    origin_ms: int = 0
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def gpus_max(self) -> int:
+        """How many GPUs the widest job takes."""
+        return max((job.gpus for job in self.jobs), default=0)
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Whose jobs there are, by name."""
+        return tuple(sorted({job.owner for job in self.jobs}))
+
+
+class TraceError(ValueError):
+    """A trace cannot be read: where, what is wrong, and what would help.
+
+    ``line`` counts from 1; 0 is the file as a whole. ``column`` is the name of the column, or its
+    number from 1.
+    """
+
+    def __init__(self, line: int, column: str, fault: str, remedy: str) -> None:
+        self.line, self.column, self.fault, self.remedy = line, column, fault, remedy
+        parts = [f"line {line}"] if line else []
+        parts += [f"column {column}"] if column else []
+        where = ", ".join(parts)
+        super().__init__(f"{where}: {fault}; {remedy}" if where else f"{fault}; {remedy}")
+
+
+def by_arrival(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
+    """Return ``jobs`` in the order in which they come; those of one instant keep theirs."""
+    return tuple(sorted(jobs, key=lambda job: (job.arrives_s, job.order)))
+
+
+def numbered(order: int) -> str:
+    """Return the name of a job that has none: its place in the file, so that names sort."""
+    return f"job-{order:0{NAME_DIGITS}d}"
