@@ -8,9 +8,9 @@ allocation, and the next choice. Who makes allocations and in which order flavor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from quorate.policy.rounds.round_book import (
     Book,
@@ -45,6 +45,17 @@ class RoundsStuckError(ValueError):
     """Jobs are left that no round will ever run, or none within a reasonable time."""
 
 
+class NeverRunError(RoundsStuckError):
+    """``jobs`` are left that no round will ever run; the simulation is otherwise over."""
+
+    def __init__(self, jobs: tuple[str, ...]) -> None:
+        self.jobs = jobs
+        super().__init__(
+            f"{len(jobs)} jobs never run, job {jobs[0]!r} among them;"
+            " give each a share of a flavor that it runs on and that has GPUs enough"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundJob:
     """A job of a simulation: how many GPUs it takes, how many steps it is, and when it comes.
@@ -61,15 +72,17 @@ class RoundJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The input of a simulation. Jobs are in the order in which they come.
+    """The input of a simulation. Jobs are in the order in which they come, and may have no end.
 
     ``has_pairs``: any two jobs of one size may share GPUs, whether or not they have a share.
+    ``measured``: the simulation ends when all of these have ended; None is when all jobs have.
     """
 
-    jobs: tuple[RoundJob, ...]
+    jobs: Iterable[RoundJob]
     servers: tuple[Server, ...]
     rules: Rules
     has_pairs: bool = False
+    measured: frozenset[str] | None = None
 
     @property
     def flavors(self) -> tuple[str, ...]:
@@ -116,12 +129,27 @@ class Lasting:
     until_s: float
 
 
+class Span(NamedTuple):
+    """A stretch of time in which a job had the same GPUs."""
+
+    start_s: float
+    end_s: float
+    place: Place
+
+
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """The result of a simulation so far. A job that was given up has no completion time."""
+    """The result of a simulation so far. A job that was given up has no completion time.
+
+    ``charged_gpu_s`` is what each job is charged on each flavor: each job of a pair pays for all
+    GPUs of the pair, as published. ``spans`` are the times in which a job had GPUs.
+    """
 
     completion_s: dict[str, float | None] = field(default_factory=dict)
     busy_s: dict[int, float] = field(default_factory=dict)
+    charged_gpu_s: dict[tuple[str, str], float] = field(default_factory=dict)
+    spans: dict[str, list[Span]] = field(default_factory=dict)
+    rounds: int = 0
     extensions: int = 0
     extension_chances: int = 0
     ended_s: float = 0.0
@@ -129,7 +157,12 @@ class Tally:
     @property
     def mean_completion_s(self) -> float | None:
         """The mean of the completion times, or None where no job completed."""
-        known = [time for time in self.completion_s.values() if time is not None]
+        return self.mean_of(self.completion_s)
+
+    def mean_of(self, jobs: Iterable[str]) -> float | None:
+        """Return the mean of the completion times of ``jobs``, or None where none completed."""
+        times = (self.completion_s.get(job) for job in jobs)
+        known = [time for time in times if time is not None]
         return sum(known) / len(known) if known else None
 
     @property
@@ -155,16 +188,20 @@ class Play:
         self._rates = rates
         self._allocate = allocate
         self._orders = orders
-        self._turn = {job.name: turn for turn, job in enumerate(setting.jobs)}
-        self._gpus = {job.name: job.gpus for job in setting.jobs}
-        self._arrived_s = {job.name: job.arrives_s for job in setting.jobs}
-        self._coming = list(reversed(setting.jobs))
+        self._gpus_of = setting.gpus
+        self._turn: dict[str, int] = {}
+        self._gpus: dict[str, int] = {}
+        self._arrived_s: dict[str, float] = {}
+        self._came: list[RoundJob] = []
+        self._stream = iter(setting.jobs)
+        self._coming = next(self._stream, None)
         self._left: dict[str, float] = {}
+        self._unmeasured = None if setting.measured is None else set(setting.measured)
         self._failures: dict[str, int] = {}
         self._book = Book(flavors=setting.flavors, given_s=dict.fromkeys(setting.flavors, 0.0))
         self._before: dict[Row, Place] = {}
         self._running: list[Lasting] = []
-        self._now_s = setting.jobs[0].arrives_s if setting.jobs else 0.0
+        self._now_s = 0.0 if self._coming is None else self._coming.arrives_s
         self._started_s = self._began_s = 0.0
         self._ended_s: float | None = None
 
@@ -175,26 +212,40 @@ class Play:
         """
         idle = 0
         for _ in range(ROUNDS_MAX):
-            if not self._left and not self._coming:
+            if self._is_over():
                 self.tally.ended_s = self._now_s
                 return
             self._pass_time()
             self._settle()
             self._arrive()
+            self.tally.rounds += 1
             yield self._begin()
-            idle = 0 if self._running or self._coming or not self._left else idle + 1
+            waits = not self._running and self._coming is None and self._left
+            idle = idle + 1 if waits else 0
             if idle == IDLE_MAX:
-                raise RoundsStuckError(
-                    f"{len(self._left)} jobs never run, job {next(iter(self._left))!r} among them;"
-                    " give each a share of a flavor that it runs on and that has GPUs enough"
-                )
+                self.tally.ended_s = self._now_s
+                raise NeverRunError(tuple(self._left))
         raise RoundsStuckError(f"takes more than {ROUNDS_MAX} rounds; {_SHORTEN}")
+
+    @property
+    def came(self) -> Sequence[RoundJob]:
+        """The jobs that have come so far."""
+        return self._came
+
+    def steps_left(self, job: str) -> float:
+        """Return the steps that ``job``, which has come, has left: 0 where it is done."""
+        return max(0.0, self._left.get(job, 0.0))
+
+    def _is_over(self) -> bool:
+        if self._unmeasured is not None and not self._unmeasured:
+            return True
+        return not self._left and self._coming is None
 
     def missed(self) -> tuple[str, ...]:
         """Return the jobs that were done after their deadline, or were given up."""
         by_age = self.setting.rules.compares_age_to_deadline
         found = []
-        for job in self.setting.jobs:
+        for job in self._came:
             took_s = self.tally.completion_s.get(job.name, 0.0)
             done_s = math.inf if took_s is None else took_s + (0.0 if by_age else job.arrives_s)
             if done_s > job.deadline_s:
@@ -202,7 +253,7 @@ class Play:
         return tuple(found)
 
     def _pass_time(self) -> None:
-        if not self._coming and not self._running and self.setting.rules.reset_gap_s:
+        if self._coming is None and not self._running and self.setting.rules.reset_gap_s:
             # Published: when no job runs and none arrives, the gate opens.
             self._book = replace(self._book, since_s=0.0)
         latest_s = max((lasting.until_s for lasting in self._running), default=0.0)
@@ -210,8 +261,8 @@ class Play:
             if self._ended_s is not None:
                 self._began_s = self._ended_s
             self._now_s = self._ended_s = latest_s
-        elif self._coming:
-            self._now_s = self._coming[-1].arrives_s
+        elif self._coming is not None:
+            self._now_s = self._coming.arrives_s
 
     def _settle(self) -> None:
         """Count what the round that is over brought, the latest to finish first."""
@@ -232,12 +283,28 @@ class Play:
             ran.append(Ran(row=lasting.row, flavor=lasting.place.flavor, ran_s=ran_s))
             for gpu in lasting.place.gpus:
                 self.tally.busy_s[gpu] += ran_s
+            self._note(lasting, ran_s)
         self._running = []
         self._book = credited(self._book, ran)
         if gone:
             self._book = parted(self._book, gone)
         for job in gone:
             del self._left[job]
+            if self._unmeasured is not None:
+                self._unmeasured.discard(job)
+
+    def _note(self, lasting: Lasting, ran_s: float) -> None:
+        """Charge the jobs of a row, and note when they had their GPUs."""
+        where, tally = lasting.place, self.tally
+        for job in lasting.row:
+            key = (job, where.flavor)
+            charged = ran_s * len(where.gpus)
+            tally.charged_gpu_s[key] = tally.charged_gpu_s.get(key, 0.0) + charged
+            spans = tally.spans.setdefault(job, [])
+            start_s = self._started_s
+            if spans and spans[-1].end_s == start_s and spans[-1].place == where:
+                start_s = spans.pop().start_s
+            spans.append(Span(start_s, lasting.until_s, where))
 
     def _last_first(self, lasting: Lasting) -> tuple[float, int, list[int]]:
         return -lasting.until_s, len(lasting.row), [self._turn[job] for job in lasting.row]
@@ -262,8 +329,11 @@ class Play:
 
     def _arrive(self) -> None:
         rules = self.setting.rules
-        while self._coming and self._coming[-1].arrives_s <= self._now_s:
-            job = self._coming.pop()
+        while (job := self._coming) is not None and job.arrives_s <= self._now_s:
+            self._coming = next(self._stream, None)
+            self._turn[job.name] = len(self._came)
+            self._gpus[job.name], self._arrived_s[job.name] = job.gpus, job.arrives_s
+            self._came.append(job)
             self._check_length(job)
             rows: list[Row] = [(job.name,)]
             if self.setting.has_pairs and rules.starts_pairs_at_zero:
@@ -294,7 +364,7 @@ class Play:
             moment = Moment(at_s=now_s, steps_left=dict(self._left), ages_s=ages_s)
             self._book = renewed(self._book, self._allocate(moment), now_s, rules)
         found = candidates(self._book, self._gpus, self._can_run, now_s, rules)
-        chosen = choose(found, self.setting.gpus, next(self._orders), rules)
+        chosen = choose(found, self._gpus_of, next(self._orders), rules)
         places = place(chosen, self.setting.servers, self._before, rules)
         self._count_extensions(places)
         self._before = places

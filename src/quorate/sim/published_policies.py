@@ -1,0 +1,159 @@
+"""Policies as they were published, where those of the table differ.
+
+Policies of this project are functions of a problem. Two of these remember what they gave before.
+They have the published defects, and are for simulations that are held against published runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from quorate.policy.rounds.round_book import Row, Shares
+from quorate.policy.solvers.chance import Chance
+
+RowRate = Callable[[Row, str], tuple[float, ...]]
+"""The steps per second of each job of a row on a flavor."""
+GAIN_LEAST: Final = 1.0
+"""What a pair must reach on all flavors together, relative to each job alone, to stay a pair."""
+
+
+class PublishedIsolated:
+    """An equal part of all GPUs for each job, within its own time.
+
+    It remembers nothing, and differs from the policy of the table in the last bit of some shares.
+    By that bit ties between jobs are broken, so that published runs show it.
+    """
+
+    def __init__(self, gpus: Mapping[str, int]) -> None:
+        self._gpus = dict(gpus)
+
+    def __call__(self, sizes: Mapping[str, int]) -> Shares:
+        """Return the shares of the jobs in ``sizes``."""
+        return {(job,): _equal(self._gpus, len(sizes), size) for job, size in sizes.items()}
+
+
+class PublishedFifo:
+    """First come, first served: a job keeps its flavor until it ends.
+
+    Defects, as published. The flavor that is drawn is not the one that is given: that is the last
+    by name of those with any GPU left, whether or not the job fits there; a job that cannot run
+    there is skipped. The drawn flavor counts as full when the given one has no GPU left.
+    """
+
+    def __init__(self, gpus: Mapping[str, int], seed: int, rate: RowRate) -> None:
+        self._gpus = dict(gpus)
+        self._chance = Chance(seed)
+        self._rate = rate
+        self._given: dict[str, str] = {}
+
+    def __call__(self, sizes: Mapping[str, int]) -> Shares:
+        """Return the shares of the jobs in ``sizes``, which are in the order of their arrival."""
+        queue = [job for job in sizes if job not in self._given]
+        free = dict(self._gpus)
+        self._replace_ended(sizes, queue, free)
+        left = sorted(flavor for flavor, count in free.items() if count > 0)
+        while queue and left:
+            size = sizes[queue[0]]
+            roomy = [flavor for flavor in left if free[flavor] >= size]
+            if not roomy:
+                break
+            job, given = queue.pop(0), left[-1]
+            drawn = roomy[self._chance.below(len(roomy))]
+            if self._rate((job,), given)[0] <= 0.0:
+                continue
+            self._given[job] = given
+            free[given] -= size
+            if free[given] == 0:
+                left.remove(drawn)
+        return {
+            (job,): {flavor: float(self._given.get(job) == flavor) for flavor in self._gpus}
+            for job in sizes
+        }
+
+    def _replace_ended(
+        self, sizes: Mapping[str, int], queue: list[str], free: dict[str, int]
+    ) -> None:
+        for job, flavor in sorted(self._given.items(), key=lambda entry: int(entry[0])):
+            if job in sizes:
+                free[flavor] -= sizes[job]
+                continue
+            del self._given[job]
+            fits = bool(queue) and sizes[queue[0]] <= free[flavor]
+            if fits and self._rate((queue[0],), flavor)[0] > 0.0:
+                successor = queue.pop(0)
+                self._given[successor] = flavor
+                free[flavor] -= sizes[successor]
+
+
+class PublishedGandiva:
+    """Equal shares for pairs that were drawn, and for jobs without a partner.
+
+    A pair stays one until one of its jobs ends, or it gains nothing; then others are drawn.
+    """
+
+    def __init__(self, gpus: Mapping[str, int], seed: int, rate: RowRate) -> None:
+        self._gpus = dict(gpus)
+        self._chance = Chance(seed)
+        self._rate = rate
+        self._partner: dict[str, str | None] = {}
+
+    def __call__(self, sizes: Mapping[str, int]) -> Shares:
+        """Return the shares of the jobs in ``sizes``, which are in the order of their arrival."""
+        self._part(sizes)
+        turn = {job: number for number, job in enumerate(sizes)}
+        rows: dict[Row, None] = {(job,): None for job in sizes}
+        if sum(sizes.values()) > sum(self._gpus.values()):
+            self._pair(sizes)
+            rows = dict.fromkeys(_row(job, other, turn) for job, other in self._partner.items())
+        found: dict[Row, dict[str, float]] = {
+            (job,): dict.fromkeys(self._gpus, 0.0) for job in sizes
+        }
+        for row in rows:
+            found[row] = _equal(self._gpus, len(rows), sizes[row[0]])
+        return found
+
+    def _part(self, sizes: Mapping[str, int]) -> None:
+        """Part pairs of which a job has ended, or which gain nothing; forget jobs without one."""
+        turn = {job: number for number, job in enumerate(sizes)}
+        for job, other in list(self._partner.items()):
+            there = job in sizes and other is not None and other in sizes
+            if not there or self._gain(_row(job, other, turn)) < GAIN_LEAST:
+                self._partner.pop(job, None)
+                if other is not None:
+                    self._partner.pop(other, None)
+
+    def _pair(self, sizes: Mapping[str, int]) -> None:
+        alone = [job for job in sizes if job not in self._partner]
+        for _ in range(len(alone)):
+            if len(alone) <= 1:
+                break
+            first, second = self._chance.two_of(len(alone))
+            one, other = alone[first], alone[second]
+            if sizes[one] == sizes[other]:
+                alone.remove(one)
+                alone.remove(other)
+                self._partner |= {one: other, other: one}
+        self._partner |= dict.fromkeys(alone, None)
+
+    def _gain(self, row: Row) -> float:
+        """Return what two jobs do together, relative to each alone, summed over all flavors."""
+        found = 0.0
+        for flavor in self._gpus:
+            both = self._rate(row, flavor)
+            if min(both) <= 0.0:
+                return 0.0
+            alone = [self._rate((job,), flavor)[0] for job in row]
+            found += sum(rate / own for rate, own in zip(both, alone, strict=True))
+        return found
+
+
+def _equal(gpus: Mapping[str, int], rows: int, size: int) -> dict[str, float]:
+    """Return the part of each flavor that one of ``rows`` rows has, divided in published order."""
+    found = {flavor: count / rows / size for flavor, count in sorted(gpus.items())}
+    total = max(1.0, sum(found.values()))
+    return {flavor: share / total for flavor, share in found.items()}
+
+
+def _row(job: str, other: str | None, turn: Mapping[str, int]) -> Row:
+    return (job,) if other is None else tuple(sorted((job, other), key=turn.__getitem__))
