@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from quorate.model.amounts import HOUR_MS
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from tests.cli.shell import EXAMPLES, Shell
 
 
@@ -106,6 +106,24 @@ def test_what_explain_prints_works_when_typed(shell: Shell) -> None:
     started = [run["metadata"]["name"] for run in shell("get", "runs", "-o", "json").json["items"]
                if run["status"]["phase"] == "Running"]  # fmt: skip
     assert any(name.startswith("second") for name in started)
+
+
+def test_explain_and_describe_say_how_long_a_run_waited_and_why(shell: Shell) -> None:
+    shell.ok("submit", "-f", EXAMPLES / "malleable.yaml", "--set", "spec.malleable=null")
+    shell.ok("submit", "--like", "malleable", "--name", "second")
+    shell.clock.at_ms += 90 * MINUTE_MS
+    waited = "waited 1h 30m (funding 1h 30m)"
+    assert waited in shell.ok("explain", "second")
+    tree = shell("explain", "second", "-o", "json").json
+    assert tree["wait"] == {
+        "totalMs": 5_400_000,
+        "byCause": [{"cause": "funding", "ms": 5_400_000}],
+    }
+    shell.ok("complete", "malleable")
+    shell.clock.at_ms += MINUTE_MS
+    assert waited in shell.ok("explain", "second")
+    assert "1h 30m (funding 1h 30m)" in shell.ok("describe", "run", "second")
+    assert "waited" not in shell.ok("explain", "malleable")
 
 
 def test_explain_names_the_ledger_that_was_named(shell: Shell) -> None:

@@ -8,23 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from quorate.core.accounting.wait_causes import WaitCause
 
-class WaitCause(StrEnum):
-    """Why a run waits. Every millisecond of a wait has one cause."""
-
-    FUNDING = "funding"
-    QUOTA = "quota"
-    ROOM = "room"
-    TOPOLOGY = "topology"
-    RESERVATION = "reservation"
-    ROUNDS = "rounds"
+__all__ = ["CapacityStep", "Outcome", "RunInterval", "SimulatedRun", "WaitCause"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInterval:
-    """A stretch of time in which a run had so many GPUs of one flavor in one domain."""
+    """A stretch of time in which a run had so many GPUs of one flavor in one domain.
+
+    0 GPUs where it worked on those of another run, to which they are counted.
+    """
 
     start_ms: int
     end_ms: int

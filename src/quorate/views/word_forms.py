@@ -73,6 +73,20 @@ def countdown(ms: int) -> str:
     return f"{-(-max(0, ms) // SECOND_MS)}s"
 
 
+def exact_length(ms: int) -> str:
+    """Return a length of time to the millisecond: ``45s``, ``3h 12m``, ``1d 0.250s``."""
+    found, left = [], ms
+    for unit, unit_ms in _UNITS[:-1]:
+        count, left = divmod(left, unit_ms)
+        found += [f"{count}{unit}"] if count else []
+    seconds, rest = divmod(left, SECOND_MS)
+    if rest:
+        found.append(f"{seconds}.{rest:03d}s")
+    elif seconds or not found:
+        found.append(f"{seconds}s")
+    return " ".join(found)
+
+
 def until(at_ms: int, now_ms: int) -> str:
     """Return an instant and how long it is until then: ``2027-01-15T08:00:00Z (in 3h 12m)``."""
     left = f"in {countdown(at_ms - now_ms)}" if at_ms > now_ms else "now"

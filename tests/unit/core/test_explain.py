@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from quorate.core.accounting.wait_causes import Wait
 from quorate.core.commands import (
     Apply,
     Cancel,
@@ -190,7 +191,9 @@ def test_failed_run_says_why() -> None:
     give(state, Fail("r", "rank 0 on n1 exited with code 3: no", has_gone=True), NOW_MS + 10)
     found = explained(state, "r", NOW_MS + 20)
     assert (found.phase, found.note) == (Phase.FAILED, "rank 0 on n1 exited with code 3: no")
-    assert explanation_lines(found, NOW_MS + 20, [])[1:] == [f"  because: {found.note}"]
+    assert explanation_lines(found, NOW_MS + 20, [], Wait(total_ms=0, parts_ms={}))[1:] == [
+        f"  because: {found.note}"
+    ]
 
 
 def test_waiting_run_has_its_place_and_the_refusal_of_this_instant() -> None:

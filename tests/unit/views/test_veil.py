@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 from msgspec.structs import replace
 
+from quorate.core.accounting.wait_causes import Wait
 from quorate.core.admission.quota_holders import Holder, QuotaInTheWay
 from quorate.core.commands import Submit, Wiped
 from quorate.core.decide import decide
@@ -327,7 +328,7 @@ def test_an_explanation_counts_those_it_does_not_name(redaction: Redaction) -> N
         remedies=(remedy,),
     )
     told = veiled_explanation(found, redaction)
-    lines = "\n".join(explanation_lines(told, NOW_MS, ()))
+    lines = "\n".join(explanation_lines(told, NOW_MS, (), Wait(total_ms=0, parts_ms={})))
     assert "you" not in lines
     assert "after a claim of others, of-me starts" in lines
     assert told.quotas[0].others == 4

@@ -25,6 +25,7 @@ from quorate.views.redaction.redaction import Redaction
 from quorate.views.runs.event_text import moves_of
 from quorate.views.runs.explanation_view import explanation_lines, explanation_tree
 from quorate.views.runs.forecast_view import forecast_lines, forecast_tree
+from quorate.views.runs.wait_view import wait_of
 
 
 def plan_run(
@@ -130,6 +131,8 @@ def explain_run(
     )
     assert isinstance(explained, Explanation), explained
     found = veiled_explanation(explained, moment.redaction)
+    record = context.recorded.runs[name]
+    wait = wait_of(context.store, record, upto_seq=moment.seq, now_ms=moment.now_ms)
 
     def lines(wide: bool) -> list[str]:  # noqa: FBT001 - as every answer is asked
         del wide
@@ -140,10 +143,10 @@ def explain_run(
                 replace(each, cause=moment.redaction.cause(each.cause))
                 for each in moves_of(context.store, made)
             ]
-        return explanation_lines(found, moment.now_ms, context.prefix, moves)
+        return explanation_lines(found, moment.now_ms, context.prefix, wait, moves)
 
     return Answer(
-        tree=lambda: explanation_tree(found, moment, context.prefix),
+        tree=lambda: explanation_tree(found, moment, context.prefix, wait),
         lines=lines,
         notes=tuple(context.notes),
     )

@@ -87,12 +87,17 @@ class Forecast(Given, kw_only=True, frozen=True):
 
 
 class Explanation(Given, kw_only=True, frozen=True):
-    """The state of a run, why, and which changes, each tried by dry run, would start it now."""
+    """The state of a run, why, and which changes, each tried by dry run, would start it now.
+
+    ``wait`` is how long it had no GPUs since it was submitted, in milliseconds: ``totalMs``, and
+    its parts ``byCause``, which add up to it.
+    """
 
     run: str
     phase: str
     recorded_phase: str
     since: str
+    wait: Tree
     queue_position: int | None
     queue_length: int
     queue: Tree | None

@@ -37,6 +37,7 @@ from quorate.views.runs.closed_reservations import closed_reservations
 from quorate.views.runs.describe import PORTRAITS, plain_portrait
 from quorate.views.runs.event_text import ABOUT, entries
 from quorate.views.runs.instant import Moment
+from quorate.views.runs.wait_view import wait_of
 from quorate.views.table import table
 
 _PART: Final = re.compile("[/@]")
@@ -134,13 +135,22 @@ def describe_thing(context: RequestContext, asked: GetThing, operation: Operatio
                     and is_about(each.event, name)
                     and sight.sees(each.event)
                 ]
-            parts = portrait(moment, name, timeline)
+            parts = portrait(_with_wait(context, moment, kind, name), name, timeline)
         sections.append("\n\n".join(parts))
     return Answer(
         tree=lambda: {"kind": kind.name, "name": asked.name, "sections": sections},
         lines=lambda _: ["\n\n".join(sections)],
         notes=tuple(context.notes),
     )
+
+
+def _with_wait(context: RequestContext, moment: Moment, kind: Kind, name: str) -> Moment:
+    """Return ``moment`` with how long the run ``name`` has waited, if ``kind`` is of runs."""
+    if kind.name not in {RUN.name, CLAIM.name}:
+        return moment
+    record = moment.view.runs[name]
+    wait = wait_of(context.store, record, upto_seq=moment.seq, now_ms=moment.now_ms)
+    return replace(moment, waits={name: wait})
 
 
 def _moment(context: RequestContext, kind: Kind, names: Sequence[str], at: str | None) -> Moment:

@@ -54,6 +54,7 @@ from quorate.views.runs.loan_words import loan_lines
 from quorate.views.runs.reason_words import stopping
 from quorate.views.runs.round_forms import lease_bounds, turn_text, turns
 from quorate.views.runs.wait_reasons import STARTABLE, reason_now
+from quorate.views.runs.wait_view import wait_text
 from quorate.views.table import Column, indented, pairs, right, table
 from quorate.views.word_forms import (
     gpus,
@@ -147,6 +148,9 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
         facts.append(("Stops", f"{stopping(record.stopping)}; told {told}"))
     if record.started_ms is not None:
         facts.append(("First started", since(record.started_ms, now_ms)))
+    wait = moment.waits.get(spec.name)
+    if wait is not None:
+        facts.append(("Waited", wait_text(wait)))
     if record.backfills:
         end_ms = declared_end_ms(moment.view, record)
         facts.append(

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from quorate.core.accounting.wait_causes import Wait
 from quorate.core.admission.quota_holders import Holder, QuotaInTheWay
 from quorate.core.commands import Submit
 from quorate.core.explain.explanation import Explanation, Remedy
@@ -23,6 +24,7 @@ from quorate.views.runs.instant import Moment
 from quorate.views.runs.loan_words import loan_lines, loan_trees
 from quorate.views.runs.plan_words import exact_tree, plan_tree, start_words
 from quorate.views.runs.position_view import standing_lines, standing_tree
+from quorate.views.runs.wait_view import SHOWN_MS, wait_text, wait_tree
 from quorate.views.word_forms import IF_DECLARED, gpus, refusal_lines, since, until
 
 _LIMITS = {
@@ -32,13 +34,17 @@ _LIMITS = {
 
 
 def explanation_lines(
-    found: Explanation, now_ms: int, prefix: Sequence[str], moves: Iterable[ReservationMoved] = ()
+    found: Explanation,
+    now_ms: int,
+    prefix: Sequence[str],
+    wait: Wait,
+    moves: Iterable[ReservationMoved] = (),
 ) -> list[str]:
     """Return what holds the run, since when, and the commands that would start it.
 
     ``prefix`` are the options that a command needs to reach the same ledger. A changed copy leaves
-    the run itself in the queue, so the command that takes it out is shown too. ``moves`` are the
-    moves of its reservation since it was made.
+    the run itself in the queue, so the command that takes it out is shown too. ``wait`` is how long
+    it has waited in all, and ``moves`` are the moves of its reservation since it was made.
     """
     ordeals = ordeal_lines(found.ordeals, now_ms)
     lines = [f"run/{found.run} is {found.phase} since {since(found.since_ms, now_ms)}"]
@@ -46,6 +52,8 @@ def explanation_lines(
         lines.append(
             f"  the ledger still says {found.recorded_phase}; record the change: quorate tick"
         )
+    if wait.total_ms >= SHOWN_MS:
+        lines.append(f"  it waited {wait_text(wait)}")
     if found.phase is not Phase.PENDING or found.share:
         return [*lines, *_cause_lines(found), *loan_lines(found.loans, now_ms), *ordeals]
     if found.queue_position is not None:
@@ -153,7 +161,9 @@ def commands(remedy: Remedy, prefix: Sequence[str]) -> list[list[str]]:
     return found
 
 
-def explanation_tree(found: Explanation, moment: Moment, prefix: Sequence[str]) -> dict[str, Any]:
+def explanation_tree(
+    found: Explanation, moment: Moment, prefix: Sequence[str], wait: Wait
+) -> dict[str, Any]:
     """Return the explanation for programs."""
     refusal = found.refusal
     return {
@@ -161,6 +171,7 @@ def explanation_tree(found: Explanation, moment: Moment, prefix: Sequence[str]) 
         "phase": found.phase.value,
         "recordedPhase": found.recorded_phase.value,
         "since": time_text(found.since_ms),
+        "wait": wait_tree(wait),
         "queuePosition": found.queue_position,
         "queueLength": found.queue_length,
         "queue": None if found.standing is None else standing_tree(found.standing),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from quorate.core.accounting.wait_causes import Wait
 from quorate.core.explain.state_outlook import Outlook
 from quorate.core.planning.foresight import Foresight
 from quorate.model.events import LeaseStarted, Role, Tier
@@ -23,8 +24,9 @@ class Moment:
 
     ``seen`` are the owners whose things may be named to the caller; None is all of them.
     ``has_executor`` says that stops take as long as an executor needs to confirm them. ``closed``
-    are the reservations that are over and that the caller named. ``shared`` is the outlook on the
-    view where others are answered from it, too.
+    are the reservations that are over and that the caller named, ``waits`` what the runs that the
+    caller named have waited. ``shared`` is the outlook on the view where others are answered from
+    it, too.
     """
 
     view: StateView
@@ -33,6 +35,7 @@ class Moment:
     seen: frozenset[str] | None = None
     has_executor: bool = False
     closed: Mapping[str, ClosedReservation] = field(default_factory=dict)
+    waits: Mapping[str, Wait] = field(default_factory=dict)
     shared: Outlook | None = None
 
     @cached_property

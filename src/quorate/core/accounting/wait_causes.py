@@ -1,0 +1,237 @@
+"""Wait by cause: every millisecond in which an accepted run has no GPUs, with one cause each.
+
+A run waits from its submission to its end whenever no lease of it is open. The cause is that of the
+last refusal, which the ledger records when its reason changes; from the end of the last lease to
+the next refusal it is what ended the lease; and in a pool of rounds, where nothing else was
+refused, the turns of others. Leases count from their start to their end as they were charged.
+
+The parts are a partition of the wait, so they add up to it exactly.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from quorate.model.closed_words import Word
+from quorate.model.events import (
+    EndReason,
+    Event,
+    LeaseEnded,
+    LeaseStarted,
+    RoundShared,
+    RunEnded,
+    RunRefused,
+    RunRequeued,
+    RunSubmitted,
+)
+from quorate.model.refusal import RefusalCode
+
+
+class WaitCause(Word):
+    """Why a run waits. Every millisecond of a wait has one cause."""
+
+    FUNDING = "funding"
+    """No envelope pays, or none pays where there is room."""
+    QUOTA = "quota"
+    """A hard quota of its owner, or of an owner above."""
+    ROOM = "room"
+    """Too few GPUs are free."""
+    TOPOLOGY = "topology"
+    """Enough GPUs are free, and not in one domain."""
+    RESERVATION = "reservation"
+    """The room is kept for the planned start of another run, or was taken for it."""
+    ROUNDS = "rounds"
+    """Other runs of the pool have this round."""
+    UPSTREAM = "upstream"
+    """A run that it follows has not completed."""
+
+
+_OF_REFUSAL: Final[Mapping[RefusalCode, WaitCause]] = {
+    RefusalCode.NO_ENVELOPE: WaitCause.FUNDING,
+    RefusalCode.INSUFFICIENT_FUNDS: WaitCause.FUNDING,
+    RefusalCode.BORROW_LIMIT: WaitCause.FUNDING,
+    RefusalCode.FUNDS_ELSEWHERE: WaitCause.FUNDING,
+    RefusalCode.SEARCH_LIMIT: WaitCause.FUNDING,
+    RefusalCode.NO_NODES: WaitCause.ROOM,
+    RefusalCode.INSUFFICIENT_CAPACITY: WaitCause.ROOM,
+    RefusalCode.NOT_RESOLVABLE: WaitCause.ROOM,
+    RefusalCode.NO_SINGLE_DOMAIN: WaitCause.TOPOLOGY,
+    RefusalCode.MAX_NODES: WaitCause.QUOTA,
+    RefusalCode.MAX_CONCURRENT_RUNS: WaitCause.QUOTA,
+    RefusalCode.SENSITIVE_POOL_SIZE: WaitCause.QUOTA,
+    RefusalCode.WAITING_FOR_QUOTA: WaitCause.QUOTA,
+    RefusalCode.RESERVED: WaitCause.RESERVATION,
+    RefusalCode.JUST_CUT: WaitCause.RESERVATION,
+    RefusalCode.NEXT_ROUND: WaitCause.ROUNDS,
+    RefusalCode.SLO_INFEASIBLE: WaitCause.ROUNDS,
+    RefusalCode.UNSUPPORTED: WaitCause.ROUNDS,
+    RefusalCode.WAITING_FOR_UPSTREAM: WaitCause.UPSTREAM,
+    RefusalCode.UPSTREAM_FAILED: WaitCause.UPSTREAM,
+}
+"""The cause of every refusal that a run can wait under; the others end a request."""
+
+_OF_END: Final[Mapping[EndReason, WaitCause]] = {
+    EndReason.BUDGET_EXHAUSTED: WaitCause.FUNDING,
+    EndReason.WINDOW_CLOSED: WaitCause.FUNDING,
+    EndReason.RECALLED: WaitCause.FUNDING,
+    EndReason.OVERSTAYED: WaitCause.RESERVATION,
+    EndReason.BURST_CUT: WaitCause.RESERVATION,
+    EndReason.RANDOM_PREEMPT: WaitCause.RESERVATION,
+    EndReason.RECLAIMED_BY_SPARE: WaitCause.RESERVATION,
+    EndReason.ROUND_END: WaitCause.ROUNDS,
+}
+"""The cause from the end of a run's last lease to its next refusal; room where it is not here."""
+
+
+def cause_of(code: RefusalCode) -> WaitCause:
+    """Return the cause of a wait under a refusal of ``code``, which must be one of a waiting run.
+
+    Raises ``KeyError`` for a code that refuses requests and never holds a run.
+    """
+    return _OF_REFUSAL[code]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """How long a run had no GPUs up to its end, or up to now; ``parts_ms`` add up to it.
+
+    Causes that did not occur are not in ``parts_ms``; the others are in the order of ``WaitCause``.
+    """
+
+    total_ms: int
+    parts_ms: Mapping[WaitCause, int]
+
+
+@dataclass(slots=True)
+class _Life:
+    """What was recorded of one run: its leases, and from when on which cause holds."""
+
+    submitted_ms: int
+    causes: list[tuple[int, WaitCause]]
+    has: list[tuple[int, int]] = field(default_factory=list)
+    open: dict[str, int] = field(default_factory=dict)
+    is_refused: bool = False
+    ended_ms: int | None = None
+    freed: tuple[int, int] | None = None
+    """When its last lease ended: as recorded, and as charged; None where it waits again since."""
+
+    def told(self, event: RunRefused | RunRequeued | RunEnded) -> None:
+        match event:
+            case RunRefused():
+                self.refused(event.at_ms, cause_of(event.refusal.code))
+            case RunRequeued():
+                self.freed = None
+            case RunEnded():
+                # It ended when its last lease did, where that is what ended it.
+                is_by_lease = self.freed is not None and self.freed[0] == event.at_ms
+                self.ended_ms = self.freed[1] if self.freed and is_by_lease else event.at_ms
+
+    def refused(self, at_ms: int, cause: WaitCause) -> None:
+        self.is_refused = True
+        if self.causes[-1][1] is not cause:
+            self.causes.append((max(at_ms, self.causes[-1][0]), cause))
+
+    def began(self, lease: str, start_ms: int) -> None:
+        self.open[lease] = start_ms
+        self.is_refused, self.freed = False, None
+
+    def ended(self, event: LeaseEnded) -> None:
+        self.has.append((self.open.pop(event.lease), event.end_ms))
+        if self.open:
+            return
+        last_ms = max(end_ms for _, end_ms in self.has)
+        self.freed = (event.at_ms, last_ms)
+        if not self.is_refused:
+            since_ms = max(last_ms, self.causes[-1][0])
+            self.causes.append((since_ms, _OF_END.get(event.reason, WaitCause.ROOM)))
+
+
+class WaitBook:
+    """The waits of runs, folded from the events of a ledger in their order.
+
+    ``only`` names the runs that are kept; None keeps all. Leases of two runs that share GPUs count
+    for both.
+    """
+
+    def __init__(self, only: Iterable[str] | None = None) -> None:
+        self._only = None if only is None else frozenset(only)
+        self._lives: dict[str, _Life] = {}
+        self._holders: dict[str, tuple[_Life, ...]] = {}
+
+    def enter(self, events: Iterable[Event]) -> None:
+        """Take ``events`` into account, which follow those before."""
+        for event in events:
+            match event:
+                case RunSubmitted():
+                    self._submitted(event)
+                case LeaseStarted():
+                    self._started(event)
+                case LeaseEnded():
+                    for life in self._holders.pop(event.lease, ()):
+                        life.ended(event)
+                case RoundShared():
+                    self._shared(event)
+                case RunRefused() | RunRequeued() | RunEnded() if event.run in self._lives:
+                    self._lives[event.run].told(event)
+                case _:
+                    pass
+
+    def runs(self) -> Iterable[str]:
+        """Return the names of the runs that are known, in the order of their submission."""
+        return self._lives.keys()
+
+    def ended_ms(self, run: str) -> int | None:
+        """Return when ``run`` ended: when its last lease did, where that ended it; else None."""
+        return self._lives[run].ended_ms
+
+    def wait_of(self, run: str, now_ms: int) -> Wait:
+        """Return the wait of ``run`` up to its end, or up to ``now_ms`` where it has not ended."""
+        life = self._lives[run]
+        until_ms = now_ms if life.ended_ms is None else life.ended_ms
+        has = sorted([*life.has, *((start_ms, until_ms) for start_ms in life.open.values())])
+        found: dict[WaitCause, int] = {}
+        free_ms = life.submitted_ms
+        for start_ms, end_ms in [*has, (until_ms, until_ms)]:
+            _add(found, life.causes, free_ms, min(start_ms, until_ms))
+            free_ms = max(free_ms, end_ms)
+        parts = {cause: found[cause] for cause in WaitCause if found.get(cause)}
+        return Wait(total_ms=sum(parts.values()), parts_ms=parts)
+
+    def _submitted(self, event: RunSubmitted) -> None:
+        run, at_ms = event.run, event.at_ms
+        if self._only is None or run.name in self._only:
+            cause = WaitCause.ROOM if run.rounds is None else WaitCause.ROUNDS
+            self._lives[run.name] = _Life(at_ms, [(at_ms, cause)])
+
+    def _started(self, event: LeaseStarted) -> None:
+        names = (event.run,) if event.partner is None else (event.run, event.partner)
+        lives = tuple(self._lives[name] for name in names if name in self._lives)
+        if lives:
+            self._holders[event.lease] = lives
+            for life in lives:
+                life.began(event.lease, event.start_ms)
+
+    def _shared(self, event: RoundShared) -> None:
+        for share in event.shares:
+            life = self._lives.get(share.run)
+            if life is not None and not life.open:
+                # Refusals belong to the round before.
+                life.refused(event.at_ms, WaitCause.ROUNDS)
+
+
+def _add(
+    into: dict[WaitCause, int], causes: list[tuple[int, WaitCause]], from_ms: int, to_ms: int
+) -> None:
+    """Add the time from ``from_ms`` to ``to_ms`` to the causes that held in it."""
+    if to_ms <= from_ms:
+        return
+    first = bisect_right(causes, from_ms, key=lambda each: each[0]) - 1
+    steps = [max(from_ms, causes[first][0])]
+    steps += [at_ms for at_ms, _ in causes[first + 1 :] if at_ms < to_ms]
+    for number, (start_ms, end_ms) in enumerate(pairwise([*steps, to_ms]), start=first):
+        cause = causes[number][1]
+        into[cause] = into.get(cause, 0) + end_ms - start_ms

@@ -1,0 +1,54 @@
+"""How long a run has waited, by cause, as lines or as a tree; read back from the ledger. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Final
+
+from quorate.core.accounting.wait_causes import Wait, WaitBook
+from quorate.ledger.chain import Head, open_blocks
+from quorate.model.amounts import MINUTE_MS
+from quorate.model.events import Event
+from quorate.model.state.records import RunRecord
+from quorate.ports.store_port import EventStore
+from quorate.views.word_forms import exact_length
+
+SHOWN_MS: Final = MINUTE_MS
+"""How long a run must have waited for ``explain`` to give it a line; programs get every wait."""
+
+
+def wait_of(store: EventStore, record: RunRecord, *, upto_seq: int, now_ms: int) -> Wait:
+    """Return how long a run had waited by ``now_ms``, as recorded up to ``upto_seq``.
+
+    Reads the ledger from the run's submission on, and nothing before it.
+    """
+    run = record.spec.name
+    book = WaitBook([run])
+    book.enter(_events(store, record.seq, upto_seq))
+    return book.wait_of(run, now_ms)
+
+
+def _events(store: EventStore, from_seq: int, upto_seq: int) -> Iterator[Event]:
+    """Yield the events from ``from_seq`` to ``upto_seq``, whose blocks are checked on the way."""
+    blocks = store.blocks(from_height=store.height_at(from_seq))
+    first = next(blocks)
+    before = Head(height=first.height - 1, seq=first.first_seq - 1, hash=first.prev_hash)
+    for head, events in open_blocks(chain((first,), blocks), after=before):
+        if head.seq - len(events) >= upto_seq:
+            return
+        yield from events[: len(events) - max(0, head.seq - upto_seq)]
+
+
+def wait_text(wait: Wait) -> str:
+    """Return a wait and its parts, which add up to it to the millisecond."""
+    parts = ", ".join(f"{cause} {exact_length(ms)}" for cause, ms in wait.parts_ms.items())
+    return f"{exact_length(wait.total_ms)} ({parts})" if parts else exact_length(0)
+
+
+def wait_tree(wait: Wait) -> dict[str, Any]:
+    """Return a wait for programs, in milliseconds; causes that did not occur are left out."""
+    return {
+        "totalMs": wait.total_ms,
+        "byCause": [{"cause": cause.value, "ms": ms} for cause, ms in wait.parts_ms.items()],
+    }
