@@ -1,0 +1,234 @@
+"""Outcomes side by side: paired differences over seeds, with bootstrap intervals.
+
+Two policies are compared on the same seeds, so that what a seed makes easy or hard counts for both.
+The warm-up and the time after the last submission are left out. No order is claimed where the
+interval of a difference holds 0.
+
+Intervals are of the mean difference, at 95 %: percentiles of resampled means, at levels widened for
+few seeds as Student's t is against the normal distribution (expanded percentiles: T. Hesterberg,
+The American Statistician 69:4, 2015). Plain percentiles of five values are too narrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from random import Random
+from statistics import NormalDist
+from typing import Final
+
+from quorate.sim.outcome import Outcome
+from quorate.sim.report.metrics import Metrics, Spread, Window, metrics_of
+
+SEEDS_MIN: Final = 5
+"""Over how many seeds a comparison is made at least."""
+WARM_UP: Final = 0.1
+"""Which part of the time of submissions is left out at the beginning, unless stated."""
+RESAMPLES: Final = 10_000
+_T_975: Final = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+"""Student's t at 97.5 % for 1 to 30 degrees of freedom."""
+
+
+class CannotCompareError(ValueError):
+    """Outcomes that cannot be compared; the message says why, and what would help."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A figure by which outcomes are compared; ``read`` gives None where an outcome has none.
+
+    ``sign`` is 1 where less is better, -1 where more is.
+    """
+
+    key: str
+    title: str
+    sign: int
+    read: Callable[[Metrics], float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """By how much ``second`` exceeds ``first`` in one figure, as a mean over seeds.
+
+    ``better`` is the name that the interval speaks for; None where the interval holds 0.
+    """
+
+    figure: Figure
+    first: str
+    second: str
+    mean: float
+    low: float
+    high: float
+    by_seed: Mapping[int, float]
+    better: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The figures of several policies over the same seeds, and their differences, pair by pair."""
+
+    names: tuple[str, ...]
+    seeds: tuple[int, ...]
+    metrics: Mapping[tuple[str, int], Metrics]
+    differences: tuple[Difference, ...]
+
+    def mean_of(self, figure: Figure, name: str) -> float | None:
+        """Return the mean of a figure over the seeds; None where a seed has none."""
+        values = [figure.read(self.metrics[name, seed]) for seed in self.seeds]
+        known = [value for value in values if value is not None]
+        return math.fsum(known) / len(known) if len(known) == len(values) else None
+
+
+def _of(spread: Spread | None, read: Callable[[Spread], float]) -> float | None:
+    return None if spread is None else read(spread)
+
+
+FIGURES: Final = (
+    Figure(key="jct_mean_s", title="JCT, mean (s)", sign=1,
+           read=lambda m: _of(m.jct_s, lambda s: s.mean)),
+    Figure(key="jct_p50_s", title="JCT, P50 (s)", sign=1,
+           read=lambda m: _of(m.jct_s, lambda s: s.p50)),
+    Figure(key="jct_p99_s", title="JCT, P99 (s)", sign=1,
+           read=lambda m: _of(m.jct_s, lambda s: s.p99)),
+    Figure(key="wait_mean_s", title="wait, mean (s)", sign=1,
+           read=lambda m: _of(m.wait_s, lambda s: s.mean)),
+    Figure(key="unfinished", title="runs not completed", sign=1,
+           read=lambda m: m.runs - m.completed),
+    Figure(key="makespan_s", title="makespan (s)", sign=1, read=lambda m: m.makespan_s),
+    Figure(key="utilisation", title="utilisation", sign=-1, read=lambda m: m.utilisation),
+    Figure(key="finish_time_fairness_p99", title="finish-time fairness, P99", sign=1,
+           read=lambda m: _of(m.finish_time_fairness, lambda s: s.p99)),
+    Figure(key="share_gap", title="share against target, gap", sign=1,
+           read=lambda m: m.share_gap),
+    Figure(key="slo_violations", title="SLO violations", sign=1, read=lambda m: m.slo_violations),
+    Figure(key="cost", title="cost", sign=1, read=lambda m: m.cost),
+    Figure(key="preemptions", title="preemptions", sign=1, read=lambda m: m.preemptions),
+    Figure(key="lost_gpu_hours", title="lost work (GPU-hours)", sign=1,
+           read=lambda m: m.lost_gpu_hours),
+    Figure(key="idle_while_wanted", title="idle while wanted", sign=1,
+           read=lambda m: m.idle_while_wanted),
+)  # fmt: skip
+
+
+def compare(outcomes: Iterable[Outcome], *, warm_up: float = WARM_UP) -> Comparison:
+    """Return the comparison of outcomes that share seeds, in the order in which their names come.
+
+    Raises ``CannotCompareError`` where there are fewer than two names or ``SEEDS_MIN`` seeds, where
+    a name lacks a seed of another, or where two outcomes of one seed have different runs.
+    """
+    if not 0 <= warm_up < 1:
+        raise CannotCompareError(f"warm-up must be at least 0 and below 1, got {warm_up}")
+    by_key = {(each.name, each.seed): each for each in outcomes}
+    names = tuple(dict.fromkeys(name for name, _ in by_key))
+    seeds = tuple(sorted({seed for _, seed in by_key}))
+    _check(by_key, names, seeds)
+    windows = {seed: window_of(by_key[names[0], seed], warm_up=warm_up) for seed in seeds}
+    metrics = {key: metrics_of(outcome, windows[outcome.seed]) for key, outcome in by_key.items()}
+    found: list[Difference] = []
+    for first, second in combinations(names, 2):
+        for figure in FIGURES:
+            by_seed = _paired(metrics, figure, first, second, seeds)
+            if by_seed is not None:
+                found.append(difference(figure, first, second, by_seed))
+    return Comparison(names=names, seeds=seeds, metrics=metrics, differences=tuple(found))
+
+
+def window_of(outcome: Outcome, *, warm_up: float) -> Window:
+    """Return the time of submissions without its first part ``warm_up``.
+
+    All of the outcome where everything was submitted at once.
+    """
+    last_ms = max((run.submitted_ms for run in outcome.runs), default=outcome.started_ms)
+    if last_ms <= outcome.started_ms:
+        return Window(from_ms=outcome.started_ms, to_ms=outcome.ended_ms)
+    from_ms = outcome.started_ms + int((last_ms - outcome.started_ms) * warm_up)
+    return Window(from_ms=from_ms, to_ms=last_ms)
+
+
+def difference(figure: Figure, first: str, second: str, by_seed: Mapping[int, float]) -> Difference:
+    """Return the mean paired difference and its interval, and whom that speaks for."""
+    values = list(by_seed.values())
+    low, high = interval(values)
+    mean = math.fsum(values) / len(values)
+    better = None
+    if low > 0 or high < 0:
+        better = first if (low > 0) == (figure.sign > 0) else second
+    return Difference(
+        figure=figure,
+        first=first,
+        second=second,
+        mean=mean,
+        low=low,
+        high=high,
+        by_seed=dict(by_seed),
+        better=better,
+    )
+
+
+def interval(values: Sequence[float], *, resamples: int = RESAMPLES) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the mean of ``values``, the same each time."""
+    count = len(values)
+    assert count > 1, values
+    chance = Random(count)
+    ranked = sorted(math.fsum(chance.choices(values, k=count)) / count for _ in range(resamples))
+    level = NormalDist().cdf(-math.sqrt(count / (count - 1)) * _student_t(count - 1))
+    index = min(int(level * resamples), resamples - 1)
+    return ranked[index], ranked[resamples - 1 - index]
+
+
+def _student_t(freedom: int) -> float:
+    """Return Student's t at 97.5 %; beyond the table by the first terms of its expansion."""
+    if freedom <= len(_T_975):
+        return _T_975[freedom - 1]
+    z = NormalDist().inv_cdf(0.975)
+    return z + (z**3 + z) / (4 * freedom)
+
+
+def _paired(
+    metrics: Mapping[tuple[str, int], Metrics],
+    figure: Figure,
+    first: str,
+    second: str,
+    seeds: Sequence[int],
+) -> dict[int, float] | None:
+    """Return the difference for each seed; None where a seed has no such figure."""
+    found: dict[int, float] = {}
+    for seed in seeds:
+        one, other = figure.read(metrics[first, seed]), figure.read(metrics[second, seed])
+        if one is None or other is None:
+            return None
+        found[seed] = other - one
+    return found
+
+
+def _check(
+    by_key: Mapping[tuple[str, int], Outcome], names: Sequence[str], seeds: Sequence[int]
+) -> None:
+    if len(names) < 2:  # noqa: PLR2004 - a comparison is of two
+        raise CannotCompareError(
+            f"there are outcomes of {len(names)} policies; name two or more to compare"
+        )
+    if len(seeds) < SEEDS_MIN:
+        raise CannotCompareError(
+            f"there are {len(seeds)} seeds; use at least {SEEDS_MIN}, for example --seeds 0-4"
+        )
+    for name in names:
+        missing = [seed for seed in seeds if (name, seed) not in by_key]
+        if missing:
+            raise CannotCompareError(
+                f"policy {name!r} has no outcome of seed {missing[0]}; simulate it with that seed"
+            )
+    for seed in seeds:
+        submitted = {run.name: run.submitted_ms for run in by_key[names[0], seed].runs}
+        for name in names[1:]:
+            if {run.name: run.submitted_ms for run in by_key[name, seed].runs} != submitted:
+                raise CannotCompareError(
+                    f"seed {seed}: {names[0]!r} and {name!r} had different runs; "
+                    "give both the same trace or generator"
+                )

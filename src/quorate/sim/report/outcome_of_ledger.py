@@ -1,0 +1,286 @@
+"""The outcome of a ledger: live, exported or simulated, as the values that reports read.
+
+GPUs count as busy while a lease that works is open on a node that has not failed; spares do not
+count. The ledger does not record checkpoints: lost work is estimated as conflicts do, by the work
+since the last start, at most the minimum runtime of the pool or an hour, whichever is longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from quorate.core.accounting.wait_causes import WaitBook
+from quorate.core.preemption.conflicts import CHECKPOINT_MS
+from quorate.model import events as e
+from quorate.model.amounts import HOUR_MS, PPM, SECOND_MS
+from quorate.model.specs import Node, Run
+from quorate.sim.outcome import CapacityStep, Outcome, RunInterval, SimulatedRun
+
+_NO_PRICES: Mapping[str, float] = {}
+
+
+def outcome_of_ledger(
+    events: Iterable[e.Event],
+    *,
+    name: str,
+    now_ms: int | None = None,
+    prices: Mapping[str, float] = _NO_PRICES,
+    seed: int = 0,
+) -> Outcome:
+    """Return what the history of ``events``, a whole ledger, came to by ``now_ms``.
+
+    None is the time of the last event. ``prices`` are what an hour of a GPU of each flavor costs;
+    a flavor without a price costs nothing.
+    """
+    book, waits = _Book(), WaitBook()
+    for event in events:
+        book.enter(event)
+        waits.enter((event,))
+    until_ms = book.now_ms if now_ms is None else max(book.now_ms, now_ms)
+    book.close_all(until_ms)
+    return Outcome(
+        name=name,
+        seed=seed,
+        started_ms=book.began_ms if book.began_ms is not None else until_ms,
+        ended_ms=until_ms,
+        capacity=tuple(book.capacity),
+        runs=tuple(_run(story, waits, until_ms, prices) for story in book.stories.values()),
+        draws=book.draws,
+        shares_targets=dict(book.targets),
+    )
+
+
+@dataclass(slots=True)
+class _Part:
+    """The GPUs of one node under a lease; ``end_ms`` is when the node failed under it."""
+
+    node: Node
+    gpus: int
+    end_ms: int | None = None
+
+
+@dataclass(slots=True)
+class _Hold:
+    """An open lease; the stories are of its run and, with no GPUs of their own, its partner."""
+
+    start_ms: int
+    parts: list[_Part]
+    stories: tuple[_Story, ...]
+    works: bool
+
+
+@dataclass(slots=True)
+class _Story:
+    """What was recorded of one run. ``since_ms`` is when its present attempt began."""
+
+    spec: Run
+    submitted_ms: int
+    loss_max_ms: int
+    intervals: list[RunInterval] = field(default_factory=list)
+    started_ms: int | None = None
+    since_ms: int | None = None
+    attempt_ms: int = 0
+    open: set[str] = field(default_factory=set)
+    outcome: e.Outcome | None = None
+    steps: int = 0
+    preemptions: int = 0
+    lost_gpu_ms: int = 0
+
+
+class _Book:
+    """The stories of all runs, and the GPUs there were, folded event by event."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.began_ms: int | None = None
+        self.stories: dict[str, _Story] = {}
+        self.capacity: list[CapacityStep] = []
+        self.targets: dict[str, float] = {}
+        self.draws = 0
+        self._nodes: dict[str, Node] = {}
+        self._failed: set[str] = set()
+        self._gpus: dict[str, int] = {}
+        self._holds: dict[str, _Hold] = {}
+        self._on: dict[str, set[str]] = {}
+        self._loss_max_ms: dict[str, int] = {}
+
+    def enter(self, event: e.Event) -> None:  # noqa: C901, PLR0912 - one line per kind of event
+        self.now_ms = max(self.now_ms, event.at_ms)
+        match event:
+            case e.NodeApplied():
+                self._declared(event.node, event.at_ms)
+            case e.NodeMarked():
+                self._marked(event)
+            case e.PoolApplied():
+                pool = event.pool
+                self._loss_max_ms[pool.name] = max(pool.least_runtime_ms, CHECKPOINT_MS)
+            case e.OwnerApplied():
+                self._owner(event)
+            case e.RunSubmitted():
+                self._submitted(event)
+            case e.LeaseStarted():
+                self._began(event)
+            case e.LeaseEnded():
+                self.close(event.lease, event.end_ms)
+            case e.RunRequeued():
+                self._requeued(event)
+            case e.RunEnded():
+                self.stories[event.run].outcome = event.outcome
+            case e.StepsCounted():
+                for count in event.counts:
+                    self.stories[count.run].steps += count.steps
+            case e.ConflictResolved():
+                self.draws += bool(event.seed)
+            case _:
+                pass
+
+    def _submitted(self, event: e.RunSubmitted) -> None:
+        run = event.run
+        self.began_ms = event.at_ms if self.began_ms is None else self.began_ms
+        most_ms = self._loss_max_ms.get(run.pool, CHECKPOINT_MS)
+        self.stories[run.name] = _Story(run, event.at_ms, most_ms)
+
+    def _owner(self, event: e.OwnerApplied) -> None:
+        target_ppm = event.owner.quota.fair_share_target_ppm
+        if target_ppm is not None:
+            self.targets[event.owner.name] = target_ppm / PPM
+        else:
+            self.targets.pop(event.owner.name, None)
+
+    def _declared(self, node: Node, at_ms: int) -> None:
+        before = self._nodes.get(node.name)
+        if before is not None and node.name not in self._failed:
+            self._change(before.flavor, -before.gpus, at_ms)
+        self._nodes[node.name] = node
+        if node.name not in self._failed:
+            self._change(node.flavor, node.gpus, at_ms)
+
+    def _marked(self, event: e.NodeMarked) -> None:
+        node, is_failed = self._nodes[event.node], event.status is e.NodeStatus.FAILED
+        if is_failed and event.node not in self._failed:
+            self._failed.add(event.node)
+            self._change(node.flavor, -node.gpus, event.at_ms)
+            for lease in self._on.get(event.node, ()):
+                for part in self._holds[lease].parts:
+                    if part.node.name == event.node and part.end_ms is None:
+                        part.end_ms = event.at_ms
+        elif not is_failed and event.node in self._failed:
+            self._failed.remove(event.node)
+            self._change(node.flavor, node.gpus, event.at_ms)
+
+    def _change(self, flavor: str, gpus: int, at_ms: int) -> None:
+        self._gpus[flavor] = self._gpus.get(flavor, 0) + gpus
+        step = CapacityStep(at_ms=at_ms, flavor=flavor, gpus=self._gpus[flavor])
+        if self.capacity and (self.capacity[-1].at_ms, self.capacity[-1].flavor) == (at_ms, flavor):
+            self.capacity[-1] = step
+        else:
+            self.capacity.append(step)
+
+    def _began(self, event: e.LeaseStarted) -> None:
+        names = (event.run,) if event.partner is None else (event.run, event.partner)
+        stories = tuple(self.stories[name] for name in names)
+        parts = [_Part(self._nodes[node], mask.bit_count()) for node, mask in event.slots]
+        works = event.role is not e.Role.SPARE
+        self._holds[event.lease] = _Hold(event.start_ms, parts, stories, works)
+        for node, _ in event.slots:
+            self._on.setdefault(node, set()).add(event.lease)
+        for story in stories if works else ():
+            if story.started_ms is None:
+                story.started_ms = event.start_ms
+            if story.since_ms is None:
+                story.since_ms = event.start_ms
+            story.open.add(event.lease)
+
+    def close(self, lease: str, end_ms: int) -> None:
+        """Add what a lease was to the intervals of its runs."""
+        hold = self._holds.pop(lease)
+        for part in hold.parts:
+            self._on[part.node.name].discard(lease)
+        if not hold.works:
+            return
+        for number, story in enumerate(hold.stories):
+            story.intervals += _intervals(hold, end_ms, owns=number == 0)
+            story.open.discard(lease)
+            if not story.open and story.since_ms is not None:
+                story.attempt_ms = end_ms - story.since_ms
+
+    def _requeued(self, event: e.RunRequeued) -> None:
+        story = self.stories[event.run]
+        story.preemptions += 1
+        story.lost_gpu_ms += story.spec.gpus * min(story.attempt_ms, story.loss_max_ms)
+        story.since_ms, story.attempt_ms = None, 0
+
+    def close_all(self, now_ms: int) -> None:
+        """Count the leases that are open up to ``now_ms``."""
+        for lease in list(self._holds):
+            self.close(lease, now_ms)
+
+
+def _intervals(hold: _Hold, end_ms: int, *, owns: bool) -> list[RunInterval]:
+    """Return the stretches of a lease by domain; with no GPUs for a run that does not own them."""
+
+    def key(part: _Part) -> tuple[str, str, int]:
+        part_end_ms = end_ms if part.end_ms is None else min(end_ms, part.end_ms)
+        return part.node.domain_key, part.node.flavor, part_end_ms
+
+    return [
+        RunInterval(
+            start_ms=hold.start_ms,
+            end_ms=part_end_ms,
+            flavor=flavor,
+            gpus=sum(part.gpus for part in parts) if owns else 0,
+            domain=domain,
+        )
+        for (domain, flavor, part_end_ms), parts in groupby(sorted(hold.parts, key=key), key)
+        if part_end_ms > hold.start_ms
+    ]
+
+
+def _run(story: _Story, waits: WaitBook, now_ms: int, prices: Mapping[str, float]) -> SimulatedRun:
+    spec, ended_ms = story.spec, waits.ended_ms(story.spec.name)
+    ideal_ms, asked, done = _work(story)
+    intervals = tuple(sorted(story.intervals, key=lambda each: (each.start_ms, each.domain)))
+    slo_ms = None if spec.rounds is None else spec.rounds.slo_ms
+    return SimulatedRun(
+        name=spec.name,
+        owner=spec.owner,
+        gpus=spec.gpus,
+        submitted_ms=story.submitted_ms,
+        started_ms=story.started_ms,
+        ended_ms=ended_ms,
+        intervals=intervals,
+        ideal_ms=ideal_ms,
+        deadline_ms=None if slo_ms is None else story.submitted_ms + slo_ms,
+        waits_ms=waits.wait_of(spec.name, now_ms).parts_ms,
+        lost_gpu_ms=story.lost_gpu_ms,
+        preemptions=story.preemptions,
+        steps_asked=asked,
+        steps_done=done,
+        cost=sum(
+            each.gpus * (each.end_ms - each.start_ms) / HOUR_MS * prices.get(each.flavor, 0.0)
+            for each in intervals
+        ),
+    )
+
+
+def _work(story: _Story) -> tuple[int, float, float]:
+    """Return how long the run takes alone, the work it asked for, and what it has done of it.
+
+    Of a run that counts no steps this is the time of its last attempt, which is all of its work
+    where it completed.
+    """
+    spec, is_complete = story.spec, story.outcome is e.Outcome.COMPLETED
+    work = spec.rounds
+    if work is not None and work.total_steps is not None:
+        rates = [rate for _, rate in work.throughputs]
+        alone_ms = round(work.total_steps * SECOND_MS / max(rates)) if rates else story.attempt_ms
+        done = work.total_steps if is_complete else min(story.steps, work.total_steps - 1)
+        return alone_ms, float(work.total_steps), float(done)
+    if is_complete:
+        return story.attempt_ms, float(story.attempt_ms), float(story.attempt_ms)
+    declared_ms = spec.expected_duration_ms or 0
+    # A run that takes longer than it declared has not done what it asked for.
+    asked_ms = max(declared_ms, story.attempt_ms + 1)
+    return asked_ms, float(asked_ms), float(story.attempt_ms)
