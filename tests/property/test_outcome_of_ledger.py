@@ -90,7 +90,7 @@ def test_busy_time_is_what_usage_counts_where_no_node_fails_and_no_gpu_is_spare(
         if isinstance(e, LeaseStarted)
         and (e.role is Role.SPARE or any(node in failed for node, _ in e.slots))
     }
-    kept = [
+    kept: list[Event] = [
         e
         for e in events
         if not (isinstance(e, LeaseStarted | LeaseEnded) and e.lease in left_out)

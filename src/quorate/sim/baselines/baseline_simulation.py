@@ -1,0 +1,197 @@
+"""Jobs on a fleet of equal GPUs under a scheduler that says who runs: events in whole milliseconds.
+
+A job runs on all of its GPUs or on none. One that is stopped keeps its work, and pays for its
+restart with ``restart_ms`` of work that it does again. Placement does not matter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop
+from typing import Protocol
+
+from quorate.core.accounting.wait_causes import WaitCause
+from quorate.sim.outcome import CapacityStep, Outcome, RunInterval, SimulatedRun
+
+FLAVOR = "gpu"
+DOMAIN = "fleet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineJob:
+    """A job. ``estimate_ms`` is its time limit, never below what it takes.
+
+    A higher ``priority`` goes first, under the scheduler that reads it.
+    """
+
+    name: str
+    owner: str
+    gpus: int
+    submitted_ms: int
+    duration_ms: int
+    estimate_ms: int
+    priority: int = 0
+    deadline_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Live:
+    """A job that has come and is not over. ``since_ms`` is when it last started; None: it waits."""
+
+    job: BaselineJob
+    left_ms: int
+    since_ms: int | None = None
+    attained_gpu_ms: int = 0
+    preemptions: int = 0
+    lost_gpu_ms: int = 0
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Scheduler(Protocol):
+    """Who runs. It is asked at every arrival, at every end, and when it asked to be."""
+
+    def chosen(self, live: Sequence[Live], gpus: int, now_ms: int) -> Sequence[Live]:
+        """Return the jobs of ``live``, in order of submission, that have GPUs from now on."""
+        ...
+
+    def again_ms(self, live: Sequence[Live], now_ms: int) -> int | None:
+        """Return when, after ``now_ms``, the choice may change by time alone; None is never."""
+        ...
+
+
+class BaselineError(ValueError):
+    """Jobs that cannot be simulated; the message names the job and the remedy."""
+
+
+def simulate_baseline(  # noqa: PLR0913 - the fleet, the work, and what a stop costs
+    name: str,
+    jobs: Sequence[BaselineJob],
+    gpus: int,
+    scheduler: Scheduler,
+    *,
+    restart_ms: int = 0,
+    seed: int = 0,
+) -> Outcome:
+    """Return the outcome of ``jobs`` on ``gpus`` GPUs, to the end of the last job."""
+    _check(jobs, gpus)
+    to_come = [(job.submitted_ms, number, job) for number, job in enumerate(jobs)]
+    heapify(to_come)
+    live: list[Live] = []
+    over: dict[str, tuple[Live, int]] = {}
+    now_ms = first_ms = to_come[0][0] if to_come else 0
+    while to_come or live:
+        while to_come and to_come[0][0] <= now_ms:
+            job = heappop(to_come)[2]
+            live.append(Live(job, job.duration_ms))
+        _switch(live, scheduler.chosen(live, gpus, now_ms), gpus, now_ms, restart_ms)
+        arrival_ms = to_come[0][0] if to_come else None
+        next_ms = _next_ms(live, now_ms, (scheduler.again_ms(live, now_ms), arrival_ms))
+        assert next_ms is not None, "jobs wait, and nothing will start them"
+        _advance(live, next_ms - now_ms)
+        now_ms = next_ms
+        for each in [each for each in live if each.since_ms is not None and not each.left_ms]:
+            _stop(each, now_ms)
+            over[each.job.name] = (each, now_ms)
+            live.remove(each)
+    runs = tuple(_run(*over[job.name]) for job in jobs)
+    step = CapacityStep(at_ms=first_ms, flavor=FLAVOR, gpus=gpus)
+    return Outcome(
+        name=name, seed=seed, started_ms=first_ms, ended_ms=now_ms, capacity=(step,), runs=runs
+    )
+
+
+def greedy(
+    order: Callable[[Live], tuple[object, ...]], live: Sequence[Live], gpus: int
+) -> list[Live]:
+    """Return the jobs that fit, taken in ``order``; one that does not fit is passed over."""
+    found: list[Live] = []
+    for each in sorted(live, key=order):
+        if each.job.gpus <= gpus:
+            found.append(each)
+            gpus -= each.job.gpus
+    return found
+
+
+def _check(jobs: Sequence[BaselineJob], gpus: int) -> None:
+    names: set[str] = set()
+    for job in jobs:
+        if job.name in names:
+            raise BaselineError(f"job {job.name!r} is there twice; give each its own name")
+        names.add(job.name)
+        if not 1 <= job.gpus <= gpus:
+            raise BaselineError(
+                f"job {job.name!r} wants {job.gpus} of {gpus} GPUs; make the fleet larger, or "
+                "leave the job out"
+            )
+        if job.duration_ms < 1:
+            raise BaselineError(f"job {job.name!r} takes {job.duration_ms} ms; use 1 or more")
+        if job.estimate_ms < job.duration_ms:
+            raise BaselineError(
+                f"job {job.name!r} takes longer than its limit of {job.estimate_ms} ms; raise it"
+            )
+
+
+def _switch(
+    live: Sequence[Live], chosen: Sequence[Live], gpus: int, now_ms: int, restart_ms: int
+) -> None:
+    """Stop what was not chosen, and start what was."""
+    names = {each.job.name for each in chosen}
+    assert sum(each.job.gpus for each in chosen) <= gpus, "more was chosen than there is"
+    for each in live:
+        if each.since_ms is not None and each.job.name not in names:
+            lost_ms = min(restart_ms, each.job.duration_ms - each.left_ms)
+            each.left_ms += lost_ms
+            each.lost_gpu_ms += lost_ms * each.job.gpus
+            each.preemptions += 1
+            _stop(each, now_ms)
+    for each in chosen:
+        if each.since_ms is None:
+            each.since_ms = now_ms
+
+
+def _stop(each: Live, now_ms: int) -> None:
+    assert each.since_ms is not None, each.job.name
+    if now_ms > each.since_ms:
+        each.spans.append((each.since_ms, now_ms))
+    each.since_ms = None
+
+
+def _next_ms(live: Sequence[Live], now_ms: int, others: Iterable[int | None]) -> int | None:
+    """Return the first of the ends of what runs and of ``others``; None where there is none."""
+    ends = [now_ms + each.left_ms for each in live if each.since_ms is not None]
+    return min([*ends, *(each for each in others if each is not None)], default=None)
+
+
+def _advance(live: Sequence[Live], ms: int) -> None:
+    for each in live:
+        if each.since_ms is not None:
+            each.left_ms -= ms
+            each.attained_gpu_ms += ms * each.job.gpus
+            assert each.left_ms >= 0, each.job.name
+
+
+def _run(each: Live, ended_ms: int) -> SimulatedRun:
+    job = each.job
+    had_ms = sum(end_ms - start_ms for start_ms, end_ms in each.spans)
+    return SimulatedRun(
+        name=job.name,
+        owner=job.owner,
+        gpus=job.gpus,
+        submitted_ms=job.submitted_ms,
+        started_ms=each.spans[0][0],
+        ended_ms=ended_ms,
+        intervals=tuple(
+            RunInterval(
+                start_ms=start_ms, end_ms=end_ms, flavor=FLAVOR, gpus=job.gpus, domain=DOMAIN
+            )
+            for start_ms, end_ms in each.spans
+        ),
+        ideal_ms=job.duration_ms,
+        deadline_ms=job.deadline_ms,
+        waits_ms={WaitCause.ROOM: ended_ms - job.submitted_ms - had_ms},
+        lost_gpu_ms=each.lost_gpu_ms,
+        preemptions=each.preemptions,
+        steps_asked=float(job.duration_ms),
+        steps_done=float(job.duration_ms),
+    )

@@ -1,0 +1,189 @@
+"""One page about outcomes: figures, plots and a comparison, with nothing to fetch. Pure.
+
+The page has its style and its drawings in itself, follows the reader's choice of light or dark, and
+runs no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Final
+
+from quorate.sim.outcome import Outcome
+from quorate.sim.report.compare import Comparison
+from quorate.sim.report.metrics import Metrics, metrics_of
+from quorate.views.reports.comparison_forms import differences_of, means_of, number, verdict
+from quorate.views.reports.report_forms import hours, percent, seconds
+from quorate.views.reports.report_plots import (
+    Plot,
+    comparison_plot,
+    completion_plot,
+    gantt_plot,
+    queue_plot,
+    shares_plot,
+    utilisation_plot,
+    waits_plot,
+)
+
+DETAILED_MAX: Final = 4
+"""How many policies have plots of their own for shares and work by domain."""
+
+_STYLE: Final = """
+:root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --dim: #8a939e; --rule: #e3e7ec;
+  --c0: #1f6fb4; --c1: #d1571b; --c2: #2a8f5b; --c3: #a3459f; --c4: #b8860b; --c5: #3aa0b5;
+  --c6: #c4314b; --c7: #6b7280; }
+@media (prefers-color-scheme: dark) { :root { --paper: #14171b; --ink: #e7ebf0; --dim: #8b95a1;
+  --rule: #2b3138; --c0: #66aef0; --c1: #f08c55; --c2: #5fc992; --c3: #d68ad3; --c4: #e0b545;
+  --c5: #6fd0e3; --c6: #f2788c; --c7: #a5adb8; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 110rem; padding: 1rem clamp(0.8rem, 3vw, 3rem) 3rem;
+  background: var(--paper); color: var(--ink);
+  font: clamp(15px, 0.9rem + 0.25vw, 21px)/1.45 system-ui, sans-serif; }
+h1 { font-size: 1.6em; margin: 0.4em 0 0; } h2 { font-size: 1.25em; margin: 1.6em 0 0.4em; }
+h3 { font-size: 1em; margin: 0; } p { margin: 0.2em 0 0.6em; color: var(--dim); }
+.plots { display: grid; gap: 1.4rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); }
+figure { margin: 0; min-width: 0; } figcaption p { font-size: 0.85em; }
+svg { display: block; width: 100%; height: auto; }
+svg text { font: 13px system-ui, sans-serif; fill: var(--ink); }
+.grid { stroke: var(--rule); } .mark { stroke: var(--ink); stroke-width: 2; }
+.line { fill: none; stroke-width: 2; stroke-linejoin: round; }
+.legend { display: flex; flex-wrap: wrap; gap: 0.2em 1.1em; list-style: none; padding: 0;
+  margin: 0.2em 0 0; font-size: 0.85em; }
+.legend i { display: inline-block; width: 0.9em; height: 0.9em; margin-right: 0.4em;
+  border-radius: 2px; vertical-align: -0.08em; }
+.wide { overflow-x: auto; margin-bottom: 1rem; } .tables { display: flex; flex-wrap: wrap;
+  gap: 0 4rem; } .tables > div { max-width: 100%; }
+table { border-collapse: collapse; font-size: 0.9em; }
+th, td { padding: 0.25em 0.9em 0.25em 0; text-align: right; white-space: nowrap;
+  border-bottom: 1px solid var(--rule); }
+th:first-child, td:first-child, td.words { text-align: left; }
+@media (max-width: 32rem) { th, td { padding-right: 0.6em; }
+  table { font-size: 0.8em; } }
+@media print { body { max-width: none; } figure { break-inside: avoid; } }
+"""
+
+
+def html_report(
+    outcomes: Sequence[Outcome], *, title: str, comparison: Comparison | None = None
+) -> str:
+    """Return the page about ``outcomes``; of each name, the first one is drawn.
+
+    ``comparison`` is of the same policies over several seeds, where there is one.
+    """
+    drawn = list({each.name: each for each in reversed(outcomes)}.values())[::-1]
+    every = [metrics_of(each) for each in drawn]
+    plots = [completion_plot(drawn), utilisation_plot(drawn), queue_plot(drawn), waits_plot(every)]
+    detailed = [shares_plot(each) for each in every[:DETAILED_MAX]]
+    work = [gantt_plot(each) for each in drawn[:DETAILED_MAX]]
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f"<p>{escape(_about(drawn, comparison))}</p>",
+        '<div class="tables">',
+        f"<div><h2>Figures</h2>{_figures(every)}</div>",
+    ]
+    if comparison is None:
+        parts.append("</div>")
+    else:
+        parts += [f"<div><h2>Comparison</h2>{_means(comparison)}</div></div>"]
+        parts += [_comparison(comparison)]
+    parts += ["<h2>Over all</h2>", _grid(plots), "<h2>Shares</h2>", _grid(detailed)]
+    parts += ["<h2>Work</h2>", _grid(work)]
+    body = "\n".join(parts)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def _about(drawn: Sequence[Outcome], comparison: Comparison | None) -> str:
+    names = ", ".join(each.name for each in drawn)
+    if comparison is None:
+        return f"{names}; times in hours are since the beginning"
+    seeds = ", ".join(map(str, comparison.seeds))
+    return f"{names}; seeds {seeds}; figures and plots are of seed {drawn[0].seed}"
+
+
+def _grid(plots: Sequence[Plot | None]) -> str:
+    return f'<div class="plots">{"".join(_figure(each) for each in plots if each)}</div>'
+
+
+def _figure(plot: Plot) -> str:
+    return (
+        f"<figure><figcaption><h3>{escape(plot.title)}</h3><p>{escape(plot.note)}</p>"
+        f"</figcaption>\n{plot.svg}\n{plot.legend}</figure>\n"
+    )
+
+
+def _figures(every: Sequence[Metrics]) -> str:
+    rows: list[tuple[str, list[str]]] = [
+        ("runs", [str(each.runs) for each in every]),
+        ("completed", [str(each.completed) for each in every]),
+    ]
+    for name, percents in (("mean", None), ("P50", 50), ("P90", 90), ("P99", 99)):
+        rows.append((f"JCT, {name}", [_jct(each, percents) for each in every]))
+    rows += [
+        ("wait, mean", ["-" if m.wait_s is None else seconds(m.wait_s.mean) for m in every]),
+        ("makespan", [seconds(each.makespan_s) for each in every]),
+        ("utilisation", [percent(each.utilisation) for each in every]),
+        ("idle while wanted", [percent(each.idle_while_wanted) for each in every]),
+        ("finish-time fairness, P99", [_fair(each) for each in every]),
+        ("share gap", ["-" if m.share_gap is None else percent(m.share_gap) for m in every]),
+        ("SLO violations", [f"{each.slo_violations} of {each.slo_runs}" for each in every]),
+        ("cost", [f"{each.cost:,.2f}" for each in every]),
+        ("preemptions", [str(each.preemptions) for each in every]),
+        ("lost work, GPU-hours", [hours(each.lost_gpu_hours * 3_600) for each in every]),
+        ("lotteries drawn", [str(each.draws) for each in every]),
+    ]
+    return _table(["", *(each.name for each in every)], [[name, *cells] for name, cells in rows])
+
+
+def _jct(found: Metrics, percents: int | None) -> str:
+    spread = found.jct_s
+    if spread is None:
+        return "-"
+    figures = {None: spread.mean, 50: spread.p50, 90: spread.p90, 99: spread.p99}
+    return seconds(figures[percents])
+
+
+def _fair(found: Metrics) -> str:
+    return "-" if found.finish_time_fairness is None else f"{found.finish_time_fairness.p99:.2f}"
+
+
+def _means(found: Comparison) -> str:
+    rows = [
+        [figure.title, *("-" if value is None else number(value) for value in values)]
+        for figure, values in means_of(found)
+    ]
+    return _table([f"mean of {len(found.seeds)} seeds", *found.names], rows)
+
+
+def _comparison(found: Comparison) -> str:
+    pairs = list(dict.fromkeys((each.first, each.second) for each in found.differences))
+    plots = [comparison_plot(found, first, second) for first, second in pairs]
+    rows = [
+        [
+            f"{each.figure.title}: {each.second} less {each.first}",
+            number(each.mean),
+            f"{number(each.low)} to {number(each.high)}",
+            verdict(each),
+        ]
+        for each in differences_of(found)
+    ]
+    return (
+        _grid(plots)
+        + "<details><summary>Every difference</summary>"
+        + _table(["figure", "difference", "95 % interval", "better"], rows)
+        + "</details>"
+    )
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(each)}</th>" for each in columns)
+    body = "\n".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f'<div class="wide"><table><tr>{head}</tr>\n{body}</table></div>\n'

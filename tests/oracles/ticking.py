@@ -1,0 +1,89 @@
+"""The baselines played millisecond by millisecond, by sentences of their papers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quorate.sim.baselines.baseline_simulation import BaselineJob
+
+Life = dict[str, list[int]]
+"""For each job the milliseconds in which it ran."""
+
+
+def play(scheduler: str, jobs: Sequence[BaselineJob], gpus: int, queue_gpu_ms: int) -> Life:
+    """Return when each job ran under ``scheduler``."""
+    ran: Life = {job.name: [] for job in jobs}
+    running: list[str] = []
+    known = {job.name: job for job in jobs}
+    ms = 0
+    while any(len(ran[job.name]) < job.duration_ms for job in jobs):
+        live = [j for j in jobs if j.submitted_ms <= ms and len(ran[j.name]) < j.duration_ms]
+        live.sort(key=lambda job: (job.submitted_ms, job.name))
+        if scheduler == "fifo-easy":
+            running = [name for name in running if known[name] in live]
+            running = _easy(live, running, ran, gpus, ms)
+        else:
+            running = _greedy(_ranked(scheduler, live, ran, queue_gpu_ms), gpus)
+        for name in running:
+            ran[name].append(ms)
+        ms += 1
+    return ran
+
+
+def _ranked(
+    scheduler: str, live: list[BaselineJob], ran: Life, queue_gpu_ms: int
+) -> list[BaselineJob]:
+    if scheduler == "srtf":
+        return sorted(live, key=lambda job: job.duration_ms - len(ran[job.name]))
+    if scheduler == "priority":
+        return sorted(live, key=lambda job: -job.priority)
+    first = [job for job in live if len(ran[job.name]) * job.gpus < queue_gpu_ms]
+    return first + [job for job in live if job not in first]
+
+
+def _greedy(ranked: list[BaselineJob], gpus: int) -> list[str]:
+    taken: list[BaselineJob] = []
+    for job in ranked:
+        if sum(other.gpus for other in taken) + job.gpus <= gpus:
+            taken.append(job)
+    return [job.name for job in taken]
+
+
+def _easy(live: list[BaselineJob], running: list[str], ran: Life, gpus: int, ms: int) -> list[str]:
+    """Return who runs: a later job starts if the first that waits still gets its time."""
+    known = {job.name: job for job in live}
+    running = list(running)
+    queue = [job for job in live if job.name not in running]
+    while queue and _fits(known, running, queue[0], gpus):
+        running.append(queue.pop(0).name)
+    if not queue:
+        return running
+    head = queue[0]
+    promised = _start_of(head, known, running, ran, gpus, ms)
+    for job in queue[1:]:
+        if _fits(known, running, job, gpus):
+            with_it = [*running, job.name]
+            if _start_of(head, known, with_it, ran, gpus, ms) <= promised:
+                running = with_it
+    return running
+
+
+def _fits(known: dict[str, BaselineJob], running: list[str], job: BaselineJob, gpus: int) -> bool:
+    return sum(known[name].gpus for name in running) + job.gpus <= gpus
+
+
+def _start_of(  # noqa: PLR0917 - all that a start depends on
+    head: BaselineJob,
+    known: dict[str, BaselineJob],
+    running: list[str],
+    ran: Life,
+    gpus: int,
+    ms: int,
+) -> int:
+    """Return the first instant at which ``head`` fits, if everything runs up to its limit."""
+    at_ms = ms
+    while True:
+        left = [name for name in running if ms + known[name].estimate_ms - len(ran[name]) > at_ms]
+        if _fits(known, left, head, gpus):
+            return at_ms
+        at_ms += 1
