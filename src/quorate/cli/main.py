@@ -184,6 +184,16 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "throughputs",
         "Look at tables of how fast jobs are on each flavor.",
     ),
+    "simulate": (
+        "quorate.cli.operator_commands.simulate_command",
+        "simulate",
+        "Play a trace, or jobs that are drawn, by any policy in simulated time.",
+    ),
+    "trace": (
+        "quorate.cli.operator_commands.trace_command",
+        "trace",
+        "Inspect, convert and generate traces of jobs.",
+    ),
     "context": (
         "quorate.cli.operator_commands.context_command",
         "context",

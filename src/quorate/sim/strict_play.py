@@ -1,14 +1,13 @@
-"""A trace played in rounds, by a policy and a table of rates: the published experiments.
+"""The published experiments: a trace played in rounds, by a policy and a table of rates.
 
-``is_strict`` is the mechanism as published, with its defects and its random streams; otherwise it
-is that of pools. Nothing is paid for here and nobody owns anything: ``fleet_simulation.py`` plays a
-trace through the production engine.
+The mechanism is the published one, with its defects and its random streams. Nothing is paid for and
+nobody owns anything: ``fleet_simulation.py`` plays a trace through the production engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from time import process_time
 from typing import Final
@@ -16,7 +15,7 @@ from typing import Final
 from quorate.model.job_types import JobType
 from quorate.policy.files.cluster_file import PUBLISHED_ORDER, Cluster
 from quorate.policy.files.throughputs_file import ThroughputTable
-from quorate.policy.rounds.round_book import DEFAULT, ROUND_S, STRICT, Rules, Shares
+from quorate.policy.rounds.round_book import ROUND_S, STRICT, Shares
 from quorate.policy.rounds.round_places import Server
 from quorate.policy.table import POLICIES
 from quorate.sim.outcome import CapacityStep, Outcome, RunInterval, SimulatedRun, WaitCause
@@ -46,16 +45,15 @@ class Experiment:
     table: ThroughputTable
     seed: int = 0
     measured: tuple[int, int] | None = None
-    is_strict: bool = True
     round_s: float = ROUND_S
     reset_gap_s: float = STRICT.reset_gap_s
     costs: Mapping[str, float] = field(default_factory=lambda: dict(COSTS))
 
 
-class TablePlay:
+class StrictPlay:
     """An experiment under way: ``go_on`` plays a part of it, until there is no more.
 
-    ``never_ran`` are the jobs that a strict simulation ended without.
+    ``never_ran`` are the jobs that it ended without, because nothing could run any more.
     """
 
     def __init__(self, asked: Experiment, jobs: Iterable[TraceJob]) -> None:
@@ -70,7 +68,7 @@ class TablePlay:
         setting = Setting(
             jobs=self._coming(jobs),
             servers=_servers(self.cluster),
-            rules=_rules(asked),
+            rules=strict_rules(asked.policy, asked.round_s, asked.reset_gap_s),
             has_pairs=has_pairs(asked.policy),
             measured=_measured(asked),
         )
@@ -95,8 +93,6 @@ class TablePlay:
                 if next(self._rounds, None) is None:
                     return False
         except NeverRunError as error:
-            if not self.asked.is_strict:
-                raise
             # Published: the simulation ends when nothing can run any more.
             self.never_ran = error.jobs
             return False
@@ -133,14 +129,14 @@ class TablePlay:
             )
 
     def _allocate(self, rate: RowRate) -> Allocate:
-        """Return what makes allocations; strictly, some are as published."""
+        """Return what makes allocations: the policy of the table, or what was published instead."""
         asked, gpus = self.asked, dict(zip(self.cluster.flavors, self.cluster.gpus, strict=True))
         published: Callable[[Mapping[str, int]], Shares] | None = None
-        if asked.is_strict and asked.policy == "isolated":
+        if asked.policy == "isolated":
             published = PublishedIsolated(gpus)
-        elif asked.is_strict and asked.policy == "fifo":
+        elif asked.policy == "fifo":
             published = PublishedFifo(gpus, asked.seed, rate)
-        elif asked.is_strict and asked.policy == "gandiva":
+        elif asked.policy == "gandiva":
             published = PublishedGandiva(gpus, asked.seed, rate)
         if published is None:
             policy = POLICIES[asked.policy]
@@ -247,7 +243,7 @@ def _ms(seconds: float) -> int:
 def _ordered(cluster: Cluster) -> Cluster:
     """Return ``cluster`` without flavors of which it has no GPU, the published ones first."""
     gpus = {f: n for f, n in zip(cluster.flavors, cluster.gpus, strict=True) if n}
-    order = [flavor for flavor in PUBLISHED_ORDER if flavor in gpus]
+    order: list[str] = [flavor for flavor in PUBLISHED_ORDER if flavor in gpus]
     order += [flavor for flavor in gpus if flavor not in PUBLISHED_ORDER]
     return Cluster(flavors=tuple(order), gpus=tuple(gpus[flavor] for flavor in order))
 
@@ -257,13 +253,6 @@ def _servers(cluster: Cluster) -> tuple[Server, ...]:
     gpus = dict(zip(cluster.flavors, cluster.gpus, strict=True))
     flavors = [flavor for flavor in sorted(gpus) for _ in range(gpus[flavor])]
     return tuple(Server(flavor=flavor, gpus=(gpu,)) for gpu, flavor in enumerate(flavors))
-
-
-def _rules(asked: Experiment) -> Rules:
-    if asked.is_strict:
-        return strict_rules(asked.policy, asked.round_s, asked.reset_gap_s)
-    # The GPUs of these experiments are servers of one GPU each, so every wide job is spread.
-    return replace(DEFAULT, round_s=asked.round_s, ignores_spread=True)
 
 
 def _measured(asked: Experiment) -> frozenset[str] | None:

@@ -1,0 +1,172 @@
+"""``quorate simulate``: a trace, or jobs that are drawn, played by any policy in simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorate.cli.global_options import examples, output_option
+from quorate.cli.policy_files import needs_rounds
+from quorate.cli.settings import Settings
+from quorate.views.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from quorate.ports.store_port import EventStore
+    from quorate.sim.scenario import Scenario
+    from quorate.sim.scenario_play import Stage
+
+
+@click.command(
+    epilog=examples(
+        "quorate simulate --gavel-strict --policy max_min_fairness_perf "
+        "--generate lam=4500,seed=42 --measure 4000:5000 --cluster v100=36,p100=36,k80=36 "
+        "--throughputs rates.json -o json",
+        "quorate simulate --policy fifo_perf --trace jobs.trace --cluster v100=8 "
+        "--throughputs rates.json",
+        "quorate simulate --discipline bind --trace philly.csv --cluster gpu=1280 --budgets 1.5",
+        "quorate simulate scenario.yaml --seed 7",
+    )
+)
+@click.argument("scenario", metavar="[SCENARIO]", required=False)
+@click.option("--policy", metavar="NAME", help="Who gets GPUs in rounds; see quorate policy list.")
+@click.option(
+    "--gavel-strict",
+    "strict",
+    is_flag=True,
+    default=None,
+    help="Play the published mechanism, with its defects and random streams, without a ledger.",
+)
+@click.option(
+    "--discipline",
+    type=click.Choice(["rounds", "bind"]),
+    help="How the pool shares its GPUs: in rounds, or until runs end.  [default: rounds]",
+)
+@click.option("--trace", metavar="FILE", help="The jobs; - is standard input.")
+@click.option("--format", metavar="FORM", help="The form of the trace, where it is not clear.")
+@click.option(
+    "--map", "columns", metavar="MAP", help="Columns of a CSV: gpus=num_gpus,arrives_s=t,..."
+)
+@click.option(
+    "--generate",
+    metavar="WISHES",
+    help="Draw the published jobs: lam=4500,seed=42 and jobs=100, multi=1, weights=1, slos=1, "
+    "arrivals=poisson|static|diurnal.",
+)
+@click.option("--measure", metavar="FROM:TO", help="Measure these jobs, and end with them.")
+@click.option("--cluster", metavar="GPUS", help="v100=36,p100=36,k80=36, or 36:36:36.")
+@click.option("--throughputs", metavar="FILE", help="How fast types of jobs are on each flavor.")
+@click.option("--seed", type=click.IntRange(0), help="The seed of everything drawn.  [default: 0]")
+@click.option("--round", "round_s", type=float, help="Seconds of a round.  [default: 360]")
+@click.option(
+    "--budgets",
+    type=float,
+    metavar="FACTOR",
+    help="Budget each owner by the GPU time of its jobs; 1 shares out the whole fleet.",
+)
+@click.option("--gpus-per-node", type=click.IntRange(1), help="[default: 8]")
+@click.option("--depth", type=click.IntRange(0), help="How many waiting runs are planned.")
+@click.option(
+    "--record", metavar="FILE", help="Keep the ledger of the simulation in this new file."
+)
+@click.option("--report", metavar="FILE", help="Write a page with plots there.")
+@output_option
+@click.pass_obj
+@needs_rounds
+def simulate(settings: Settings, scenario: str | None, *, report: str | None, **given: Any) -> None:
+    """Play a trace in simulated time, and print what became of its jobs.
+
+    SCENARIO is a YAML file with the same fields as the options (docs/simulation.md); options go
+    before it. Without --gavel-strict the production engine decides, with a ledger, budgets and
+    nodes. The same input and seed give the same result.
+    """
+    from quorate.sim.round_simulation import RoundsStuckError
+    from quorate.sim.scenario import ScenarioError
+    from quorate.sim.traces.trace_job import TraceError
+
+    try:
+        asked = _asked(scenario, given)
+        with _ledger(asked) as store:
+            stage = _played(asked, store)
+            _print(settings, asked, stage)
+            if report is not None:
+                _write_report(report, stage)
+    except ScenarioError as error:
+        raise CommandError(Exit.INVALID, str(error)) from None
+    except TraceError as error:
+        source = given["trace"] or scenario or "the jobs"
+        raise CommandError(Exit.INVALID, f"{source}: {error}") from None
+    except RoundsStuckError as error:
+        raise CommandError(Exit.REFUSED, str(error)) from None
+
+
+def _asked(file: str | None, given: dict[str, Any]) -> Scenario:
+    from quorate.cli.scenario_file import tree_in
+    from quorate.sim.scenario import scenario_of
+
+    return scenario_of({} if file is None else tree_in(file), given)
+
+
+@contextmanager
+def _ledger(asked: Scenario) -> Iterator[EventStore | None]:
+    """Yield the store of the new ledger that is to be kept, if any; close it in the end."""
+    from quorate.adapters.stores.store_urls import create_store
+
+    if asked.record is None:
+        yield None
+        return
+    if asked.strict:
+        raise click.UsageError("a strict simulation has no ledger; leave --record out")
+    with closing(create_store(asked.record)) as store:
+        yield store
+
+
+def _played(asked: Scenario, store: EventStore | None) -> Stage:
+    from quorate.cli.progress import Progress
+    from quorate.cli.sources import read_bytes
+    from quorate.sim.scenario_play import staged
+
+    stage = staged(asked, read_bytes, store)
+    with Progress("jobs") as progress:
+        while stage.go_on():
+            progress.show(stage.done(), stage.jobs_seen())
+    return stage
+
+
+def _print(settings: Settings, asked: Scenario, stage: Stage) -> None:
+    from quorate.cli.printing import print_tree
+    from quorate.sim.report.metrics import metrics_of
+    from quorate.views.reports.report_forms import metrics_lines, metrics_tree
+
+    found = metrics_of(stage.outcome())
+    figures = {
+        "jct_mean_s": None,
+        "makespan_s": found.makespan_s,
+        "utilisation": found.utilisation,
+        "cost": found.cost,
+        **stage.figures(),
+    }
+    if settings.is_table:
+        for name, value in figures.items():
+            click.echo(
+                f"{name:16} {value:.6g}" if isinstance(value, float) else f"{name:16} {value}"
+            )
+        if not asked.strict:
+            click.echo()
+            click.echo("\n".join(metrics_lines(found)))
+        return
+    print_tree(settings, {**figures, "metrics": metrics_tree(found)})
+
+
+def _write_report(file: str, stage: Stage) -> None:
+    from quorate.views.reports.html_report import html_report
+
+    try:
+        Path(file).write_text(html_report([stage.outcome()]), encoding="utf-8")
+    except OSError as error:
+        raise CommandError(
+            Exit.UNUSABLE, f"{file} cannot be written: {error.strerror}; choose another path"
+        ) from None

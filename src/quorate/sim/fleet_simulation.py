@@ -1,0 +1,323 @@
+"""A trace played through the production engine: the same decisions, another clock.
+
+Runs are submitted when their jobs come, paid for by budgets, placed on nodes, shared in rounds or
+bound until they end. What decides is ``decide``; here are only the fleet, the arrivals and the
+truth about each job. Chance has one seed, and all of it is the lottery's: two plays are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import sha256
+from math import ceil
+from time import process_time
+from typing import Final
+
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.core.commands import Applied, Apply, Submit
+from quorate.ledger.chain import open_blocks
+from quorate.model.amounts import DAY_MS, HOUR_MS, PPM, SECOND_MS
+from quorate.model.job_types import JobType
+from quorate.model.refusal import sentence
+from quorate.model.selector import REGION
+from quorate.model.specs import (
+    Budget,
+    Discipline,
+    Envelope,
+    Node,
+    OnQuota,
+    Owner,
+    Pool,
+    RoundsWork,
+    Run,
+)
+from quorate.policy.files.cluster_file import Cluster
+from quorate.policy.files.throughputs_file import ThroughputTable
+from quorate.ports.store_port import EventStore
+from quorate.sim.outcome import Outcome
+from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
+from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.simulation import Simulation, Timeline, VirtualClock
+from quorate.sim.traces.trace_job import TraceError, TraceJob
+
+START_MS: Final = 1_700_000_000_000
+"""When simulated time begins, where a trace has no dates."""
+REGION_NAME: Final = "sim"
+WINDOW_MS: Final = 10 * 365 * DAY_MS
+"""How long budgets last: longer than any trace."""
+ACTOR: Final = "trace"
+QUIET_MS: Final = 366 * DAY_MS
+"""How long after the last arrival runs may still wait for something before it is called stuck."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What stopping costs. Work checkpoints every ``checkpoint_every_ms``.
+
+    With ``saves_at_stop`` it does so when it is told to stop, too; else a stop loses what was done
+    since. It keeps its GPUs for ``stop_ms`` after it was told to.
+    """
+
+    checkpoint_every_ms: int = HOUR_MS
+    saves_at_stop: bool = True
+    stop_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Nodes, a pool, owners and budgets, and how work behaves there."""
+
+    specs: tuple[Applied, ...]
+    flavors: tuple[str, ...]
+    pool: Pool
+    costs: Costs = field(default_factory=Costs)
+    table: ThroughputTable | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How the GPUs of a flavor are arranged: alike nodes, so many to a domain."""
+
+    gpus_per_node: int = 8
+    nodes_per_domain: int = 16
+
+
+def plain_fleet(
+    cluster: Cluster,
+    owners: Mapping[str, int],
+    pool: Pool,
+    layout: Layout = Layout(),  # noqa: B008 - a frozen value
+    start_ms: int = START_MS,
+) -> Fleet:
+    """Return a fleet of alike nodes for each flavor; each owner may use so many GPUs of each.
+
+    An owner's envelope of a flavor is never wider than the flavor.
+    """
+    nodes, envelopes = list[Node](), dict[str, int]()
+    for flavor, gpus in zip(cluster.flavors, cluster.gpus, strict=True):
+        if gpus:
+            envelopes[flavor] = gpus
+            nodes += _nodes(flavor, gpus, layout)
+    budgets = [
+        Budget(
+            name=owner,
+            owner=owner,
+            envelopes=tuple(
+                Envelope(
+                    name=flavor,
+                    flavor=flavor,
+                    selector=((REGION, REGION_NAME),),
+                    start_ms=start_ms,
+                    end_ms=start_ms + WINDOW_MS,
+                    concurrency=min(most, gpus),
+                )
+                for flavor, gpus in envelopes.items()
+            ),
+        )
+        for owner, most in owners.items()
+    ]
+    specs: tuple[Applied, ...] = (pool, *nodes, *(Owner(name=owner) for owner in owners), *budgets)
+    return Fleet(specs=specs, flavors=tuple(envelopes), pool=pool)
+
+
+def _nodes(flavor: str, gpus: int, layout: Layout) -> Iterator[Node]:
+    each = layout.gpus_per_node
+    for number in range(ceil(gpus / each)):
+        yield Node(
+            name=f"{flavor}-{number:05d}",
+            flavor=flavor,
+            gpus=min(each, gpus - number * each),
+            region=REGION_NAME,
+            cluster=flavor,
+            domain=f"d{number // layout.nodes_per_domain}",
+        )
+
+
+def budgets_by_use(jobs: Iterable[TraceJob], gpus: int, part: float = 1.0) -> dict[str, int]:
+    """Return for each owner its part of ``gpus`` by the GPU time of its jobs, times ``part``.
+
+    No owner has fewer GPUs than its widest job takes: it could never run.
+    """
+    used: dict[str, float] = {}
+    widest: dict[str, int] = {}
+    for job in jobs:
+        used[job.owner] = used.get(job.owner, 0.0) + job.gpus * (job.duration_s or job.steps or 0.0)
+        widest[job.owner] = max(widest.get(job.owner, 0), job.gpus)
+    total = sum(used.values()) or 1.0
+    return {
+        owner: max(widest[owner], round(gpus * part * used[owner] / total))
+        for owner in sorted(used)
+    }
+
+
+class FleetPlay:
+    """A play under way: ``go_on`` lets simulated time pass, and may be called again and again."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        jobs: Sequence[TraceJob],
+        *,
+        seed: int = 0,
+        start_ms: int = START_MS,
+        store: EventStore | None = None,
+    ) -> None:
+        self.fleet, self.jobs, self.seed, self.start_ms = fleet, jobs, seed, start_ms
+        self.refused: list[str] = []
+        self.came = 0
+        self._cpu_s = 0.0
+        self._truths: dict[str, Truth] = {}
+        self._timeline = Timeline(VirtualClock(start_ms))
+        self._store: EventStore = MemoryStore() if store is None else store
+        flavor_of = {spec.name: spec.flavor for spec in fleet.specs if isinstance(spec, Node)}
+        costs = fleet.costs
+        self._executor = SimExecutor(
+            self._timeline,
+            truth_of=lambda run: self._truths.pop(run.name),
+            stop_delay=lambda left_ms: min(left_ms, costs.stop_ms),
+            notice_ms=HOUR_MS,
+            saves_at_stop=costs.saves_at_stop,
+            flavor_of=flavor_of.__getitem__,
+        )
+        self._simulation = Simulation(self._timeline, self._store, self._executor)
+        self._simulation.is_crowded = True
+        receipt = self._simulation.send(Apply(fleet.specs), actor=ACTOR)
+        assert receipt is not None, "nothing crashes here"
+        for refusal in receipt.decision.refusals:
+            raise TraceError(0, "", f"the fleet is refused: {sentence(refusal)}", "change it")
+        self._plan_next()
+
+    @property
+    def now_ms(self) -> int:
+        """The instant that simulated time has reached."""
+        return self._timeline.now_ms
+
+    @property
+    def waiting(self) -> int:
+        """How many runs wait now."""
+        engine = self._simulation.engine
+        return 0 if engine is None else len(engine.view.pending)
+
+    def go_on(self, for_ms: int) -> bool:
+        """Let ``for_ms`` of simulated time pass; return whether there is more to come."""
+        began_s = process_time()
+        self._simulation.run(self.now_ms + for_ms)
+        self._cpu_s += process_time() - began_s
+        assert not self._executor.wrongs, self._executor.wrongs[:3]
+        if self._timeline.next_ms() is not None:
+            return True
+        last_ms = self.start_ms + _ms(self.jobs[-1].arrives_s) if self.jobs else self.start_ms
+        if not self.waiting:
+            return self._has_leases()
+        if self.now_ms > last_ms + QUIET_MS:
+            raise TraceError(
+                0, "", f"{self.waiting} runs wait for ever", "raise their owners' budgets"
+            )
+        return True
+
+    def _has_leases(self) -> bool:
+        engine = self._simulation.engine
+        return engine is not None and bool(engine.view.in_rounds)
+
+    def outcome(self, name: str, prices: Mapping[str, float] | None = None) -> Outcome:
+        """Return what the ledger of the play came to; ``prices`` are of a GPU and hour."""
+        events = (event for _, block in open_blocks(self._store.blocks()) for event in block)
+        found = outcome_of_ledger(events, name=name, prices=prices or {}, seed=self.seed)
+        return replace(found, cpu_s=self._cpu_s)
+
+    # --- Arrivals ---
+
+    def _plan_next(self) -> None:
+        if self.came < len(self.jobs):
+            job = self.jobs[self.came]
+            self._timeline.at(self.start_ms + _ms(job.arrives_s), partial(self._arrive, job))
+
+    def _arrive(self, job: TraceJob) -> None:
+        self.came += 1
+        self._plan_next()
+        run, truth = self._run_of(job)
+        self._truths[run.name] = truth
+        receipt = self._simulation.send(Submit(run), actor=ACTOR)
+        if receipt is not None and receipt.decision.refusals:
+            self.refused.append(f"{job.name}: {sentence(receipt.decision.refusals[0])}")
+
+    def _run_of(self, job: TraceJob) -> tuple[Run, Truth]:
+        """Return the run that is submitted for ``job``, and what it really is."""
+        fleet = self.fleet
+        flavors = tuple(each for each in fleet.flavors if not job.flavors or each in job.flavors)
+        rates = self._rates(job, flavors)
+        if rates:
+            work_ms = ceil((job.steps or 0.0) * SECOND_MS / max(rates.values()))
+        elif job.duration_s is not None:
+            work_ms = _ms(job.duration_s)
+        else:
+            raise TraceError(
+                0,
+                "duration_s",
+                f"of job {job.name} is not known, and no table has its rates",
+                "add it, or give a table of rates and the job's type and steps",
+            )
+        work_ms = max(1, work_ms)
+        fastest = max(rates.values(), default=1.0)
+        truth = Truth(
+            work_ms=work_ms,
+            checkpoint_every_ms=fleet.costs.checkpoint_every_ms,
+            speeds_ppm=tuple((f, max(1, round(PPM * r / fastest))) for f, r in rates.items()),
+        )
+        run = Run(
+            name=job.name,
+            owner=job.owner,
+            flavors=tuple(rates) or flavors,
+            gpus=job.gpus,
+            pool=fleet.pool.name,
+            expected_duration_ms=work_ms,
+            checkpoint_ms=fleet.costs.stop_ms,
+            on_quota=OnQuota.WAIT,
+            nonce=sha256(f"{self.seed}/{job.name}".encode()).hexdigest()[:16],
+            rounds=self._rounds_work(job, rates, work_ms),
+        )
+        return run, truth
+
+    def _rates(self, job: TraceJob, flavors: Sequence[str]) -> dict[str, float]:
+        """Return the steps per second of ``job`` on each flavor that runs it.
+
+        Without a table or a type it has none, and is as fast everywhere.
+        """
+        table = self.fleet.table
+        if table is None or job.job_type is None or job.steps is None:
+            return {}
+        kind = JobType(job.job_type, job.gpus)
+        if kind not in table.types:
+            raise TraceError(
+                0,
+                "job_type",
+                f"of job {job.name} is {kind.key}, which the table of rates does not have",
+                "add it to the table, or choose other jobs",
+            )
+        row = table.together.alone[table.types.index(kind)].tolist()
+        by_flavor = dict(zip(table.flavors, row, strict=True))
+        return {f: by_flavor[f] for f in flavors if by_flavor.get(f, 0.0) > 0.0}
+
+    def _rounds_work(
+        self, job: TraceJob, rates: Mapping[str, float], work_ms: int
+    ) -> RoundsWork | None:
+        if self.fleet.pool.discipline is not Discipline.ROUNDS:
+            return None
+        if rates:
+            return RoundsWork(
+                throughputs=tuple(rates.items()),
+                total_steps=max(1, round(job.steps or 0.0)),
+                weight=job.weight,
+            )
+        steps = max(1, work_ms // SECOND_MS)
+        return RoundsWork(
+            throughputs=tuple((flavor, 1.0) for flavor in self.fleet.flavors),
+            total_steps=steps,
+            weight=job.weight,
+        )
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * SECOND_MS)

@@ -1,0 +1,192 @@
+"""A scenario: what is simulated, on what, by which policy; as one value, from a file or options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from quorate.model.specs import Discipline
+from quorate.sim.traces.generated import JOBS_MAX, Arrivals, Generated
+
+GENERATE_KEYS: Final = ("lam", "seed", "jobs", "multi", "weights", "slos", "arrivals")
+GAP_MAX_S: Final = 1e9
+SEED_MAX: Final = 2**32 - 10
+"""The largest seed: streams of chance have seeds a little above that of the simulation."""
+
+
+class ScenarioError(ValueError):
+    """A scenario cannot be played: which field is wrong, how, and what would help."""
+
+    def __init__(self, field: str, fault: str, remedy: str) -> None:
+        self.field = field
+        super().__init__(f"{field}: {fault}; {remedy}")
+
+
+class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is simulated. Fields that are None were not given.
+
+    ``strict`` is the published mechanism; else the production engine plays, under ``discipline``.
+    ``budgets`` gives each owner its part of the fleet by the GPU time of its jobs, times so much;
+    without it each owner may use the whole fleet. ``depth`` is how many waiting runs are planned.
+    """
+
+    cluster: str | None = None
+    policy: str | None = None
+    strict: bool = False
+    discipline: str = Discipline.ROUNDS.value
+    trace: str | None = None
+    format: str | None = None
+    columns: str | None = None
+    generate: str | None = None
+    throughputs: str | None = None
+    measure: str | None = None
+    seed: int = 0
+    round_s: float = 360.0
+    budgets: float | None = None
+    gpus_per_node: int = 8
+    nodes_per_domain: int = 16
+    depth: int | None = None
+    conflicts: bool = True
+    checkpoint_s: float = 3_600.0
+    saves_at_stop: bool = True
+    stop_s: float = 0.0
+    record: str | None = None
+
+
+FIELDS: Final = Scenario.__struct_fields__
+
+
+def scenario_of(tree: object, given: Mapping[str, Any]) -> Scenario:
+    """Return the scenario that ``tree``, of a file, is, with the fields of ``given`` in its place.
+
+    Raises ``ScenarioError`` for the first field that is wrong.
+    """
+    if not isinstance(tree, dict):
+        raise ScenarioError("the scenario", "is no mapping", f"its fields are {', '.join(FIELDS)}")
+    merged = {**tree, **{name: value for name, value in given.items() if value is not None}}
+    for name in merged:
+        if name not in FIELDS:
+            raise ScenarioError(str(name), "is no field", f"fields are {', '.join(FIELDS)}")
+    try:
+        found = msgspec.convert(merged, Scenario, strict=False)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        raise ScenarioError(where.rstrip("`") or "the scenario", what, "correct it") from None
+    _check(found)
+    return found
+
+
+def _check(asked: Scenario) -> None:
+    if (asked.trace is None) == (asked.generate is None):
+        raise ScenarioError(
+            "trace, generate", "exactly one of them is needed", "name a file, or say what to draw"
+        )
+    if asked.cluster is None:
+        raise ScenarioError("cluster", "is missing", "say how many GPUs: v100=36,p100=36,k80=36")
+    if asked.discipline not in (Discipline.ROUNDS.value, Discipline.BIND.value):
+        raise ScenarioError("discipline", f"is {asked.discipline!r}", "write rounds or bind")
+    needs_policy = asked.strict or asked.discipline == Discipline.ROUNDS.value
+    if needs_policy and asked.policy is None:
+        raise ScenarioError("policy", "is missing", "name one of `quorate policy list`")
+    if not needs_policy and asked.policy is not None:
+        raise ScenarioError("policy", "is of rounds", "leave it out, or share in rounds")
+    if (asked.strict or asked.generate is not None) and asked.throughputs is None:
+        raise ScenarioError("throughputs", "is missing", "name a table of rates")
+    _check_numbers(asked)
+
+
+def _check_numbers(asked: Scenario) -> None:
+    for name, least in (("round_s", 1.0), ("gpus_per_node", 1), ("nodes_per_domain", 1)):
+        if not getattr(asked, name) >= least:
+            raise ScenarioError(name, f"is {getattr(asked, name):g}", f"write {least:g} or more")
+    for name in ("checkpoint_s", "stop_s", "seed"):
+        if not getattr(asked, name) >= 0:
+            raise ScenarioError(name, f"is {getattr(asked, name):g}", "write 0 or more")
+    if asked.seed > SEED_MAX:
+        raise ScenarioError("seed", f"is {asked.seed}", f"write {SEED_MAX} or less")
+    if asked.budgets is not None and not 0 < asked.budgets <= 1e6:  # noqa: PLR2004 - any bound
+        raise ScenarioError("budgets", f"is {asked.budgets:g}", "write a factor above 0, as 1.5")
+
+
+def measured_of(asked: Scenario) -> tuple[int, int] | None:
+    """Return the places of the jobs that are measured, the last excluded; None is all."""
+    if asked.measure is None:
+        return None
+    begin, colon, end = asked.measure.partition(":")
+    if not (colon and begin.isdecimal() and end.isdecimal() and int(begin) < int(end) <= JOBS_MAX):
+        raise ScenarioError(
+            "measure",
+            f"is {asked.measure!r}, no FROM:TO of jobs",
+            f"write 4000:5000, with at most {JOBS_MAX} jobs",
+        )
+    return int(begin), int(end)
+
+
+class Drawn(Struct, frozen=True, kw_only=True):
+    """What is drawn, and how many jobs; None is as many as are needed."""
+
+    wishes: Generated
+    jobs: int | None
+
+
+def drawn_of(text: str, seed: int) -> Drawn:
+    """Return what ``lam=4500,seed=42,jobs=100,multi=1`` asks for; ``seed`` where it has none."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, value = (each.strip() for each in part.partition("="))
+        if not equals or name not in GENERATE_KEYS or name in found:
+            raise ScenarioError(
+                "generate",
+                f"has {part!r}, which is no KEY=VALUE, or there twice",
+                f"keys are {', '.join(GENERATE_KEYS)}",
+            )
+        found[name] = value
+    lam_s = _number(found, "lam", None)
+    arrivals = found.get("arrivals", Arrivals.POISSON if lam_s else Arrivals.STATIC)
+    if arrivals not in tuple(Arrivals):
+        raise ScenarioError(
+            "generate.arrivals", f"is {arrivals!r}", f"write one of {', '.join(Arrivals)}"
+        )
+    if arrivals != Arrivals.STATIC and not lam_s:
+        raise ScenarioError("generate.lam", "is 0", "write the mean seconds between two arrivals")
+    jobs = None if "jobs" not in found else _whole(found, "jobs", 1, JOBS_MAX)
+    wishes = Generated(
+        lam_s=lam_s,
+        seed=_whole(found, "seed", 0, SEED_MAX) if "seed" in found else seed,
+        has_sizes=_flag(found, "multi"),
+        has_weights=_flag(found, "weights"),
+        has_deadlines=_flag(found, "slos"),
+        arrivals=Arrivals(arrivals),
+    )
+    return Drawn(wishes=wishes, jobs=jobs)
+
+
+def _number(found: Mapping[str, str], name: str, default: float | None) -> float:
+    text = found.get(name)
+    try:
+        value = float(text) if text is not None else default
+    except ValueError:
+        value = None
+    if value is None or not 0 <= value <= GAP_MAX_S:
+        what = "is missing" if text is None else f"is {text!r}"
+        raise ScenarioError(f"generate.{name}", what, f"write a number up to {GAP_MAX_S:g}")
+    return value
+
+
+def _whole(found: Mapping[str, str], name: str, least: int, most: int) -> int:
+    text = found[name]
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise ScenarioError(
+            f"generate.{name}", f"is {text!r}", f"write a whole number from {least} to {most}"
+        )
+    return int(text)
+
+
+def _flag(found: Mapping[str, str], name: str) -> bool:
+    text = found.get(name, "0").lower()
+    if text not in ("0", "1", "true", "false", "yes", "no"):
+        raise ScenarioError(f"generate.{name}", f"is {text!r}", "write 1 or 0")
+    return text in ("1", "true", "yes")

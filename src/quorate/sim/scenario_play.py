@@ -1,0 +1,279 @@
+"""A scenario made ready: its files read, its jobs drawn, and the play that plays it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, Protocol
+
+from quorate.model.specs import Discipline, Pool
+from quorate.policy.files.cluster_file import Cluster, read_cluster
+from quorate.policy.files.file_faults import Faulty
+from quorate.policy.files.throughputs_file import ThroughputTable, read_throughputs
+from quorate.policy.table import POLICIES
+from quorate.ports.store_port import EventStore
+from quorate.sim.fleet_simulation import (
+    Costs,
+    FleetPlay,
+    Layout,
+    budgets_by_use,
+    plain_fleet,
+)
+from quorate.sim.outcome import Outcome
+from quorate.sim.policy_shares import COSTS
+from quorate.sim.scenario import Scenario, ScenarioError, drawn_of, measured_of
+from quorate.sim.strict_play import Experiment, StrictPlay
+from quorate.sim.table_rates import rates_on
+from quorate.sim.traces.generated import generated_jobs
+from quorate.sim.traces.mapped_trace import column_map, read_mapped
+from quorate.sim.traces.trace_formats import READERS, read_trace
+from quorate.sim.traces.trace_job import Trace, TraceError, TraceJob
+
+REFERENCE: Final = "v100"
+"""The flavor that drawn durations are of, where the cluster has it; else its first."""
+ROUNDS_AT_ONCE: Final = 200
+PARTS: Final = 400
+"""In how many parts of its span the engine plays a trace, so that progress can be shown."""
+_SECOND_MS: Final = 1_000
+
+Read = Callable[[str], bytes]
+"""What returns the bytes of a file that a scenario names."""
+
+
+class Stage(Protocol):
+    """A simulation under way, whatever plays it."""
+
+    def go_on(self) -> bool:
+        """Play a part of it; return whether there is more."""
+        ...
+
+    def done(self) -> float:
+        """Return which part of it is played, 0 to 1."""
+        ...
+
+    def jobs_seen(self) -> int:
+        """Return how many jobs have come."""
+        ...
+
+    def outcome(self) -> Outcome:
+        """Return what it came to so far."""
+        ...
+
+    def figures(self) -> dict[str, float | int | None]:
+        """Return the figures that are printed first."""
+        ...
+
+
+@dataclass(slots=True)
+class StrictStage:
+    """A published experiment under way."""
+
+    play: StrictPlay
+    total: int
+
+    def go_on(self) -> bool:
+        """Play some rounds."""
+        return self.play.go_on(ROUNDS_AT_ONCE)
+
+    def done(self) -> float:
+        """Return which part of the jobs has ended."""
+        return min(1.0, len(self.play.tally.completion_s) / max(1, self.total))
+
+    def jobs_seen(self) -> int:
+        """Return how many jobs have come."""
+        return len(self.play.jobs)
+
+    def outcome(self) -> Outcome:
+        """Return the outcome of the measured jobs."""
+        return self.play.outcome()
+
+    def figures(self) -> dict[str, float | int | None]:
+        """Return what the published experiments print."""
+        return self.play.figures()
+
+
+@dataclass(slots=True)
+class FleetStage:
+    """The production engine under way."""
+
+    play: FleetPlay
+    name: str
+    measured: tuple[int, int] | None
+
+    def go_on(self) -> bool:
+        """Let a part of the span of the trace pass."""
+        jobs = self.play.jobs
+        span_s = jobs[-1].arrives_s - jobs[0].arrives_s
+        return self.play.go_on(max(3_600 * _SECOND_MS, round(span_s / PARTS) * _SECOND_MS))
+
+    def done(self) -> float:
+        """Return which part of the jobs has come."""
+        return self.play.came / len(self.play.jobs)
+
+    def jobs_seen(self) -> int:
+        """Return how many jobs have come."""
+        return self.play.came
+
+    def outcome(self) -> Outcome:
+        """Return what the ledger of the simulation came to."""
+        return self.play.outcome(self.name, COSTS)
+
+    def figures(self) -> dict[str, float | int | None]:
+        """Return the first figures; the mean completion time is of the measured jobs."""
+        found = self.outcome()
+        begin, end = self.measured or (0, len(self.play.jobs))
+        meant = {job.name for job in self.play.jobs[begin:end]}
+        took = [
+            (run.ended_ms - run.submitted_ms) / _SECOND_MS
+            for run in found.runs
+            if run.name in meant and run.ended_ms is not None
+        ]
+        return {
+            "jct_mean_s": sum(took) / len(took) if took else None,
+            "jobs": len(meant),
+            "jobs_done": len(took),
+            "jobs_refused": len(self.play.refused),
+            "cpu_s": found.cpu_s,
+        }
+
+
+def staged(asked: Scenario, read: Read, store: EventStore | None = None) -> Stage:
+    """Return the play of ``asked``; raises ``ScenarioError`` or ``TraceError``.
+
+    ``store`` keeps the ledger of the production engine; None keeps it in memory.
+    """
+    cluster, table = _cluster(asked), _table(asked, read)
+    if asked.policy is not None and asked.policy not in POLICIES:
+        raise ScenarioError("policy", f"is {asked.policy!r}", "list them: quorate policy list")
+    measured = measured_of(asked)
+    if asked.strict:
+        jobs, total, seed = _stream(asked, read, cluster, table)
+        assert asked.policy is not None, asked
+        assert table is not None, asked
+        experiment = Experiment(
+            policy=asked.policy,
+            cluster=cluster,
+            table=table,
+            seed=seed,
+            measured=measured,
+            round_s=asked.round_s,
+        )
+        return StrictStage(StrictPlay(experiment, jobs), total)
+    trace = trace_of(asked, read, cluster, table)
+    return FleetStage(
+        _fleet_play(asked, trace, cluster, table, store),
+        asked.policy or asked.discipline,
+        measured,
+    )
+
+
+def trace_of(
+    asked: Scenario, read: Read, cluster: Cluster | None, table: ThroughputTable | None
+) -> Trace:
+    """Return the trace that is read, or as many jobs as are drawn."""
+    if asked.trace is not None:
+        text = _text(read(asked.trace))
+        if asked.columns is not None:
+            return read_mapped(text, column_map(asked.columns))
+        if asked.format is not None and asked.format not in READERS:
+            raise ScenarioError(
+                "format", f"is {asked.format!r}", f"write one of {', '.join(READERS)}"
+            )
+        return read_trace(text, asked.format)
+    jobs, total, _ = _stream(asked, read, cluster, table)
+    return Trace(jobs=tuple(islice(jobs, total)))
+
+
+def _stream(
+    asked: Scenario, read: Read, cluster: Cluster | None, table: ThroughputTable | None
+) -> tuple[Iterable[TraceJob], int, int]:
+    """Return the jobs, how many there are or are needed, and the seed of the simulation."""
+    measured = measured_of(asked)
+    if asked.generate is None:
+        jobs = trace_of(asked, read, cluster, table).jobs
+        if measured is not None and measured[1] > len(jobs):
+            raise ScenarioError("measure", f"ends beyond the {len(jobs)} jobs", "end it earlier")
+        return jobs, len(jobs), asked.seed
+    assert table is not None, asked
+    drawn = drawn_of(asked.generate, asked.seed)
+    total = drawn.jobs if measured is None else measured[1]
+    if total is None:
+        raise ScenarioError("generate", "has no end", "add jobs=100, or measure FROM:TO")
+    if drawn.jobs is not None and drawn.jobs < total:
+        raise ScenarioError("generate.jobs", "is below the measured jobs", "draw more of them")
+    flavors = table.flavors if cluster is None else cluster.flavors
+    flavor = REFERENCE if REFERENCE in table.flavors else flavors[0]
+    stream = generated_jobs(drawn.wishes, rates_on(table, flavor))
+    # Published: while some are measured jobs go on coming, unless all come at once.
+    ends = drawn.jobs is not None or measured is None or not drawn.wishes.lam_s
+    limit = drawn.jobs if drawn.jobs is not None else total
+    return islice(stream, limit) if ends else stream, total, drawn.wishes.seed
+
+
+def _fleet_play(
+    asked: Scenario,
+    trace: Trace,
+    cluster: Cluster,
+    table: ThroughputTable | None,
+    store: EventStore | None,
+) -> FleetPlay:
+    gpus = sum(cluster.gpus)
+    widest = max(cluster.gpus)
+    wide = next((job for job in trace.jobs if job.gpus > widest), None)
+    if wide is not None:
+        raise ScenarioError(
+            "cluster",
+            f"has at most {widest} GPUs of a flavor, and job {wide.name} takes {wide.gpus}",
+            "make it larger",
+        )
+    owners = dict.fromkeys(trace.owners, gpus)
+    if asked.budgets is not None:
+        owners = budgets_by_use(trace.jobs, gpus, asked.budgets)
+    is_rounds = asked.discipline == Discipline.ROUNDS.value
+    pool = Pool(
+        name="simulated",
+        discipline=Discipline(asked.discipline),
+        policy=asked.policy if is_rounds else None,
+        round_ms=round(asked.round_s * _SECOND_MS),
+        grace_max_ms=round(asked.stop_s * _SECOND_MS),
+        reservation_depth=Pool(name="simulated").reservation_depth
+        if asked.depth is None
+        else asked.depth,
+        disruption_rate_ppm=Pool(name="simulated").disruption_rate_ppm if asked.conflicts else 0,
+    )
+    layout = Layout(gpus_per_node=asked.gpus_per_node, nodes_per_domain=asked.nodes_per_domain)
+    costs = Costs(
+        checkpoint_every_ms=max(1, round(asked.checkpoint_s * _SECOND_MS)),
+        saves_at_stop=asked.saves_at_stop,
+        stop_ms=round(asked.stop_s * _SECOND_MS),
+    )
+    fleet = replace(plain_fleet(cluster, owners, pool, layout), table=table, costs=costs)
+    return FleetPlay(fleet, trace.jobs, seed=asked.seed, store=store)
+
+
+def _cluster(asked: Scenario) -> Cluster:
+    assert asked.cluster is not None, asked
+    found = read_cluster(asked.cluster)
+    if isinstance(found, Faulty):
+        raise ScenarioError("cluster", found.faults[0].text(), "write v100=36,p100=36")
+    if not sum(found.gpus):
+        raise ScenarioError("cluster", "has no GPUs", "write v100=36,p100=36")
+    return found
+
+
+def _table(asked: Scenario, read: Read) -> ThroughputTable | None:
+    if asked.throughputs is None:
+        return None
+    found = read_throughputs(read(asked.throughputs))
+    if isinstance(found, Faulty):
+        raise ScenarioError("throughputs", found.faults[0].text(), "correct the table")
+    return found
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise TraceError(line, "", "is no UTF-8 text", "save the file as UTF-8") from None
