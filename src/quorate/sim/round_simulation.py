@@ -382,7 +382,7 @@ class Play:
         )
 
     def _can_run(self, row: Row, flavor: str) -> bool:
-        return all(rate > 0.0 for rate in self._rates(row, flavor, _TOGETHER))
+        return min(self._rates(row, flavor, _TOGETHER)) > 0.0
 
     def _count_extensions(self, places: Mapping[Row, Place]) -> None:
         for row in self._before:

@@ -24,7 +24,7 @@ from quorate.sim.outcome import Outcome
 from quorate.sim.policy_shares import COSTS
 from quorate.sim.scenario import Scenario, ScenarioError, drawn_of, measured_of
 from quorate.sim.strict_play import Experiment, StrictPlay
-from quorate.sim.table_rates import rates_on
+from quorate.sim.table_rates import rates_on, templates_of
 from quorate.sim.traces.generated import generated_jobs
 from quorate.sim.traces.mapped_trace import column_map, read_mapped
 from quorate.sim.traces.trace_formats import READERS, read_trace
@@ -204,7 +204,11 @@ def _stream(
         raise ScenarioError("generate.jobs", "is below the measured jobs", "draw more of them")
     flavors = table.flavors if cluster is None else cluster.flavors
     flavor = REFERENCE if REFERENCE in table.flavors else flavors[0]
-    stream = generated_jobs(drawn.wishes, rates_on(table, flavor))
+    templates = templates_of(table, flavor)
+    if not templates:
+        raise ScenarioError("throughputs", f"has no type that runs on {flavor}", "add one")
+    wishes = replace(drawn.wishes, templates=templates)
+    stream = generated_jobs(wishes, rates_on(table, flavor))
     # Published: while some are measured jobs go on coming, unless all come at once.
     ends = drawn.jobs is not None or measured is None or not drawn.wishes.lam_s
     limit = drawn.jobs if drawn.jobs is not None else total

@@ -30,18 +30,26 @@ def row_rates(table: ThroughputTable, types: Mapping[str, JobType]) -> Rates:
     }
     alone = _where_known(table.spread.alone, table.together.alone)
     paired = _where_known(table.spread.paired, table.together.paired)
+    # There are few types, and each is asked for again and again.
+    known: dict[tuple[JobType | None, JobType, str, bool], tuple[float, ...]] = {}
 
-    def rates(row: Row, flavor: str, is_spread: bool) -> tuple[float, ...]:  # noqa: FBT001
-        column = columns[flavor]
-        first = rows[types[row[0]]]
-        if len(row) == 1:
+    def found(first: int, second: int | None, column: int, *, is_spread: bool) -> tuple[float, ...]:
+        if second is None:
             return (float(alone[int(is_spread)][first, column]),)
-        second = rows[types[row[1]]]
         place = pairs.get((min(first, second), max(first, second)))
         if place is None:
             return (0.0, 0.0)
         one, other = paired[int(is_spread)][place, column].tolist()
         return (one, other) if first <= second else (other, one)
+
+    def rates(row: Row, flavor: str, is_spread: bool) -> tuple[float, ...]:  # noqa: FBT001
+        first, second = types[row[0]], types[row[1]] if len(row) > 1 else None
+        key = (second, first, flavor, is_spread)
+        if (kept := known.get(key)) is None:
+            other = None if second is None else rows[second]
+            kept = found(rows[first], other, columns[flavor], is_spread=is_spread)
+            known[key] = kept
+        return kept
 
     return rates
 

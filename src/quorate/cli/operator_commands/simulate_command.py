@@ -76,7 +76,9 @@ if TYPE_CHECKING:
 @output_option
 @click.pass_obj
 @needs_rounds
-def simulate(settings: Settings, scenario: str | None, *, report: str | None, **given: Any) -> None:
+def simulate(
+    settings: Settings, /, scenario: str | None, *, report: str | None, **given: Any
+) -> None:
     """Play a trace in simulated time, and print what became of its jobs.
 
     SCENARIO is a YAML file with the same fields as the options (docs/simulation.md); options go
@@ -165,7 +167,7 @@ def _write_report(file: str, stage: Stage) -> None:
     from quorate.views.reports.html_report import html_report
 
     try:
-        Path(file).write_text(html_report([stage.outcome()]), encoding="utf-8")
+        Path(file).write_text(html_report([stage.outcome()], title="Simulation"), encoding="utf-8")
     except OSError as error:
         raise CommandError(
             Exit.UNUSABLE, f"{file} cannot be written: {error.strerror}; choose another path"

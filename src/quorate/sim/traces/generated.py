@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from quorate.model.amounts import DAY_MS, SECOND_MS
-from quorate.sim.job_stream import ARRIVAL_SEED, DrawnJob, Wishes, drawn_jobs
+from quorate.sim.job_stream import ARRIVAL_SEED, TEMPLATES, DrawnJob, Template, Wishes, drawn_jobs
 from quorate.sim.traces.trace_job import TraceJob
 
 DAY_S: Final = DAY_MS / SECOND_MS
@@ -33,7 +33,10 @@ class Arrivals(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """Which jobs to draw. ``lam_s`` is the mean time between two arrivals; 0 is static."""
+    """Which jobs to draw. ``lam_s`` is the mean time between two arrivals; 0 is static.
+
+    ``templates`` are the types that are drawn: the published ones, unless others are given.
+    """
 
     lam_s: float
     seed: int = 0
@@ -41,6 +44,7 @@ class Generated:
     has_weights: bool = False
     has_deadlines: bool = False
     arrivals: Arrivals = Arrivals.POISSON
+    templates: tuple[Template, ...] = TEMPLATES
 
 
 def generated_jobs(asked: Generated, rate: Callable[[str, int], float]) -> Iterator[TraceJob]:
@@ -51,6 +55,7 @@ def generated_jobs(asked: Generated, rate: Callable[[str, int], float]) -> Itera
         gap_s=gap_s,
         has_sizes=asked.has_sizes,
         has_weights=asked.has_weights,
+        templates=asked.templates,
     )
     diurnal = _diurnal(asked) if asked.arrivals is Arrivals.DIURNAL else None
     for order, job in enumerate(drawn_jobs(wishes, rate)):
