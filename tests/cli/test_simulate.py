@@ -1,0 +1,105 @@
+"""``quorate simulate`` and ``quorate trace``, on the examples and on what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.cli.shell import EXAMPLES, ROOT, Shell
+
+JOBS: Final = EXAMPLES / "jobs.csv"
+TABLE: Final = EXAMPLES / "rates.json"
+WORLD: Final = ("--cluster", "h100=2,l40s=3", "--throughputs", TABLE)
+STRICT: Final = ("simulate", "--gavel-strict", "--policy", "max_min_fairness_perf", *WORLD)
+
+
+def test_a_strict_simulation_prints_the_published_figures(bare: Shell) -> None:
+    found = bare(*STRICT, "--trace", JOBS, "-o", "json").json
+    assert {"jct_mean_s", "makespan_s", "utilisation", "cost"} <= found.keys()
+    assert (found["jobs"], found["jobs_done"]) == (5, 5)
+    assert 0.0 < found["utilisation"] <= 1.0
+    again = bare(*STRICT, "--trace", JOBS, "-o", "json").json
+    assert {**found, "cpu_s": 0} == {**again, "cpu_s": 0}
+
+
+def test_drawn_jobs_are_measured_in_a_window(bare: Shell) -> None:
+    drawn = ("--generate", "lam=40000,seed=3", "--measure", "5:15", "-o", "json")
+    found = bare(*STRICT, *drawn).json
+    assert (found["jobs"], found["jobs_done"]) == (10, 10)
+    assert found["metrics"]["runs"] == 10
+
+
+def test_a_scenario_file_plays_the_production_engine(bare: Shell) -> None:
+    text = (EXAMPLES / "simulate.yaml").read_text(encoding="utf-8")
+    (bare.folder / "s.yaml").write_text(text.replace("examples/", f"{EXAMPLES}/"), encoding="utf-8")
+    found = bare("simulate", "s.yaml", "-o", "json").json
+    assert (found["jobs_done"], found["jobs_refused"]) == (5, 0)
+    lines = bare.ok("simulate", "s.yaml").splitlines()
+    assert lines[0].startswith("jct_mean_s")
+
+
+def test_bound_runs_leave_a_ledger_that_is_a_trace_again(bare: Shell) -> None:
+    jobs = "name,arrives_s,gpus,duration_s,owner\na,0,2,100,x\nb,5,2,60,y\n"
+    (bare.folder / "t.csv").write_text(jobs, encoding="utf-8")
+    bound = ("simulate", "--discipline", "bind", "--trace", "t.csv", "--cluster", "gpu=2")
+    found = bare(*bound, "--record", "sim.db", "--report", "r.html", "-o", "json").json
+    assert found["makespan_s"] == pytest.approx(160.0)
+    assert "<svg" in (bare.folder / "r.html").read_text(encoding="utf-8")
+    bare.ok("--ledger", "sim.db", "ledger", "export", "--out", "e.jsonl")
+    said = bare.ok("trace", "convert", "e.jsonl", "--format", "ledger")
+    assert said.splitlines()[1:] == [
+        "a,0,2,x,100,,,1,,gpu",
+        "b,5,2,y,60,,,1,,gpu",
+    ]
+
+
+def test_a_trace_is_inspected_converted_and_drawn(bare: Shell) -> None:
+    tree = bare("trace", "inspect", JOBS, "-o", "json").json
+    assert (tree["jobs"], tree["owners"], tree["by_gpus"]) == (5, 3, {"1": 3, "2": 2})
+    assert "Jobs:           5" in bare.ok("trace", "inspect", JOBS)
+    bare.ok("trace", "convert", JOBS, "--as", "gavel", "--to", "g.trace")
+    assert bare("trace", "inspect", "g.trace", "-o", "json").json["jobs_with_steps"] == 5
+    drawn = bare.ok("trace", "generate", "lam=60,jobs=7,multi=1", "--throughputs", TABLE)
+    assert len(drawn.splitlines()) == 8
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("simulate",), 3, "trace, generate: exactly one of them is needed"),
+        (("simulate", "--trace", JOBS), 3, "cluster: is missing"),
+        (("simulate", "--trace", JOBS, "--cluster", "h100=2"), 3, "policy: is missing"),
+        ((*STRICT, "--generate", "lam=900"), 3, "generate: has no end"),
+        ((*STRICT, "--generate", "lam=x,jobs=3"), 3, "generate.lam: is 'x'"),
+        ((*STRICT, "--generate", "speed=1"), 3, "keys are lam, seed, jobs"),
+        ((*STRICT, "--trace", JOBS, "--measure", "9:2"), 3, "measure: is '9:2'"),
+        ((*STRICT, "--trace", JOBS, "--measure", "0:9"), 3, "measure: ends beyond the 5 jobs"),
+        ((*STRICT, "--trace", "nowhere"), 4, "there is no file nowhere"),
+        ((*STRICT, "--trace", TABLE), 3, "line 1: is the first line of no known form"),
+        ((*STRICT, "--trace", JOBS, "--record", "l.db"), 2, "has no ledger"),
+        (("trace", "inspect", TABLE), 3, "is the first line of no known form"),
+        (("trace", "generate", "lam=9", "--throughputs", TABLE), 2, "add jobs=100"),
+    ],
+)
+def test_what_cannot_be_played_is_named_with_its_remedy(
+    bare: Shell, args: tuple[str | Path, ...], code: int, said: str
+) -> None:
+    found = bare(*args)
+    assert (found.code, said in found.err) == (code, True), found.err
+
+
+def test_an_unknown_field_of_a_scenario_is_named(bare: Shell) -> None:
+    (bare.folder / "s.yaml").write_text("polcy: fifo\n", encoding="utf-8")
+    found = bare("simulate", "s.yaml")
+    assert (found.code, "polcy: is no field" in found.err) == (3, True), found.err
+
+
+def test_the_example_names_files_that_are_there() -> None:
+    text = (EXAMPLES / "simulate.yaml").read_text(encoding="utf-8")
+    named = [line.split(": ")[1] for line in text.splitlines() if ": examples/" in line]
+    assert len(named) == 2
+    assert all((ROOT / name).is_file() for name in named)
+    assert json.loads(TABLE.read_text(encoding="utf-8"))

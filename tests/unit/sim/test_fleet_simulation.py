@@ -1,0 +1,152 @@
+"""Traces through the production engine: the same twice, paused or not, and all work is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.model.amounts import HOUR_MS, MINUTE_MS
+from quorate.model.specs import Discipline, Pool
+from quorate.policy.files.cluster_file import Cluster
+from quorate.policy.files.file_faults import Faulty
+from quorate.policy.files.throughputs_file import ThroughputTable, read_throughputs
+from quorate.sim.fleet_simulation import Costs, Fleet, FleetPlay, budgets_by_use, plain_fleet
+from quorate.sim.outcome import Outcome, WaitCause
+from quorate.sim.report.metrics import metrics_of
+from quorate.sim.traces.trace_job import TraceError, TraceJob, by_arrival
+from tests.cli.shell import EXAMPLES
+from tests.oracles.effort import examples
+
+GPUS = Cluster(flavors=("gpu",), gpus=(8,))
+BIND = Pool(name="pool")
+ROUNDS = Pool(
+    name="pool",
+    discipline=Discipline.ROUNDS,
+    policy="max_min_fairness_perf",
+    round_ms=10 * MINUTE_MS,
+    grace_max_ms=0,
+)
+
+
+def job(name: str, arrives_s: float, gpus: int, duration_s: float, owner: str = "a") -> TraceJob:
+    return TraceJob(name=name, arrives_s=arrives_s, gpus=gpus, duration_s=duration_s, owner=owner)
+
+
+def rates() -> ThroughputTable:
+    found = read_throughputs((EXAMPLES / "rates.json").read_bytes())
+    assert not isinstance(found, Faulty)
+    return found
+
+
+def finished(play: FleetPlay, part_ms: int = 1_000 * HOUR_MS) -> Outcome:
+    while play.go_on(part_ms):
+        pass
+    return play.outcome("here")
+
+
+def fleet(jobs: list[TraceJob], pool: Pool = BIND) -> Fleet:
+    return plain_fleet(GPUS, dict.fromkeys({each.owner for each in jobs}, 8), pool)
+
+
+def test_a_job_runs_for_as_long_as_it_took() -> None:
+    jobs = [job("one", 5.0, 4, 100.0)]
+    (run,) = finished(FleetPlay(fleet(jobs), jobs)).runs
+    assert run.started_ms is not None
+    assert run.ended_ms is not None
+    assert (run.started_ms - run.submitted_ms, run.ended_ms - run.started_ms) == (0, 100_000)
+
+
+def test_a_job_waits_for_room_and_for_money_and_says_which() -> None:
+    jobs = [job("one", 0.0, 8, 100.0), job("two", 1.0, 8, 100.0, owner="b")]
+    _, second = finished(FleetPlay(fleet(jobs), jobs)).runs
+    assert second.waits_ms == {WaitCause.ROOM: 99_000}
+    jobs = [job("one", 0.0, 4, 100.0), job("two", 1.0, 4, 100.0)]
+    poor = plain_fleet(GPUS, {"a": 4}, BIND)
+    _, second = finished(FleetPlay(poor, jobs)).runs
+    assert second.waits_ms == {WaitCause.FUNDING: 99_000}
+
+
+def test_budgets_follow_use_and_hold_the_widest_job() -> None:
+    jobs = [job("one", 0.0, 1, 900.0), job("two", 0.0, 8, 12.5, owner="b")]
+    assert budgets_by_use(jobs, 10) == {"a": 9, "b": 8}
+    assert budgets_by_use(jobs, 10, 2.0) == {"a": 18, "b": 8}
+
+
+def test_steps_of_a_type_run_at_the_rate_of_the_flavor() -> None:
+    table = rates()
+    cluster = Cluster(flavors=("l40s",), gpus=(2,))
+    jobs = [TraceJob(name="one", arrives_s=0.0, gpus=1, steps=4_200.0, job_type="vision-train")]
+    here = replace(plain_fleet(cluster, {"trace": 2}, ROUNDS), table=table)
+    (run,) = finished(FleetPlay(here, jobs)).runs
+    rate = table.together.alone[0, table.flavors.index("l40s")]
+    assert run.ideal_ms == pytest.approx(4_200.0 / rate * 1_000, abs=1)
+    assert (run.steps_asked, run.steps_done) == (4_200.0, 4_200.0)
+
+
+def test_a_job_of_no_known_type_is_named() -> None:
+    jobs = [TraceJob(name="one", arrives_s=0.0, gpus=1, steps=10.0, job_type="nothing")]
+    here = replace(plain_fleet(GPUS, {"trace": 8}, ROUNDS), table=rates())
+    with pytest.raises(TraceError, match="of job one is"):
+        finished(FleetPlay(here, jobs))
+
+
+def test_a_stop_without_a_checkpoint_loses_work() -> None:
+    """Two jobs that take turns in rounds take longer where each stop loses the round's work."""
+    jobs = [job("one", 0.0, 8, 1_800.0), job("two", 0.0, 8, 1_800.0)]
+    saves = finished(FleetPlay(fleet(jobs, ROUNDS), jobs))
+    loses = replace(
+        fleet(jobs, ROUNDS), costs=Costs(checkpoint_every_ms=4 * MINUTE_MS, saves_at_stop=False)
+    )
+    lost = finished(FleetPlay(loses, jobs))
+    assert saves.ended_ms < lost.ended_ms
+
+
+def test_the_ledger_may_be_a_file(tmp_path: Path) -> None:
+    jobs = [job("one", 0.0, 4, 100.0), job("two", 3.0, 8, 50.0)]
+    memory, file = MemoryStore(), SqliteStore.create(tmp_path / "ledger.db")
+    one = finished(FleetPlay(fleet(jobs), jobs, store=memory))
+    other = finished(FleetPlay(fleet(jobs), jobs, store=file))
+    assert memory.head() == file.head()
+    assert one.runs == other.runs
+    file.close()
+
+
+_JOBS = st.lists(
+    st.builds(
+        TraceJob,
+        name=st.uuids().map(lambda value: f"j{value.hex[:8]}"),
+        arrives_s=st.integers(0, 4_000).map(float),
+        gpus=st.integers(1, 8),
+        owner=st.sampled_from(["a", "b", "c"]),
+        duration_s=st.integers(1, 3_000).map(float),
+    ),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda each: each.name,
+)
+
+
+@examples(0.1)
+@given(_JOBS, st.sampled_from([BIND, ROUNDS]), st.integers(1, 60))
+def test_paused_or_not_all_work_is_done_and_every_wait_has_its_causes(
+    drawn: list[TraceJob], pool: Pool, minutes: int
+) -> None:
+    jobs = list(by_arrival(drawn))
+    here = plain_fleet(GPUS, dict.fromkeys(("a", "b", "c"), 8), pool)
+    whole, parts = MemoryStore(), MemoryStore()
+    found = finished(FleetPlay(here, jobs, store=whole))
+    finished(FleetPlay(here, jobs, store=parts), minutes * MINUTE_MS)
+    assert whole.head() == parts.head()
+    assert metrics_of(found).utilisation <= 1.0
+    assert len(found.runs) == len(jobs)
+    for run in found.runs:
+        assert run.ended_ms is not None
+        assert run.steps_done == run.steps_asked
+        had_ms = sum(each.end_ms - each.start_ms for each in run.intervals)
+        assert sum(run.waits_ms.values()) == run.ended_ms - run.submitted_ms - had_ms
