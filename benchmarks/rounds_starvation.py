@@ -62,12 +62,14 @@ def measure(effort: Effort) -> list[Figure]:
     pools, rounds = effort.of(20, 3), effort.of(100, 30)
     found = [play(seed, rounds) for seed in range(pools)]
     worst = max(found, key=lambda each: each.short)
-    details = {"rounds": rounds, "worst": f"seed {worst.seed}, {worst.short_run}"} | {
-        f"seed {each.seed}": f"{sum(each.gpus.values())} GPUs, {each.runs} runs up to {each.widest}"
-        f" wide: short {each.short:.3f}, median {median(each.errors):.3f}, "
-        f"restarts {each.restarts / each.grants:.3f}, used {each.used:.3f}"
-        for each in found
-    }
+    details: dict[str, float | int | str] = {"rounds": rounds}
+    details["worst"] = f"seed {worst.seed}, {worst.short_run}"
+    for each in found:
+        details[f"seed {each.seed}"] = (
+            f"{sum(each.gpus.values())} GPUs, {each.runs} runs up to {each.widest} wide: "
+            f"short {each.short:.3f}, median {median(each.errors):.3f}, "
+            f"restarts {each.restarts / each.grants:.3f}, used {each.used:.3f}"
+        )
     errors = [error for each in found for error in each.errors]
     name = "rounds starvation"
     return [
@@ -206,7 +208,7 @@ def _fleet(chance: Random) -> Iterator[Applied]:
 def _runs(chance: Random, gpus: Counter[str]) -> Iterator[Run]:
     """Yield narrow runs that ask for twice to four times the GPUs, and gangs up to a flavor."""
     wanted = int(chance.uniform(2.0, 4.0) * sum(gpus.values()))
-    widths = []
+    widths: list[int] = []
     while sum(widths) < wanted:
         widths.append(chance.choice((1, 1, 1, 2, 2, 4, 8)))
     for _ in range(chance.randrange(1, 5)):

@@ -26,8 +26,8 @@ from quorate.model.events import RoundGrant, RoundShare, StepsCounted
 from quorate.model.state.apply_event import apply
 from quorate.model.state.state_view import StateView
 from quorate.policy.allocation import Allocation, run_shares
+from quorate.policy.plugin_policies import known_policies
 from quorate.policy.problem import Floats
-from quorate.policy.table import POLICIES
 
 _LOG = logging.getLogger(__name__)
 _MICRO_MAX: Final = float(2**62)
@@ -50,7 +50,8 @@ def share_out(
     view = _after_counting(view, pool, now_ms, steps)
     funds = Funds(view, pool, now_ms)
     floor = floor_of(view, pool, funds, now_ms)
-    policy = (POLICIES if policies is None else policies).get(floor.pool.policy or "")
+    policies = known_policies().by_name if policies is None else policies
+    policy = policies.get(floor.pool.policy or "")
     try:
         return _chosen(view, floor, (policy, funds), now_ms, steps)
     except Exception as error:  # noqa: BLE001 - see above
