@@ -296,6 +296,26 @@ def test_an_owner_of_many_runs_has_its_part_beside_one_of_few() -> None:
         assert 0.4 <= part <= 0.6, part
 
 
+def test_what_a_strategy_proof_policy_withholds_stays_idle() -> None:
+    owners = (team("ant"), team("bee"), money("ant"), money("bee"))
+    policy = "max_min_fairness_strategy_proof"
+    room = Room(
+        (pool(policy=policy), *nodes(1, 4, ("a100",)), *owners), policies=PUBLISHED, stop_ms=0
+    )
+    one = work({"a100": 10.0}, steps=10**7)
+    names = [f"{owner}{n}" for owner in ("ant", "bee") for n in range(3)]
+    room.submit_together(*(run(n, n[:3], flavors=("a100",), rounds=one) for n in names))
+    room.rounds(40)
+    shared = room.view.rounds[POOL].shared
+    assert shared.note == ""
+    shares = {each.run: each.shares_ppm[0] / PPM for each in shared.shares}
+    assert sum(shares.values()) < 3.5, "nothing is withheld"
+    for name, share in shares.items():
+        had = room.had_ms(name) / ROUND_MS
+        assert share * 40 - 3 <= had <= share * 40 + 2, (name, had, share)
+    room.look_back()
+
+
 def test_money_that_is_meant_for_one_is_not_taken_by_who_can_start_first() -> None:
     """Two that may borrow hold what a wider one cannot do without."""
     owners = (team("ant"), team("bank"), money("ant", 2), _lent(money("bank")))

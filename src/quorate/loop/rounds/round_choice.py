@@ -31,7 +31,8 @@ def choose_rows(
     What every run is owed comes from the ledger, so a choice needs no memory of its own. Where a
     run fits nowhere beside more deserving ones, or its owner's money or quotas are too small for
     it, the next in turn is chosen in its place, and the run stays owed. The rest goes to other runs
-    that can use it, whatever their shares.
+    that can use it, whatever their shares; unless the policy has withheld it (``discounts``), so
+    that no run gains by what it says. Then no run is given more than its share.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
@@ -39,6 +40,9 @@ def choose_rows(
     candidates = list(round_candidates(floor, members, answer, rules, held))
     if floor.late:
         candidates = [each for each in candidates if floor.late.isdisjoint(each.row)]
+    withholds = answer.discounts is not None
+    if withholds:
+        candidates = [each for each in candidates if not each.is_ahead]
     free = {f: floor.gpus[at] - floor.gpus_late[at] for at, f in enumerate(floor.flavors)}
 
     meant = {each.flavor: free[each.flavor] for each in candidates}
@@ -50,7 +54,8 @@ def choose_rows(
         choices.rows = sorted(
             chain.from_iterable(rows.values()), key=lambda c: c.rank, reverse=True
         )
-        choices.rows += _spare(floor, members, choices, meant)
+        if not withholds:
+            choices.rows += _spare(floor, members, choices, meant)
         return choices
 
     choices = chosen(None)
