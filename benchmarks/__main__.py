@@ -28,6 +28,7 @@ from benchmarks import (
     replay,
     resolver,
     rounds_pool,
+    rounds_starvation,
     scrape,
     service,
     tenancy,
@@ -61,6 +62,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Figure]]] = {
     "water": policies_water.measure,
     "pool-policies": policies_pool.measure,
     "rounds-pool": rounds_pool.measure,
+    "rounds-starvation": rounds_starvation.measure,
 }
 RESULTS = Path(__file__).parent / "out" / "results.json"
 

@@ -97,9 +97,9 @@ def test_a_lease_is_for_no_more_steps_than_there_are_left(bare: Shell) -> None:
 
 
 @pytest.mark.heavy
-def test_who_waits_for_a_round_has_the_higher_priority_in_the_next(bare: Shell) -> None:
+def test_who_waited_until_the_other_was_a_round_ahead_has_the_higher_priority(bare: Shell) -> None:
     shell = begun(bare)
-    for _ in range(2):
+    for _ in range(3):
         shell.clock.at_ms += ROUND_MS
         shell.ok("tick")
     turns = {name: status(shell, "run", name)["turns"][0] for name in ("one", "two")}

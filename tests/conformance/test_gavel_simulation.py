@@ -3,7 +3,8 @@
 The traces lie beside the repository, in ``../shared``, and are not part of it; without them this
 module is skipped. Jobs arrive over half a day, take one to four GPUs, and end at any time: what
 recordings of a few rounds do not show. Three policies need no solver and are written out here as
-published, so that it is the mechanism alone which is compared.
+published, so that it is the mechanism alone which is compared. The policies that are linear
+programs have many optima; ours come within a few percent of what was measured.
 """
 
 from __future__ import annotations
@@ -14,10 +15,16 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
+from quorate.policy.allocation import Allocation
+from quorate.policy.askable import answer
+from quorate.policy.measures import isolated_shares
+from quorate.policy.problem import Problem
 from quorate.policy.rounds.round_book import Row, Shares
 from quorate.policy.rounds.round_places import Server
+from quorate.policy.table import POLICIES
 from quorate.sim.published import has_pairs, strict_orders, strict_rules
 from quorate.sim.round_simulation import Moment, Play, RoundJob, Setting
 
@@ -121,6 +128,50 @@ def _gain(row: Row, rate: Rate) -> float:
     )
 
 
+class Solved:
+    """The shares of one of our policies, with the isolated time of finish-time fairness."""
+
+    def __init__(self, policy: str) -> None:
+        self.policy = POLICIES[policy]
+        self.isolated_s: dict[str, float] = {}
+        self.before: dict[str, tuple[float, float]] = {}
+
+    def __call__(self, moment: Moment, sizes: Mapping[str, int], rate: Rate) -> Shares:
+        jobs, flavors = tuple(moment.steps_left), tuple(sorted(GPUS))
+        if not jobs:
+            return {}
+        problem = Problem(
+            flavors=flavors,
+            gpus=np.array([GPUS[flavor] for flavor in flavors]),
+            jobs=jobs,
+            rates=np.array([[rate((job,), flavor)[0] for flavor in flavors] for job in jobs]),
+            scales=np.array([sizes[job] for job in jobs]),
+            weights=np.ones(len(jobs)),
+            steps_left=np.array([float(moment.steps_left[job]) for job in jobs]),
+            ages_s=np.array([moment.ages_s[job] for job in jobs]),
+            isolated_s=np.array([self._isolated_s(job, moment) for job in jobs]),
+            deadlines_s=np.full(len(jobs), np.inf),
+        )
+        alone = np.einsum("mj,mj->m", problem.rates, isolated_shares(problem))
+        self.before = {
+            job: (float(moment.steps_left[job]), each)
+            for job, each in zip(jobs, alone.tolist(), strict=True)
+        }
+        found = answer(self.policy, problem)
+        assert isinstance(found, Allocation), found
+        return {
+            (job,): dict(zip(flavors, row, strict=True))
+            for job, row in zip(jobs, found.shares.tolist(), strict=True)
+        }
+
+    def _isolated_s(self, job: str, moment: Moment) -> float:
+        if job in self.before:
+            steps, alone = self.before[job]
+            more_s = (steps - moment.steps_left[job]) / alone
+            self.isolated_s[job] = self.isolated_s.get(job, 0.0) + more_s
+        return self.isolated_s.get(job, 0.0)
+
+
 def played(trace: str, policy: str, allocate: Allocate) -> Play:
     table = json.loads(TABLE.read_text(encoding="utf-8"))
     lines = [line.split("\t") for line in (DATA / trace).read_text(encoding="utf-8").splitlines()]
@@ -182,3 +233,39 @@ def test_the_figures_are_those_that_were_measured(
         round(tally.utilisation, 3),
     )
     assert found == figures
+
+
+LAS, MAKESPAN = "max_min_fairness.trace", "minimize_makespan.trace"
+
+
+@pytest.mark.parametrize(
+    ("trace", "policy", "jct_h", "makespan_h"),
+    [
+        (LAS, "max_min_fairness", 5.20, 19.70),
+        (LAS, "max_min_fairness_perf", 3.82, 17.11),
+        (LAS, "finish_time_fairness", 5.14, 20.21),
+        (LAS, "finish_time_fairness_perf", 3.94, 17.18),
+        (LAS, "min_total_duration_perf", 5.94, 16.25),
+        (MAKESPAN, "max_min_fairness", 9.22, 22.43),
+        (MAKESPAN, "max_min_fairness_perf", 9.26, 18.64),
+        (MAKESPAN, "finish_time_fairness", 9.67, 21.34),
+        (MAKESPAN, "finish_time_fairness_perf", 9.37, 19.09),
+        (MAKESPAN, "min_total_duration", 19.21, 20.71),
+        (MAKESPAN, "min_total_duration_perf", 17.05, 17.40),
+    ],
+)
+def test_policies_that_are_programs_come_within_5_percent(
+    trace: str, policy: str, jct_h: float, makespan_h: float
+) -> None:
+    tally = played(trace, policy, Solved(policy)).tally
+    assert tally.mean_completion_s is not None
+    assert tally.mean_completion_s / 3600 == pytest.approx(jct_h, rel=0.05)
+    assert tally.ended_s / 3600 == pytest.approx(makespan_h, rel=0.05)
+
+
+def test_makespan_without_flavors_comes_within_7_percent_where_a_search_stopped_early() -> None:
+    """As measured, its search stops at 5 % from the optimum, inside of what is feasible there."""
+    tally = played(LAS, "min_total_duration", Solved("min_total_duration")).tally
+    assert tally.mean_completion_s is not None
+    assert tally.mean_completion_s / 3600 == pytest.approx(5.52, rel=0.07)
+    assert tally.ended_s / 3600 == pytest.approx(19.58, rel=0.05)

@@ -157,7 +157,7 @@ def by_hand(
         best: Candidate | None = None
         for flavor in order:
             for one in found:
-                fits = one.flavor == flavor and one.priority > 0 and one.gpus <= left[flavor]
+                fits = one.flavor == flavor and one.share > 0 and one.gpus <= left[flavor]
                 if fits and taken.isdisjoint(one.row) and (best is None or one.rank > best.rank):
                     best = one
         if best is None:

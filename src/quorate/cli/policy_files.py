@@ -147,10 +147,11 @@ def policy_called(name: str) -> Policy:
     """Return the policy called ``name``; raises ``UsageError`` that says which are near it."""
     from difflib import get_close_matches
 
-    from quorate.policy.table import POLICIES
+    from quorate.policy.plugin_policies import known_policies
 
-    if name in POLICIES:
-        return POLICIES[name]
-    near = get_close_matches(name, POLICIES, n=1)
+    known = known_policies()
+    if name in known.by_name:
+        return known.by_name[name]
+    near = get_close_matches(name, known.by_name, n=1)
     hint = f"did you mean {near[0]}?" if near else "list them: quorate policy list"
-    raise click.UsageError(f"there is no policy {name!r}; {hint}")
+    raise click.UsageError(f"there is no policy {name!r}; {hint}{known.hint()}")

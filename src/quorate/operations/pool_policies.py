@@ -42,13 +42,16 @@ def _check(pool: Pool) -> Policy:
     missing = missing_part()
     if missing is not None:
         raise CommandError(Exit.UNUSABLE, f"{where}: {install_text(missing)}")
-    from quorate.policy.table import POLICIES  # noqa: PLC0415 - slow import
+    from quorate.policy.plugin_policies import known_policies  # noqa: PLC0415 - slow import
 
-    known = POLICIES.get(pool.policy or "")
+    policies = known_policies()
+    known = policies.by_name.get(pool.policy or "")
     if known is None:
-        names = ", ".join(name for name, each in sorted(POLICIES.items()) if not each.reads_costs)
+        usable = sorted(policies.by_name.items())
+        names = ", ".join(name for name, each in usable if not each.reads_costs)
         raise CommandError(
-            Exit.INVALID, f"{where}: there is no policy {pool.policy!r}; use one of: {names}"
+            Exit.INVALID,
+            f"{where}: there is no policy {pool.policy!r}; use one of: {names}{policies.hint()}",
         )
     if known.reads_costs:
         raise CommandError(

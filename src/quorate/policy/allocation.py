@@ -112,6 +112,16 @@ def alone(shares: Floats, *, objective: float, bound: float, method: Method) -> 
     )
 
 
+def run_shares(allocation: Allocation, jobs: int) -> Floats:
+    """Return each job's shares, alone and in pairs together: (jobs, flavors)."""
+    found: Floats = np.array(allocation.shares[:jobs])
+    pairs = slice(jobs, len(allocation.shares))
+    if pairs.start < pairs.stop:
+        np.add.at(found, allocation.first[pairs], allocation.shares[pairs])
+        np.add.at(found, allocation.second[pairs], allocation.shares[pairs])
+    return found
+
+
 def job_rates(problem: Problem, allocation: Allocation) -> Floats:
     """Return the steps per second of each job under ``allocation``, alone and in pairs."""
     jobs, _ = problem.shape

@@ -101,6 +101,9 @@ def test_a_grant_waits_until_what_had_its_slots_has_gone() -> None:
     runs = (run(n, "ant", flavors=("a100",), rounds=one) for n in ("first", "second"))
     room.submit_together(*runs)
     assert (room.flavor("first"), room.flavor("second")) == ("a100", None)
+    # Who has GPUs stays until it would be more than a round ahead.
+    room.pass_ms(ROUND_MS)
+    assert (room.flavor("first"), room.flavor("second")) == ("a100", None)
     room.pass_ms(ROUND_MS)
     round_ = room.view.rounds[POOL]
     assert list(round_.waiting) == ["second"]

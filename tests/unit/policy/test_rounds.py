@@ -16,6 +16,7 @@ from quorate.policy.rounds.round_book import (
     Row,
     Rules,
     Shares,
+    Standing,
     credited,
     deficit_s,
     is_due,
@@ -23,6 +24,7 @@ from quorate.policy.rounds.round_book import (
     parted,
     priority,
     renewed,
+    turn_s,
 )
 
 A: Row = ("a",)
@@ -36,19 +38,42 @@ def book_of(rules: Rules, *rows: tuple[str, ...]) -> Book:
     return joined(empty, rows, rules)
 
 
-@pytest.mark.parametrize("rules", [DEFAULT, STRICT])
-def test_a_row_that_ran_falls_behind_one_that_did_not(rules: Rules) -> None:
+@pytest.mark.parametrize(("rules", "rounds"), [(DEFAULT, 2), (STRICT, 1)])
+def test_a_row_that_ran_falls_behind_one_that_did_not(rules: Rules, rounds: int) -> None:
     book = renewed(book_of(rules, A, B), HALF, 0.0, rules)
     assert priority(book, A, "fast", 0.0, rules) == priority(book, B, "fast", 0.0, rules)
-    book = credited(book, [Ran(row=A, flavor="fast", ran_s=360.0)])
-    assert priority(book, A, "fast", 360.0, rules) < priority(book, B, "fast", 360.0, rules)
+    for _ in range(rounds):
+        book = credited(book, [Ran(row=A, flavor="fast", ran_s=360.0)])
+    at_s = rounds * 360.0
+    assert priority(book, A, "fast", at_s, rules) < priority(book, B, "fast", at_s, rules)
 
 
-def test_priority_is_allocation_over_fraction_received() -> None:
+def test_priority_is_what_is_owed_over_the_share() -> None:
     book = renewed(book_of(DEFAULT, A), {A: {"fast": 0.25}}, 0.0, DEFAULT)
-    book = credited(book, [Ran(row=A, flavor="fast", ran_s=180.0)])
-    fraction = (180.0 + 180.0) / (180.0 + 1080.0)
-    assert priority(book, A, "fast", 1080.0, DEFAULT) == pytest.approx(0.25 / fraction)
+    book = credited(book, [Ran(row=A, flavor="slow", ran_s=180.0)])
+    owed_s = 0.25 * 1080.0 - 0.25 * 360.0
+    assert priority(book, A, "fast", 1080.0, DEFAULT) == pytest.approx(owed_s / 0.25)
+
+
+@pytest.mark.parametrize(
+    ("owed_s", "share", "standing", "rounds"),
+    [
+        (90.0, 0.5, Standing.WAITING, 0.0),
+        (450.0, 0.5, Standing.WAITING, 2.0),
+        (450.0, 0.001, Standing.WAITING, 50.0),
+        (0.0, 0.5, Standing.STAYING, 3.5),
+        (-180.0, 0.5, Standing.STAYING, 2.5),
+        (-181.0, 0.5, Standing.STAYING, (-271.0 / 360.0) / 0.5),
+        (450.0, 0.5, Standing.STAYING, 4.0),
+        (3690.0, 1.0, Standing.STAYING, 10.0),
+        (90.0, 0.5, Standing.NEW, 2.0),
+        (90.0, 1.0, Standing.NEW, 4.0),
+    ],
+)
+def test_a_turn_is_what_is_owed_over_the_share_and_more_for_who_stays_or_is_new(
+    owed_s: float, share: float, standing: Standing, rounds: float
+) -> None:
+    assert turn_s(owed_s, share, 360.0, standing) == pytest.approx(rounds * 360.0, abs=1e-3)
 
 
 def test_strictly_the_fraction_is_of_what_all_rows_had_on_the_flavor() -> None:
@@ -72,10 +97,14 @@ def test_a_row_that_was_passed_over_goes_first_under_the_next_allocation() -> No
     book = renewed(book, shares, 360.0, DEFAULT)
     assert book.owed_s[B]["fast"] == pytest.approx(144.0)
     assert book.owed_s[A]["fast"] == pytest.approx(-144.0)
-    # (0.6 * 180) / (180 + 144), and (0.4 * 180 + 144) / 180.
-    assert priority(book, A, "fast", 360.0, DEFAULT) == pytest.approx(1 / 3)
-    assert priority(book, B, "fast", 360.0, DEFAULT) == pytest.approx(1.2)
-    assert priority(book, B, "fast", 360.0, DEFAULT) > priority(book, A, "fast", 360.0, DEFAULT)
+    # A stays, B is new; a quarter of a round is not due yet.
+    a_s, b_s = 4 * 360.0 - (144.0 + 90.0) / 0.6, 0.4 * 4 * 360.0
+    assert priority(book, A, "fast", 360.0, DEFAULT) == pytest.approx(a_s, abs=1e-3)
+    assert priority(book, B, "fast", 360.0, DEFAULT) == pytest.approx(b_s, abs=1e-3)
+    for _ in range(3):
+        book = credited(book, [Ran(row=A, flavor="fast", ran_s=360.0)])
+    at_s = 4 * 360.0
+    assert priority(book, B, "fast", at_s, DEFAULT) > priority(book, A, "fast", at_s, DEFAULT)
 
 
 def test_strictly_a_new_allocation_starts_everybody_anew() -> None:

@@ -32,13 +32,16 @@ def policy() -> None:
 def list_policies(settings: Settings) -> None:
     """List the policies, and what each is after."""
     from quorate.cli.printing import print_tree
-    from quorate.policy.table import POLICIES
+    from quorate.policy.plugin_policies import known_policies
     from quorate.views.policies.policy_view import policies_text, policies_tree
 
+    known = known_policies()
     if settings.is_table:
-        click.echo(policies_text(POLICIES.values(), show_wide=settings.wide))
+        click.echo(policies_text(known.by_name.values(), show_wide=settings.wide))
     else:
-        print_tree(settings, policies_tree(POLICIES.values()))
+        print_tree(settings, policies_tree(known.by_name.values()))
+    for fault in known.faults:
+        click.echo(f"warning: {fault}", err=True)
 
 
 @policy.command(
@@ -117,10 +120,11 @@ def compare(
     from quorate.cli.printing import print_tree
     from quorate.policy.allocation import Unsolved
     from quorate.policy.askable import answer
-    from quorate.policy.table import POLICIES
+    from quorate.policy.plugin_policies import known_policies
     from quorate.views.policies.policy_view import comparison_text, comparison_tree
 
-    chosen = [policy_called(name) for name in dict.fromkeys(names)] or list(POLICIES.values())
+    every = known_policies().by_name.values()
+    chosen = [policy_called(name) for name in dict.fromkeys(names)] or list(every)
     with_pairs = any(each.reads_pairs for each in chosen)
     asked = problem_of_options(problem, throughputs, jobs, cluster, with_pairs=with_pairs)
     answers = [(each, answer(each, asked)) for each in chosen]

@@ -8,16 +8,16 @@ from typing import Final, NamedTuple
 
 from quorate.core.rounds.round_trial import nodes_of
 from quorate.loop.rounds.round_funds import Funds
-from quorate.loop.rounds.round_held import kept_leases
+from quorate.loop.rounds.round_held import HeldLeases
 from quorate.loop.rounds.round_limits import Limits
 from quorate.loop.rounds.round_seats import Nodes, Seats
 from quorate.loop.rounds.round_snapshot import Floor, Member
 from quorate.loop.rounds.round_spare import spare_candidates
 from quorate.model.amounts import SECOND_MS
 from quorate.model.events import RoundGrant
-from quorate.policy.allocation import ALONE, Allocation
-from quorate.policy.rounds.round_book import Row, Rules
-from quorate.policy.rounds.row_choice import Candidate, ahead_below_s, choose
+from quorate.policy.allocation import ALONE, Allocation, run_shares
+from quorate.policy.rounds.round_book import Row, Rules, Standing, turn_s
+from quorate.policy.rounds.row_choice import Candidate, choose, is_ahead
 
 SHARE_MIN: Final = 1e-6
 """Shares of a policy are recorded in millionths; a smaller share counts as 0."""
@@ -31,43 +31,51 @@ def choose_rows(
     What every run is owed comes from the ledger, so a choice needs no memory of its own. Where a
     run fits nowhere beside more deserving ones, or its owner's money or quotas are too small for
     it, the next in turn is chosen in its place, and the run stays owed. The rest goes to other runs
-    that can use it, whatever their shares.
+    that can use it, whatever their shares; unless the policy has withheld it (``discounts``), so
+    that no run gains by what it says. Then no run is given more than its share.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
-    candidates = list(round_candidates(floor, members, answer, rules))
+    held = HeldLeases(floor.view)
+    candidates = list(round_candidates(floor, members, answer, rules, held))
     if floor.late:
         candidates = [each for each in candidates if floor.late.isdisjoint(each.row)]
+    withholds = answer.discounts is not None
+    if withholds:
+        candidates = [each for each in candidates if not each.is_ahead]
     free = {f: floor.gpus[at] - floor.gpus_late[at] for at, f in enumerate(floor.flavors)}
 
     meant = {each.flavor: free[each.flavor] for each in candidates}
 
     def chosen(seats: Seats | None) -> _ChoicePass:
-        choices = _ChoicePass(Limits(floor.view, by_name, funds, candidates), seats)
+        limits = Limits(floor.view, by_name, funds, held, candidates)
+        choices = _ChoicePass(limits, seats, held)
         rows = choose(candidates, free, floor.flavors, rules, choices.admits)
         choices.rows = sorted(
             chain.from_iterable(rows.values()), key=lambda c: c.rank, reverse=True
         )
-        choices.rows += _spare(floor, members, choices, meant)
+        if not withholds:
+            choices.rows += _spare(floor, members, choices, meant)
         return choices
 
     choices = chosen(None)
     if floor.room is not None:
         room, likely = floor.room, choices.rows
-        choices = chosen(Seats(floor.view, room.over(), by_name, likely))
+        choices = chosen(Seats(floor.view, room.over(), by_name, held, likely))
         if choices.rows != likely:
             # Seats were kept for likely runs that were not chosen, and none for the runs chosen
             # instead. Choose once more, and keep the seats of these.
-            choices = chosen(Seats(floor.view, room.over(), by_name, choices.rows))
-    return tuple(_grant(each, choices.nodes(floor, each)) for each in choices.rows)
+            choices = chosen(Seats(floor.view, room.over(), by_name, held, choices.rows))
+    return tuple(_grant(each, choices.nodes(each)) for each in choices.rows)
 
 
 class _ChoicePass:
     """One pass over the candidates in their order: admits those within all limits."""
 
-    def __init__(self, limits: Limits, seats: Seats | None) -> None:
+    def __init__(self, limits: Limits, seats: Seats | None, held: HeldLeases) -> None:
         self._limits = limits
         self._seats = seats
+        self._held = held
         self.rows: list[Candidate] = []
         self.moved: set[Row] = set()
         """Runs that have to be paid by other payers than before."""
@@ -84,7 +92,7 @@ class _ChoicePass:
             self.moved.add(candidate.row)
         return True
 
-    def nodes(self, floor: Floor, chosen: Candidate) -> Nodes:
+    def nodes(self, chosen: Candidate) -> Nodes:
         """Return the nodes meant for a chosen run; empty where it stays, or any nodes will do.
 
         A run whose payers have to change starts again, on the nodes that it has.
@@ -92,7 +100,7 @@ class _ChoicePass:
         meant = () if self._seats is None else self._seats.nodes.get(chosen.row, ())
         if meant or chosen.row not in self.moved:
             return meant
-        leases = kept_leases(floor.view, chosen.row, chosen.flavor)
+        leases = self._held.of(chosen.row, chosen.flavor)
         return nodes_of(lease.fact.slots for lease in leases)
 
 
@@ -123,7 +131,11 @@ def _grant(chosen: Candidate, nodes: Nodes = ()) -> RoundGrant:
 
 
 def round_candidates(
-    floor: Floor, members: Sequence[Member], answer: Allocation, rules: Rules
+    floor: Floor,
+    members: Sequence[Member],
+    answer: Allocation,
+    rules: Rules,
+    held: HeldLeases,
 ) -> Iterator[Candidate]:
     """Yield a candidate for each row and each flavor that it has a share of and can run on.
 
@@ -132,31 +144,37 @@ def round_candidates(
     owed most over all flavors comes first, then the row that had least so far.
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
-    start_s, ahead_s = rules.head_start_s, ahead_below_s(rules)
     for place, flavor in enumerate(floor.flavors):
-        for names, gpus, shares, runs, owed, _ in rows:
+        for names, gpus, shares, parts, runs, owed, had_ms in rows:
             share = shares[place]
             if share < SHARE_MIN or not runs[place]:
                 continue
             owed_s = owed[place] / SECOND_MS
-            late_s, early_s = (owed_s, 0.0) if owed_s > 0.0 else (0.0, -owed_s)
+            standing = Standing.WAITING if had_ms else Standing.NEW
+            if held.may_stay(names, flavor):
+                standing = Standing.STAYING
+            turn = turn_s(owed_s, parts[place], rules.round_s, standing)
             yield Candidate(
                 row=names,
                 flavor=flavor,
                 gpus=gpus,
-                priority=(share * start_s + late_s) / (start_s + early_s),
+                priority=turn,
                 deficit_s=owed_s,
                 share=share,
-                is_ahead=owed_s < ahead_s,
+                is_ahead=is_ahead(owed_s, turn, rules),
             )
 
 
 class _Row(NamedTuple):
-    """A run, or two that share: its shares, where it can run, what it is owed."""
+    """A run, or two that share: its shares, where it can run, what it is owed.
+
+    ``parts`` are the shares that ``owed_ms`` follows from: a run's shares alone and in all pairs.
+    """
 
     names: Row
     gpus: int
     shares: Sequence[float]
+    parts: Sequence[float]
     runs: Sequence[int]
     owed_ms: Sequence[float]
     had_ms: int
@@ -165,14 +183,17 @@ class _Row(NamedTuple):
 def _rows(members: Sequence[Member], answer: Allocation) -> Iterator[_Row]:
     """Yield the rows of ``answer``; a pair is owed the average of its two runs."""
     shares, second = answer.shares.tolist(), answer.second.tolist()
+    totals = run_shares(answer, len(members)).tolist()
     for at, first in enumerate(answer.first.tolist()):
-        one = members[first]
+        one, part = members[first], totals[first]
         spec = one.record.spec
         if second[at] == ALONE:
-            yield _Row((spec.name,), spec.gpus, shares[at], one.rates, one.owed_ms, one.had_ms)
+            name = (spec.name,)
+            yield _Row(name, spec.gpus, shares[at], part, one.rates, one.owed_ms, one.had_ms)
             continue
-        other = members[second[at]]
+        other, others = members[second[at]], totals[second[at]]
+        parts = [(a + b) / 2 for a, b in zip(part, others, strict=True)]
         runs = [min(pair) for pair in zip(one.rates, other.rates, strict=True)]
         owed_ms = [(a + b) / 2 for a, b in zip(one.owed_ms, other.owed_ms, strict=True)]
         names, had_ms = (spec.name, other.record.spec.name), one.had_ms + other.had_ms
-        yield _Row(names, spec.gpus, shares[at], runs, owed_ms, had_ms)
+        yield _Row(names, spec.gpus, shares[at], parts, runs, owed_ms, had_ms)

@@ -1,4 +1,4 @@
-"""What a row has of a flavor already, and would keep if it were chosen for it again."""
+"""What each row has of a flavor already, and would keep if it were chosen for it again."""
 
 from __future__ import annotations
 
@@ -8,15 +8,41 @@ from quorate.model.state.state_view import StateView
 from quorate.policy.rounds.round_book import Row
 
 
-def kept_leases(view: StateView, row: Row, flavor: str) -> list[Lease]:
-    """Return the leases that a row keeps if it stays; empty where it has none that it can keep.
+class HeldLeases:
+    """The leases that rows of one round would keep; each is looked for once."""
 
-    Of a pair, the run that is first by name has the leases, and the pair must be the same as
-    before.
-    """
-    record = view.runs[min(row)]
-    if not record.leases or not is_sound(view, record, flavor):
-        return []
-    leases = [view.leases[name] for name in record.leases]
-    partner = max(row) if len(row) > 1 else None
-    return leases if all(lease.fact.partner == partner for lease in leases) else []
+    def __init__(self, view: StateView) -> None:
+        self._view = view
+        self._known: dict[tuple[Row, str], list[Lease]] = {}
+
+    def of(self, row: Row, flavor: str) -> list[Lease]:
+        """Return the leases that a row keeps if it stays; empty where it has none it can keep.
+
+        Of a pair, the run that is first by name has the leases, and the pair must be the same as
+        before.
+        """
+        key = (row, flavor)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._kept(row, flavor)
+        return found
+
+    def may_stay(self, row: Row, flavor: str) -> bool:
+        """Return whether a row has GPUs of ``flavor`` that it gives back within a round.
+
+        A run whose grace is longer holds its GPUs for rounds that are no longer its own.
+        """
+        leases = self.of(row, flavor)
+        if not leases:
+            return False
+        round_ms = self._view.pools[self._view.runs[row[0]].spec.pool].round_ms
+        return all(lease.grace_ms <= round_ms for lease in leases)
+
+    def _kept(self, row: Row, flavor: str) -> list[Lease]:
+        view = self._view
+        record = view.runs[min(row)]
+        if not record.leases or not is_sound(view, record, flavor):
+            return []
+        leases = [view.leases[name] for name in record.leases]
+        partner = max(row) if len(row) > 1 else None
+        return leases if all(lease.fact.partner == partner for lease in leases) else []

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from quorate.loop.rounds.round_funds import Bound, Funds, Part, carried, fit
-from quorate.loop.rounds.round_held import kept_leases
+from quorate.loop.rounds.round_held import HeldLeases
 from quorate.loop.rounds.round_snapshot import Member
 from quorate.model.state.state_view import StateView
 from quorate.policy.rounds.round_book import Row
@@ -42,11 +42,13 @@ class Limits:
         view: StateView,
         members: Mapping[str, Member],
         funds: Funds,
+        held: HeldLeases,
         kept: Iterable[Candidate],
     ) -> None:
         self._view = view
         self._members = members
         self._funds = funds
+        self._held = held
         self._used: dict[Bound, int] = {}
         self._runs: dict[str, int] = {}
         self._kept: dict[Bound, int] = {}
@@ -96,7 +98,7 @@ class Limits:
 
     def _present(self, chosen: Candidate) -> list[Part] | None:
         """Return who pays for the leases that a row keeps; None if it has none, or they cannot."""
-        leases = kept_leases(self._view, chosen.row, chosen.flavor)
+        leases = self._held.of(chosen.row, chosen.flavor)
         if not leases:
             return None
         spec = self._view.runs[leases[0].fact.run].spec

@@ -25,9 +25,9 @@ from quorate.loop.rounds.round_snapshot import Floor, Member, floor_of
 from quorate.model.events import RoundGrant, RoundShare, StepsCounted
 from quorate.model.state.apply_event import apply
 from quorate.model.state.state_view import StateView
-from quorate.policy.allocation import ALONE, Allocation
+from quorate.policy.allocation import Allocation, run_shares
+from quorate.policy.plugin_policies import known_policies
 from quorate.policy.problem import Floats
-from quorate.policy.table import POLICIES
 
 _LOG = logging.getLogger(__name__)
 _BUG: Final = "the round could not be chosen: a bug in Quorate, which the service's log describes"
@@ -51,7 +51,8 @@ def share_out(
     view = _after_counting(view, pool, now_ms, steps)
     funds = Funds(view, pool, now_ms)
     floor = floor_of(view, pool, funds, now_ms)
-    policy = (POLICIES if policies is None else policies).get(floor.pool.policy or "")
+    policies = known_policies().by_name if policies is None else policies
+    policy = policies.get(floor.pool.policy or "")
     try:
         return _chosen(view, floor, (policy, funds), now_ms, steps)
     except Exception:  # noqa: BLE001 - see above
@@ -100,11 +101,7 @@ def _after_counting(view: StateView, pool: str, now_ms: int, steps: Mapping[str,
 
 def _shares(floor: Floor, members: Sequence[Member], answer: Allocation) -> tuple[RoundShare, ...]:
     """Return the shares of all runs, pairs included, in whole millionths."""
-    total = np.array(answer.shares[: len(members)])
-    for row in range(len(members), len(answer.shares)):
-        total[int(answer.first[row])] += answer.shares[row]
-        if answer.second[row] != ALONE:
-            total[int(answer.second[row])] += answer.shares[row]
+    total = run_shares(answer, len(members))
     names = (member.record.spec.name for member in members)
     by_name = dict(zip(names, map(tuple, _micro(total)), strict=True))
     nothing = (0,) * len(floor.flavors)

@@ -14,7 +14,7 @@ from typing import Final
 from quorate.core.admission.hard_quota import Headroom
 from quorate.core.admission.pack import PackPlan
 from quorate.core.rounds.round_trial import Room, nodes_of
-from quorate.loop.rounds.round_held import kept_leases
+from quorate.loop.rounds.round_held import HeldLeases
 from quorate.loop.rounds.round_snapshot import Member
 from quorate.model.events import Slots
 from quorate.model.selector import Selector, contradicts
@@ -55,11 +55,13 @@ class Seats:
         view: StateView,
         room: Room,
         members: Mapping[str, Member],
+        held: HeldLeases,
         likely: Iterable[Candidate],
     ) -> None:
         self._view = view
         self._room = room
         self._members = members
+        self._held_leases = held
         self._kept: dict[str, dict[Row, _Held]] = {}
         self._rows: dict[str, tuple[str, Row]] = {}
         self._hopeless: set[Hashable] = set()
@@ -69,11 +71,11 @@ class Seats:
         self.nodes: dict[Row, Nodes] = {}
         """The nodes meant for runs that do not stay where they are."""
         for place, each in enumerate(likely):
-            held = self._held(each, place)
-            if held is not None:
-                self._kept.setdefault(each.flavor, {})[each.row] = held
+            kept = self._held(each, place)
+            if kept is not None:
+                self._kept.setdefault(each.flavor, {})[each.row] = kept
                 self._rows |= dict.fromkeys(each.row, (each.flavor, each.row))
-                self._sit(held)
+                self._sit(kept)
 
     def seat(self, chosen: Candidate) -> bool:
         """Return whether there is room for ``chosen``; if so, keep that room for it."""
@@ -185,7 +187,7 @@ class Seats:
 
     def _held(self, chosen: Candidate, place: int) -> _Held | None:
         """Return what a row would keep if it were chosen; None where it has none."""
-        leases = kept_leases(self._view, chosen.row, chosen.flavor)
+        leases = self._held_leases.of(chosen.row, chosen.flavor)
         if not leases:
             return None
         parts, nodes = tuple(lease.fact.slots for lease in leases), self._view.nodes

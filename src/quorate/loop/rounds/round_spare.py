@@ -85,5 +85,4 @@ def _candidate(run: Run, flavor: str) -> Candidate:
         priority=0.0,
         deficit_s=0.0,
         share=0.0,
-        is_ahead=True,
     )

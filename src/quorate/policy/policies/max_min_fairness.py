@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from quorate.policy.allocation import Allocation, Unsolved
+from quorate.policy.policies.even_mix import evenly_mixed
 from quorate.policy.policy_type import Policy
 from quorate.policy.problem import Floats, Problem
 from quorate.policy.solvers.highest import Aim, highest
@@ -63,7 +64,8 @@ def _perf(problem: Problem) -> Allocation | Unsolved:
 
 
 def _agnostic(problem: Problem) -> Allocation | Unsolved:
-    return highest(replace(problem, rates=any_flavor(problem), pairs=None), EQUALITY)
+    found = highest(replace(problem, rates=any_flavor(problem), pairs=None), EQUALITY)
+    return found if isinstance(found, Unsolved) else evenly_mixed(problem, found)
 
 
 MAX_MIN: Final = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
@@ -24,6 +25,15 @@ OWED_ROUNDS_MAX: Final = 10.0
 that long is not made up all at once."""
 AHEAD_ROUNDS_MAX: Final = 1.0
 """How many rounds a row can be ahead then: more is what no other job wanted, and is no debt."""
+SHARE_LEAST: Final = 0.02
+"""A smaller share counts as this one where turns are compared. Else what a row is owed from an
+earlier allocation would come before everything as soon as its share is next to nothing."""
+DUE_ROUNDS: Final = 0.25
+"""How much of a round a row must be owed to be due. Else many rows with small shares would each
+have a whole round ahead of it, and an owner would gain by splitting its work."""
+STAY_ROUNDS: Final = 4.0
+"""How many rounds behind a row counts at least on the flavor that it has: each change of hands
+costs a checkpoint."""
 
 _NONE: Final[Mapping[str, float]] = MappingProxyType({})
 
@@ -80,6 +90,14 @@ STRICT: Final = Rules(
 """The mechanism as it was published, with its defects."""
 
 
+class Standing(Enum):
+    """What a row has of a flavor when its turn is found: nothing now, nothing ever, or GPUs."""
+
+    WAITING = 0
+    NEW = 1
+    STAYING = 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
     """A row ran on GPUs of a flavor for so long."""
@@ -95,7 +113,8 @@ class Book:
 
     Rows are in the order in which they came. ``had_s`` has the head start in it. ``given_s`` is the
     time of all rows together on a flavor: seconds of rows, not of GPUs, because a share is a part
-    of a row's own time however many GPUs it takes.
+    of a row's own time however many GPUs it takes. ``held`` is the flavor that each row had in the
+    round that is over; ``fresh`` are the rows that have had nothing yet.
     """
 
     flavors: tuple[str, ...]
@@ -103,6 +122,8 @@ class Book:
     had_s: Mapping[Row, Mapping[str, float]] = field(default_factory=dict)
     owed_s: Mapping[Row, Mapping[str, float]] = field(default_factory=dict)
     given_s: Mapping[str, float] = field(default_factory=dict)
+    held: Mapping[Row, str] = field(default_factory=dict)
+    fresh: frozenset[Row] = frozenset()
     since_s: float = 0.0
     is_stale: bool = True
 
@@ -115,11 +136,12 @@ def share_of(shares: Shares, row: Row, flavor: str) -> float:
 def joined(book: Book, rows: Iterable[Row], rules: Rules) -> Book:
     """Return the book with ``rows`` after the present ones; the allocation is then stale."""
     had, owed = dict(book.had_s), dict(book.owed_s)
+    rows = tuple(rows)
     for row in rows:
         late = rules.starts_pairs_at_zero and len(row) > 1
         had[row] = dict.fromkeys(book.flavors, 0.0 if late else rules.head_start_s)
         owed[row] = dict.fromkeys(book.flavors, 0.0)
-    return replace(book, had_s=had, owed_s=owed, is_stale=True)
+    return replace(book, had_s=had, owed_s=owed, fresh=book.fresh.union(rows), is_stale=True)
 
 
 def parted(book: Book, jobs: Iterable[str]) -> Book:
@@ -131,7 +153,7 @@ def parted(book: Book, jobs: Iterable[str]) -> Book:
 
 
 def credited(book: Book, runs: Sequence[Ran]) -> Book:
-    """Return the book after ``runs``; those of rows it does not have count for the flavor only."""
+    """Return the book after a round of ``runs``; unknown rows count for the flavor only."""
     had = dict(book.had_s)
     given = dict(book.given_s)
     for ran in runs:
@@ -140,7 +162,8 @@ def credited(book: Book, runs: Sequence[Ran]) -> Book:
             by_flavor = dict(had[ran.row])
             by_flavor[ran.flavor] += ran.ran_s
             had[ran.row] = by_flavor
-    return replace(book, had_s=had, given_s=given)
+    held = {ran.row: ran.flavor for ran in runs}
+    return replace(book, had_s=had, given_s=given, held=held, fresh=book.fresh.difference(held))
 
 
 def is_due(book: Book, at_s: float, rules: Rules) -> bool:
@@ -173,6 +196,8 @@ def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
         had_s={row: dict.fromkeys(book.flavors, start_s) for row in owed},
         owed_s=owed,
         given_s={flavor: sum([start_s] * len(owed), 0.0) for flavor in book.flavors},
+        held=book.held,
+        fresh=book.fresh,
         since_s=at_s,
         is_stale=False,
     )
@@ -190,22 +215,46 @@ def deficit_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> f
 
 
 def priority(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:
-    """Return allocation / fraction received: above 1, the row is behind its share of ``flavor``.
+    """Return the turn of ``row`` on ``flavor`` (``turn_s``); 0 without a share of it.
 
-    The fraction is of the time since the allocation began. Time owed from earlier ones counts as
-    due, time had ahead of it as received, so that a new allocation resets no row. Strictly, the
-    fraction is of what all rows had there, and what came before is forgotten.
+    Strictly, this is allocation / fraction received, of what all rows had there since the
+    allocation began; what came before is forgotten.
     """
     share = share_of(book.shares, row, flavor)
     if share == 0.0:
         return 0.0
-    had_s = book.had_s[row][flavor]
     if rules.forgets_owed:
-        fraction = had_s / given_s if (given_s := book.given_s[flavor]) else 0.0
+        had_s, given_s = book.had_s[row][flavor], book.given_s[flavor]
+        fraction = had_s / given_s if given_s else 0.0
         return share / fraction if fraction > 0.0 else share * 1e9
-    owed_s = book.owed_s[row][flavor]
-    due_s = share * (rules.head_start_s + at_s - book.since_s) + max(owed_s, 0.0)
-    return due_s / (had_s + max(-owed_s, 0.0))
+    owed_s = _lag_s(book, row, flavor, at_s, rules)
+    standing = Standing.WAITING
+    if book.held.get(row) == flavor:
+        standing = Standing.STAYING
+    elif row in book.fresh:
+        standing = Standing.NEW
+    return turn_s(owed_s, share, rules.round_s, standing)
+
+
+def turn_s(owed_s: float, share: float, round_s: float, standing: Standing) -> float:
+    """Return how far a row is behind its share: what it is owed over the share, to a millisecond.
+
+    A row that had nothing for a time is that far behind, however small its share is and however
+    many GPUs it takes. So a wide row with a small share gets its turn (docs/adr/0037-turns.md).
+    A row that would stay counts as ``STAY_ROUNDS`` behind, less what it is ahead, unless another
+    round would make it more than one round ahead; a new one as its share of that. Where rows are
+    further behind than that, because less can be given than is due, they take turns in every round.
+    Rounding makes rows equal that are equal but for the last digits of their shares.
+    """
+    behind_s = (owed_s - DUE_ROUNDS * round_s) / max(share, SHARE_LEAST)
+    least_s = 0.0
+    if standing is Standing.NEW:
+        least_s = share * STAY_ROUNDS * round_s
+    elif standing is Standing.STAYING and owed_s >= -share * round_s:
+        least_s = STAY_ROUNDS * round_s
+    if least_s:
+        behind_s = max(behind_s, min(behind_s, 0.0) + least_s)
+    return round(behind_s, 3)
 
 
 def _lag_s(book: Book, row: Row, flavor: str, at_s: float, rules: Rules) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import inf
 from typing import Final, NamedTuple
 
 from quorate.policy.rounds.round_book import Book, Row, Rules, deficit_s, priority, share_of
@@ -17,7 +16,7 @@ class Candidate(NamedTuple):
 
     ``is_allocated`` is false of rows that the allocation in force does not have: strictly, they may
     be chosen, but get no place. A row that ``is_ahead`` of its share comes after all that are not,
-    whatever its priority; strictly, no row is.
+    so that nothing is given out beyond shares before every row has had what it is owed.
     """
 
     row: Row
@@ -36,9 +35,9 @@ class Candidate(NamedTuple):
         return (not self.is_ahead, self.priority, self.deficit_s, self.share)
 
 
-def ahead_below_s(rules: Rules) -> float:
-    """Return the owed time below which a row is ahead: it had more than its share."""
-    return -inf if rules.forgets_owed else -AHEAD_MIN * rules.round_s
+def is_ahead(owed_s: float, turn: float, rules: Rules) -> bool:
+    """Return whether a row had more than its share, and its turn is not to stay; strictly never."""
+    return not rules.forgets_owed and turn < 0.0 and owed_s < -AHEAD_MIN * rules.round_s
 
 
 def candidates(
@@ -53,21 +52,22 @@ def candidates(
     ``gpus`` says how many each job takes at a time. A row that cannot run there has no priority.
     """
     rows = [(row, gpus[row[0]], _is_allocated(book, row)) for row in book.had_s]
-    found, ahead_s = [], ahead_below_s(rules)
+    found = []
     for flavor in book.flavors:
         for row, size, is_allocated in rows:
             runs, owed_s = can_run(row, flavor), deficit_s(book, row, flavor, at_s, rules)
+            turn = priority(book, row, flavor, at_s, rules) if runs else 0.0
             found.append(
                 Candidate(
                     row=row,
                     flavor=flavor,
                     gpus=size,
-                    priority=priority(book, row, flavor, at_s, rules) if runs else 0.0,
+                    priority=turn,
                     deficit_s=owed_s,
                     share=share_of(book.shares, row, flavor),
                     can_run=runs,
                     is_allocated=is_allocated,
-                    is_ahead=owed_s < ahead_s,
+                    is_ahead=is_ahead(owed_s, turn, rules),
                 )
             )
     return found
@@ -123,7 +123,7 @@ def _rank(candidate: Candidate) -> tuple[bool, float, float, float]:
 
 
 def _may_be_taken(candidate: Candidate, rules: Rules) -> bool:
-    return candidate.can_run and (candidate.priority > 0.0 or rules.serves_without_share)
+    return candidate.can_run and (candidate.share > 0.0 or rules.serves_without_share)
 
 
 def _is_allocated(book: Book, row: Row) -> bool:

@@ -15,6 +15,7 @@ from quorate.model.events import RoundShare, RoundShared
 from quorate.model.state.apply_rounds import received_ms
 from quorate.model.state.records import Lease
 from quorate.model.state.state_view import StateView
+from quorate.policy.rounds.round_book import Standing, turn_s
 from quorate.views.kinds.kind import Tree
 from quorate.views.numbers import fraction_number
 
@@ -22,7 +23,8 @@ from quorate.views.numbers import fraction_number
 def turns(view: StateView, run: str) -> list[Tree]:
     """Return the share, what is owed and the priority of ``run`` on each flavor it has a share of.
 
-    Empty where it shares in no rounds, or was not there when the round began.
+    The priority is the run's turn in seconds (``turn_s``), as if it had no GPUs now. Empty where
+    the run shares in no rounds, or was not there when the round began.
     """
     found = _shared(view, run)
     if found is None:
@@ -30,17 +32,18 @@ def turns(view: StateView, run: str) -> list[Tree]:
     shared, share = found
     had_ms = received_ms(view, run, shared.at_ms)
     entitled_ms = view.in_rounds[run].entitled_ms
-    start_ms = Fraction(view.pools[shared.pool].round_ms, 2)
+    round_ms = view.pools[shared.pool].round_ms
     return [
-        _turn(flavor, ppm, entitled_ms.get(flavor, 0) - had_ms.get(flavor, 0), start_ms)
+        _turn(flavor, ppm, entitled_ms.get(flavor, 0) - had_ms.get(flavor, 0), round_ms)
         for flavor, ppm in zip(shared.flavors, share.shares_ppm, strict=True)
         if ppm
     ]
 
 
-def _turn(flavor: str, share_ppm: int, owed_ms: int, start_ms: Fraction) -> Tree:
+def _turn(flavor: str, share_ppm: int, owed_ms: int, round_ms: int) -> Tree:
     share = Fraction(share_ppm, PPM)
-    priority = (share * start_ms + max(0, owed_ms)) / (start_ms + max(0, -owed_ms))
+    turn = turn_s(owed_ms / SECOND_MS, share_ppm / PPM, round_ms / SECOND_MS, Standing.WAITING)
+    priority = Fraction(round(turn * SECOND_MS), SECOND_MS)
     return {
         "flavor": flavor,
         "share": fraction_number(share),

@@ -1,0 +1,31 @@
+"""Shortest first: the jobs that are done soonest run, each on the fastest flavor with room."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from quorate.policy.allocation import NO_BOUND, Allocation, Method, Unsolved, alone
+from quorate.policy.policy_type import Policy
+from quorate.policy.problem import Problem
+
+
+def shortest_first(problem: Problem) -> Allocation | Unsolved:
+    """Return all of its time on one flavor for each job that finds room, the shortest first."""
+    left = problem.gpus.copy()
+    shares = np.zeros(problem.shape)
+    for job in np.argsort(problem.steps_left / problem.rates.max(axis=1), kind="stable"):
+        for flavor in np.argsort(-problem.rates[job], kind="stable"):
+            if problem.rates[job, flavor] > 0 and left[flavor] >= problem.scales[job]:
+                shares[job, flavor] = 1.0
+                left[flavor] -= problem.scales[job]
+                break
+    return alone(shares, objective=float(shares.sum()), bound=NO_BOUND, method=Method.RULE)
+
+
+SHORTEST_FIRST = Policy(
+    name="shortest_first",
+    goal="the jobs with the least left to do run, each where it is fastest",
+    solve=shortest_first,
+    metric="jobs that run",
+    reads_steps=True,
+)

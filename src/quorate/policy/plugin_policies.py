@@ -1,0 +1,135 @@
+"""Policies of other packages: entry points of the group ``quorate.policies``.
+
+A package names one ``Policy``, or a tuple of them, in each of its entry points. What is wrong with
+a package is a fault that names it; the other policies are there all the same. The shipped policies
+come first, and no package can take the place of one. docs/policy-plugins.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from quorate.policy.allocation import ALONE, Allocation, Unsolved, solver_failed
+from quorate.policy.policy_type import Policy, Solve
+from quorate.policy.problem import Problem
+from quorate.policy.table import POLICIES
+
+GROUP: Final = "quorate.policies"
+NAME_MAX: Final = 64
+_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPolicies:
+    """The policies there are by name, shipped ones first, and what is wrong with packages."""
+
+    by_name: Mapping[str, Policy]
+    faults: tuple[str, ...] = ()
+
+    def hint(self) -> str:
+        """Return the faults as the end of a sentence about an unknown policy; empty for none."""
+        return f" ({'; '.join(self.faults)})" if self.faults else ""
+
+
+@cache
+def known_policies() -> KnownPolicies:
+    """Return the policies of Quorate and of the packages that are installed beside it."""
+    return discovered(entry_points(group=GROUP))
+
+
+def discovered(points: Iterable[EntryPoint]) -> KnownPolicies:
+    """Return the shipped policies and those of ``points``, in the order of packages and names."""
+    found: dict[str, Policy] = dict(POLICIES)
+    faults: list[str] = []
+    for point in sorted(points, key=lambda each: (_package(each), each.name)):
+        package = _package(point)
+        where = f"package {package}, entry point {point.name!r} of {GROUP}"
+        for policy in _loaded(point, where, faults):
+            fault = _fault(policy, found)
+            if fault is None:
+                found[policy.name] = replace(policy, solve=_guarded(policy, package))
+            else:
+                faults.append(f"{where}: {fault}")
+    return KnownPolicies(by_name=MappingProxyType(found), faults=tuple(faults))
+
+
+def _package(point: EntryPoint) -> str:
+    return "?" if point.dist is None else f"{point.dist.name} {point.dist.version}"
+
+
+def _loaded(point: EntryPoint, where: str, faults: list[str]) -> tuple[Policy, ...]:
+    """Return the policies that an entry point names; none, with a fault, where it cannot."""
+    try:
+        named = point.load()
+    except Exception as error:  # noqa: BLE001 - any code runs here, and the fault names its package
+        why = f"{type(error).__name__}: {error}"
+        faults.append(f"{where}: {point.value} cannot be imported ({why}); repair or remove it")
+        return ()
+    policies = named if isinstance(named, tuple) else (named,)
+    if not policies or not all(isinstance(each, Policy) for each in policies):
+        faults.append(
+            f"{where}: {point.value} is {type(named).__name__}; name a quorate Policy, or a tuple "
+            "of them"
+        )
+        return ()
+    return policies
+
+
+def _fault(policy: Policy, found: Mapping[str, Policy]) -> str | None:
+    """Return what is wrong with a policy that a package names, and what would help."""
+    if not 1 <= len(policy.name) <= NAME_MAX or not _LETTERS.issuperset(policy.name):
+        return (
+            f"the name {policy.name!r} is not 1 to {NAME_MAX} letters, digits, '_', '-' or '.'; "
+            "give the policy another name"
+        )
+    if policy.name in found:
+        return f"there is a policy {policy.name!r} already; give it another name"
+    return None
+
+
+def _guarded(policy: Policy, package: str) -> Solve:
+    """Return the function of ``policy``, whose faults are refusals that name the package."""
+
+    def solve(problem: Problem) -> Allocation | Unsolved:
+        try:
+            found = policy.solve(problem)
+        except Exception as error:  # noqa: BLE001 - the refusal names the package
+            return _failed(f"raised {type(error).__name__}: {error}")
+        if isinstance(found, Unsolved):
+            return found
+        wrong = _misshapen(problem, found)
+        return found if wrong is None else _failed(wrong)
+
+    def _failed(what: str) -> Unsolved:
+        return solver_failed(
+            f"{policy.name} of package {package} {what}",
+            "choose another policy, and report this to the authors of the package",
+        )
+
+    return solve
+
+
+def _misshapen(problem: Problem, found: object) -> str | None:
+    """Return how an answer differs from an allocation of ``problem``, if it does."""
+    if not isinstance(found, Allocation):
+        return f"answered {type(found).__name__}, and not an Allocation or Unsolved"
+    (jobs, flavors), rows = problem.shape, len(found.first)
+    if found.shares.shape != (rows, flavors) or len(found.second) != rows or rows < jobs:
+        return (
+            f"answered shares of shape {found.shares.shape} in {rows} rows for {jobs} jobs on "
+            f"{flavors} flavors"
+        )
+    if not np.array_equal(found.first[:jobs], np.arange(jobs)) or np.any(
+        found.second[:jobs] != ALONE
+    ):
+        return "answered rows in another order: first every job alone, as in the problem"
+    if not np.isfinite(found.shares).all():
+        return "answered shares that are not finite"
+    return None

@@ -1,0 +1,74 @@
+"""Which of many optima a policy takes that knows no flavors apart: the one that wastes least.
+
+To such a policy any GPU is as good as any other, so its program says how much time a job has and
+not of which flavor. A program's own choice among these optima is a corner: some jobs have the slow
+flavor alone, while GPUs of the fast one are idle. Here every job has the same mix of flavors, the
+fast ones are given out in full before a slow one is, and time that is left over is given out too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from quorate.policy.allocation import ALONE, FEASIBLE, Allocation
+from quorate.policy.problem import Floats, Problem
+
+
+def evenly_mixed(problem: Problem, found: Allocation) -> Allocation:
+    """Return an allocation in which no job has less time than in ``found``.
+
+    ``found`` has no pairs, and to its policy a job's time is worth the same on every flavor where
+    the job moves. Time that is left over goes to the jobs that have least of it, until all have the
+    same or none is left. Flavors are given out from the fastest on. Jobs that cannot run on every
+    flavor are mixed over those on which they can, and are served first. Where that does not leave
+    room for all, ``found`` is the answer.
+    """
+    assert (found.second == ALONE).all(), "a policy that knows no flavors knows no pairs"
+    scales, moves = problem.scales.astype(np.float64), (problem.rates > 0) & (problem.gpus > 0)
+    time = np.minimum(found.shares.sum(axis=1), 1.0)
+    time = np.maximum(time, _level(problem, time))
+    room = _given_out(problem, float(scales @ time))
+    shares = np.zeros(problem.shape)
+    # The fewer flavors jobs have to go to, the earlier they are served.
+    kinds, of = np.unique(moves, axis=0, return_inverse=True)
+    for kind in sorted(range(len(kinds)), key=lambda each: (int(kinds[each].sum()), each)):
+        rows, there = of.reshape(-1) == kind, np.where(kinds[kind], room, 0.0)
+        wanted = float(scales[rows] @ time[rows])
+        if wanted > there.sum() * (1 + FEASIBLE):
+            return found
+        if wanted > 0:
+            mix = there / there.sum()
+            shares[rows] = np.outer(time[rows], mix)
+            room = np.maximum(room - wanted * mix, 0.0)
+    used = scales @ shares
+    over = np.divide(used, problem.gpus, out=np.zeros(len(used)), where=problem.gpus > 0).max()
+    return replace(found, shares=shares / max(1.0, float(over)))
+
+
+def _level(problem: Problem, time: Floats) -> float:
+    """Return to which time all jobs that have less of it can be raised together, at most 1."""
+    order = np.argsort(time, kind="stable")
+    scales, steps = problem.scales[order].astype(np.float64), time[order]
+    spare = float(problem.gpus.sum()) - float(scales @ steps)
+    width = 0.0
+    for at, (scale, step) in enumerate(zip(scales.tolist(), steps.tolist(), strict=True)):
+        width += scale
+        above = steps[at + 1] if at + 1 < len(steps) else 1.0
+        if spare <= width * (above - step):
+            return float(step + max(spare, 0.0) / width)
+        spare -= width * (above - step)
+    return 1.0
+
+
+def _given_out(problem: Problem, wanted: float) -> Floats:
+    """Return how many GPUs of each flavor are given out where ``wanted`` are, the fastest first.
+
+    A flavor is as fast as jobs are on it on average, each relative to its fastest flavor.
+    """
+    speed = (problem.rates / problem.rates.max(axis=1, keepdims=True)).mean(axis=0)
+    found = np.zeros(len(problem.gpus))
+    for flavor in np.argsort(-speed, kind="stable"):
+        found[flavor] = min(float(problem.gpus[flavor]), wanted - found.sum())
+    return np.maximum(found, 0.0)
