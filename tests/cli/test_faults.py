@@ -25,7 +25,7 @@ START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        ("a: [1, 2", 3, "bad.yaml:1:9: malformed YAML"),
+        ("a: [1, 2", 3, "bad.yaml:2:1: malformed YAML"),
         ("", 3, "there are no documents here"),
         ("kind: Node\n\x00", 3, "U+0000"),
         (b"caf\xe9: 1", 3, "byte 0xe9 is not UTF-8"),

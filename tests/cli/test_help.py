@@ -42,6 +42,14 @@ RECORDING = {
 }
 
 
+PHILLY = """timestamp,duration,num_gpus,gpu_time,cluster
+2017-10-09 07:01:55,600.0,8,4800.0,vc-a
+2017-10-09 07:03:00,1200.0,16,19200.0,vc-b
+"""
+DRAWN = """generate: lam=900,jobs=9
+throughputs: rates.json
+cluster: h100=8
+"""
 HOSPITAL = """apiVersion: quorate.dev/v1
 kind: Owner
 metadata: {name: hospital}
@@ -102,6 +110,14 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (files / "world.json").write_text(json.dumps(WORLD))
     for name in ("problem.json", "jobs.json", "rates.json"):
         shutil.copyfile(EXAMPLES / name, files / name)
+    simulation = EXAMPLES / "simulation"
+    shutil.copyfile(simulation / "jobs.csv", files / "jobs.csv")
+    scenario = (simulation / "scenario.yaml").read_text()
+    scenario = scenario.replace("examples/simulation/", "").replace("examples/", "")
+    (files / "scenario.yaml").write_text(scenario)
+    (files / "drawn.yaml").write_text(DRAWN)
+    (files / "philly.csv").write_text(PHILLY)
+    (files / "ran.csv").write_text("n,submitted,ran\n2,2026-10-01T08:00:00Z,60\n")
     (files / "job.sh").write_text("#!/bin/bash\n#SBATCH --gpus=h100:8\ntrue\n")
     (files / "lab.token").write_text("qt_of_nobody\n")
     (files / "recording.json").write_text(json.dumps(RECORDING))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.shell import EXAMPLES, ROOT, Shell
 
-JOBS: Final = EXAMPLES / "jobs.csv"
+JOBS: Final = EXAMPLES / "simulation" / "jobs.csv"
 TABLE: Final = EXAMPLES / "rates.json"
 WORLD: Final = ("--cluster", "h100=2,l40s=3", "--throughputs", TABLE)
 STRICT: Final = ("simulate", "--gavel-strict", "--policy", "max_min_fairness_perf", *WORLD)
@@ -33,7 +33,7 @@ def test_drawn_jobs_are_measured_in_a_window(bare: Shell) -> None:
 
 
 def test_a_scenario_file_plays_the_production_engine(bare: Shell) -> None:
-    text = (EXAMPLES / "simulate.yaml").read_text(encoding="utf-8")
+    text = (EXAMPLES / "simulation" / "scenario.yaml").read_text(encoding="utf-8")
     (bare.folder / "s.yaml").write_text(text.replace("examples/", f"{EXAMPLES}/"), encoding="utf-8")
     found = bare("simulate", "s.yaml", "-o", "json").json
     assert (found["jobs_done"], found["jobs_refused"]) == (5, 0)
@@ -98,7 +98,7 @@ def test_an_unknown_field_of_a_scenario_is_named(bare: Shell) -> None:
 
 
 def test_the_example_names_files_that_are_there() -> None:
-    text = (EXAMPLES / "simulate.yaml").read_text(encoding="utf-8")
+    text = (EXAMPLES / "simulation" / "scenario.yaml").read_text(encoding="utf-8")
     named = [line.split(": ")[1] for line in text.splitlines() if ": examples/" in line]
     assert len(named) == 2
     assert all((ROOT / name).is_file() for name in named)

@@ -182,7 +182,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "report": (
         "quorate.cli.operator_commands.report_command",
         "report",
-        "Show what a ledger came to, and write pages and tables of it.",
+        "Show what a ledger came to: times, waits by cause, utilisation, shares, lost work.",
     ),
     "whatif": (
         "quorate.cli.operator_commands.whatif_command",
@@ -207,7 +207,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "simulate": (
         "quorate.cli.operator_commands.simulate_command",
         "simulate",
-        "Play a trace, or jobs that are drawn, by any policy in simulated time.",
+        "Play a trace in simulated time, and print what became of its jobs.",
     ),
     "trace": (
         "quorate.cli.operator_commands.trace_command",

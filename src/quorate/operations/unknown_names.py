@@ -25,12 +25,12 @@ HINTED_MAX: Final = 10_000
 def unknown(view: StateView, caller: Caller, kind: str, name: str, more: str = "") -> CommandError:
     """Return the error that there is no ``kind`` called ``name``.
 
-    It suggests the nearest name; where none is near, the list of names, and ``more``.
+    It suggests the nearest name, or else the list of names; ``more`` is said in either case.
     """
     near = nearest_name(name, _known(view, caller, kind))
-    listing = f"list them: quorate get {kind}s{more and f'; {more}'}"
-    hint = f"did you mean {near!r}?" if near is not None else listing
-    return CommandError(Exit.REFUSED, f"there is no {kind} {name!r}; {hint}", fault=UNKNOWN_NAME)
+    hint = f"did you mean {near!r}?" if near is not None else f"list them: quorate get {kind}s"
+    told = f"there is no {kind} {name!r}; {hint}{more and f' ({more})'}"
+    return CommandError(Exit.REFUSED, told, fault=UNKNOWN_NAME)
 
 
 def check_run(context: RequestContext, name: str, kind: str = "run", more: str = "") -> None:

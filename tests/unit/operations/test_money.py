@@ -251,4 +251,6 @@ def test_every_account_fits_a_spreadsheet(
     found = ledger_thread.ask(ADA, name, asked)
     assert found.csv is not None
     assert found.csv().startswith(first)
-    assert ledger_thread.ask(ADA, "list-runs", ListRuns()).csv is None
+    listed = ledger_thread.ask(ADA, "list-runs", ListRuns()).csv
+    assert listed is not None
+    assert listed().startswith("NAME,")

@@ -12,7 +12,6 @@ from quorate.ledger.chain import Block, Head
 from quorate.ledger.snapshot import take
 from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
-from quorate.model.state.state import State
 from quorate.operations.answer_types import Answer, Order
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
@@ -182,9 +181,8 @@ def test_a_dry_run_keeps_no_key_and_waits_for_nobody(engine: Engine) -> None:
 
 
 def snapshot(engine: Engine) -> object:
-    """Return the state as it would be kept."""
-    assert isinstance(engine.view, State)
-    return take(engine.view)
+    """Return the state as it would be kept; the overlay of a view has all that it has."""
+    return take(engine.view.overlay())
 
 
 @pytest.mark.parametrize("is_grouped", [True, False])

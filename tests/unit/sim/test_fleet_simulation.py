@@ -98,7 +98,7 @@ def test_a_job_of_no_known_type_is_named() -> None:
 
 def test_a_stop_without_a_checkpoint_loses_work() -> None:
     """Two jobs that take turns in rounds take longer where each stop loses the round's work."""
-    jobs = [job("one", 0.0, 8, 1_800.0), job("two", 0.0, 8, 1_800.0)]
+    jobs = [job("one", 0.0, 8, 7_200.0), job("two", 0.0, 8, 7_200.0)]
     saves = finished(FleetPlay(fleet(jobs, ROUNDS), jobs))
     loses = replace(
         fleet(jobs, ROUNDS), costs=Costs(checkpoint_every_ms=4 * MINUTE_MS, saves_at_stop=False)

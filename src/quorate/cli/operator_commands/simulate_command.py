@@ -21,15 +21,12 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog=examples(
-        "quorate simulate --gavel-strict --policy max_min_fairness_perf "
-        "--generate lam=4500,seed=42 --measure 4000:5000 --cluster v100=36,p100=36,k80=36 "
-        "--throughputs rates.json -o json",
-        "quorate simulate --policy fifo_perf --trace jobs.trace --cluster v100=8 "
-        "--throughputs rates.json",
-        "quorate simulate --discipline bind --trace philly.csv --cluster gpu=1280 --budgets 1.5",
         "quorate simulate scenario.yaml --seed 7",
-        "quorate simulate --compare bind,fifo-easy,srtf --seeds 0-4 --generate lam=900,jobs=20 "
-        "--cluster h100=16 --throughputs rates.json --report comparison.html",
+        "quorate simulate --discipline bind --trace philly.csv --cluster gpu=1280 --budgets 1.5",
+        "quorate simulate --policy fifo_perf --trace jobs.csv --cluster h100=4 "
+        "--throughputs rates.json",
+        "quorate simulate drawn.yaml --gavel-strict --policy max_min_fairness_perf -o json",
+        "quorate simulate drawn.yaml --compare bind,srtf --seeds 0-4 --report comparison.html",
     )
 )
 @click.argument("scenario", metavar="[SCENARIO]", required=False)

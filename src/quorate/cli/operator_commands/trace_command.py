@@ -30,7 +30,7 @@ _TO: Final = click.option(
 )
 
 
-@click.group(epilog=examples("quorate trace inspect jobs.trace"))
+@click.group(epilog=examples("quorate trace inspect jobs.csv"))
 def trace() -> None:
     """Inspect, convert and generate traces of jobs."""
 
@@ -38,7 +38,7 @@ def trace() -> None:
 @trace.command(
     epilog=examples(
         "quorate trace inspect philly.csv",
-        "quorate trace inspect jobs.csv --map gpus=n,arrives_at=submitted,duration_s=ran -o json",
+        "quorate trace inspect ran.csv --map gpus=n,arrives_at=submitted,duration_s=ran -o json",
     )
 )
 @click.argument("file", metavar="FILE")
