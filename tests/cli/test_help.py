@@ -156,6 +156,7 @@ def _arranged(prepared: Path, place: Path, line: str, capsys: pytest.CaptureFixt
         long_ago.ok("apply", "-f", "fleet.yaml", "-f", "budgets.yaml")
         return place
     stages = {" init": "files", "submit -f": "before", "claim ": "before", "release": "claimed"}
+    stages["quorate delete "] = "before"
     stages |= {"node wiped": "left", "submit --name train-1": "before"}
     stage = next((found for words, found in stages.items() if words in line), "after")
     shutil.copytree(prepared / stage, place)
@@ -163,6 +164,8 @@ def _arranged(prepared: Path, place: Path, line: str, capsys: pytest.CaptureFixt
         config = place / ".config" / "quorate" / "config.toml"
         config.parent.mkdir(parents=True)
         config.write_text('[contexts.lab]\nserver = "http://127.0.0.1:8414"\n')
+    if "--format ledger" in line:
+        assert process(place, "complete", "train-1").code == 0
     if "token revoke" in line:
         _issue(place / "quorate.db", line.split()[3])
     # What an example makes is not there yet.

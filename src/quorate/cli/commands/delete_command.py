@@ -27,8 +27,8 @@ _REASON_CHARS_MAX: Final = 1000
 @click.command(
     epilog=examples(
         'quorate delete node a7 a8 --reason "returned to the vendor"',
-        "quorate delete pool interactive --dry-run",
-        "quorate delete budget/vision",
+        "quorate delete budget hospital --dry-run",
+        "quorate delete owner/hospital",
     )
 )
 @click.argument("kind", shell_complete=kinds)

@@ -55,7 +55,8 @@ def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) ->
 
 @click.command(
     epilog=examples(
-        "quorate cancel train-1 train-2",
+        "quorate cancel train-1",
+        "quorate cancel $(quorate get runs --owner rai -o name)",
         "quorate cancel --all --owner vision --dry-run",
         'quorate cancel train-1 --note "wrong learning rate"',
     )
