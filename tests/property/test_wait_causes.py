@@ -14,7 +14,7 @@ from quorate.model.refusal import RefusalCode
 from quorate.sim.demand import Size
 from quorate.sim.round_world import draw_round_world
 from quorate.sim.seed_trial import Trial
-from tests.oracles.effort import few_of
+from tests.oracles.effort import IS_SOAK, few_of
 from tests.oracles.rounds import POLICIES
 from tests.oracles.waiting import leases_of, span_of, wait_parts
 
@@ -28,6 +28,7 @@ _OF_REQUESTS = {
     RefusalCode.NOT_RUNNING,
 }
 _SIZE = Size(hours=10, runs=40, wishes=30)
+_SMALL = Size(hours=4, runs=16, wishes=10)
 
 
 def _events(trial: Trial) -> list[Event]:
@@ -79,7 +80,7 @@ def test_the_parts_of_every_wait_add_up_in_pools_that_bind(seed: int) -> None:
 @pytest.mark.parametrize("seed", few_of(range(8), 1))
 def test_the_parts_of_every_wait_add_up_in_pools_of_rounds(seed: int) -> None:
     draw = partial(draw_round_world, policies=tuple(POLICIES), with_pairs=bool(seed % 2))
-    trial = Trial(seed, size=_SIZE, draw=draw)
+    trial = Trial(seed, size=_SIZE if IS_SOAK else _SMALL, draw=draw)
     trial.simulation.share_by(POLICIES)
     total = _check(_events(trial))
     assert WaitCause.ROUNDS in total, total

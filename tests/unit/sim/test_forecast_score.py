@@ -44,7 +44,7 @@ def test_a_start_whose_p90_is_still_to_come_is_undecided() -> None:
 
 @pytest.mark.slow
 def test_forecasts_are_those_that_plan_shows_and_starts_those_that_happened() -> None:
-    trial = Trial(24, size=Size(hours=10, runs=50, wishes=0))
+    trial = Trial(24, size=Size(hours=6, runs=30, wishes=0))
     trial.run()
     blocks = [events for _, events in open_blocks(list(trial.store.blocks()))]
     found, unforeseen, at_once, end_ms = scored_starts(blocks, has_executor=True)
