@@ -33,9 +33,13 @@ TABLE: Final = DATA / "physical_cluster_throughputs.json"
 GPUS: Final = {"k80": 24, "p100": 16, "v100": 8}
 STEPS, SIZE, ARRIVAL = 5, 6, 9
 
-pytestmark = pytest.mark.skipif(
-    not TABLE.is_file(), reason="the published traces are not beside this repository (../shared)"
-)
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(
+        not TABLE.is_file(),
+        reason="the published traces are not beside this repository (../shared)",
+    ),
+]
 
 Rate = Callable[[Row, str], tuple[float, ...]]
 Allocate = Callable[[Moment, Mapping[str, int], Rate], Shares]

@@ -211,6 +211,7 @@ def test_the_queue_is_in_order_of_its_key(
     assert over == sorted(over)
 
 
+@pytest.mark.heavy
 @examples(2)
 @given(
     teams=st.lists(quotas, min_size=3, max_size=3),

@@ -139,6 +139,7 @@ def _calls(text: str) -> int:
     return count
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("shape", list(hostile_yaml(1_024)))
 def test_a_hostile_text_takes_no_more_work_than_its_length_allows(shape: str) -> None:
     length = 128 * 1_024

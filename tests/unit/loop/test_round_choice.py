@@ -299,6 +299,7 @@ def test_an_owner_of_many_runs_has_its_part_beside_one_of_few() -> None:
         assert 0.4 <= part <= 0.6, part
 
 
+@pytest.mark.heavy
 def test_what_a_strategy_proof_policy_withholds_stays_idle() -> None:
     owners = (team("ant"), team("bee"), money("ant"), money("bee"))
     policy = "max_min_fairness_strategy_proof"

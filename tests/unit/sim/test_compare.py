@@ -15,6 +15,9 @@ from quorate.sim.report.compare import (
     window_of,
 )
 
+pytestmark = pytest.mark.heavy
+
+
 SEEDS = range(SEEDS_MIN)
 JCT = FIGURES[0]
 

@@ -9,6 +9,9 @@ from quorate.sim.compared_play import compared_tasks, play_task
 from quorate.sim.report.compare import compare
 from quorate.sim.scenario import Scenario, ScenarioError
 
+pytestmark = pytest.mark.heavy
+
+
 RATES = json.dumps({"v100": {"('lm', 1)": {"null": 10.0}, "('net', 1)": {"null": 4.0}}}).encode()
 ASKED = Scenario(
     cluster="v100=2", policy="fifo", generate="lam=400,jobs=6", throughputs="rates.json"

@@ -58,6 +58,7 @@ def test_names_are_shown_and_never_read_as_markup(outcome: Outcome) -> None:
     assert "&lt;b&gt;&amp;" in page
 
 
+@pytest.mark.heavy
 @examples(0.2)
 @given(outcomes())
 def test_a_comparison_names_both_policies_and_what_is_not_shown(outcome: Outcome) -> None:

@@ -5,6 +5,7 @@ import io
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 
 from quorate.sim.outcome import Outcome
@@ -48,6 +49,7 @@ def test_every_run_is_a_line_whose_waits_add_up(outcome: Outcome) -> None:
         assert float(row["cost"]) == run.cost
 
 
+@pytest.mark.heavy
 @examples(0.2)
 @given(outcomes())
 def test_a_comparison_can_be_shown_and_read_by_programs(outcome: Outcome) -> None:
