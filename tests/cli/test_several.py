@@ -70,6 +70,7 @@ def test_fields_are_printed_by_a_template(shell: Shell) -> None:
 def test_a_list_goes_into_a_spreadsheet(shell: Shell) -> None:
     rows = list(csv.DictReader(io.StringIO(shell.ok("get", "nodes", "-o", "csv"))))
     assert rows[0]["NAME"] == "a1"
+    assert not {"-", "'-"} & {cell for row in rows for cell in row.values()}
     assert len(rows) == len(shell("get", "nodes", "-o", "json").json["items"])
 
 
@@ -93,3 +94,9 @@ def test_a_node_is_deleted_once_its_work_has_left(shell: Shell) -> None:
 def test_an_owner_is_deleted_by_either_name(shell: Shell) -> None:
     shell.ok("admin", "tenant", "create", "short-lived")
     assert "owner/short-lived removed" in shell.ok("delete", "owner", "short-lived")
+
+
+def test_several_are_deleted_by_kind_and_name(shell: Shell) -> None:
+    out = shell.ok("delete", "node/a1", "node/a2", "node/a1")
+    assert "node/a1 removed" in out
+    assert "node/a2 removed" in out

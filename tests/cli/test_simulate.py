@@ -103,3 +103,38 @@ def test_the_example_names_files_that_are_there() -> None:
     assert len(named) == 2
     assert all((ROOT / name).is_file() for name in named)
     assert json.loads(TABLE.read_text(encoding="utf-8"))
+
+
+def test_a_recorded_simulation_can_be_forked(bare: Shell) -> None:
+    """Its driver had nothing to do at a set time; what ended is read from its executor."""
+    jobs = "name,arrives_s,gpus,duration_s,owner\na,0,2,100,x\nb,50,2,600,y\n"
+    (bare.folder / "w.csv").write_text(jobs, encoding="utf-8")
+    bare.ok("simulate", "--discipline", "bind", "--cluster", "gpu=8", "--trace", "w.csv",
+            "--record", "w.db")  # fmt: skip
+    out = bare.ok("whatif", "--from-ledger", "w.db", "--at", "2023-11-14T22:13:40Z",
+                  "--add-nodes", "1xgpu-00000")  # fmt: skip
+    assert "does not reproduce" not in out
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("name,arrives_s,gpus\na,0,2\n", "duration_s: is missing in the header"),
+        ("name,arrives_s,gpus,gpus,duration_s\na,0,2,1,5\n", "is in the header twice"),
+        (f"name,arrives_s,gpus,duration_s\n{'a' * 200_000},0,2,5\n", "field larger"),
+        ("name,arrives_s,gpus,duration_s,flavors\na,0,2,5,h100\n", "the cluster does not have"),
+    ],
+)
+def test_a_faulty_trace_is_an_error_of_its_line(bare: Shell, text: str, fault: str) -> None:
+    (bare.folder / "t.csv").write_text(text, encoding="utf-8")
+    said = bare("simulate", "--discipline", "bind", "--cluster", "gpu=8", "--trace", "t.csv")
+    assert said.code == 3, said
+    assert fault in said.err
+
+
+def test_a_written_trace_overwrites_nothing(bare: Shell) -> None:
+    words = ("trace", "convert", str(JOBS), "--to", "new.csv")
+    bare.ok(*words)
+    before = (bare.folder / "new.csv").read_bytes()
+    assert "exists already" in bare(*words).err
+    assert (bare.folder / "new.csv").read_bytes() == before

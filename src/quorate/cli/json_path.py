@@ -15,7 +15,7 @@ from typing import Any, Final
 
 EVERY: Final = "*"
 _STEP: Final = re.compile(
-    r"""\.(?P<field>[A-Za-z_][\w-]*)|\[(?P<index>-?\d+)\]|(?P<every>\[\*\]|\.\*)"""
+    r"""\.(?P<field>[A-Za-z_][\w-]*)|\[(?P<index>-?\d{1,9})\]|(?P<every>\[\*\]|\.\*)"""
     r"""|\[(?P<quote>['"])(?P<key>.+?)(?P=quote)\]"""
 )
 _REMEDY: Final = "write it like {.items[*].metadata.name}"

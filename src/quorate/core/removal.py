@@ -144,7 +144,7 @@ def _warnings(view: StateView, command: Remove) -> Iterator[str]:
         case Removable.POOL:
             nodes = sorted(n for n, record in view.nodes.items() if record.island.pool == name)
             if nodes:
-                yield f"{_listed(nodes)} belong to pool {DEFAULT_POOL!r} now"
+                yield f"nodes that go to pool {DEFAULT_POOL!r}: {_listed(nodes)}"
         case Removable.BUDGET:
             keys = {envelope_id(name, envelope.name) for envelope in view.budgets[name].envelopes}
             promised = sorted(
@@ -154,7 +154,8 @@ def _warnings(view: StateView, command: Remove) -> Iterator[str]:
             )
             if promised:
                 yield f"firm starts that it was to pay for are planned anew: {_listed(promised)}"
-            yield "what it paid stays recorded"
+            if any(view.envelopes[key].committed_gpu_ms for key in keys):
+                yield "what it paid stays recorded"
         case _:
             assert_never(command.kind)
 

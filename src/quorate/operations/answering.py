@@ -13,6 +13,7 @@ from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.permission import FORBIDDEN, check_command
 from quorate.operations.request_context import AnyDesk, CallerContext, RequestContext
 from quorate.operations.request_keys import keyed
+from quorate.operations.short_notes import check_notes
 from quorate.views.exits import CommandError, Exit
 
 
@@ -37,6 +38,7 @@ def ordered(
     """
     assert operation.effect is not Effect.STREAM, operation
     check_role(context.caller, operation)
+    check_notes(asked)
     found = operation.handle()(context, asked, operation)
     if isinstance(found, Order):
         assert isinstance(context, RequestContext), operation

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from msgspec import Struct
+
 from quorate.views.exits import CommandError, Exit
+
+_NOTES: Final = ("note", "reason")
+"""The fields of requests that hold a ``Note``."""
 
 
 def checked_line(text: str, field: str) -> str:
@@ -10,3 +17,12 @@ def checked_line(text: str, field: str) -> str:
     if text.isprintable():
         return text
     raise CommandError(Exit.INVALID, f"{field}: must be one printable line")
+
+
+def check_notes(asked: Struct) -> None:
+    """Raise ``CommandError`` unless the note or reason of a request is one printable line.
+
+    Else it could look like further lines of the log, or change the terminal of its reader.
+    """
+    for field in _NOTES:
+        checked_line(getattr(asked, field, "") or "", field)

@@ -15,17 +15,25 @@ from msgspec.structs import replace as replace_fields
 
 from quorate.model.amounts import SECOND_MS
 from quorate.model.specs import Discipline
-from quorate.policy.table import POLICIES
+from quorate.policy.files.throughputs_file import ThroughputTable
+from quorate.policy.plugin_policies import known_policies
 from quorate.sim.baselines.baseline_orders import BASELINES
-from quorate.sim.baselines.baseline_simulation import BaselineJob, simulate_baseline
+from quorate.sim.baselines.baseline_simulation import (
+    BaselineError,
+    BaselineJob,
+    simulate_baseline,
+)
 from quorate.sim.outcome import Outcome
 from quorate.sim.policy_shares import COSTS
 from quorate.sim.report.compare import SEEDS_MIN
 from quorate.sim.scenario import Scenario, ScenarioError
 from quorate.sim.scenario_play import cluster_of, staged, table_of, trace_of
+from quorate.sim.table_rates import rates_on
 from quorate.sim.traces.trace_job import TraceJob
 
 BIND: Final = "bind"
+_WEIGHT_UNITS: Final = 1_000
+"""A weight is a priority in thousandths: the scheduler that reads it compares whole numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +62,7 @@ def compared_tasks(
         raise ScenarioError("compare", "needs different policies", "name two or more")
     if len(set(seeds)) < SEEDS_MIN:
         raise ScenarioError("seeds", f"are {len(set(seeds))}", f"use {SEEDS_MIN} or more, as 0-4")
-    known = {*POLICIES, *BASELINES, BIND}
+    known = {*known_policies().by_name, *BASELINES, BIND}
     for name in names:
         if name not in known:
             raise ScenarioError(
@@ -62,6 +70,13 @@ def compared_tasks(
                 f"has {name!r}",
                 f"name {BIND}, one of {', '.join(BASELINES)}, or of `quorate policy list`",
             )
+    others = [name for name in names if asked.strict and name in {*BASELINES, BIND}]
+    if others:
+        raise ScenarioError(
+            "compare",
+            f"has {others[0]!r}, which the published mechanism does not know",
+            "leave it out, or compare without --gavel-strict",
+        )
     return [
         ComparedTask(name=name, scenario=_scenario(asked, name, seed))
         for seed in sorted(set(seeds))
@@ -73,7 +88,8 @@ def _scenario(asked: Scenario, name: str, seed: int) -> Scenario:
     if name == BIND:
         discipline = Discipline.BIND.value
         return replace_fields(asked, policy=None, discipline=discipline, strict=False, seed=seed)
-    return replace_fields(asked, policy=name, seed=seed)
+    rounds = Discipline.ROUNDS.value
+    return replace_fields(asked, policy=name, discipline=rounds, seed=seed)
 
 
 def play_task(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
@@ -98,25 +114,42 @@ def _baseline(task: ComparedTask, files: Mapping[str, bytes]) -> Outcome:
             f"has {task.name!r}, which knows one flavor",
             "use a cluster of one, or leave it out",
         )
-    trace = trace_of(asked, read, cluster, table_of(asked, read))
-    jobs = [_job(job) for job in trace.jobs]
+    table = table_of(asked, read)
+    trace = trace_of(asked, read, cluster, table)
     (flavor,) = (name for name, gpus in zip(cluster.flavors, cluster.gpus, strict=True) if gpus)
-    return simulate_baseline(
-        task.name,
-        jobs,
-        sum(cluster.gpus),
-        BASELINES[task.name],
-        flavor=flavor,
-        price=COSTS.get(flavor, 0.0),
-    )
-
-
-def _job(job: TraceJob) -> BaselineJob:
-    if job.duration_s is None:
-        raise ScenarioError(
-            "trace", f"job {job.name} has no duration", "a baseline needs durations"
+    jobs = [_job(job, _seconds(job, flavor, table)) for job in trace.jobs]
+    try:
+        return simulate_baseline(
+            task.name,
+            jobs,
+            sum(cluster.gpus),
+            BASELINES[task.name],
+            flavor=flavor,
+            price=COSTS.get(flavor, 0.0),
         )
-    took_ms = max(1, math.ceil(job.duration_s * SECOND_MS))
+    except BaselineError as error:
+        fault, _, remedy = str(error).partition("; ")
+        raise ScenarioError("compare", fault, remedy) from None
+
+
+def _seconds(job: TraceJob, flavor: str, table: ThroughputTable | None) -> float:
+    """Return how long ``job`` takes on ``flavor``: its steps by the table, else its duration."""
+    if table is None or job.steps is None or job.job_type is None:
+        if job.duration_s is None:
+            raise ScenarioError(
+                "trace", f"job {job.name} has no duration", "a baseline needs durations"
+            )
+        return job.duration_s
+    rate = rates_on(table, flavor)(job.job_type, job.gpus)
+    if not rate:
+        raise ScenarioError(
+            "throughputs", f"job {job.name} does not run on {flavor}", "use another cluster"
+        )
+    return job.steps / rate
+
+
+def _job(job: TraceJob, seconds: float) -> BaselineJob:
+    took_ms = max(1, math.ceil(seconds * SECOND_MS))
     return BaselineJob(
         name=job.name,
         owner=job.owner,
@@ -124,4 +157,5 @@ def _job(job: TraceJob) -> BaselineJob:
         submitted_ms=round(job.arrives_s * SECOND_MS),
         duration_ms=took_ms,
         estimate_ms=took_ms,
+        priority=round(job.weight * _WEIGHT_UNITS),
     )

@@ -247,6 +247,13 @@ class FleetPlay:
         """Return the run that is submitted for ``job``, and what it really is."""
         fleet = self.fleet
         flavors = tuple(each for each in fleet.flavors if not job.flavors or each in job.flavors)
+        if not flavors:
+            raise TraceError(
+                0,
+                "flavors",
+                f"of job {job.name} are {', '.join(job.flavors)}, which the cluster does not have",
+                f"the cluster has {', '.join(fleet.flavors)}: add them, or choose other jobs",
+            )
         rates = self._rates(job, flavors)
         if rates:
             work_ms = ceil((job.steps or 0.0) * SECOND_MS / max(rates.values()))
@@ -276,7 +283,7 @@ class FleetPlay:
             checkpoint_ms=fleet.costs.stop_ms,
             on_quota=OnQuota.WAIT,
             nonce=sha256(f"{self.seed}/{job.name}".encode()).hexdigest()[:16],
-            rounds=self._rounds_work(job, rates, work_ms),
+            rounds=self._rounds_work(job, flavors, rates, work_ms),
         )
         return run, truth
 
@@ -301,7 +308,7 @@ class FleetPlay:
         return {f: by_flavor[f] for f in flavors if by_flavor.get(f, 0.0) > 0.0}
 
     def _rounds_work(
-        self, job: TraceJob, rates: Mapping[str, float], work_ms: int
+        self, job: TraceJob, flavors: Sequence[str], rates: Mapping[str, float], work_ms: int
     ) -> RoundsWork | None:
         if self.fleet.pool.discipline is not Discipline.ROUNDS:
             return None
@@ -313,7 +320,7 @@ class FleetPlay:
             )
         steps = max(1, work_ms // SECOND_MS)
         return RoundsWork(
-            throughputs=tuple((flavor, 1.0) for flavor in self.fleet.flavors),
+            throughputs=tuple((flavor, 1.0) for flavor in flavors),
             total_steps=steps,
             weight=job.weight,
         )

@@ -130,11 +130,15 @@ class Lasting:
 
 
 class Span(NamedTuple):
-    """A stretch of time in which a job had the same GPUs."""
+    """A stretch of time in which a job had the same GPUs.
+
+    ``is_second``: another job of its pair, which comes before it, has them too.
+    """
 
     start_s: float
     end_s: float
     place: Place
+    is_second: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -301,10 +305,12 @@ class Play:
             charged = ran_s * len(where.gpus)
             tally.charged_gpu_s[key] = tally.charged_gpu_s.get(key, 0.0) + charged
             spans = tally.spans.setdefault(job, [])
-            start_s = self._started_s
-            if spans and spans[-1].end_s == start_s and spans[-1].place == where:
-                start_s = spans.pop().start_s
-            spans.append(Span(start_s, lasting.until_s, where))
+            span = Span(self._started_s, lasting.until_s, where, job != lasting.row[0])
+            if spans and spans[-1]._replace(start_s=0.0) == span._replace(
+                start_s=0.0, end_s=span.start_s
+            ):
+                span = span._replace(start_s=spans.pop().start_s)
+            spans.append(span)
 
     def _last_first(self, lasting: Lasting) -> tuple[float, int, list[int]]:
         return -lasting.until_s, len(lasting.row), [self._turn[job] for job in lasting.row]

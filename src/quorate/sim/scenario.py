@@ -17,12 +17,21 @@ SEED_MAX: Final = 2**32 - 10
 """The largest seed: streams of chance have seeds a little above that of the simulation."""
 
 
+SECONDS_MAX: Final = 31_536_000
+"""How long a round, a stop or the time between checkpoints may be: a year."""
+COUNT_MAX: Final = 1_000_000
+
+
 class ScenarioError(ValueError):
     """A scenario cannot be played: which field is wrong, how, and what would help."""
 
     def __init__(self, field: str, fault: str, remedy: str) -> None:
-        self.field = field
+        self.field, self.fault, self.remedy = field, fault, remedy
         super().__init__(f"{field}: {fault}; {remedy}")
+
+    def __reduce__(self) -> tuple[type[ScenarioError], tuple[str, str, str]]:
+        """Return how another process makes the error again."""
+        return ScenarioError, (self.field, self.fault, self.remedy)
 
 
 class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -99,14 +108,19 @@ def _check(asked: Scenario) -> None:
 
 
 def _check_numbers(asked: Scenario) -> None:
-    for name, least in (("round_s", 1.0), ("gpus_per_node", 1), ("nodes_per_domain", 1)):
-        if not getattr(asked, name) >= least:
-            raise ScenarioError(name, f"is {getattr(asked, name):g}", f"write {least:g} or more")
-    for name in ("checkpoint_s", "stop_s", "seed"):
-        if not getattr(asked, name) >= 0:
-            raise ScenarioError(name, f"is {getattr(asked, name):g}", "write 0 or more")
-    if asked.seed > SEED_MAX:
-        raise ScenarioError("seed", f"is {asked.seed}", f"write {SEED_MAX} or less")
+    bounds = {
+        "round_s": (1, SECONDS_MAX),
+        "gpus_per_node": (1, COUNT_MAX),
+        "nodes_per_domain": (1, COUNT_MAX),
+        "checkpoint_s": (0, SECONDS_MAX),
+        "stop_s": (0, SECONDS_MAX),
+        "seed": (0, SEED_MAX),
+        "depth": (0, COUNT_MAX),
+    }
+    for name, (least, most) in bounds.items():
+        value = getattr(asked, name)
+        if value is not None and not least <= value <= most:
+            raise ScenarioError(name, f"is {value:g}", f"write {least} to {most}")
     if asked.budgets is not None and not 0 < asked.budgets <= 1e6:  # noqa: PLR2004 - any bound
         raise ScenarioError("budgets", f"is {asked.budgets:g}", "write a factor above 0, as 1.5")
 

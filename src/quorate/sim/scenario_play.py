@@ -11,7 +11,7 @@ from quorate.model.specs import Discipline, Pool
 from quorate.policy.files.cluster_file import Cluster, read_cluster
 from quorate.policy.files.file_faults import Faulty
 from quorate.policy.files.throughputs_file import ThroughputTable, read_throughputs
-from quorate.policy.table import POLICIES
+from quorate.policy.plugin_policies import known_policies
 from quorate.ports.store_port import EventStore
 from quorate.sim.fleet_simulation import (
     Costs,
@@ -31,7 +31,7 @@ from quorate.sim.traces.trace_formats import READERS, read_trace
 from quorate.sim.traces.trace_job import Trace, TraceError, TraceJob
 
 REFERENCE: Final = "v100"
-"""The flavor that drawn durations are of, where the cluster has it; else its first."""
+"""The flavor that drawn durations are of, where the table has it; else the cluster's first."""
 ROUNDS_AT_ONCE: Final = 200
 PARTS: Final = 400
 """In how many parts of its span the engine plays a trace, so that progress can be shown."""
@@ -144,8 +144,13 @@ def staged(asked: Scenario, read: Read, store: EventStore | None = None) -> Stag
     ``store`` keeps the ledger of the production engine; None keeps it in memory.
     """
     cluster, table = cluster_of(asked), table_of(asked, read)
-    if asked.policy is not None and asked.policy not in POLICIES:
-        raise ScenarioError("policy", f"is {asked.policy!r}", "list them: quorate policy list")
+    known = known_policies()
+    if asked.policy is not None and asked.policy not in known.by_name:
+        raise ScenarioError(
+            "policy",
+            f"is {asked.policy!r}, which there is not{known.hint()}",
+            "list them: quorate policy list",
+        )
     measured = measured_of(asked)
     if asked.strict:
         jobs, total, seed = _stream(asked, read, cluster, table)

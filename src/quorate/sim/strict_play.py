@@ -15,9 +15,9 @@ from typing import Final
 from quorate.model.job_types import JobType
 from quorate.policy.files.cluster_file import PUBLISHED_ORDER, Cluster
 from quorate.policy.files.throughputs_file import ThroughputTable
+from quorate.policy.plugin_policies import known_policies
 from quorate.policy.rounds.round_book import ROUND_S, STRICT, Shares
 from quorate.policy.rounds.round_places import Server
-from quorate.policy.table import POLICIES
 from quorate.sim.outcome import CapacityStep, Outcome, RunInterval, SimulatedRun, WaitCause
 from quorate.sim.policy_shares import COSTS, Allocate, PolicyShares
 from quorate.sim.published import has_pairs, strict_orders, strict_rules
@@ -139,7 +139,7 @@ class StrictPlay:
         elif asked.policy == "gandiva":
             published = PublishedGandiva(gpus, asked.seed, rate)
         if published is None:
-            policy = POLICIES[asked.policy]
+            policy = known_policies().by_name[asked.policy]
             return PolicyShares(policy, asked.table, self.cluster, self.jobs, asked.costs)
         given = published
 
@@ -204,7 +204,7 @@ class StrictPlay:
                 start_ms=_ms(span.start_s),
                 end_ms=_ms(span.end_s),
                 flavor=span.place.flavor,
-                gpus=job.gpus,
+                gpus=0 if span.is_second else job.gpus,
                 domain=span.place.flavor,
             )
             for span in spans

@@ -196,3 +196,10 @@ def bar(used: int, total: int, *, out: int = 0, width: int = 20) -> str:
 
 def _marks(part: int, total: int, width: int) -> int:
     return 0 if total == 0 else max(part * width // total, int(part > 0))
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` with every letter that does not print written as its escape."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

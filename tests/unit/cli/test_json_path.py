@@ -50,6 +50,7 @@ def test_a_template_prints(template: str, text: str) -> None:
         ("", "the template is empty"),
         ('{"a\\q"}', "the text is not quoted as in JSON"),
         ("{.items[}", "cannot read '['"),
+        (f"{{.items[{'9' * 5_000}]}}", "cannot read"),
     ],
 )
 def test_a_fault_is_named(template: str, fault: str) -> None:

@@ -183,7 +183,7 @@ def test_a_pool_without_runs_is_removed_and_its_nodes_go_to_the_default_pool() -
     (only,) = nodes_of(life, "B")
     decision = life.do(remove(Removable.POOL, "fast", "one queue is enough"))
     assert decision.events == (PoolRemoved(NOW_MS, "test", "fast", "one queue is enough"),)
-    assert decision.warnings == (f"{only} belong to pool 'default' now",)
+    assert decision.warnings == (f"nodes that go to pool 'default': {only}",)
     assert life.state.nodes[only].island.pool == DEFAULT_POOL
     assert life.state.pool_gpus(DEFAULT_POOL) == 24
     assert same(life.state, replayed(life)) == []

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
 
 from quorate.cli.simulate_comparison import seeds_of
 from quorate.sim.compared_play import compared_tasks, play_task
+from quorate.sim.outcome import Outcome
 from quorate.sim.report.compare import compare
 from quorate.sim.scenario import Scenario, ScenarioError
+from quorate.sim.traces.trace_job import TraceError
 
 pytestmark = pytest.mark.heavy
 
@@ -65,3 +68,47 @@ def test_seeds_are_numbers_and_ranges() -> None:
     assert seeds_of("0-2, 7") == [0, 1, 2, 7]
     with pytest.raises(ScenarioError, match="write numbers and ranges"):
         seeds_of("3-1")
+
+
+def _played(names: tuple[str, ...], **more: object) -> dict[str, Outcome]:
+    rates = json.dumps({f: {"('lm', 1)": {"null": rate}} for f, rate in SPEEDS}).encode()
+    asked = Scenario(
+        generate="lam=900,jobs=1",
+        cluster="k80=2",
+        throughputs="rates",
+        **more,  # type: ignore[arg-type]
+    )
+    tasks = compared_tasks(asked, names, range(5))
+    return {task.name: play_task(task, {"rates": rates}) for task in tasks[: len(names)]}
+
+
+SPEEDS = (("v100", 10.0), ("k80", 2.0))
+
+
+def test_a_baseline_is_as_fast_as_the_flavor_of_the_cluster() -> None:
+    found = _played(("bind", "fifo-easy", "priority"))
+    runs = [outcome.runs[0] for outcome in found.values()]
+    took_ms = {run.ended_ms - run.submitted_ms for run in runs if run.ended_ms is not None}
+    assert len(took_ms) == 1, found
+
+
+def test_a_named_policy_shares_in_rounds_whatever_the_discipline_was() -> None:
+    asked = Scenario(
+        generate="lam=900,jobs=3", cluster="k80=2", throughputs="rates", discipline="bind"
+    )
+    tasks = compared_tasks(asked, ("bind", "fifo_perf"), range(5))
+    assert [task.scenario.discipline for task in tasks[:2]] == ["bind", "rounds"]
+
+
+def test_the_published_mechanism_is_not_compared_with_what_it_does_not_know() -> None:
+    asked = Scenario(generate="lam=900,jobs=3", cluster="k80=2", throughputs="rates", strict=True)
+    with pytest.raises(ScenarioError, match="published mechanism does not know"):
+        compared_tasks(asked, ("bind", "fifo_perf"), range(5))
+
+
+@pytest.mark.parametrize(
+    "error", [ScenarioError("seed", "is odd", "use 2"), TraceError(3, "gpus", "is odd", "use 2")]
+)
+def test_an_error_crosses_processes(error: Exception) -> None:
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert (type(again), str(again)) == (type(error), str(error))

@@ -42,7 +42,8 @@ def delete(
     """Remove nodes, pools, budgets and owners that nothing depends on.
 
     KIND is node, pool, budget or owner. A node must have no work on it (quorate node drain), a pool
-    no runs, a budget no runs that it pays for, an owner nothing at all. Firm starts that were to
+    no runs, a budget no runs that it pays for, an owner neither runs nor children; its idle budgets
+    and its tokens go with it. Firm starts that were to
     use a node or a budget are planned anew. What happened stays in the ledger, and a resource of
     the same name may be applied again.
     """
@@ -51,13 +52,15 @@ def delete(
     from quorate.operations.resources.tenant_operations import DeleteTenant
     from quorate.views.kind_names import kind_named, split_target
 
+    if "/" in kind and names:
+        kind, names = kind.partition("/")[0], (kind, *names)
     kind, names = split_target(kind, names)
     other = kind.lower().removesuffix("s")
     if other in _ELSEWHERE:
         raise click.UsageError(f"a {other} is not deleted; to end it, write: {_ELSEWHERE[other]}")
     found = kind_named("owner" if other == "tenant" else kind).name
     if found not in _DELETED:
-        raise click.UsageError(f"a {found} cannot be deleted; delete a node, pool, budget or owner")
+        raise click.UsageError(f"{found}: cannot be deleted; delete a node, pool, budget or owner")
     if not names:
         raise click.UsageError(f"which {found}? write: quorate delete {found} NAME")
     why = one_line(reason, "--reason", _REASON_CHARS_MAX) if reason else ""
@@ -65,7 +68,7 @@ def delete(
         DeleteTenant(id=name, reason=why, dry_run=dry_run)
         if found == "owner"
         else DeleteThing(name=name, reason=why, dry_run=dry_run)
-        for name in names
+        for name in dict.fromkeys(name.removeprefix(f"{kind}/") for name in names)
     ]
     operation = "delete-tenant" if found == "owner" else f"delete-{found}"
     if len(asked) == 1:

@@ -56,13 +56,18 @@ def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) ->
 @click.command(
     epilog=examples(
         "quorate cancel train-1",
-        "quorate cancel $(quorate get runs --owner rai -o name)",
+        "quorate cancel $(quorate get runs --phase Running -o name)",
         "quorate cancel --all --owner vision --dry-run",
         'quorate cancel train-1 --note "wrong learning rate"',
     )
 )
 @click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=names_of("run"))
-@click.option("--all", "is_all", is_flag=True, help="Every run that waits or runs; needs --yes.")
+@click.option(
+    "--all",
+    "is_all",
+    is_flag=True,
+    help="Every run that waits or runs and that you may see, of all users; needs --yes.",
+)
 @click.option("--owner", metavar="OWNER", help="With --all: only the runs of this owner.")
 @click.option("--yes", is_flag=True, help="Cancel what --all finds without another question.")
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")

@@ -159,7 +159,12 @@ def _write(found: Trace, form: str, target: str | None) -> None:
         click.echo(text, nl=False)
         return
     try:
-        Path(target).write_text(text, encoding="utf-8")
+        with Path(target).open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise CommandError(
+            Exit.REFUSED, f"{target} exists already; remove it, or choose another path"
+        ) from None
     except OSError as error:
         raise CommandError(
             Exit.UNUSABLE, f"{target} cannot be written: {error.strerror}; choose another path"

@@ -17,7 +17,6 @@ from quorate.operations.fleet import fleet_operations
 from quorate.operations.operation import Operation
 from quorate.operations.permission import check_may_claim
 from quorate.operations.request_context import RequestContext
-from quorate.operations.short_notes import checked_line
 from quorate.operations.unknown_names import check_run
 from quorate.views.exits import CommandError, Exit
 from quorate.views.runs.run_defaults import ready
@@ -125,4 +124,4 @@ def release_claim(
     del operation
     name = asked.claim
     check_run(context, name, "claim")
-    return Order(command=Release(name, checked_line(asked.note, "note")))
+    return Order(command=Release(name, asked.note))

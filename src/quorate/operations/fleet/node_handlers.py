@@ -10,7 +10,6 @@ from quorate.operations.answer_types import Order
 from quorate.operations.fleet import fleet_operations
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
-from quorate.operations.short_notes import checked_line
 from quorate.operations.unknown_names import check_node
 from quorate.views.exits import CommandError, Exit
 
@@ -43,7 +42,7 @@ def mark_node(
             f"node {name!r} is {now}; use: quorate node {instead} {name}",
             fault="conflict",
         )
-    wanted, note = _WANTED[verb], checked_line(asked.note, "note")
+    wanted, note = _WANTED[verb], asked.note
     command = Drain(name, note) if verb == DRAIN else MarkNode(name, wanted, note)
     return Order(command=command, unchanged=f"node/{name} is {wanted} already")
 
@@ -54,5 +53,4 @@ def node_wiped(
     """Return the order to record the result of wiping a node."""
     del operation
     check_node(context, asked.node)
-    note = checked_line(asked.note, "note")
-    return Order(command=Wiped(asked.node, not asked.failed, asked.after, note))
+    return Order(command=Wiped(asked.node, not asked.failed, asked.after, asked.note))

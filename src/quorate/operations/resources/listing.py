@@ -82,7 +82,8 @@ def listed(
         return [table(kind.columns, kind.rows(moment, names), show_wide=wide)] if names else []
 
     def csv() -> str:
-        return to_csv([column.title for column in kind.columns], kind.rows(moment, names))
+        rows = [[None if cell == "-" else cell for cell in row] for row in kind.rows(moment, names)]
+        return to_csv([column.title for column in kind.columns], rows)
 
     notes = (*context.notes, *(() if names else (kind.nothing,)))
     return Answer(tree=tree, lines=lines, csv=csv, notes=notes)

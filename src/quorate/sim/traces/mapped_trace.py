@@ -113,6 +113,8 @@ def read_own(text: str) -> Trace:
     for field in ("arrives_s", *NEEDED):
         if field not in header:
             raise TraceError(1, field, "is missing in the header", "add it")
+    if not {"duration_s", "steps"} & set(header):
+        raise TraceError(1, "duration_s", "is missing in the header", "add it, or steps")
     return read_mapped(text, {name: name for name in header})
 
 

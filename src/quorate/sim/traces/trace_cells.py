@@ -7,10 +7,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quorate.model.amounts import GPUS_MAX
 from quorate.sim.traces.trace_job import TraceError
+
+if TYPE_CHECKING:
+    from _csv import Reader
 
 CELL_MAX: Final = 60
 """How many characters of a cell a fault shows."""
@@ -96,11 +99,14 @@ def headed(text: str, mark: str, needed: Sequence[str]) -> Iterator[Line]:
     """Yield the lines after the header of ``text``; raises where a column of ``needed`` is not."""
     reader = csv.reader(text.splitlines(), delimiter=mark)
     header = [name.strip() for name in next(reader, [])]
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise TraceError(1, twice[0], "is in the header twice", "rename or remove one")
     missing = [name for name in needed if name not in header]
     if missing:
         has = f"it has {', '.join(header)}" if any(header) else "the file is empty"
         raise TraceError(1, missing[0], "is missing in the header", f"add it: {has}")
-    for cells in reader:
+    for cells in _cells(reader):
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(header):
@@ -111,6 +117,17 @@ def headed(text: str, mark: str, needed: Sequence[str]) -> Iterator[Line]:
                 "quote cells that contain the separator",
             )
         yield Line(reader.line_num, dict(zip(header, cells, strict=True)))
+
+
+def _cells(reader: Reader) -> Iterator[list[str]]:
+    """Yield the cells of each line; what the reader cannot read is an error of its line."""
+    while True:
+        try:
+            yield next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise TraceError(reader.line_num, "", str(error), "shorten or quote it") from None
 
 
 def _shown(text: str) -> str:

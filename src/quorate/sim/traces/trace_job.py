@@ -78,6 +78,10 @@ class TraceError(ValueError):
         where = ", ".join(parts)
         super().__init__(f"{where}: {fault}; {remedy}" if where else f"{fault}; {remedy}")
 
+    def __reduce__(self) -> tuple[type[TraceError], tuple[int, str, str, str]]:
+        """Return how another process makes the error again."""
+        return TraceError, (self.line, self.column, self.fault, self.remedy)
+
 
 def by_arrival(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
     """Return ``jobs`` in the order in which they come; those of one instant keep theirs."""

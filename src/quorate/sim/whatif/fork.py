@@ -71,8 +71,10 @@ class _Fork:
         if not before:
             raise CannotForkError("the ledger had not begun at that instant; choose a later one")
         self._lengths = lengths_of(every)
-        self._has_driver = any(event.actor == CLOCK_ACTOR for event in every)
         self._executor = RecordedExecutor() if has_executor(blocks) else None
+        # A driver whose ledger never had anything to do at a set time is seen by its executor only.
+        is_clocked = any(event.actor == CLOCK_ACTOR for event in every)
+        self._has_driver = is_clocked or self._executor is not None
         self._store = MemoryStore()
         for events in before:
             self._store.append(seal(self._store.head(), events), expected=self._store.head())

@@ -19,6 +19,8 @@ from quorate.core.commands import (
     IssueToken,
     Keyed,
     MarkNode,
+    Removable,
+    Remove,
     RemoveOwner,
     ReportBudget,
     Resolve,
@@ -107,8 +109,8 @@ def _keyed(
     return found
 
 
-def _request_of(event: e.Event) -> Command | None:
-    """Return the command about an access token or owner that ``event`` is the record of."""
+def _request_of(event: e.Event) -> Command | None:  # noqa: PLR0911 - one for each event
+    """Return the command about a token, or a removal or report, that ``event`` is the record of."""
     match event:
         case e.TokenIssued():
             return IssueToken(
@@ -125,6 +127,12 @@ def _request_of(event: e.Event) -> Command | None:
             return RevokeToken(event.token, event.note)
         case e.OwnerRemoved():
             return RemoveOwner(event.owner, reason=event.reason)
+        case e.NodeRemoved():
+            return Remove(Removable.NODE, event.node, event.reason)
+        case e.PoolRemoved():
+            return Remove(Removable.POOL, event.pool, event.reason)
+        case e.BudgetRemoved():
+            return Remove(Removable.BUDGET, event.budget, event.reason)
         case e.BudgetReported():
             return ReportBudget(event.owner, event.source, event.gpu, event.node, event.resource)
         case e.BudgetFellBack():

@@ -61,6 +61,7 @@ from quorate.views.word_forms import (
     hours,
     hours_that_add_up,
     names,
+    one_line,
     refusal_lines,
     since,
     slots,
@@ -161,7 +162,7 @@ def _run_facts(moment: Moment, record: RunRecord) -> list[tuple[str, str]]:
     if record.ended_ms is not None:
         facts.append(("Ended", since(record.ended_ms, now_ms)))
     if record.note:
-        facts.append(("Note", record.note))
+        facts.append(("Note", one_line(record.note)))
     return facts
 
 

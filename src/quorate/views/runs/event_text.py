@@ -72,7 +72,7 @@ from quorate.views.runs.reason_words import (
     stopping,
 )
 from quorate.views.table import Column, right, wide
-from quorate.views.word_forms import IF_DECLARED, gpus, hours, percent, slots, told_text
+from quorate.views.word_forms import IF_DECLARED, gpus, hours, one_line, percent, slots, told_text
 
 COLUMNS = (
     right("SEQ"),
@@ -413,4 +413,5 @@ def _text_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothin
 
 
 def _noted(note: str) -> str:
-    return f": {note}" if note else ""
+    """Return a note on one line; ledgers of older versions may hold notes with hidden letters."""
+    return f": {one_line(note)}" if note else ""
