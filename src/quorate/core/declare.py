@@ -346,15 +346,25 @@ def _check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator
             continue
         where = f"{path}.envelopes[{name}]"
         kept = new.get(name)
-        if account.gpus_active and (kept is None or budget.owner != account.owner):
-            what = "owner" if kept is not None else "envelope"
-            yield _in_use(where, account.gpus_active, f"its {what} cannot go")
+        if account.gpus_active and kept is None:
+            yield _in_use(where, account.gpus_active, "its envelope cannot go")
+        if kept is not None and budget.owner != account.owner:
+            yield _paid_before(path, name, account)
         if kept is not None:
             tried = account.copy()
             tried.spec = kept
             yield from _overdrawn(view, where, tried)
             yield from _terms_worse(where, account, kept)
     yield from _caps_overdrawn(view, path, budget)
+
+
+def _paid_before(path: str, name: str, account: EnvelopeAccount) -> Refusal:
+    """Return why a budget cannot have another owner: that owner would see who was paid for."""
+    return Refusal(
+        code=RefusalCode.CONFLICT,
+        subject=f"{path}.owner: envelope {name!r} has paid, or holds money, for {account.owner!r}",
+        remedy="give the new owner a budget or an envelope of another name",
+    )
 
 
 def _terms_worse(where: str, account: EnvelopeAccount, kept: Envelope) -> Iterator[Refusal]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from quorate.core.commands import Applied, Apply, Change, Complete, Submit
+from quorate.core.commands import Applied, Apply, Change, Complete, Removable, Remove, Submit
 from quorate.core.decide import decide
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import NodeApplied, PoolApplied
@@ -13,6 +13,7 @@ from quorate.model.specs import Follow, Owner, Pool, RoundsWork
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state import State
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node, run, world
+from tests.oracles.lives import Life
 
 
 def test_nodes_of_the_same_file_count_when_promises_are_compared() -> None:
@@ -160,3 +161,26 @@ def test_a_window_does_not_begin_after_what_it_pays_for_unless_that_is_let_in_ea
     assert not decide(
         state, Apply((budget("b", "team", early),)), now_ms=NOW_MS, actor="t"
     ).refusals
+
+
+def test_a_budget_that_has_paid_is_not_given_to_another_owner() -> None:
+    """Else the new owner's statement would show the old owner's spending and its users."""
+    owners = [Owner(name="team"), Owner(name="other")]
+    life = Life(
+        nodes=fleet({"A": 8}), owners=owners, budgets=[budget("b", "team", envelope("e", 8))]
+    )
+    moved = Apply((budget("b", "other", envelope("e", 8)),))
+    assert not life.ask(moved).refusals  # It has paid for nothing yet.
+    life.do(Submit(run("r", 8)))
+    life.do(Complete("r"), NOW_MS + HOUR_MS)
+    for _ in ("as it is", "deleted"):
+        (refusal,) = life.ask(moved).refusals
+        assert refusal.code is RefusalCode.CONFLICT
+        assert refusal.subject == (
+            "Budget/b: spec.owner: envelope 'e' has paid, or holds money, for 'team'"
+        )
+        if "b" in life.state.budgets:
+            life.do(Remove(Removable.BUDGET, "b"))
+    life.do(Apply((budget("b", "other", envelope("new", 8)),)))
+    life.do(Remove(Removable.BUDGET, "b"))
+    life.do(Apply((budget("b", "team", envelope("e", 8)),)))
