@@ -94,3 +94,18 @@ def test_forecasts_of_a_ledger_are_scored(waited: tuple[Shell, str]) -> None:
     assert tree["started_at_once"] == 1
     assert tree["starts"] + tree["undecided"] + tree["unforeseen"] == 1
     assert shell.ok("forecast", "score")
+
+
+def test_a_whatif_removes_what_was_removed(shell: Shell) -> None:
+    shell.clock.at_ms += HOUR_MS
+    at = time_text(shell.clock.at_ms)
+    shell.clock.at_ms += HOUR_MS
+    shell.ok("delete", "node", "n1", "n2")  # All A100 that there are.
+    shell.ok("delete", "budget", "core")
+    line = ("--gpus", "8", "--flavor", "A100", "--team", "rai")
+    shell.ok("submit", *line, "--name", "late", "--", "true")
+    shell.clock.at_ms += HOUR_MS
+    shell.ok("tick")
+    said = shell("whatif", "--at", at, "--set", "pool.default.reservationDepth=50")
+    assert said.code == 0, said
+    assert "does not reproduce" not in said.err + said.out

@@ -136,5 +136,13 @@ def test_a_written_trace_overwrites_nothing(bare: Shell) -> None:
     words = ("trace", "convert", str(JOBS), "--to", "new.csv")
     bare.ok(*words)
     before = (bare.folder / "new.csv").read_bytes()
-    assert "exists already" in bare(*words).err
+    assert "exists already and was left alone" in bare(*words).err
     assert (bare.folder / "new.csv").read_bytes() == before
+
+
+def test_deadlines_are_those_of_the_runs_in_rounds(bare: Shell) -> None:
+    jobs = "name,arrives_s,gpus,duration_s,owner,slo\na,0,8,3600,x,1.01\nb,0,8,3600,x,1.01\n"
+    (bare.folder / "t.csv").write_text(jobs, encoding="utf-8")
+    words = ("simulate", "--policy", "fifo", "--cluster", "gpu=8", "--trace", "t.csv", "-o", "json")
+    found = bare(*words).json["metrics"]
+    assert (found["slo_runs"], found["slo_violations"] > 0) == (2, True)

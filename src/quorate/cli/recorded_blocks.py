@@ -25,7 +25,7 @@ def recorded_blocks(settings: Settings, source: str | None) -> list[list[Event]]
 
 
 def _is_ledger(source: str) -> bool:
-    """Return whether ``source`` is a store's file or URL; what is no file is told by the store."""
+    """Return whether ``source`` is a store's file or URL; the store reports what is no file."""
     path = Path(source)
     if not path.is_file():
         return True

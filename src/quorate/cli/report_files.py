@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from pathlib import Path
 
-from quorate.cli.sources import write_new
+from quorate.cli.sources import write_new, write_new_bytes
 from quorate.operations.money.statement_handlers import prices_named
 from quorate.sim.outcome import Outcome
 from quorate.sim.report.compare import Comparison
-from quorate.views.exits import CommandError, Exit
 from quorate.views.numbers import MICROS
 from quorate.views.reports.html_report import html_report
 from quorate.views.reports.report_forms import runs_csv, runs_parquet
@@ -37,22 +34,4 @@ def write_report(
     if csv is not None:
         write_new(csv, [runs_csv(outcomes)])
     if parquet is not None:
-        _write_bytes(parquet, runs_parquet(outcomes))
-
-
-def _write_bytes(name: str, content: bytes) -> None:
-    path = Path(name)
-    try:
-        with path.open("xb") as file, ExitStack() as undo:
-            undo.callback(path.unlink)
-            file.write(content)
-            file.flush()
-            undo.pop_all()
-    except FileExistsError:
-        raise CommandError(
-            Exit.REFUSED, f"{name} exists already and was left alone; choose another name"
-        ) from None
-    except OSError as error:
-        raise CommandError(
-            Exit.UNUSABLE, f"{name} cannot be written: {error.strerror}; check path and space"
-        ) from None
+        write_new_bytes(parquet, [runs_parquet(outcomes)])

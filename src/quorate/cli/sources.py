@@ -166,13 +166,18 @@ def write_new(name: str, texts: Iterable[str]) -> int:
 
     Where writing fails, or making the texts does, no file is left.
     """
+    return write_new_bytes(name, (text.encode() for text in texts))
+
+
+def write_new_bytes(name: str, parts: Iterable[bytes]) -> int:
+    """Write ``parts`` to the new file ``name`` and return how many, as ``write_new`` does."""
     path = Path(name)
     count = 0
     try:
-        with path.open("x", encoding="utf-8") as file, ExitStack() as undo:
+        with path.open("xb") as file, ExitStack() as undo:
             undo.callback(path.unlink)
-            for count, text in enumerate(texts, start=1):  # noqa: B007 - counted for the caller
-                file.write(text)
+            for count, part in enumerate(parts, start=1):  # noqa: B007 - counted for the caller
+                file.write(part)
             file.flush()
             undo.pop_all()
     except FileExistsError:

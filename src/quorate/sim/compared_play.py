@@ -150,12 +150,15 @@ def _seconds(job: TraceJob, flavor: str, table: ThroughputTable | None) -> float
 
 def _job(job: TraceJob, seconds: float) -> BaselineJob:
     took_ms = max(1, math.ceil(seconds * SECOND_MS))
+    came_ms = round(job.arrives_s * SECOND_MS)
+    alone_s = seconds if job.duration_s is None else job.duration_s
     return BaselineJob(
         name=job.name,
         owner=job.owner,
         gpus=job.gpus,
-        submitted_ms=round(job.arrives_s * SECOND_MS),
+        submitted_ms=came_ms,
         duration_ms=took_ms,
         estimate_ms=took_ms,
         priority=round(job.weight * _WEIGHT_UNITS),
+        deadline_ms=None if job.slo is None else came_ms + round(job.slo * alone_s * SECOND_MS),
     )

@@ -36,7 +36,7 @@ from quorate.model.specs import (
 from quorate.policy.files.cluster_file import Cluster
 from quorate.policy.files.throughputs_file import ThroughputTable
 from quorate.ports.store_port import EventStore
-from quorate.sim.outcome import Outcome
+from quorate.sim.outcome import Outcome, SimulatedRun
 from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
 from quorate.sim.sim_executor import SimExecutor, Truth
 from quorate.sim.simulation import Simulation, Timeline, VirtualClock
@@ -56,8 +56,8 @@ QUIET_MS: Final = 366 * DAY_MS
 class Costs:
     """What stopping costs. Work checkpoints every ``checkpoint_every_ms``.
 
-    With ``saves_at_stop`` it does so when it is told to stop, too; else a stop loses what was done
-    since. It keeps its GPUs for ``stop_ms`` after it was told to.
+    With ``saves_at_stop`` it also does so when its lease is stopped; else a stop loses the work
+    since then. A lease keeps its GPUs for ``stop_ms`` after it was stopped.
     """
 
     checkpoint_every_ms: int = HOUR_MS
@@ -166,6 +166,7 @@ class FleetPlay:
     ) -> None:
         self.fleet, self.jobs, self.seed, self.start_ms = fleet, jobs, seed, start_ms
         self.refused: list[str] = []
+        self._jobs = {job.name: job for job in self.jobs}
         self.came = 0
         self._cpu_s = 0.0
         self._truths: dict[str, Truth] = {}
@@ -225,7 +226,18 @@ class FleetPlay:
         """Return what the ledger of the play came to; ``prices`` are of a GPU and hour."""
         events = (event for _, block in open_blocks(self._store.blocks()) for event in block)
         found = outcome_of_ledger(events, name=name, prices=prices or {}, seed=self.seed)
-        return replace(found, cpu_s=self._cpu_s)
+        return replace(found, runs=tuple(map(self._with_deadline, found.runs)), cpu_s=self._cpu_s)
+
+    def _with_deadline(self, run: SimulatedRun) -> SimulatedRun:
+        """Return ``run`` with the deadline of its job: its factor times its duration alone.
+
+        It is measured only: a run that declares a deadline is refused where it cannot be met.
+        """
+        job = self._jobs[run.name]
+        if job.slo is None:
+            return run
+        took_ms = run.ideal_ms if job.duration_s is None else _ms(job.duration_s)
+        return replace(run, deadline_ms=run.submitted_ms + round(job.slo * took_ms))
 
     # --- Arrivals ---
 

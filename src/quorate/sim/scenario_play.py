@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Protocol
@@ -60,6 +60,10 @@ class Stage(Protocol):
         """Return what it came to so far."""
         ...
 
+    def refused(self) -> Sequence[str]:
+        """Return the jobs that were not accepted, each with the reason."""
+        ...
+
     def figures(self) -> dict[str, float | int | None]:
         """Return the figures that are printed first."""
         ...
@@ -83,6 +87,10 @@ class StrictStage:
     def jobs_seen(self) -> int:
         """Return how many jobs have come."""
         return len(self.play.jobs)
+
+    def refused(self) -> Sequence[str]:
+        """Return nothing: the published mechanism accepts every job."""
+        return ()
 
     def outcome(self) -> Outcome:
         """Return the outcome of the measured jobs."""
@@ -114,6 +122,10 @@ class FleetStage:
     def jobs_seen(self) -> int:
         """Return how many jobs have come."""
         return self.play.came
+
+    def refused(self) -> Sequence[str]:
+        """Return the jobs whose runs were refused, each with the reason."""
+        return self.play.refused
 
     def outcome(self) -> Outcome:
         """Return what the ledger of the simulation came to."""

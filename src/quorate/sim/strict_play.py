@@ -1,7 +1,7 @@
 """The published experiments: a trace played in rounds, by a policy and a table of rates.
 
 The mechanism is the published one, with its defects and its random streams. Nothing is paid for and
-nobody owns anything: ``fleet_simulation.py`` plays a trace through the production engine.
+no owner pays for anything: ``fleet_simulation.py`` plays a trace through the production engine.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from quorate.ports.store_port import EventStore
     from quorate.sim.scenario import Scenario
     from quorate.sim.scenario_play import Stage
+
+_REFUSALS_MAX: Final = 5
+"""How many refused jobs are shown with their reasons."""
 
 
 @click.command(
@@ -200,6 +203,11 @@ def _print(settings: Settings, asked: Scenario, stage: Stage) -> None:
     from quorate.sim.report.metrics import metrics_of
     from quorate.views.reports.report_forms import metrics_lines, metrics_tree
 
+    refused = stage.refused()
+    for each in refused[:_REFUSALS_MAX]:
+        click.echo(f"refused: {each}", err=True)
+    if len(refused) > _REFUSALS_MAX:
+        click.echo(f"refused: {len(refused) - _REFUSALS_MAX} more jobs", err=True)
     found = metrics_of(stage.outcome())
     figures = {
         "jct_mean_s": None,

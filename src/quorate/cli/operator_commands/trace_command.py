@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -27,6 +26,15 @@ _MAP: Final = click.option(
 )
 _TO: Final = click.option(
     "--to", "target", metavar="FILE", help="Write there; else standard output."
+)
+
+_AS = click.option(
+    "--as",
+    "target_form",
+    type=click.Choice(["quorate", "gavel"]),
+    default="quorate",
+    show_default=True,
+    help="The form that is written.",
 )
 
 
@@ -68,14 +76,7 @@ def inspect(settings: Settings, file: str, form: str | None, columns: str | None
 @click.argument("file", metavar="FILE")
 @_FORM
 @_MAP
-@click.option(
-    "--as",
-    "target_form",
-    type=click.Choice(["quorate", "gavel"]),
-    default="quorate",
-    show_default=True,
-    help="The form that is written.",
-)
+@_AS
 @_TO
 @needs_rounds
 def convert(
@@ -97,14 +98,7 @@ def convert(
 )
 @click.argument("wishes", metavar="WISHES")
 @click.option("--throughputs", metavar="FILE", required=True, help="The types, and their rates.")
-@click.option(
-    "--as",
-    "target_form",
-    type=click.Choice(["quorate", "gavel"]),
-    default="quorate",
-    show_default=True,
-    help="The form that is written.",
-)
+@_AS
 @_TO
 @needs_rounds
 def generate(wishes: str, throughputs: str, target_form: str, target: str | None) -> None:
@@ -148,6 +142,7 @@ def _read(file: str, form: str | None, columns: str | None) -> Trace:
 
 
 def _write(found: Trace, form: str, target: str | None) -> None:
+    from quorate.cli.sources import write_new
     from quorate.sim.traces.trace_formats import WRITERS
     from quorate.sim.traces.trace_job import TraceError
 
@@ -158,14 +153,4 @@ def _write(found: Trace, form: str, target: str | None) -> None:
     if target is None:
         click.echo(text, nl=False)
         return
-    try:
-        with Path(target).open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise CommandError(
-            Exit.REFUSED, f"{target} exists already; remove it, or choose another path"
-        ) from None
-    except OSError as error:
-        raise CommandError(
-            Exit.UNUSABLE, f"{target} cannot be written: {error.strerror}; choose another path"
-        ) from None
+    write_new(target, [text])

@@ -161,7 +161,7 @@ def difference(
 ) -> Difference:
     """Return the mean paired difference and its interval, and whom that speaks for.
 
-    ``size`` is how large the figure is: what is far smaller is rounding, and speaks for nobody.
+    ``size`` is how large the figure is: what is far smaller is rounding, and speaks for no policy.
     """
     values = list(by_seed.values())
     low, high = interval(values)
