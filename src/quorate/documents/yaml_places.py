@@ -1,7 +1,7 @@
 """Where the values of a YAML document were written, by their paths.
 
 Reading notes the place of each key and list entry in their order. Most documents are sound, and
-nobody asks for paths; those of a faulty one follow from its tree, which has the same order.
+no caller asks for paths; those of a faulty one follow from its tree, which has the same order.
 """
 
 from __future__ import annotations

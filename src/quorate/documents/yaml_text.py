@@ -56,7 +56,7 @@ _TEXT_TAGS: Final = frozenset({"!", _CORE_TAG + "str"})
 _PLAIN_TAGS: Final = _TEXT_TAGS | {
     _CORE_TAG + name for name in ("map", "seq", "int", "float", "bool", "null")
 }
-_TAG_DECLARED: Final = re.compile(r"^%TAG", re.MULTILINE)
+_TAG_DECLARED: Final = re.compile(r"(?:^|[\r\n])%TAG")
 # The parser takes some of these for the end of a line, as YAML 1.1 did, and refuses the others.
 _ESCAPED_ONLY: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
 _MEND: Final = "check the indentation and punctuation here"

@@ -34,7 +34,7 @@ def check_count(documents: int, widths_max: int | None) -> None:
 
 
 def is_large(documents: Iterable[object]) -> bool:
-    """Return whether deciding ``documents``, which nobody has checked, takes long.
+    """Return whether deciding ``documents``, which are not checked yet, takes long.
 
     Widths are counted where a document says them as expected; any other document counts one.
     """

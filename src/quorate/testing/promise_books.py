@@ -371,7 +371,7 @@ class PromiseBooks:
         bundle = (view.leases[name] for name in view.runs[lease.fact.run].leases)
         grace_ms = max(each.grace_ms for each in bundle)
         if self._before_ms >= recall.due_ms - grace_ms:
-            yield f"{event.lease} is told to go by {event.deadline_ms}, due {recall.due_ms}"
+            yield f"{event.lease} must be gone by {event.deadline_ms}, due {recall.due_ms}"
 
     def _stopped_early(self, event: LeaseEnding) -> Iterator[str]:
         """Yield backfill that is stopped though no firm start that it may be stopped for is near.

@@ -154,6 +154,7 @@ UNREADABLE: list[tuple[str | bytes, int | None, int | None, str, str]] = [
     ('a: "\\q"\n', 1, 5, "unknown escape", "double the backslash"),
     ("a: x\u2028y\n", 1, 5, "U+2028 may not be written as it is", '"\\u2028" in double quotes'),
     ("%TAG !a! b\n" * 101, None, None, "declares 101 tags, over 100", "remove the %TAG lines"),
+    ("%TAG !a! b\r" * 101, None, None, "declares 101 tags, over 100", "remove the %TAG lines"),
     (f"a: {'[' * 100}", 1, 4 + DEPTH_MAX - 1, f"deeper than {DEPTH_MAX} levels", "no document"),
     ("a\x00b", 1, 2, "character U+0000 may not be in a document (NUL)", "remove it"),
     ("a: 1\nb: \ud800\n", 2, 4, "character U+D800", "remove it"),

@@ -423,7 +423,7 @@ def test_a_run_that_a_policy_cannot_plan_is_left_out_and_told_and_the_others_sha
     told = share_words(room.view, room.view.runs["w1"])
     assert told.startswith("its share is nothing: 3 runs left out (a run takes 2 GPUs at a time;")
     assert "leave it out, or choose another policy" in told
-    # Each owner has access to its own runs alone, and no more is told of those of the others.
+    # Each owner has access to its own runs alone, and the note names none of the others.
     names = {each.name for each in (*wide, *narrow)} | {"ant", "bee"}
     for name, record in room.view.runs.items():
         assert not names & set(re.findall(r"\w+", share_words(room.view, record))), name

@@ -219,7 +219,7 @@ def test_recalled_work_is_told_in_time_unless_nothing_was_decided_then(
     else:
         found.books.looked(last_ms)
     texts = found.do(Tick(), last_ms + MINUTE_MS)
-    assert any("is told to go by" in text for text in texts) is is_wrong
+    assert any("must be gone by" in text for text in texts) is is_wrong
 
 
 @pytest.mark.parametrize(("waiting_run", "is_wrong"), [("other", False), ("first", True)])

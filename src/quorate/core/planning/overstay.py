@@ -1,8 +1,8 @@
 """Overstaying: backfill that runs past its declared end in front of a firm start.
 
 A bundle may be stopped for a firm start if it is marked ``backfill``, started after the firm run
-began to wait, and its declared end is at least its grace before the firm start. It is told to stop
-one grace before that start. The newest bundles are stopped first, and only as many as are needed.
+began to wait, and its declared end is at least its grace before the firm start. Its leases are
+stopped one grace before that start. The newest bundles are stopped first, and no more than needed.
 Event numbers decide which of two came first; no bundle is recorded as backfill of a certain
 reservation. So cancelling, moving or hastening one reservation changes nothing for the others.
 """

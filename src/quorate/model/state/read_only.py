@@ -1,7 +1,7 @@
 """A state for those who only read: its tables are handed out as mappings that refuse changes.
 
 The engine hands its state out like this. The records in the tables are the state's own, because a
-copy of each would cost more than most answers; whoever wants to try a change takes an overlay.
+copy of each would cost more than most answers; a caller that tries a change takes an overlay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def read_only(state: State) -> StateView:
     """Return a view of an owned ``state``, which follows it and hands out no table to change.
 
-    An overlay belongs to whoever made it, and needs none.
+    An overlay belongs to the caller that made it, and needs none.
     """
     return cast("StateView", _ReadOnly(state))
 

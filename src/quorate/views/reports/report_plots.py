@@ -136,7 +136,7 @@ def _time_plot(title: str, note: str, found: Sequence[Series], y_title: str, *, 
 
 
 def shares_plot(found: Metrics) -> Plot | None:
-    """Return what each owner had of the GPU time that was used; None where nobody had any."""
+    """Return what each owner had of the GPU time that was used; None where no owner had any."""
     ranked = sorted(found.shares.items(), key=lambda each: (-each[1].share, each[0]))
     shown, rest = ranked[:OWNERS_MAX], ranked[OWNERS_MAX:]
     if not shown:
