@@ -44,6 +44,7 @@ from quorate.model.specs import (
     Malleable,
     OnQuota,
     Owner,
+    Pool,
     Quota,
     Run,
     Sharing,
@@ -226,6 +227,16 @@ class TestLimits:
         life.do(Submit(run("r", 8, "team", spares_per_group=8)))
         refused = life.ask(Apply((claim("c"),)))
         assert [found.code for found in refused.refusals] == [RefusalCode.INSUFFICIENT_CAPACITY]
+
+    def test_a_document_behind_a_long_queue_and_beside_spares_is_refused_too(self) -> None:
+        life = ward(2, width=8, pools=[Pool(name="default", reservation_depth=1)])
+        life.do(Submit(run("r", 4, "team", spares_per_group=4)))
+        life.do(Submit(run("s", 8, "team")))
+        for number in range(2):
+            life.do(Submit(run(f"w{number}", 8, "lab", user="dr-x")))
+        refused = life.ask(Apply((claim("c"),)))
+        assert [found.code for found in refused.refusals] == [RefusalCode.INSUFFICIENT_CAPACITY]
+        assert refused.events == ()
 
     def test_it_counts_as_nodes_and_not_as_a_run(self) -> None:
         quota = Quota(nodes_max=1, concurrent_runs_max=0)

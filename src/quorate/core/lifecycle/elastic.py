@@ -15,7 +15,7 @@ from quorate.core.lifecycle.cut_cooldown import growth_held_until_ms
 from quorate.core.lifecycle.starts import write_start
 from quorate.core.lifecycle.stops import stop_bundle
 from quorate.core.profile.firm_places import place_of
-from quorate.core.profile.lease_ends import run_end_ms
+from quorate.core.profile.lease_ends import declared_end_ms, run_end_ms
 from quorate.core.profile.plan_entry import shares_of, slice_of
 from quorate.core.profile.profile import Profile
 from quorate.core.profile.room_left import room_beside
@@ -76,10 +76,13 @@ def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
     Waiting runs that could start were started before, and ``profile`` has what the others will
     need, so a run that was cut for one of them does not take its steps back. A run that was cut by
     hand grows again after one notice period. ``backfill``: a run with a planned start still waits.
+    A run past its declared end then takes no more steps: it would only overstay on them.
     """
     view = log.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):
         record = log.view.runs[name]
+        if backfill and declared_end_ms(view, record) <= log.now_ms:
+            continue
         held_ms = growth_held_until_ms(view, record)
         if record.stopping is None and (held_ms is None or held_ms <= log.now_ms):
             _grow(log, profile, record, backfill=backfill)

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.stops import stop_bundle
 from quorate.core.profile.firm_places import firm_profile, in_order, is_void, pin_of
@@ -105,7 +107,7 @@ def stop_overstayed(log: DecisionLog) -> bool:
     for record in sorted(due, key=lambda each: (each.planned_start_ms, each.seq)):
         pin = pin_of(view, record, now_ms)
         assert pin is not None, record
-        for each in _in_the_way(profile, record, pin, late):
+        for each in _in_the_way(profile, record, pin, late, has_executor=log.has_executor):
             lead_ms = each.grace_ms if log.has_executor else 0
             if pin.start_ms - lead_ms <= now_ms:
                 stopped[each.run, each.bundle] = None
@@ -118,24 +120,63 @@ def stop_overstayed(log: DecisionLog) -> bool:
 
 
 def _in_the_way(
-    profile: Profile, record: ReservationRecord, pin: Entry, late: Sequence[Overstayer]
+    profile: Profile,
+    record: ReservationRecord,
+    pin: Entry,
+    late: Sequence[Overstayer],
+    *,
+    has_executor: bool,
 ) -> list[Overstayer]:
     """Return the bundles of ``late`` that have to go for ``pin``, newest first.
 
     They count as running for ever, even where a rung of the ladder says that they end before the
     start: they are past their declared ends, and one grace later it is too late to stop them.
+    Where it is too late already, the start is looked at when the first of them could be gone: what
+    ends until then needs no stop.
     """
     may_go = _stoppable(profile, record, pin, late)
     for each in may_go:
         _take(profile, pin, each, _end_ms(profile, each), FOREVER_MS, 1)
-    needed = None
-    if pin.is_choosy:
-        needed = relief(profile, record, pin, may_go, all_of_it=True)
-    if needed is None:
-        needed = relief(profile, record, pin, may_go)
+    gone_ms = {each: _gone_ms(profile, each, pin, has_executor=has_executor) for each in may_go}
+    needed: list[Overstayer] | None = None
+    for start_ms in sorted(set(gone_ms.values())):
+        in_time = [each for each in may_go if gone_ms[each] <= start_ms]
+        needed = _needed_from(profile, record, pin, in_time, start_ms)
+        if needed is not None:
+            break
     for each in may_go:
         _take(profile, pin, each, _end_ms(profile, each), FOREVER_MS, -1)
     return needed or []
+
+
+def _gone_ms(profile: Profile, each: Overstayer, pin: Entry, *, has_executor: bool) -> int:
+    """Return when a bundle is gone at the latest that is told in time, or else now, to stop."""
+    lead_ms = each.grace_ms if has_executor else 0
+    return max(pin.start_ms, profile.now_ms + lead_ms)
+
+
+def _needed_from(
+    profile: Profile,
+    record: ReservationRecord,
+    pin: Entry,
+    may_go: Sequence[Overstayer],
+    start_ms: int,
+) -> list[Overstayer] | None:
+    """Return the bundles that must stop so that ``pin`` can start at ``start_ms``, or None."""
+    late_ms = start_ms - pin.start_ms
+    moved = replace(pin, start_ms=start_ms, end_ms=min(FOREVER_MS, pin.end_ms + late_ms))
+    if late_ms:
+        profile.lift(pin)
+        profile.put(moved)
+    needed = None
+    if pin.is_choosy:
+        needed = relief(profile, record, moved, may_go, all_of_it=True)
+    if needed is None:
+        needed = relief(profile, record, moved, may_go)
+    if late_ms:
+        profile.lift(moved)
+        profile.put(pin)
+    return needed
 
 
 def _stoppable(
@@ -185,27 +226,34 @@ def relief(
 
 
 def can_stay(
-    profile: Profile, record: ReservationRecord, pin: Entry, late: Sequence[Overstayer]
+    profile: Profile,
+    record: ReservationRecord,
+    pin: Entry,
+    late: Sequence[Overstayer],
+    *,
+    has_executor: bool,
 ) -> bool:
     """Return whether ``pin``, which is put in, can stay if all that may be stopped for it stops.
 
-    What a bundle of ``late`` holds counts as free from the start of ``pin`` until the bundle is
-    expected to end: after that it is free anyway, so stopping it helps nothing.
+    What a bundle of ``late`` holds counts as free from when it can be gone, and not before the
+    start of ``pin``, until the bundle is expected to end: after that it is free anyway, so stopping
+    it helps nothing.
     """
     if is_void(profile.view, pin):
         return False
     if not _short(profile, pin, all_of_it=False):
         return True
     gone = [
-        each
+        (each, gone_ms, end_ms)
         for each in _stoppable(profile, record, pin, late)
-        if _end_ms(profile, each) > pin.start_ms
+        if (end_ms := _end_ms(profile, each))
+        > (gone_ms := _gone_ms(profile, each, pin, has_executor=has_executor))
     ]
-    for each in gone:
-        _take(profile, pin, each, pin.start_ms, _end_ms(profile, each), -1)
+    for each, gone_ms, end_ms in gone:
+        _take(profile, pin, each, gone_ms, end_ms, -1)
     short = _short(profile, pin, all_of_it=False)
-    for each in gone:
-        _take(profile, pin, each, pin.start_ms, _end_ms(profile, each), 1)
+    for each, gone_ms, end_ms in gone:
+        _take(profile, pin, each, gone_ms, end_ms, 1)
     return not short
 
 

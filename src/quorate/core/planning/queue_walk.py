@@ -244,7 +244,10 @@ class Walk:
             return
         is_standing = record.by_conflict or stands(self.profile, pin)
         self._put_pin(pin)
-        if not is_standing and not can_stay(self.profile, record, pin, self._overstayers()):
+        if is_standing:
+            return
+        late, has_executor = self._overstayers(), self.log.has_executor
+        if not can_stay(self.profile, record, pin, late, has_executor=has_executor):
             self._lift_pin(pin)
             aside.append((record, pin))
 
@@ -481,7 +484,8 @@ class Walk:
             return
         self.seen.add(run.name)
         if run.sensitive:
-            grant_claim(self.log, run)  # A claim is granted when it is asked for, or not at all.
+            if record.refusal is None:  # A claim is granted when it is asked for, or not at all.
+                grant_claim(self.log, run)
             return
         waits = waits_for_upstream(self.view, run)
         if waits is not None:
@@ -497,7 +501,8 @@ class Walk:
         if record is None or name in self.seen or name not in self.view.pending:
             return
         if record.spec.sensitive:
-            grant_claim(self.log, record.spec)
+            if record.refusal is None:
+                grant_claim(self.log, record.spec)
             return
         waits = waits_for_upstream(self.view, record.spec) or held_back(
             self.view, name, self.log.now_ms
@@ -737,11 +742,13 @@ class Walk:
     def try_beyond(self, record: RunRecord) -> bool:
         """Start a run beyond the depth in what is left now; return whether it did."""
         run = record.spec
+        if run.sensitive:
+            return False
         self.seen.add(run.name)
         waits = waits_for_upstream(self.view, run) or held_back(
             self.view, run.name, self.log.now_ms
         )
-        if waits is not None or run.sensitive:
+        if waits is not None:
             return False
         room = self._room(record)
         answer = self._admit(run, room)

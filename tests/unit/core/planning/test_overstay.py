@@ -347,3 +347,20 @@ def test_requeued_overstayer_is_marked_by_how_it_started_last() -> None:
     life.do(Cancel("wide"))
     life.do(MarkNode(where, NodeStatus.READY))
     assert (life.phase("late"), marked(life, "late")) == (Phase.RUNNING, [])
+
+
+def test_one_overstayer_that_is_told_late_is_enough_and_the_start_waits_for_it() -> None:
+    """The program was down when it had to be told: a second one would be gone no sooner."""
+    life = planned_life(has_executor=True)
+    life.do(Submit(of("busy", 4)))
+    life.do(Submit(of("wide", 6, "two")))
+    life.do(Submit(of("older", 2, "three", 30, checkpoint_ms=GRACE_MS)))
+    life.do(Submit(of("newer", 2, "three", 30, checkpoint_ms=GRACE_MS)))
+    assert firm_ms(life, "wide") == START_MS
+    decision = life.do(Complete("busy", has_gone=True), START_MS)
+    assert stops(decision) == [("newer/0", EndReason.OVERSTAYED)]
+    assert firm_ms(life, "wide") == START_MS + GRACE_MS
+    assert life.do(Tick(), START_MS).events == ()
+    life.do(Confirm("newer/0"), START_MS + GRACE_MS)
+    assert start_ms_of(life, "wide") == START_MS + GRACE_MS
+    assert life.phase("older") is Phase.RUNNING
