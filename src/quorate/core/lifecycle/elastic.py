@@ -15,7 +15,7 @@ from quorate.core.lifecycle.cut_cooldown import growth_held_until_ms
 from quorate.core.lifecycle.starts import write_start
 from quorate.core.lifecycle.stops import stop_bundle
 from quorate.core.profile.firm_places import place_of
-from quorate.core.profile.lease_ends import run_end_ms
+from quorate.core.profile.lease_ends import declared_end_ms, run_end_ms
 from quorate.core.profile.plan_entry import shares_of, slice_of
 from quorate.core.profile.profile import Profile
 from quorate.core.profile.room_left import room_beside
@@ -75,13 +75,16 @@ def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
 
     Waiting runs that could start were started before, and ``profile`` has what the others will
     need, so a run that was cut for one of them does not take its steps back. A run that was cut by
-    hand grows again after one notice period. ``backfill``: a run with a planned start still waits.
+    hand grows again after one notice period. ``backfill``: a run with a planned start still waits;
+    then a run past its declared end does not grow, as nobody knows when its steps would end.
     """
     view = log.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):
         record = log.view.runs[name]
         held_ms = growth_held_until_ms(view, record)
-        if record.stopping is None and (held_ms is None or held_ms <= log.now_ms):
+        is_held = held_ms is not None and held_ms > log.now_ms
+        overstays = backfill and declared_end_ms(view, record) <= log.now_ms
+        if record.stopping is None and not (is_held or overstays):
             _grow(log, profile, record, backfill=backfill)
 
 

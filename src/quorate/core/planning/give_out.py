@@ -142,7 +142,9 @@ def _standing(log: DecisionLog) -> Walk:
     places move.
     """
     for left in reversed(range(PASSES_MAX)):
-        has_stopped = stop_overstayed(log)
+        has_stopped = False
+        while stop_overstayed(log):
+            has_stopped = True  # A bundle that was told too late is not gone when the start is due.
         if stop_recalled(log, _firm_places_stand) or has_stopped:
             settle_spares(log)
         written = len(log.events)

@@ -193,3 +193,18 @@ def test_spare_that_takes_the_place_of_a_lost_node_moves_no_firm_start() -> None
     decision = life.do(MarkNode(working, NodeStatus.FAILED), NOW_MS + MINUTE_MS)
     assert (life.phase("careful"), life.gpus("careful")) == (Phase.RUNNING, 4)
     assert (moves(decision), firm_ms(life, "next"), clashes(life)) == ([], START_MS, [])
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_run_past_its_declared_end_grows_only_where_no_planned_start_waits(
+    waits: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    life = planned_life(8)
+    grows = Malleable(gpus_min=2, gpus_max=4, gpus_step=2, gpus_desired=4)
+    life.do(Submit(of("older", 4, "one", 240)))
+    life.do(Submit(of("brief", 2, "one", 240)))
+    life.do(Submit(of("elastic", 4, "two", 60, malleable=grows)))
+    if waits:
+        life.do(Submit(of("first", 8, "three")))
+    life.do(Complete("brief"), NOW_MS + 70 * MINUTE_MS)
+    assert life.gpus("elastic") == (2 if waits else 4)
