@@ -53,6 +53,7 @@ def give_out(log: DecisionLog) -> None:
             if not walk.call_due_conflicts():
                 break
             walk = _walked(log)
+            stop_recalled(log, _firm_places_stand)
         # A firm start that was moved may hold fewer GPU-hours: leases slow to stop may use them.
         settle_holds(log)
     grow_running(log, walk.profile, backfill=walk.is_out_of_order)
