@@ -96,7 +96,14 @@ def decide(  # noqa: PLR0913 - the state, the command, and how it is decided
     ``has_executor`` says that an executor runs the work and confirms each stop. Raises
     ``DecisionCutError`` when deciding may not ``go_on``.
     """
-    log = DecisionLog(view, now_ms=now_ms, actor=actor, has_executor=has_executor, go_on=go_on)
+    log = DecisionLog(
+        view,
+        now_ms=now_ms,
+        actor=actor,
+        has_executor=has_executor,
+        is_kept=isinstance(command, Keyed),
+        go_on=go_on,
+    )
     if not isinstance(command, Keyed):
         return _decide(log, command)
     before = repeated(view, command, log.now_ms)
@@ -246,8 +253,7 @@ def _submit(  # noqa: C901, PLR0911 - how a run comes in
     if existing is not None and existing.spec == run:
         # The same run exists already, as when a command is typed twice. Its key may be new and is
         # then recorded; runs that can start since then are still tried.
-        if log.events or stirs(log):
-            give_out(log)
+        give_out(log)
         return Decision(tuple(log.events), changes=(("Run", run.name, Change.UNCHANGED),))
     refusals = check_run(log.view, run)
     if refusals:
@@ -269,11 +275,12 @@ def _submit(  # noqa: C901, PLR0911 - how a run comes in
     trial.write(submitted)
     if run.sensitive:
         grant_claim(trial, run)
-    else:
-        give_out(trial)
+        refusal = trial.view.runs[run.name].refusal
+        if refusal is not None:
+            return Decision(refusals=(refusal,))
+    if not run.sensitive or view.reservations:
+        give_out(trial)  # A claim takes no promised room, but time has passed.
     record = trial.view.runs[run.name]
-    if record.refusal is not None and run.sensitive:
-        return Decision(refusals=(record.refusal,))
     if record.refusal is not None and run.on_quota is OnQuota.REFUSE:
         held = record.refusal.code is RefusalCode.WAITING_FOR_QUOTA
         over = record.refusal.also if held else None

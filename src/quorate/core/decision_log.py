@@ -37,8 +37,9 @@ class DecisionLog:
     """Events of one decision, at one time, by one actor.
 
     With an executor, a lease that is stopping runs until the executor confirms its end. Without one
-    nothing runs, and a stop is both facts at once. Writing an event raises ``DecisionCutError``
-    when deciding may not ``go_on``.
+    nothing runs, and a stop is both facts at once. ``is_kept`` says that the request is recorded
+    even where nothing else is, so that the time of the ledger goes on. Writing an event raises
+    ``DecisionCutError`` when deciding may not ``go_on``.
     """
 
     __slots__ = (
@@ -50,16 +51,18 @@ class DecisionLog:
         "began_ms",
         "events",
         "has_executor",
+        "is_kept",
         "now_ms",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the state, and how it is decided
         self,
         view: StateView,
         *,
         now_ms: int,
         actor: str,
         has_executor: bool = False,
+        is_kept: bool = False,
         go_on: GoOn = always,
     ) -> None:
         self._base = view
@@ -71,6 +74,7 @@ class DecisionLog:
         self.now_ms = max(now_ms, view.at_ms)
         self.actor = actor
         self.has_executor = has_executor
+        self.is_kept = is_kept
 
     @property
     def view(self) -> StateView:

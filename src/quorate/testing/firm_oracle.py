@@ -296,14 +296,18 @@ def _free(view: StateView, where: tuple[str, str, str], at_ms: int, back: PutBac
 
 
 def _pledged(view: StateView, node: str, at_ms: int, back: PutBack) -> int:
-    """Return the GPUs of filled spares that have come back to ``node`` by ``at_ms``."""
+    """Return the GPUs of filled spares that have come back to ``node`` by ``at_ms``.
+
+    A spare whose filler is put back was never away.
+    """
     found = 0
     for pledge in view.pledges.values():
         gpus = sum(mask.bit_count() for name, mask in pledge.slots if name == node)
         if not gpus:
             continue
-        fillers = [view.leases[name] for name in view.runs[pledge.filler].leases]
-        back_ms = max((_end_ms(view, lease, back) for lease in fillers), default=view.at_ms)
+        fillers = (n for n in view.runs[pledge.filler].leases if n not in back.leases)
+        ends = (_end_ms(view, view.leases[name], back) for name in fillers)
+        back_ms = max(ends, default=view.at_ms)
         if back_ms <= at_ms < _over_ms(view, pledge.run, back):
             found += gpus
     return found

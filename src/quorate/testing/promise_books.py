@@ -43,6 +43,7 @@ from quorate.model.events import (
     Role,
     Share,
     Slice,
+    StartReason,
 )
 from quorate.model.state.records import Lease, Phase, RunRecord
 from quorate.model.state.state_view import StateView
@@ -211,7 +212,7 @@ class PromiseBooks:
             if isinstance(e, LeaseEnding):
                 run = e.lease.rpartition("/")[0]
                 self._deadlines[run] = max(e.deadline_ms, self._deadlines.get(run, 0))
-        self._began = frozenset(e.lease for e in events if isinstance(e, LeaseStarted))
+        self._began = _begun(events)
         self._ended = frozenset(e.lease for e in events if isinstance(e, LeaseEnded))
         self._recalled = [e for e in events if isinstance(e, LoanRecalled)]
         moving = {
@@ -464,6 +465,18 @@ class PromiseBooks:
                 for waiting_seq in waiting
             ):
                 yield f"conflict {event.conflict} cuts {cut.run}, which overstays in front of none"
+
+
+def _begun(events: Sequence[Event]) -> frozenset[str]:
+    """Return the leases of a block on GPUs that nobody held or kept for their runs before it.
+
+    A swap, a hand-over and a spare whose filler has left go on where room was taken already.
+    """
+    began = [event for event in events if isinstance(event, LeaseStarted)]
+    new = [event for event in began if event.reason in (StartReason.START, StartReason.GROW)]
+    # A run that starts has work; one of which only spares start ran before and gets these back.
+    working = {event.run for event in new if event.role is not Role.SPARE}
+    return frozenset(event.lease for event in new if event.run in working)
 
 
 def _delayed(place: Place, now_ms: int) -> Place:

@@ -51,8 +51,18 @@ from quorate.model.specs import (
     System,
 )
 from quorate.model.state.records import Phase
-from quorate.testing.builders import NOW_MS, borrowing, budget, envelope, lending, node, run
+from quorate.testing.builders import (
+    NOW_MS,
+    borrowing,
+    budget,
+    envelope,
+    fleet,
+    lending,
+    node,
+    run,
+)
 from tests.oracles.lives import Life, ends, stops
+from tests.oracles.plans import of, planned_life, quiet_pool
 
 HOURS = 4
 END_MS = NOW_MS + HOURS * HOUR_MS
@@ -502,3 +512,13 @@ def test_no_more_nodes_are_tried_for_a_wipe_that_helps_than_may_be(
         life.do(Release(name))
     remedies = wipe_remedies(life.state, life.state.runs["r"].spec, life.now_ms)
     assert [remedy.target_name for remedy in remedies] == named
+
+
+def test_claim_that_is_applied_behind_the_depth_beside_idle_spares_is_granted() -> None:
+    life = planned_life(nodes=fleet({"A": 16, "B": 8}), pool=quiet_pool(reservation_depth=1))
+    here = (("fabric.domain", "A"),)
+    parks = of("parks", 4, "three", selector=here, group_gpus=4, spares_per_group=4)
+    life.do(Submit(parks))
+    life.do(Submit(of("waits", 16, "two", selector=here)))
+    life.do(Apply((of("claim", 8, "one", sensitive=True),)))
+    assert life.phase("claim") is Phase.RUNNING

@@ -57,6 +57,7 @@ from quorate.testing.builders import (
     run,
 )
 from tests.oracles.lives import Life, ends, stops
+from tests.oracles.plans import firm_ms, moves, of, planned_life
 
 LATER_MS = NOW_MS + 10 * MINUTE_MS
 SPARE = Role.SPARE
@@ -627,3 +628,16 @@ class TestCounting:
         payer_list = PayerList(life.state, cover, payer_phases(life.state, cover)[-1])
         said = limit_of(payer_list, EnvelopeId("b1/e"), Tier.OWNED)
         assert said == "concurrency 8, 8 in use"
+
+
+def test_filled_spare_on_a_drained_node_keeps_no_room_elsewhere() -> None:
+    life = planned_life(16)
+    life.do(Submit(of("runs", 8, "one", 60)))
+    life.do(Submit(of("parks", 4, "three", 240, group_gpus=4, spares_per_group=4)))
+    life.do(Submit(of("fills", 4, "three", 30)))
+    assert life.filled("parks") == 4
+    (node_,) = life.on("fills")
+    life.do(Submit(of("first", 8, "two", 60)))
+    assert firm_ms(life, "first") == NOW_MS + HOUR_MS
+    drained = MarkNode(node_, NodeStatus.CORDONED)
+    assert moves(life.do(drained, NOW_MS + MINUTE_MS)) == []

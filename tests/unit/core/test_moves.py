@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
@@ -21,13 +23,14 @@ from quorate.model.events import (
     RunSubmitted,
     Slice,
 )
-from quorate.model.specs import Node, Owner, Pool, Quota, Run
+from quorate.model.specs import Budget, Node, Owner, Pool, Quota, Run
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import Phase
-from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node, run
+from quorate.testing.builders import NOW_MS, borrowing, budget, envelope, fleet, lending, node, run
 from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET
 from quorate.testing.promise_books import PromiseBooks
 from tests.oracles.lives import Life
+from tests.oracles.plans import alone
 
 MADE_MS = NOW_MS + 2 * HOUR_MS
 START_MS = MADE_MS + 15 * MINUTE_MS
@@ -43,13 +46,23 @@ def pool(lost_max_hours: int) -> Pool:
     )
 
 
-def life_of(lost_max_hours: int, gpus: int = 8) -> Life:
-    """Return a ledger of one domain of ``gpus`` and three owners, with a lottery."""
+def life_of(
+    lost_max_hours: int,
+    gpus: int = 8,
+    *,
+    budgets: Sequence[Budget] = (),
+    has_executor: bool = False,
+) -> Life:
+    """Return a ledger of one domain of ``gpus`` and three owners, with a lottery.
+
+    ``budgets`` are there instead of those of the three owners.
+    """
     owners = ("one", "two", "three")
     life = Life(
         nodes=fleet({"A": gpus}),
-        budgets=[budget(f"b-{name}", name, envelope("e", 8)) for name in owners],
+        budgets=budgets or [budget(f"b-{name}", name, envelope("e", 8)) for name in owners],
         pools=[pool(lost_max_hours)],
+        has_executor=has_executor,
     )
     committed = LotteryCommitted(
         at_ms=NOW_MS,
@@ -296,3 +309,28 @@ def test_books_let_only_a_start_by_conflict_be_called_off(
 ) -> None:
     cause = MoveCause(MoveCode.CONFLICT_CALLED_OFF, (), "it would cost too much")
     assert bool(faults(120, cause, by_conflict=by_conflict)) is not by_conflict
+
+
+def test_loan_that_is_recalled_once_a_conflict_is_called_off_is_told_in_the_same_decision() -> None:
+    """Its grace is as long as the notice, so that there is no time to lose."""
+    notice_ms = 5 * MINUTE_MS
+    lent = envelope("e", 8, lending=lending(recall_notice_ms=notice_ms))
+    life = life_of(
+        100,
+        budgets=[
+            budget("b-one", "one", alone(lent)),
+            budget("b-two", "two", alone(envelope("e", 1))),
+            budget("b-three", "three", alone(envelope("e", 8))),
+        ],
+        has_executor=True,
+    )
+    life.do(Submit(of("loan", 8, "two", funding=borrowing(), checkpoint_ms=notice_ms)))
+    life.do(Submit(of("new", 8, "three")), MADE_MS)
+    life.do(Submit(of("mine", 8, "one", 1)))
+    assert life.state.recalls == {}
+    life.do(Apply((pool(0),)))
+    decision = life.do(Tick(), START_MS)
+    moved = [event.cause.code for event in decision.events if isinstance(event, ReservationMoved)]
+    assert moved == [MoveCode.CONFLICT_CALLED_OFF, MoveCode.LOANS_RECALLED]
+    assert list(life.state.recalls) == [("loan", 0)]
+    assert life.stopping() == ["loan/0", "loan/1"]

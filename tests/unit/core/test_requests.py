@@ -27,6 +27,7 @@ from quorate.model.state.records import REQUESTS_KEPT_MS, Phase
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from quorate.testing.states import same
 from tests.oracles.lives import Life
+from tests.oracles.plans import firm_ms, moves, of, planned_life
 
 
 def new_life() -> Life:
@@ -193,3 +194,24 @@ def test_a_run_is_in_the_ledger_once_however_often_it_is_asked_for() -> None:
         life.do(command)
     assert sum(isinstance(event, RunSubmitted) for event in life.events) == 1
     assert [e.count for e in life.events if isinstance(e, RequestKept)] == [2, 0]
+
+
+@pytest.mark.parametrize("is_claim", [False, True])
+def test_what_is_recorded_after_an_expected_end_moves_firm_starts_that_counted_on_it(
+    is_claim: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """A request that changes nothing, and a claim elsewhere: time goes on with both."""
+    life = planned_life(nodes=fleet({"A": 8, "S": 8}))
+    here, there = ((("fabric.domain", name),) for name in "AS")
+    late = of("late", 4, minutes=120, selector=here)
+    life.do(Submit(late))
+    life.do(Submit(of("last", 4, minutes=125, selector=here)))
+    life.do(Submit(of("first", 8, "two", selector=here)))
+    assert firm_ms(life, "first") == NOW_MS + 125 * MINUTE_MS
+    life.do(Tick(), NOW_MS + 120 * MINUTE_MS)
+    claim = of("claim", 8, "three", selector=there, sensitive=True)
+    again = Submit(claim if is_claim else late)
+    decision = life.do(keyed(again), NOW_MS + 121 * MINUTE_MS)
+    (moved,) = moves(decision)
+    assert moved.cause.objects == (("lease", "late/0"),)
+    assert firm_ms(life, "first") == NOW_MS + 150 * MINUTE_MS

@@ -7,19 +7,22 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from quorate.core.commands import Apply, Cancel, Command, Confirm, Submit, Tick
+from quorate.core.commands import Apply, Cancel, Command, Confirm, MarkNode, Submit, Tick
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     EndReason,
     Event,
+    LeaseEnded,
     LeaseEnding,
     LoanRecalled,
     MoveCause,
     MoveCode,
+    NodeStatus,
     ReservationClosed,
     ReservationMoved,
     ReservationOutcome,
     ReservationStatus,
+    StartReason,
 )
 from quorate.model.specs import Budget, Cap, EnvelopeId, OnQuota, Owner, Quota
 from quorate.model.state.apply_event import apply_all
@@ -264,3 +267,36 @@ def test_backfill_that_is_stopped_before_its_time_is_found(early_ms: int) -> Non
         deadline_ms=at_ms + grace_ms,
     )
     assert any("is stopped for a start" in text for text in found.write(told)) is bool(early_ms)
+
+
+@pytest.mark.parametrize("gpus", [4, 2])
+def test_a_spare_that_is_filled_after_a_move_was_in_the_way(gpus: int) -> None:
+    """The filler was not there when the start moved, but the spare and its rest were."""
+    found = Book(planned_life(16, budgets=[budget("b-two", "two", alone(envelope("e", gpus)))]))
+    assert found.do(Submit(of("wide", 8 - gpus, "one", 60))) == []
+    assert found.do(Submit(of("fills", gpus, "two", 60))) == []
+    (lost,) = found.life.on("fills")
+    assert found.do(Submit(of("parks", 4, "three", 120, group_gpus=4, spares_per_group=4))) == []
+    assert found.do(Submit(of("first", gpus, "two", 60))) == []
+    assert found.do(MarkNode(lost, NodeStatus.FAILED), NOW_MS + MINUTE_MS) == []
+    assert found.life.filled("parks") == gpus
+    assert found.books.moved_later == 1
+
+
+def test_a_lease_that_is_handed_over_after_a_move_is_no_excuse_for_its_cause() -> None:
+    found = waiting()
+    line = replace(found.life.state.budgets["b-two"].envelopes[0], concurrency=60)
+    changed = replace(found.life.state.budgets["b-two"], envelopes=(line,))
+    late_ms = NOW_MS + HOUR_MS + MINUTE_MS
+    assert found.do(Apply((changed,)), NOW_MS + MINUTE_MS) == []
+    held = found.life.state.leases["runs/0"].fact
+    found.life.now_ms = late_ms
+    gone = LeaseEnded(
+        at_ms=late_ms, actor="test", lease="runs/0", reason=EndReason.HANDOVER, end_ms=late_ms
+    )
+    goes_on = replace(
+        held, at_ms=late_ms, lease="runs/1", start_ms=late_ms, reason=StartReason.HANDOVER
+    )
+    cause = MoveCause(MoveCode.BUDGET_CHANGED, (("envelope", "b-two/e"),))
+    texts = found.moved("first", late_ms + HOUR_MS, cause, gone, goes_on)
+    assert any("and without that it lacks ['domain r/c/A has 0 of 8" in text for text in texts)

@@ -75,16 +75,16 @@ def grow_running(log: DecisionLog, profile: Profile, *, backfill: bool) -> None:
 
     Waiting runs that could start were started before, and ``profile`` has what the others will
     need, so a run that was cut for one of them does not take its steps back. A run that was cut by
-    hand grows again after one notice period. ``backfill``: a run with a planned start still waits.
-    A run past its declared end then takes no more steps: it would only overstay on them.
+    hand grows again after one notice period. ``backfill``: a run with a planned start still waits;
+    then a run past its declared end does not grow, as it would only overstay on its steps.
     """
     view = log.view
     for name in sorted(view.growable, key=lambda found: view.runs[found].seq):
         record = log.view.runs[name]
-        if backfill and declared_end_ms(view, record) <= log.now_ms:
-            continue
         held_ms = growth_held_until_ms(view, record)
-        if record.stopping is None and (held_ms is None or held_ms <= log.now_ms):
+        is_held = held_ms is not None and held_ms > log.now_ms
+        overstays = backfill and declared_end_ms(view, record) <= log.now_ms
+        if record.stopping is None and not (is_held or overstays):
             _grow(log, profile, record, backfill=backfill)
 
 

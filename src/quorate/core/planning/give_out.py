@@ -184,6 +184,8 @@ def _is_due(log: DecisionLog) -> bool:
         return _was_passed(log)
     if log.events:
         return True  # A lease that needs a longer hold has overrun, perhaps into a firm place.
+    if log.is_kept and is_outlasted(view, log.began_ms, now_ms):
+        return True  # So has one whose expected end is before the time that will be recorded.
     for record in view.reservations.values():
         at_ms = look_ms(view, record, has_executor=has_executor)
         if at_ms is not None and at_ms <= now_ms:

@@ -742,14 +742,12 @@ class Walk:
     def try_beyond(self, record: RunRecord) -> bool:
         """Start a run beyond the depth in what is left now; return whether it did."""
         run = record.spec
-        if run.sensitive:
-            return False
-        self.seen.add(run.name)
         waits = waits_for_upstream(self.view, run) or held_back(
             self.view, run.name, self.log.now_ms
         )
-        if waits is not None:
-            return False
+        if waits is not None or run.sensitive:
+            return False  # It was not looked at: if it is new, it is granted or told below.
+        self.seen.add(run.name)
         room = self._room(record)
         answer = self._admit(run, room)
         if isinstance(answer, Admitted):

@@ -235,15 +235,16 @@ class Profile:
     def _pledges_of(self, key: IslandKey) -> Sequence[tuple[int, int, int]]:
         """Return the filled spares of an island: their slots return to the spare, not to others.
 
-        As (from, until, GPUs).
+        As (from, until, GPUs). Those on nodes that take no work have no part of the room.
         """
         if self._pledged is None:
-            self._pledged = {}
-            for pledge in self.view.pledges.values():
+            self._pledged, view = {}, self.view
+            for pledge in view.pledges.values():
                 span = self.pledge_span(pledge)
                 for node, mask in pledge.slots:
-                    taking = (*span, mask.bit_count())
-                    self._pledged.setdefault(self.view.nodes[node].island, []).append(taking)
+                    if node not in view.node_status and node not in view.unwiped:
+                        taking = (*span, mask.bit_count())
+                        self._pledged.setdefault(view.nodes[node].island, []).append(taking)
         return self._pledged.get(key, ())
 
     def pledge_span(self, pledge: PledgeRecord) -> tuple[int, int]:

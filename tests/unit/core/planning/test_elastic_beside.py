@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.core.commands import Cancel, Complete, MarkNode, Submit, Tick
+from quorate.core.commands import Complete, MarkNode, Submit, Tick
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import EndReason, MoveCode, NodeStatus, Role
 from quorate.model.specs import Malleable
@@ -96,20 +96,6 @@ def test_run_that_is_gone_before_a_firm_start_grows_in_front_of_it_and_the_step_
     decision = life.do(Complete("other"), NOW_MS + MINUTE_MS)
     assert (life.gpus("el"), marked(life, "el")) == (4, [1])
     assert (moves(decision), firm_ms(life, "next")) == ([], START_MS)
-
-
-def test_overdue_run_takes_no_more_steps_while_a_run_with_a_planned_start_waits() -> None:
-    life = planned_life()
-    life.do(Submit(of("busy", 4)))
-    life.do(Submit(of("other", 2)))
-    life.do(Submit(of("el", 8, "three", 30, malleable=ELASTIC, group_gpus=2)))
-    life.do(Submit(of("next", 4, "two", 60)))
-    assert (life.gpus("el"), firm_ms(life, "next")) == (2, NOW_MS + 2 * HOUR_MS)
-    late_ms = NOW_MS + 40 * MINUTE_MS
-    life.do(Complete("other"), late_ms)
-    assert life.gpus("el") == 2
-    life.do(Cancel("next"), late_ms + MINUTE_MS)
-    assert life.gpus("el") == 4
 
 
 def test_only_the_marked_step_of_an_overdue_run_is_stopped_for_a_firm_start() -> None:
@@ -207,3 +193,18 @@ def test_spare_that_takes_the_place_of_a_lost_node_moves_no_firm_start() -> None
     decision = life.do(MarkNode(working, NodeStatus.FAILED), NOW_MS + MINUTE_MS)
     assert (life.phase("careful"), life.gpus("careful")) == (Phase.RUNNING, 4)
     assert (moves(decision), firm_ms(life, "next"), clashes(life)) == ([], START_MS, [])
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_run_past_its_declared_end_grows_only_where_no_planned_start_waits(
+    waits: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    life = planned_life(8)
+    grows = Malleable(gpus_min=2, gpus_max=4, gpus_step=2, gpus_desired=4)
+    life.do(Submit(of("older", 4, "one", 240)))
+    life.do(Submit(of("brief", 2, "one", 240)))
+    life.do(Submit(of("elastic", 4, "two", 60, malleable=grows)))
+    if waits:
+        life.do(Submit(of("first", 8, "three")))
+    life.do(Complete("brief"), NOW_MS + 70 * MINUTE_MS)
+    assert life.gpus("elastic") == (2 if waits else 4)
