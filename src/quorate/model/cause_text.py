@@ -17,7 +17,22 @@ _SENTENCES: Final = {
     MoveCode.QUOTA_CHANGED: "the quota of {objects} changed",
     MoveCode.POOL_CHANGED: "{objects} changed",
     MoveCode.CONFLICT_CLEARING: "{objects} makes room for it",
-    MoveCode.CONFLICT_CALLED_OFF: "no conflict",
+    MoveCode.CONFLICT_CALLED_OFF: "no conflict: {note}",
+    MoveCode.CONFLICT_NO_HEADROOM: "no conflict: its owner's hard quota is what it waits for",
+    MoveCode.CONFLICT_BARRED: (
+        "no conflict: its owner had a run end that had just started at others' cost"
+    ),
+    MoveCode.CONFLICT_COOL_DOWN: "no conflict: it was itself cut within the cool-down",
+    MoveCode.CONFLICT_RATE_ZERO: "no conflict: its pool has a disruptionRate of 0",
+    MoveCode.CONFLICT_NOT_COVERED: (
+        "no conflict: its owner's disruption account does not cover the cost"
+    ),
+    MoveCode.CONFLICT_SOFT_QUOTA: (
+        "no conflict: its owner has used its budget, or would exceed its target share"
+    ),
+    MoveCode.CONFLICT_NOT_NEEDED: "no conflict: none is needed",
+    MoveCode.CONFLICT_NO_ROOM: "no conflict: none would make room now",
+    MoveCode.CONFLICT_NO_LOTTERY: "no conflict: the ledger has no lottery left to draw by",
     MoveCode.LOANS_RECALLED: "what its owner lent to {objects} is recalled for it",
     MoveCode.FOUND_AGAIN: "it has a start again",
     MoveCode.AS_RECORDED: "{note}",
@@ -29,5 +44,4 @@ def cause_text(cause: MoveCause | None) -> str:
     if cause is None:
         return ""
     objects = ", ".join(f"{kind} {name}" for kind, name in cause.objects) or "something"
-    text = _SENTENCES[cause.code].format(objects=objects, note=cause.note)
-    return f"{text}: {cause.note}" if cause.code is MoveCode.CONFLICT_CALLED_OFF else text
+    return _SENTENCES[cause.code].format(objects=objects, note=cause.note)
