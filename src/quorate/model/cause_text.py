@@ -1,10 +1,11 @@
-"""Why a firm start was moved, as a sentence for messages."""
+"""Why a firm start was moved, and why a round is as it is, as sentences for messages."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from quorate.model.events import MoveCause, MoveCode
+from quorate.model.closed_words import counted
+from quorate.model.events import MoveCause, MoveCode, RoundCause, RoundCode, RoundShared
 
 _SENTENCES: Final = {
     MoveCode.LEASE_OVERRAN: "{objects} overran",
@@ -38,6 +39,30 @@ _SENTENCES: Final = {
     MoveCode.AS_RECORDED: "{note}",
 }
 
+_OF_ROUNDS: Final = {
+    RoundCode.NO_POLICY: "there is no policy {policy!r}",
+    RoundCode.TOO_MANY_RUNS: (
+        "{policy} takes too long for {runs}: {limit} are the most; choose another policy for the "
+        "pool"
+    ),
+    RoundCode.TOO_CROWDED: (
+        "{policy} takes too long for {runs} on {gpus}: {limit} a GPU are the most; choose another "
+        "policy for the pool"
+    ),
+    RoundCode.FAILED: "the policy failed; choose another policy for the pool, and report this",
+    RoundCode.LEFT_OUT: "{runs} left out ({note})",
+    RoundCode.UNSOLVED: "{note}",
+    RoundCode.UNFINISHED: (
+        "{runs} might have more: how much takes {policy} too long to compute, or is hidden by "
+        "rounding; they share the rest by weight"
+    ),
+    RoundCode.NOTHING_RUNS: "no run can start, or no envelope pays for one",
+    RoundCode.NOT_CHOSEN: (
+        "the round could not be chosen: a bug in Quorate, which the service's log describes"
+    ),
+    RoundCode.AS_RECORDED: "{note}",
+}
+
 
 def cause_text(cause: MoveCause | None) -> str:
     """Return ``cause`` as a sentence without a full stop; empty where there is none."""
@@ -45,3 +70,23 @@ def cause_text(cause: MoveCause | None) -> str:
         return ""
     objects = ", ".join(f"{kind} {name}" for kind, name in cause.objects) or "something"
     return _SENTENCES[cause.code].format(objects=objects, note=cause.note)
+
+
+def round_text(shared: RoundShared) -> str:
+    """Return the causes of a round as a sentence without a full stop; empty where there are none.
+
+    It names no run and no owner, so that every owner in the pool may read it.
+    """
+    texts = "; ".join(_round_cause_text(cause) for cause in shared.causes)
+    has_own = all(cause.policy in ("", shared.policy) for cause in shared.causes)
+    return texts if has_own else f"all share by weight: {texts}"
+
+
+def _round_cause_text(cause: RoundCause) -> str:
+    return _OF_ROUNDS[cause.code].format(
+        policy=cause.policy,
+        runs=counted(cause.runs, "run"),
+        gpus=counted(cause.gpus, "GPU"),
+        limit=cause.limit,
+        note=cause.note,
+    )
