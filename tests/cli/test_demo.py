@@ -18,6 +18,7 @@ import pytest
 
 from tests.bounds import started
 from tests.cli.shell import ROOT, process
+from tests.oracles.effort import few_of
 from tools.demo_transcript import TRANSCRIPT, masked, play, victim_of
 
 pytestmark = pytest.mark.slow
@@ -123,7 +124,7 @@ def test_what_does_not_go_as_told_ends_it_with_a_message_and_nothing_left(tmp_pa
     assert list(processes_of(tmp_path)) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", few_of([signal.SIGINT, signal.SIGTERM], 1))
 def test_broken_off_on_a_terminal_it_clears_up(tmp_path: Path, number: signal.Signals) -> None:
     screen, side = pty.openpty()
     environ = {**os.environ, "TERM": "xterm", "NO_COLOR": ""}

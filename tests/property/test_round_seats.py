@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from quorate.core.admission.layout import cut
 from quorate.core.commands import Applied, Cancel, MarkNode
-from quorate.model.events import LeaseStarted, NodeStatus, RunRefused
+from quorate.model.events import LeaseStarted, NodeStatus, RoundCode, RunRefused
 from quorate.model.selector import DOMAIN
 from quorate.model.specs import Node, OnQuota, Owner, Run
 from quorate.model.state.records import RunRecord
@@ -90,8 +90,8 @@ def test_nobody_is_left_out_of_a_round_who_could_have_what_is_idle(
         room.pass_ms(SETTLED_MS)
         round_ = room.view.rounds[POOL]
         assert not round_.leaving
-        assert "failed" not in round_.shared.note
-        if not round_.shared.note:  # Else nobody can run at all.
+        assert RoundCode.FAILED not in {cause.code for cause in round_.shared.causes}
+        if not round_.shared.causes:  # Else nobody can run at all.
             assert not round_.waiting
             refused = [event for event in room.events() if isinstance(event, RunRefused)]
             assert [event for event in refused if event.at_ms >= round_.shared.at_ms] == []

@@ -40,10 +40,12 @@ class Served:
 
     ledger_thread: LedgerThread
 
-    def __init__(self, ledger: Path, flags: Mapping[str, str], extras: Extras) -> None:
+    def __init__(
+        self, ledger: Path, flags: Mapping[str, str], extras: Extras, file: str | None = None
+    ) -> None:
         given = {"listen": "127.0.0.1:0", "ledger": str(ledger), **flags}
         surfaces = [*extras.surfaces, self._beside]
-        self.daemon = Daemon(configured(given, {}, None), replace(extras, surfaces=surfaces))
+        self.daemon = Daemon(configured(given, {}, file), replace(extras, surfaces=surfaces))
         self.address: Address | None = None
         self.token: str | None = None
         self._told = Event()

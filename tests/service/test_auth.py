@@ -25,7 +25,8 @@ from quorate.operations.caller import Caller, Role
 from quorate.operations.service.token_handlers import Secret
 from quorate.service.auth import oidc as oidc_module
 from quorate.service.auth.authenticator import Authenticator
-from quorate.service.auth.oidc import Oidc, OidcKeys, OidcTrust
+from quorate.service.auth.oidc import OidcKeys, OidcTrust
+from quorate.service.auth.trusted_issuer import Oidc
 from quorate.testing.memory_engines import HandClock
 from quorate.views.exits import CommandError
 from tests.bounds import WAIT_S

@@ -24,7 +24,8 @@ from tests.service.lives import end as end_all
 from tests.service.program import reserved_port
 from tests.service.worlds import run_tree
 
-KILLS = sized(4, 12)
+KILLS = {instant: sized(max(2, len(PLACES[instant])), 12) for instant in Instant}
+"""How often it dies: at each of its places at least once."""
 SUBMITTERS = 6
 AGAIN_S = 0.02
 WHOLE_S = 400.0
@@ -38,6 +39,7 @@ class Crowd:
     client: httpx.AsyncClient
     folder: Path
     server: subprocess.Popen[bytes]
+    kills: int
     is_over: bool = False
     cursor: int = 0
     sent: int = 0
@@ -48,13 +50,13 @@ class Crowd:
     deadline: Deadline = field(init=False)
 
     def __post_init__(self) -> None:
-        self.deadline = Deadline(f"{KILLS} lives are over and seen", WHOLE_S, self.server)
+        self.deadline = Deadline(f"{self.kills} lives are over and seen", WHOLE_S, self.server)
 
     async def run(self) -> int:
         """Return the last sequence, once everybody has died often enough and all was seen."""
         watching = asyncio.ensure_future(self.watch())
         submitting = [asyncio.ensure_future(self.submit()) for _ in range(SUBMITTERS)]
-        while len(deaths(self.folder)) < KILLS:
+        while len(deaths(self.folder)) < self.kills:
             self.deadline.check(lambda: deaths(self.folder))
             await asyncio.sleep(AGAIN_S)
             for each in (watching, *submitting):
@@ -122,7 +124,7 @@ class Crowd:
 
 
 async def _go_on(
-    folder: Path, port: int, token: str, server: subprocess.Popen[bytes]
+    folder: Path, port: int, token: str, server: subprocess.Popen[bytes], kills: int
 ) -> tuple[Crowd, int]:
     async with httpx.AsyncClient(
         base_url=f"http://127.0.0.1:{port}",
@@ -130,7 +132,7 @@ async def _go_on(
         trust_env=False,
         timeout=30,
     ) as client:
-        crowd = Crowd(client, folder, server)
+        crowd = Crowd(client, folder, server, kills)
         async with asyncio.timeout(WHOLE_S):
             return crowd, await crowd.run()
 
@@ -138,7 +140,7 @@ async def _go_on(
 def _check_deaths(folder: Path, hashes: set[str], instant: Instant) -> None:
     """Check that each life ended when it was meant to: with its block in the ledger or without."""
     found = deaths(folder)
-    assert len(found) == KILLS
+    assert len(found) == KILLS[instant]
     assert {place for _, place, _ in found} == set(PLACES[instant])
     for when, place, digest in found:
         assert when == instant
@@ -155,12 +157,13 @@ def test_a_daemon_killed_under_load_loses_and_doubles_nothing(
     tmp_path: Path, instant: Instant
 ) -> None:
     ledger, token = prepared(tmp_path)
+    kills = KILLS[instant]
     with (
         reserved_port() as port,
-        crashing("tests.service.crashing", ledger, str(port), instant.value, str(KILLS)) as process,
+        crashing("tests.service.crashing", ledger, str(port), instant.value, str(kills)) as process,
     ):
         try:
-            crowd, end = asyncio.run(_go_on(tmp_path, port, token, process))
+            crowd, end = asyncio.run(_go_on(tmp_path, port, token, process, kills))
         except BaseException as error:
             error.add_note((tmp_path / "err.txt").read_text(encoding="utf-8")[-4_000:])
             raise
@@ -174,9 +177,9 @@ def test_a_daemon_killed_under_load_loses_and_doubles_nothing(
             for entry in entries(store.blocks(), after=GENESIS)
         ]
     _check_deaths(tmp_path, hashes, instant)
-    assert crowd.cut_off >= KILLS
+    assert crowd.cut_off >= kills
     # A life may be over before anybody watches it.
-    assert crowd.resumed > KILLS // 2
+    assert crowd.resumed > (kills - 1) // 2
     _check_submits(crowd, trees)
     # All of them, each once, in order, and with what the ledger says: none was seen too early.
     assert crowd.seen[:end] == trees[:end]

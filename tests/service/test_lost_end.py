@@ -16,6 +16,7 @@ import pytest
 
 from quorate.adapters.stores.head_file import head_path
 from tests.bounds import WAIT_S, until
+from tests.oracles.effort import few_of
 from tests.service.lives import prepared
 from tests.service.program import CLI, client, program
 from tests.service.worlds import run_tree
@@ -121,7 +122,7 @@ def test_killed_service_has_everything_it_acknowledged(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [flip, cut, remove, empty])
+@pytest.mark.parametrize("damage", few_of([flip, remove, cut, empty], 2))
 def test_damaged_write_ahead_log_is_refused_with_what_is_missing_and_the_remedy(
     killed: tuple[Path, list[str]], tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:

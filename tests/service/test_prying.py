@@ -35,11 +35,17 @@ from quorate.service.http.negotiation import MEDIA_OF
 from quorate.service.reply import Form
 from quorate.testing.memory_engines import HandClock
 from quorate.views.redaction.redaction import OTHERS
+from tests.oracles.effort import sized
 from tests.service.families import CALLERS, Doors, Families, both_doors, families
 from tests.service.worlds import run_tree
 
 PRYING: Final = ("mia", "tea", "sub", "zed", "ole")
 """Who pries: a user at the top of a family, those inside it, and strangers."""
+NAMES: Final = sized(3, 6)
+"""How many runs of others a caller asks for by their names."""
+RUNS: Final = sized(3, 1_000)
+NODES: Final = sized(2, 1_000)
+"""How many of its runs, and how many nodes, a caller asks about one by one."""
 FORMS: Final = (MEDIA_OF[Form.JSON], MEDIA_OF[Form.TOLD], MEDIA_OF[Form.WIDE], "text/csv")
 
 
@@ -125,7 +131,7 @@ def questions(view: StateView, hidden: Hidden) -> Iterator[tuple[str, Struct]]:
     for name, operation in OPERATIONS.items():
         if name.startswith("list-") and issubclass(operation.takes, resource_operations.ListThings):
             yield name, operation.takes()
-    for run in hidden.runs:
+    for run in hidden.runs[:RUNS]:
         yield from (
             (name, resource_operations.GetThing(name=run))
             for name in ("get-run", "describe-run", "get-reservation", "describe-reservation")
@@ -137,7 +143,7 @@ def questions(view: StateView, hidden: Hidden) -> Iterator[tuple[str, Struct]]:
         yield "run-logs", looking_operations.RunLogs(run=run)
         yield "cancel-run", run_operations.EndRun(run=run, dry_run=True)
         yield "complete-run", run_operations.EndRun(run=run, dry_run=True)
-    for node in sorted(view.nodes):
+    for node in sorted(view.nodes)[:NODES]:
         yield "describe-node", resource_operations.GetThing(name=node)
         yield "list-events", ledger_operations.ListEvents(about=f"node/{node}")
     yield "describe-owner", resource_operations.GetThing(name=hidden.owner)
@@ -290,7 +296,7 @@ def test_what_is_hidden_is_answered_like_what_is_not_there(
     hidden = hidden_from(view, user)
     strangers = sorted(set(view.owners) - below(view, hidden.owner) - above(view, hidden.owner))
     pairs = [
-        *((probes, name) for name in hidden.others[:6]),
+        *((probes, name) for name in hidden.others[:NAMES]),
         *((of_owners, name) for name in strangers if name in hidden.names),
     ]
     told = []

@@ -247,7 +247,7 @@ def test_a_ledger_that_cannot_be_read_is_told_as_not_ready() -> None:
             authenticator=Authenticator(ledger_thread.token, SystemClock()),
             requests_per_s_max=100,
             concurrent_max=100,
-            watchers=WatchRegistry(ledger_thread),
+            watchers=WatchRegistry(ledger_thread, heartbeat_s=15),
             has_public_metrics=True,
         )
         limits = Limits(

@@ -1,9 +1,10 @@
-"""The service linked to Waldur, as a process of its own: killed, begun again, and pushed to."""
+"""The service linked to Waldur: killed, begun again, and pushed to."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from threading import Event
@@ -17,6 +18,7 @@ from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.stores.head_file import head_path
 from quorate.adapters.stores.outbox_sqlite import outbox_path
 from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.cli.signing import file_signer
 from quorate.core.commands import Apply
 from quorate.ledger.chain import GENESIS, open_blocks
 from quorate.loop.engine import Engine
@@ -25,20 +27,29 @@ from quorate.model.events import BudgetReported, OwnerApplied
 from quorate.model.events import Event as Fact
 from quorate.model.specs import Owner, Quota
 from quorate.service.accounting.consumption import HUNDREDTH_MS
+from quorate.service.accounting.waldur_thread import linked_surface
+from quorate.service.config import configured
+from quorate.service.daemon import Extras
 from quorate.testing.builders import budget, envelope, fleet
 from tests.bounds import WAIT_S, until
 from tests.oracles.accounts import CHEMISTRY, PHYSICS, truth
+from tests.oracles.effort import sized
 from tests.service.program import Program
-from tests.service.serving import new_ledger
+from tests.service.serving import Served, new_ledger
 from tests.waldur.server import TOKEN, Waldur, gone, held, month_of, new_waldur, waldur_served
 
-KILLS = 3
+KILLS = sized(1, 3)
 
 
 class Serve:
-    """A service in a folder, linked to a Waldur, which may be killed and begun again."""
+    """A service in a folder, linked to a Waldur, which may be stopped and begun again.
 
-    def __init__(self, folder: Path, url: str) -> None:
+    ``has_process``: as a process of its own, which may be killed. It loads Waldur's client anew at
+    each start, which takes seconds.
+    """
+
+    def __init__(self, folder: Path, url: str, *, has_process: bool) -> None:
+        self._has_process = has_process
         self.ledger = new_ledger(folder)
         secret = folder / "waldur.token"
         secret.touch(mode=0o600)
@@ -66,6 +77,7 @@ class Serve:
             encoding="utf-8",
         )
         self.program: Program | None = None
+        self.served: Served | None = None
         self.url = self.admin = ""
         self._declare()
 
@@ -86,9 +98,18 @@ class Serve:
 
     def start(self) -> None:
         """Return when it answers."""
-        self.program = Program(self.ledger.parent, "--config", str(self.config))
-        self.url = self.program.wait_ready()
-        self.admin = self.admin or self.program.token
+        if self._has_process:
+            self.program = Program(self.ledger.parent, "--config", str(self.config))
+            self.url = self.program.wait_ready()
+            self.admin = self.admin or self.program.token
+            return
+        file, clock = str(self.config), SystemClock()
+        link = linked_surface(configured({}, {}, file), clock)
+        extras = Extras(signer=file_signer(self.ledger), clock=clock, surfaces=[link])
+        self.served = Served(self.ledger, {}, extras, file)
+        self.served.start()
+        self.url = self.served.url
+        self.admin = self.admin or self.served.token or ""
 
     def kill(self) -> None:
         """Kill it as a crash does."""
@@ -97,27 +118,28 @@ class Serve:
 
     def stop(self) -> None:
         """End it as a supervisor does."""
-        assert self.program is not None
-        self.program.end()
+        assert self.served is not None
+        self.served.stop()
+        self.served = None
 
     def wait_for(self, look: Callable[[], object]) -> None:
         """Return as soon as ``look`` finds something; fails when the service has ended."""
         program = self.program
-        assert program is not None
-        server = program.process
         until(
             look,
             "it comes to that",
             2 * WAIT_S,
-            server=server,
+            server=None if program is None else program.process,
             every_s=0.2,  # Looking may read the whole ledger.
-            tell=lambda: program.err,
+            tell=lambda: "" if program is None else program.err,
         )
 
     def clear(self) -> None:
         """End it, whatever state it is in."""
         if self.program is not None:
             self.program.clear()
+        if self.served is not None:
+            self.served.stop()
 
     def ask(self, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
         """Return what is answered."""
@@ -154,10 +176,11 @@ def waldur() -> Waldur:
     return found
 
 
-@pytest.fixture
-def serve(waldur: Waldur, tmp_path: Path) -> Iterator[Serve]:
+@contextmanager
+def linked(waldur: Waldur, folder: Path, *, has_process: bool) -> Iterator[Serve]:
+    """Serve a ledger in ``folder`` that is linked to ``waldur``."""
     with waldur_served(waldur) as url:
-        found = Serve(tmp_path, url)
+        found = Serve(folder, url, has_process=has_process)
         try:
             found.start()
             yield found
@@ -165,9 +188,22 @@ def serve(waldur: Waldur, tmp_path: Path) -> Iterator[Serve]:
             found.clear()
 
 
+@pytest.fixture
+def serve(waldur: Waldur, tmp_path: Path) -> Iterator[Serve]:
+    with linked(waldur, tmp_path, has_process=False) as found:
+        yield found
+
+
+@pytest.fixture
+def process(waldur: Waldur, tmp_path: Path) -> Iterator[Serve]:
+    with linked(waldur, tmp_path, has_process=True) as found:
+        yield found
+
+
 def test_killed_between_send_and_acknowledge_it_tells_everything_once(
-    serve: Serve, waldur: Waldur
+    process: Serve, waldur: Waldur
 ) -> None:
+    serve = process
     serve.submit("big", "physics", 512)
     serve.wait_for(lambda: waldur.told)
     for _ in range(KILLS):

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from quorate.model.events import Allowance, Event, NodeStatus, RoundGrant, RoundShare
+from quorate.model.events import Allowance, Event, NodeStatus, RoundCause, RoundGrant, RoundShare
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Budget, Node, Owner, Pool, Run, System
 from quorate.model.state.records import RequestRecord
@@ -247,8 +247,9 @@ class FallBack:
 class ShareOut:
     """Begin round ``number`` of a pool: these runs get GPUs of these flavors, in this order.
 
-    ``shares`` and ``prices`` are results of ``policy``; both are recorded and not used. ``steps``
-    are the last steps that runs have reported. A grant need not say that the run keeps its GPUs.
+    ``shares``, ``prices`` and ``causes`` come from the policy; they are recorded and not used.
+    ``steps`` are the last steps that runs have reported. A grant need not say that the run keeps
+    its GPUs.
     """
 
     pool: str
@@ -260,7 +261,7 @@ class ShareOut:
     prices: tuple[int, ...] = ()
     grants: tuple[RoundGrant, ...] = ()
     steps: tuple[tuple[str, int], ...] = ()
-    note: str = ""
+    causes: tuple[RoundCause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

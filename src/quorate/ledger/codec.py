@@ -27,6 +27,11 @@ from quorate.model.events import (
     ReservationMoved,
     ReservationStatus,
     Role,
+    RoundCause,
+    RoundCode,
+    RoundGrant,
+    RoundShare,
+    RoundShared,
     Share,
     Slice,
     Slots,
@@ -70,6 +75,21 @@ class _ReservationMoved1(Fact, frozen=True, tag="reservation-moved/1"):
     cause: str
 
 
+class _RoundShared1(Fact, frozen=True, tag="round-shared/1"):
+    """A round whose causes are a sentence, empty where there are none."""
+
+    pool: str
+    number: int
+    policy: str
+    until_ms: int
+    flavors: tuple[str, ...]
+    gpus: tuple[int, ...]
+    shares: tuple[RoundShare, ...]
+    prices: tuple[int, ...]
+    grants: tuple[RoundGrant, ...]
+    note: str = ""
+
+
 def _lease_started_2(old: _LeaseStarted1) -> LeaseStarted:
     return LeaseStarted(**msgspec.structs.asdict(old))
 
@@ -80,9 +100,17 @@ def _reservation_moved_2(old: _ReservationMoved1) -> ReservationMoved:
     return ReservationMoved(**fields)
 
 
+def _round_shared_2(old: _RoundShared1) -> RoundShared:
+    fields = msgspec.structs.asdict(old)
+    note = fields.pop("note")
+    causes = (RoundCause(RoundCode.AS_RECORDED, note=note),) if note else ()
+    return RoundShared(**fields, causes=causes)
+
+
 UPCASTERS: Final[Upcasters] = {
     _LeaseStarted1: _lease_started_2,
     _ReservationMoved1: _reservation_moved_2,
+    _RoundShared1: _round_shared_2,
 }
 """The old shapes, and how the current ones are made of them."""
 

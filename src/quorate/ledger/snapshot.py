@@ -82,7 +82,7 @@ from quorate.model.state.records import (
 )
 from quorate.model.state.state import State
 
-SNAPSHOT_FORMAT: Final = 11
+SNAPSHOT_FORMAT: Final = 12
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 

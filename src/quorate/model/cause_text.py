@@ -1,10 +1,11 @@
-"""Why a firm start was moved, as a sentence for messages."""
+"""Why a firm start was moved, and why a round is as it is, as sentences for messages."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from quorate.model.events import MoveCause, MoveCode
+from quorate.model.closed_words import counted
+from quorate.model.events import MoveCause, MoveCode, RoundCause, RoundCode, RoundShared
 
 _SENTENCES: Final = {
     MoveCode.LEASE_OVERRAN: "{objects} overran",
@@ -17,10 +18,49 @@ _SENTENCES: Final = {
     MoveCode.QUOTA_CHANGED: "the quota of {objects} changed",
     MoveCode.POOL_CHANGED: "{objects} changed",
     MoveCode.CONFLICT_CLEARING: "{objects} makes room for it",
-    MoveCode.CONFLICT_CALLED_OFF: "no conflict",
+    MoveCode.CONFLICT_CALLED_OFF: "no conflict: {note}",
+    MoveCode.CONFLICT_NO_HEADROOM: "no conflict: its owner's hard quota is what it waits for",
+    MoveCode.CONFLICT_BARRED: (
+        "no conflict: its owner had a run end that had just started at others' cost"
+    ),
+    MoveCode.CONFLICT_COOL_DOWN: "no conflict: it was itself cut within the cool-down",
+    MoveCode.CONFLICT_RATE_ZERO: "no conflict: its pool has a disruptionRate of 0",
+    MoveCode.CONFLICT_NOT_COVERED: (
+        "no conflict: its owner's disruption account does not cover the cost"
+    ),
+    MoveCode.CONFLICT_SOFT_QUOTA: (
+        "no conflict: its owner has used its budget, or would exceed its target share"
+    ),
+    MoveCode.CONFLICT_NOT_NEEDED: "no conflict: none is needed",
+    MoveCode.CONFLICT_NO_ROOM: "no conflict: none would make room now",
+    MoveCode.CONFLICT_NO_LOTTERY: "no conflict: the ledger has no lottery left to draw by",
     MoveCode.LOANS_RECALLED: "what its owner lent to {objects} is recalled for it",
     MoveCode.FOUND_AGAIN: "it has a start again",
     MoveCode.AS_RECORDED: "{note}",
+}
+
+_OF_ROUNDS: Final = {
+    RoundCode.NO_POLICY: "there is no policy {policy!r}",
+    RoundCode.TOO_MANY_RUNS: (
+        "{policy} takes too long for {runs}: {limit} are the most; choose another policy for the "
+        "pool"
+    ),
+    RoundCode.TOO_CROWDED: (
+        "{policy} takes too long for {runs} on {gpus}: {limit} a GPU are the most; choose another "
+        "policy for the pool"
+    ),
+    RoundCode.FAILED: "the policy failed; choose another policy for the pool, and report this",
+    RoundCode.LEFT_OUT: "{runs} left out ({note})",
+    RoundCode.UNSOLVED: "{note}",
+    RoundCode.UNFINISHED: (
+        "{runs} might have more: how much takes {policy} too long to compute, or is hidden by "
+        "rounding; they share the rest by weight"
+    ),
+    RoundCode.NOTHING_RUNS: "no run can start, or no envelope pays for one",
+    RoundCode.NOT_CHOSEN: (
+        "the round could not be chosen: a bug in Quorate, which the service's log describes"
+    ),
+    RoundCode.AS_RECORDED: "{note}",
 }
 
 
@@ -29,5 +69,24 @@ def cause_text(cause: MoveCause | None) -> str:
     if cause is None:
         return ""
     objects = ", ".join(f"{kind} {name}" for kind, name in cause.objects) or "something"
-    text = _SENTENCES[cause.code].format(objects=objects, note=cause.note)
-    return f"{text}: {cause.note}" if cause.code is MoveCode.CONFLICT_CALLED_OFF else text
+    return _SENTENCES[cause.code].format(objects=objects, note=cause.note)
+
+
+def round_text(shared: RoundShared) -> str:
+    """Return the causes of a round as a sentence without a full stop; empty where there are none.
+
+    It names no run and no owner, so that every owner in the pool may read it.
+    """
+    texts = "; ".join(_round_cause_text(cause) for cause in shared.causes)
+    has_own = all(cause.policy in ("", shared.policy) for cause in shared.causes)
+    return texts if has_own else f"all share by weight: {texts}"
+
+
+def _round_cause_text(cause: RoundCause) -> str:
+    return _OF_ROUNDS[cause.code].format(
+        policy=cause.policy,
+        runs=counted(cause.runs, "run"),
+        gpus=counted(cause.gpus, "GPU"),
+        limit=cause.limit,
+        note=cause.note,
+    )

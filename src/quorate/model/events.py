@@ -588,7 +588,28 @@ class MoveCode(Word):
     CONFLICT_CLEARING = "ConflictClearing"
     """A conflict made room for it, and what was cut is still stopping."""
     CONFLICT_CALLED_OFF = "ConflictCalledOff"
-    """It was to start by a conflict, and may not call it, or that would not make room any more."""
+    """It was to start by a conflict: ledgers before the codes below say in ``note`` why it may not.
+
+    A conflict is called when its start is due; each code below says why that was not possible.
+    """
+    CONFLICT_NO_HEADROOM = "ConflictNoHeadroom"
+    """A hard quota of the owner keeps the run from starting, which a conflict cannot change."""
+    CONFLICT_BARRED = "ConflictBarred"
+    """A run of the owner that had just started at others' cost has ended too soon."""
+    CONFLICT_COOL_DOWN = "ConflictCoolDown"
+    """The run was itself cut within its pool's cool-down."""
+    CONFLICT_RATE_ZERO = "ConflictRateZero"
+    """The pool has a disruption rate of 0: no conflict is called in it."""
+    CONFLICT_NOT_COVERED = "ConflictNotCovered"
+    """The disruption account of the owner in the pool does not cover what it may cost."""
+    CONFLICT_SOFT_QUOTA = "ConflictSoftQuota"
+    """The owner has used up its budget, or the run would exceed its target share."""
+    CONFLICT_NOT_NEEDED = "ConflictNotNeeded"
+    """Nothing is short any more in the place that it was to start in."""
+    CONFLICT_NO_ROOM = "ConflictNoRoom"
+    """Ending all that may be ended in its domains would not make room now."""
+    CONFLICT_NO_LOTTERY = "ConflictNoLottery"
+    """The committed chain has no link left to draw by."""
     LOANS_RECALLED = "LoansRecalled"
     """It starts sooner: what its owner lent was recalled for it."""
     FOUND_AGAIN = "FoundAgain"
@@ -739,12 +760,51 @@ class TokenRevoked(Fact, frozen=True, tag="token-revoked/1"):
     note: str
 
 
-class RoundShared(Fact, frozen=True, tag="round-shared/1"):
+class RoundCode(Word):
+    """Why a round is not simply what the policy of its pool answers for all of its runs."""
+
+    NO_POLICY = "NoPolicy"
+    """This installation has no policy of that name: all runs share by weight."""
+    TOO_MANY_RUNS = "TooManyRuns"
+    """The policy takes too long for ``runs`` runs: ``limit`` are the most."""
+    TOO_CROWDED = "TooCrowded"
+    """The policy takes too long for ``runs`` runs on ``gpus`` GPUs: ``limit`` a GPU at most."""
+    FAILED = "Failed"
+    """The policy or its solver failed; the log of the service says how."""
+    LEFT_OUT = "LeftOut"
+    """The policy cannot plan ``runs`` runs, which get nothing; ``note`` has the policy's words."""
+    UNSOLVED = "Unsolved"
+    """The policy has no answer; ``note`` has the policy's words."""
+    UNFINISHED = "Unfinished"
+    """The policy could not say in time, or exactly, what ``runs`` runs may have beyond a level."""
+    NOTHING_RUNS = "NothingRuns"
+    """No run of the pool can start, or no envelope pays for one: every run keeps what it has."""
+    NOT_CHOSEN = "NotChosen"
+    """The choice failed by a bug: every run keeps what it has, and the log says more."""
+    AS_RECORDED = "AsRecorded"
+    """Ledgers before ``round-shared/2`` give the causes as a text: ``note``."""
+
+
+class RoundCause(Part, frozen=True):
+    """One cause of a round, by ``policy``; ``runs`` are counted, as owners do not see each other's.
+
+    ``note`` is empty unless the code says what it has; it names no run and no owner.
+    """
+
+    code: RoundCode
+    policy: str = ""
+    runs: int = 0
+    gpus: int = 0
+    limit: int = 0
+    note: str = ""
+
+
+class RoundShared(Fact, frozen=True, tag="round-shared/2"):
     """A round of a pool began: the shares by ``policy``, and the runs that have GPUs now.
 
     ``gpus`` of each of ``flavors`` were shared; ``prices`` are what one more of each was worth to
-    the policy, in millionths of its objective, none where it has no prices. ``note`` says why
-    nothing new was shared out, where the policy had no answer.
+    the policy, in millionths of its objective, none where it has no prices. ``causes`` say why
+    runs were left out, why ``policy`` is not the pool's own, or why nothing new was shared out.
     """
 
     pool: str
@@ -756,7 +816,7 @@ class RoundShared(Fact, frozen=True, tag="round-shared/1"):
     shares: tuple[RoundShare, ...]
     prices: tuple[int, ...]
     grants: tuple[RoundGrant, ...]
-    note: str = ""
+    causes: tuple[RoundCause, ...] = ()
 
 
 class StepsCounted(Fact, frozen=True, tag="steps-counted/1"):

@@ -14,7 +14,7 @@ from typing import Any, Final
 from quorate.adapters.run_as import RunAs
 from quorate.operations.caller import Role
 from quorate.service.accounting.waldur_links import LINKS_KEY, LinkedOwner, links_of
-from quorate.service.auth.oidc import Oidc
+from quorate.service.auth.trusted_issuer import Oidc
 from quorate.service.config_values import Address, WrongSettingError
 from quorate.service.setting_table import SETTINGS
 from quorate.service.webhooks.webhook import Webhook, webhooks_of
@@ -55,6 +55,7 @@ class Configuration:
     concurrent_max: int
     connections_max: int
     slow_s_max: float
+    heartbeat_s: float
     stop_s_max: float
     oidc_issuer: str
     oidc_audience: str

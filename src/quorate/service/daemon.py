@@ -34,8 +34,7 @@ from quorate.operations.request_context import Signer
 from quorate.ports.clock_port import Clock, SteadyClock
 from quorate.ports.executor_port import ServedExecutor
 from quorate.service.accounting.accounting_link import record_news
-from quorate.service.auth.authenticator import Authenticator, holder_of
-from quorate.service.auth.oidc import OidcTrust
+from quorate.service.auth.authenticator import Authenticator, Trust, holder_of
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
 from quorate.service.descriptors import connections_within
@@ -96,6 +95,15 @@ def _first_token(engine: Engine) -> str | None:
     return None if engine.stopped else first_token(engine)
 
 
+def _trust(configuration: Configuration, clock: Clock) -> Trust | None:
+    """Return what checks tokens of the configured OIDC issuer; None where there is none."""
+    if configuration.oidc is None:
+        return None
+    from quorate.service.auth.oidc import OidcTrust  # noqa: PLC0415 - slow import
+
+    return OidcTrust(configuration.oidc, clock)
+
+
 class Daemon:
     """One ledger, served as ``configuration`` says."""
 
@@ -153,9 +161,8 @@ class Daemon:
             stack.push_async_callback(ledger_thread.stop)
             token = await ledger_thread.run(_first_token)
             await stack.enter_async_context(webhooks_served(hooks, ledger_thread, url, clock))
-            watchers = WatchRegistry(ledger_thread)
-            oidc = None if configuration.oidc is None else OidcTrust(configuration.oidc, clock)
-            authenticator = Authenticator(ledger_thread.token, clock, oidc)
+            watchers = WatchRegistry(ledger_thread, configuration.heartbeat_s)
+            authenticator = Authenticator(ledger_thread.token, clock, _trust(configuration, clock))
             if not configuration.waldur_links and not ledger_thread.trouble:
                 # No link will report that the recorded budgets are outdated.
                 await ledger_thread.run(lambda engine: record_news(engine, (), {}))

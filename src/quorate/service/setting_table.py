@@ -217,6 +217,15 @@ SETTINGS: Final = (
         kind=_SECONDS,
     ),
     Setting(
+        key="limits.heartbeat_s",
+        read=values.seconds(0.1, 3_600),
+        default=15.0,
+        field="heartbeat_s",
+        text="how long a watcher of REST hears nothing before it gets a comment; less than proxies "
+        "in between allow",
+        kind=_SECONDS,
+    ),
+    Setting(
         key="limits.stop_s",
         read=values.seconds(0, 3_600),
         default=20.0,

@@ -451,6 +451,8 @@ def _rounds() -> st.SearchStrategy[ev.Event]:
     share = st.builds(ev.RoundShare, names, numbers, numbers, st.integers(0, 7))
     meant = st.lists(st.tuples(names, gpus), max_size=1).map(tuple)
     grant = st.builds(ev.RoundGrant, names, names, st.booleans(), st.none() | names, meant)
+    codes = st.sampled_from(ev.RoundCode)
+    cause = st.builds(ev.RoundCause, codes, names, gpus, gpus, gpus, texts)
     count = st.builds(ev.StepCount, names, texts, amounts, durations_ms)
     return st.one_of(
         st.builds(
@@ -466,7 +468,7 @@ def _rounds() -> st.SearchStrategy[ev.Event]:
             shares=st.lists(share, max_size=1).map(tuple),
             prices=st.lists(st.integers(-(1 << 40), 1 << 40), max_size=2).map(tuple),
             grants=st.lists(grant, max_size=2).map(tuple),
-            note=texts,
+            causes=st.lists(cause, max_size=2).map(tuple),
         ),
         st.builds(ev.StepsCounted, times_ms, texts, names, st.lists(count, max_size=2).map(tuple)),
     )

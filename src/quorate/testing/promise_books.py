@@ -61,7 +61,19 @@ from quorate.testing.firm_oracle import (
 _DRAW: Final = b"quorate-lottery-draw/1\0"
 OBJECTS_MAX: Final = 16
 """How many objects of a cause are named at most."""
-_CALLED_OFF: Final = (MoveCode.CONFLICT_CALLED_OFF, MoveCode.CONFLICT_CLEARING)
+_CALLED_OFF: Final = (
+    MoveCode.CONFLICT_CALLED_OFF,
+    MoveCode.CONFLICT_NO_HEADROOM,
+    MoveCode.CONFLICT_BARRED,
+    MoveCode.CONFLICT_COOL_DOWN,
+    MoveCode.CONFLICT_RATE_ZERO,
+    MoveCode.CONFLICT_NOT_COVERED,
+    MoveCode.CONFLICT_SOFT_QUOTA,
+    MoveCode.CONFLICT_NOT_NEEDED,
+    MoveCode.CONFLICT_NO_ROOM,
+    MoveCode.CONFLICT_NO_LOTTERY,
+    MoveCode.CONFLICT_CLEARING,
+)
 _CHANGES: Final = (NodeMarked, NodeApplied, PoolApplied, BudgetApplied, OwnerApplied)
 
 

@@ -269,7 +269,7 @@ def test_readers_who_come_while_another_process_writes_find_a_sound_ledger(path:
             with suppress(
                 subprocess.TimeoutExpired
             ):  # Reading all the time only takes time from the writer.
-                writer.wait(0.01)
+                writer.wait(0.05)
         assert writer.stdout.readline() == "2040\n"
     assert heights == sorted(heights)
     assert len(set(heights)) > 2  # some did come in between

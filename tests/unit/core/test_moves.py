@@ -89,8 +89,13 @@ def test_a_start_that_counted_on_a_conflict_says_why_there_is_none() -> None:
     decision = life.do(Tick(), START_MS)
     (moved,) = [event for event in decision.events if isinstance(event, ReservationMoved)]
     assert moved.planned_start_ms == NOW_MS + 9 * HOUR_MS
-    assert moved.cause.code is MoveCode.CONFLICT_CALLED_OFF
-    assert cause_text(moved.cause) == "no conflict: pool default has a disruptionRate of 0"
+    assert moved.cause == MoveCause(MoveCode.CONFLICT_RATE_ZERO, (("pool", "default"),))
+    assert cause_text(moved.cause) == "no conflict: its pool has a disruptionRate of 0"
+
+
+def test_the_cause_of_an_older_ledger_is_shown_as_it_was_recorded() -> None:
+    cause = MoveCause(MoveCode.CONFLICT_CALLED_OFF, (), "none is needed")
+    assert cause_text(cause) == "no conflict: none is needed"
 
 
 def test_quota_headroom_that_a_start_by_conflict_needs_is_kept_for_it() -> None:
@@ -307,7 +312,7 @@ def test_books_find_a_start_that_moves_sooner() -> None:
 def test_books_let_only_a_start_by_conflict_be_called_off(
     by_conflict: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    cause = MoveCause(MoveCode.CONFLICT_CALLED_OFF, (), "it would cost too much")
+    cause = MoveCause(MoveCode.CONFLICT_NOT_COVERED, (("owner", "two"), ("pool", "default")))
     assert bool(faults(120, cause, by_conflict=by_conflict)) is not by_conflict
 
 

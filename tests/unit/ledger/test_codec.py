@@ -24,6 +24,9 @@ from quorate.model.events import (
     NodeApplied,
     Outcome,
     Role,
+    RoundCause,
+    RoundCode,
+    RoundShared,
     RunEnded,
     StartReason,
     Tier,
@@ -153,6 +156,31 @@ def test_old_shapes_come_out_as_current_events_in_their_places() -> None:
         RunEnded(2, "a", "second", Outcome.FAILED),
         LEASE,
     ]
+
+
+@pytest.mark.parametrize(
+    ("note", "causes"),
+    [([], ()), ([""], ()), (["why"], (RoundCause(RoundCode.AS_RECORDED, note="why"),))],
+)
+def test_the_note_of_an_older_round_is_its_cause(
+    note: list[str], causes: tuple[RoundCause, ...]
+) -> None:
+    row = ["round-shared/1", 1, "a", "pool", 2, "by_weight", 9, ["H100"], [8], [], [], [], *note]
+    (found,) = decode_events(packed(row))
+    assert found == RoundShared(
+        at_ms=1,
+        actor="a",
+        pool="pool",
+        number=2,
+        policy="by_weight",
+        until_ms=9,
+        flavors=("H100",),
+        gpus=(8,),
+        shares=(),
+        prices=(),
+        grants=(),
+        causes=causes,
+    )
 
 
 def test_old_shapes_are_validated_like_current_ones() -> None:

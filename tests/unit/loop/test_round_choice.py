@@ -311,7 +311,7 @@ def test_what_a_strategy_proof_policy_withholds_stays_idle() -> None:
     room.submit_together(*(run(n, n[:3], flavors=("a100",), rounds=one) for n in names))
     room.rounds(40)
     shared = room.view.rounds[POOL].shared
-    assert shared.note == ""
+    assert shared.causes == ()
     shares = {each.run: each.shares_ppm[0] / PPM for each in shared.shares}
     assert sum(shares.values()) < 3.5, "nothing is withheld"
     for name, share in shares.items():

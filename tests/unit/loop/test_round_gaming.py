@@ -20,6 +20,7 @@ from quorate.model.specs import Run
 from quorate.model.state.apply_rounds import received_ms
 from quorate.policy.table import POLICIES
 from quorate.sim.sim_executor import Truth
+from tests.oracles.effort import few_of
 from tests.oracles.rounds import ROUND_MS, Room, money, nodes, pool, run, run_of, team, work
 
 SPEEDS_PPM: Final = {"a100": PPM, "k80": PPM // 4, "v100": PPM // 2}
@@ -95,7 +96,7 @@ TRICKS: Final = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", PLAIN)
+@pytest.mark.parametrize("policy", few_of(PLAIN, 1))
 @pytest.mark.parametrize("trick", TRICKS)
 def test_an_owner_gains_nothing_beyond_its_share(policy: str, trick: str) -> None:
     honest, greedy = _gained(policy, TRICKS[trick])
@@ -132,7 +133,7 @@ are."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", PLAIN)
+@pytest.mark.parametrize("policy", few_of(PLAIN, 1))
 @pytest.mark.parametrize("grace_ms", [5 * MINUTE_MS, 25 * MINUTE_MS])
 def test_holding_gpus_in_the_grace_as_long_as_may_be_gains_nothing(
     policy: str, grace_ms: int
@@ -159,7 +160,7 @@ def test_holding_gpus_in_the_grace_as_long_as_may_be_gains_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", PLAIN)
+@pytest.mark.parametrize("policy", few_of(PLAIN, 1))
 @pytest.mark.parametrize("trick", ["too wide", "too wide for a domain", "groups too wide"])
 def test_runs_that_fit_nowhere_take_nothing_from_others(policy: str, trick: str) -> None:
     asked: dict[str, dict[str, object]] = {
@@ -173,7 +174,7 @@ def test_runs_that_fit_nowhere_take_nothing_from_others(policy: str, trick: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", PLAIN)
+@pytest.mark.parametrize("policy", few_of(PLAIN, 1))
 @pytest.mark.parametrize("trick", HUSHED)
 def test_who_does_not_say_how_far_it_is_gains_nothing_by_that(policy: str, trick: str) -> None:
     said, steps, tells_every_ms = HUSHED[trick]

@@ -252,7 +252,7 @@ def test_a_quota_of_runs_leaves_no_gpus_idle(runs_max: int) -> None:
     assert had_rounds(found, "bee") >= 38
     # Half is two GPUs; one run can use one of them.
     assert had_rounds(found, "ant") == pytest.approx(20 * min(2, runs_max), rel=0.1)
-    refused = [event for event in found.events() if isinstance(event, RoundShared) and event.note]
+    refused = [event for event in found.events() if isinstance(event, RoundShared) and event.causes]
     assert refused == []
     found.look_back()
 

@@ -25,12 +25,15 @@ from quorate.core.rounds.round_outlook import between_rounds, share_words
 from quorate.ledger.chain import GENESIS, seal
 from quorate.loop.rounds.round_loop import share_out
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
+from quorate.model.cause_text import round_text
 from quorate.model.events import (
     EndReason,
     HoldExtended,
     LeaseEnded,
     LeaseStarted,
     NodeStatus,
+    RoundCause,
+    RoundCode,
     RoundGrant,
     RoundShared,
     RunRefused,
@@ -326,7 +329,8 @@ def test_by_a_policy_that_nobody_knows_all_share_by_weight() -> None:
     received = [room.had_ms(f"r{n}") for n in range(6)]
     assert max(received) - min(received) <= 2 * ROUND_MS
     shared = room.view.rounds[POOL].shared
-    assert shared.note == "all share by weight: there is no policy 'by_height'"
+    assert shared.causes == (RoundCause(RoundCode.NO_POLICY, "by_height"),)
+    assert round_text(shared) == "all share by weight: there is no policy 'by_height'"
     assert shared.policy == "by_weight"
     room.look_back()
 
@@ -376,8 +380,9 @@ def test_a_policy_is_asked_for_fewer_runs_where_there_are_more_flavors() -> None
     room = Room(specs, policies={"odd": Weighing("odd", jobs_max=6)})
     room.submit_together(*(run(f"r{n}", "ant") for n in range(4)))
     room.rounds(1)
-    note = room.view.rounds[POOL].shared.note
-    assert "odd takes too long for 4 runs: 3 are the most" in note
+    shared = room.view.rounds[POOL].shared
+    assert shared.causes == (RoundCause(RoundCode.TOO_MANY_RUNS, "odd", 4, limit=3),)
+    assert "odd takes too long for 4 runs: 3 are the most" in round_text(shared)
 
 
 @pytest.mark.heavy
@@ -404,7 +409,7 @@ def test_where_a_policy_has_no_answer_all_share_by_weight_and_are_told(
     assert bee == pytest.approx(2 * 40 * ROUND_MS, rel=0.1)
     assert ant == pytest.approx(40 * ROUND_MS, rel=0.1)
     shared = room.view.rounds[POOL].shared
-    assert shared.note.startswith(f"all share by weight: {why}"), shared.note
+    assert round_text(shared).startswith(f"all share by weight: {why}"), shared.causes
     assert why in share_words(room.view, room.view.runs["r0"])
     room.look_back()
 
@@ -423,7 +428,7 @@ def test_a_run_that_a_policy_cannot_plan_is_left_out_and_told_and_the_others_sha
     told = share_words(room.view, room.view.runs["w1"])
     assert told.startswith("its share is nothing: 3 runs left out (a run takes 2 GPUs at a time;")
     assert "leave it out, or choose another policy" in told
-    # Each owner has access to its own runs alone, and the note names none of the others.
+    # Each owner has access to its own runs alone, and the causes name none of the others.
     names = {each.name for each in (*wide, *narrow)} | {"ant", "bee"}
     for name, record in room.view.runs.items():
         assert not names & set(re.findall(r"\w+", share_words(room.view, record))), name
@@ -439,7 +444,7 @@ def test_weights_of_old_ledgers_stop_nobody() -> None:
     mine = [run(f"a{n}", "ant", rounds=work(weight=weight)) for n, weight in enumerate(weights)]
     room.submit_together(*mine, *(run(f"b{n}", "bee") for n in range(4)))
     room.rounds(20)
-    assert room.view.rounds[POOL].shared.note == ""
+    assert room.view.rounds[POOL].shared.causes == ()
     ant, bee = (room.had_ms(*(f"{owner}{n}" for n in range(4))) for owner in "ab")
     assert ant == pytest.approx(bee, rel=0.1)
     room.look_back()
@@ -456,7 +461,7 @@ def test_whatever_steps_a_run_reports_the_pool_is_shared_by_its_policy(
     view, now_ms = room.view, room.view.at_ms + ROUND_MS
     reported = {name: steps if record.leases else 0 for name, record in view.runs.items()}
     command = share_out(view, POOL, now_ms, reported, PUBLISHED)
-    assert (command.policy, command.note) == (policy, "")
+    assert (command.policy, command.causes) == (policy, ())
     assert command.grants
 
 
@@ -479,12 +484,14 @@ def test_runs_that_crowd_a_flavor_are_counted_by_its_gpus() -> None:
     room = Room(specs, policies={"odd": policy})
     few = work({"a100": 10.0, "k80": 0.0, "v100": 10.0})
     room.submit_together(*(run(f"r{n}", "ant", rounds=few) for n in range(6)))
-    assert room.view.rounds[POOL].shared.note == ""
+    assert room.view.rounds[POOL].shared.causes == ()
     only = work({"a100": 10.0, "k80": 0.0, "v100": 0.0})
     room.submit_together(run("more", "ant", rounds=only))
     room.rounds(1)
     shared = room.view.rounds[POOL].shared
-    assert "odd takes too long for 7 runs on 2 GPUs: 3 a GPU are the most" in shared.note
+    assert shared.causes == (RoundCause(RoundCode.TOO_CROWDED, "odd", 7, 2, 3),)
+    text = round_text(shared)
+    assert "odd takes too long for 7 runs on 2 GPUs: 3 a GPU are the most" in text
     assert shared.policy == "by_weight"
 
 
@@ -496,8 +503,10 @@ def test_a_round_says_of_how_many_its_policy_could_not_say_all() -> None:
 
     room = Room(world(team("ant")), policies={"by_weight": Weighing(solve=early)})
     room.submit_together(*(run(f"r{n}", "ant") for n in range(3)))
-    note = room.view.rounds[POOL].shared.note
-    assert note.startswith("2 runs might have more: how much takes by_weight too long to compute")
+    shared = room.view.rounds[POOL].shared
+    assert shared.causes == (RoundCause(RoundCode.UNFINISHED, "by_weight", 2),)
+    text = "2 runs might have more: how much takes by_weight too long to compute"
+    assert round_text(shared).startswith(text)
 
 
 @pytest.mark.heavy

@@ -35,6 +35,7 @@ _FLAGS = (
     ("limits.concurrent", "N", "How many requests are under way at once."),
     ("limits.connections", "N", "How many connections are open at once."),
     ("limits.slow_client_s", "SECONDS", "How long a client may keep us waiting."),
+    ("limits.heartbeat_s", "SECONDS", "How often a watcher hears from a quiet ledger."),
     ("limits.stop_s", "SECONDS", "How long a stop waits for requests under way."),
     ("oidc.issuer", "TEXT", "Whose JSON Web Tokens are taken."),
     ("oidc.audience", "TEXT", "For whom they must have been issued."),

@@ -22,7 +22,7 @@ from quorate.core.preemption.conflict_scope import for_reservation
 from quorate.core.preemption.conflicts import declare_conflict
 from quorate.core.preemption.disruption_account import note_deferral
 from quorate.core.preemption.disruption_rules import (
-    NO_HEADROOM,
+    CallBar,
     CallRefusal,
     foresee_conflict,
     is_for_headroom,
@@ -32,8 +32,13 @@ from quorate.core.profile.firm_places import place_of
 from quorate.core.profile.lease_ends import lease_end_ms
 from quorate.core.profile.node_quota import counted
 from quorate.core.profile.plan_entry import Entry
-from quorate.model.events import ConflictDeclared, ReservationStatus, Slice
-from quorate.model.refusal import sentence
+from quorate.model.events import (
+    ConflictDeclared,
+    MoveCause,
+    MoveCode,
+    ReservationStatus,
+    Slice,
+)
 from quorate.model.selector import contradicts
 from quorate.model.specs import Run
 from quorate.model.state.free_slots import IslandKey
@@ -154,7 +159,17 @@ def look_ms(view: StateView, record: ReservationRecord, *, has_executor: bool) -
     return planned_ms - view.pools[view.runs[record.made.run].spec.pool].grace_max_ms
 
 
-def call_conflict(log: DecisionLog, record: ReservationRecord) -> str | None:
+_BARS: Final = {
+    CallBar.HEADROOM: MoveCode.CONFLICT_NO_HEADROOM,
+    CallBar.THREW_AWAY: MoveCode.CONFLICT_BARRED,
+    CallBar.COOL_DOWN: MoveCode.CONFLICT_COOL_DOWN,
+    CallBar.NO_CONFLICTS: MoveCode.CONFLICT_RATE_ZERO,
+    CallBar.ACCOUNT: MoveCode.CONFLICT_NOT_COVERED,
+    CallBar.SOFT_QUOTA: MoveCode.CONFLICT_SOFT_QUOTA,
+}
+
+
+def call_conflict(log: DecisionLog, record: ReservationRecord) -> MoveCause | None:
     """Declare the conflict that a due reservation counts on; return why it cannot be, or None.
 
     None where it was declared, and also where its own conflict is open or another due conflict has
@@ -176,30 +191,55 @@ def call_conflict(log: DecisionLog, record: ReservationRecord) -> str | None:
         reservation=name,
     )
     if foreseen is None or foreseen.start_ms > log.now_ms:
-        return _why_no_room(log, record)
+        code = MoveCode.CONFLICT_NO_ROOM
+        if _waits_for_headroom(log, record):
+            code = MoveCode.CONFLICT_NO_HEADROOM
+        return _called_off(code, run.spec, record.slice)
     lost_gpu_ms, flavor = foreseen.lost_gpu_ms, record.slice.flavor
     refused = may_call(view, run, log.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
     if refused is not None:
-        return refused.text
+        return _called_off(_BARS[refused.bar], run.spec, record.slice)
     answer = declare_conflict(log, for_reservation(view, name))
     if isinstance(answer, ConflictDeclared):
         return None
-    return "none is needed" if answer is None else sentence(answer)
+    code = MoveCode.CONFLICT_NOT_NEEDED
+    if answer is not None:
+        is_used_up = view.lottery.next_index > view.lottery.length
+        code = MoveCode.CONFLICT_NO_LOTTERY if is_used_up else MoveCode.CONFLICT_NO_ROOM
+    return _called_off(code, run.spec, record.slice)
 
 
-def _why_no_room(log: DecisionLog, record: ReservationRecord) -> str:
-    """Return why no conflict starts a reservation now: a hard quota forbids it, or none helps."""
+def _called_off(code: MoveCode, run: Run, place: Slice) -> MoveCause:
+    """Return the cause of a start whose conflict is not called, with what ``code`` is about."""
+    owner, pool = ("owner", run.owner), ("pool", run.pool)
+    match code:
+        case (
+            MoveCode.CONFLICT_NO_HEADROOM | MoveCode.CONFLICT_BARRED | MoveCode.CONFLICT_SOFT_QUOTA
+        ):
+            return MoveCause(code, (owner,))
+        case MoveCode.CONFLICT_COOL_DOWN:
+            return MoveCause(code, (("run", run.name),))
+        case MoveCode.CONFLICT_RATE_ZERO:
+            return MoveCause(code, (pool,))
+        case MoveCode.CONFLICT_NOT_COVERED:
+            return MoveCause(code, (owner, pool))
+        case MoveCode.CONFLICT_NO_ROOM:
+            return MoveCause(code, tuple(("domain", domain) for domain, _ in place.domains))
+        case _:
+            return MoveCause(code)
+
+
+def _waits_for_headroom(log: DecisionLog, record: ReservationRecord) -> bool:
+    """Return whether a hard quota of its owner keeps a reservation from starting by a conflict."""
     view = log.view
-    if is_for_headroom(
+    return is_for_headroom(
         view,
         view.runs[record.made.run].spec,
         record.slice,
         now_ms=log.now_ms,
         has_executor=log.has_executor,
         reservation=record.made.reservation,
-    ):
-        return NO_HEADROOM
-    return "none would make room now"
+    )
 
 
 def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int | None:

@@ -363,14 +363,14 @@ class Walk:
                 continue
             if cleared_ms(self.log.view, record, self.log.now_ms) is not None:
                 continue
-            lacking = call_conflict(self.log, record)
-            if lacking is not None:
+            cause = call_conflict(self.log, record)
+            if cause is not None:
                 pin = self.pins[record.made.run]
                 self._lift_pin(pin)
                 for entry in self.entries.values():
                     self.profile.lift(entry)  # The moved start goes around firm places only.
                 self.entries.clear()
-                self._move(record, pin, MoveCause(MoveCode.CONFLICT_CALLED_OFF, (), lacking))
+                self._move(record, pin, cause)
                 return True
         return False
 

@@ -33,7 +33,7 @@ from quorate.model.specs import Run
 from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
-NO_HEADROOM: Final = "its owner's hard quota is what it waits for"
+_NO_HEADROOM: Final = "its owner's hard quota is what it waits for"
 _FIRST_OWNERS: Final = 3
 """For how many owners the loss is computed if they were drawn first."""
 _DUMMY_DRAWS: Final = 4
@@ -82,7 +82,7 @@ def may_call(
     run = record.spec
     pool = view.pools[run.pool]
     if refuses_ever_so(view, run) is not None:
-        return CallRefusal(CallBar.HEADROOM, NO_HEADROOM)
+        return CallRefusal(CallBar.HEADROOM, _NO_HEADROOM)
     until_ms = view.barred.get(run.owner, 0)
     if now_ms < until_ms:
         text = f"{run.owner} had a run end that had just started at others' cost"

@@ -69,7 +69,7 @@ def share_out(log: DecisionLog, command: ShareOut) -> Refusal | None:
             shares=command.shares,
             prices=command.prices,
             grants=grants,
-            note=command.note,
+            causes=command.causes,
         )
     )
     _settle(log, command.pool, grants)

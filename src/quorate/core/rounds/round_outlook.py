@@ -9,6 +9,7 @@ from quorate.core.admission.hard_quota import HARD, too_many_runs, waiting
 from quorate.core.lifecycle.follow import waits_for_upstream
 from quorate.core.rounds.round_trial import Room, too_big
 from quorate.model.amounts import SECOND_MS
+from quorate.model.cause_text import round_text
 from quorate.model.events import RoundShare
 from quorate.model.refusal import Refusal, RefusalCode, sentence
 from quorate.model.state.records import RunRecord
@@ -52,7 +53,7 @@ def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
     if not parts:
         why = "no envelope pays for it, or it cannot run on the GPUs of its pool"
         if any(share.rates):
-            why = shared.note or f"{shared.policy} gives it none in this round"
+            why = round_text(shared) or f"{shared.policy} gives it none in this round"
         elif hindered is not None:
             why = _HELD_BY_QUOTA if hindered.code in _QUOTAS else _TOO_BIG + sentence(hindered)
         return "; ".join(filter(None, (f"its share is nothing: {why}", _spare(view, record))))
@@ -60,7 +61,7 @@ def _words(view: StateView, record: RunRecord, hindered: Refusal | None) -> str:
     by = f"measured on {', '.join(measured)}" if measured else "as declared"
     words = f"of its time it is to have {', '.join(parts)} by {shared.policy}; its rates are {by}"
     more = (
-        shared.note,
+        round_text(shared),
         _spare(view, record),
         _beside(view, record),
         *_too_big_on(view, record),

@@ -16,7 +16,7 @@ from typing import Final
 
 from quorate.loop.rounds.round_problem import PoolPolicy, problem_of
 from quorate.loop.rounds.round_snapshot import Floor, Member
-from quorate.model.closed_words import counted
+from quorate.model.events import RoundCause, RoundCode
 from quorate.model.state.state_view import StateView
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode
 from quorate.policy.askable import answer
@@ -31,12 +31,12 @@ FLAVORS_USUAL: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The answer of a round, its policy, the runs that share, and the round's note."""
+    """The answer of a round, its policy, the runs that share, and the causes that are recorded."""
 
     policy: str
     members: Sequence[Member]
     allocation: Allocation
-    note: str = ""
+    causes: tuple[RoundCause, ...] = ()
 
 
 def answered(
@@ -47,34 +47,34 @@ def answered(
     Errors of the equal shares pass through; these have an answer for every run that can run.
     """
     if policy is None:
-        return _equal(view, floor, members, now_ms, f"there is no policy {floor.pool.policy!r}")
+        absent = RoundCause(RoundCode.NO_POLICY, floor.pool.policy or "")
+        return _equal(view, floor, members, now_ms, absent)
     left = list(members)
-    notes: list[str] = []
+    causes: list[RoundCause] = []
     for _ in range(ASKED_MAX):
         found = _asked(view, floor, left, policy, now_ms)
         if isinstance(found, Allocation):
             if found.unfinished:
-                notes.append(
-                    f"{len(found.unfinished)} runs might have more: how much takes {policy.name} "
-                    "too long to compute, or is hidden by rounding; they share the rest by weight"
-                )
-            note = "; ".join(notes)
-            return Answered(policy=policy.name, members=left, allocation=found, note=note)
-        notes.append(_words(found))
-        out = set(found.jobs)
+                more = len(found.unfinished)
+                causes.append(RoundCause(RoundCode.UNFINISHED, policy.name, more))
+            return Answered(
+                policy=policy.name, members=left, allocation=found, causes=tuple(causes)
+            )
+        causes.append(found if isinstance(found, RoundCause) else _cause(policy.name, found))
+        out = set() if isinstance(found, RoundCause) else set(found.jobs)
         left = [member for member in left if member.record.spec.name not in out]
         if not out or not left:
             break
-    return _equal(view, floor, members, now_ms, notes[-1])
+    return _equal(view, floor, members, now_ms, causes[-1])
 
 
 def _asked(
     view: StateView, floor: Floor, members: Sequence[Member], policy: PoolPolicy, now_ms: int
-) -> Allocation | Unsolved:
-    """Return the checked answer of ``policy``, or a refusal where it fails or has too many runs."""
-    refusal = _too_many(policy, members, floor)
-    if refusal is not None:
-        return refusal
+) -> Allocation | Unsolved | RoundCause:
+    """Return the checked answer of ``policy``, its refusal, or why it is not called."""
+    too_many = _too_many(policy, members, floor)
+    if too_many is not None:
+        return too_many
     try:
         return answer(policy, problem_of(view, floor, members, policy, now_ms))
     except Exception as error:  # noqa: BLE001 - a round that ended the service would be due again
@@ -87,26 +87,18 @@ def _asked(
         )
 
 
-def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> Unsolved | None:
-    """Return a refusal if ``policy`` would take too long: no run is served while it computes."""
+def _too_many(policy: PoolPolicy, members: Sequence[Member], floor: Floor) -> RoundCause | None:
+    """Return a cause if ``policy`` would take too long: no run is served while it computes."""
     runs, most, each = len(members), policy.jobs_max, policy.jobs_per_gpu_max
     if most is not None and len(floor.flavors) > FLAVORS_USUAL:
         most = most * FLAVORS_USUAL // len(floor.flavors)
-    what = None
     if most is not None and runs > most:
-        what = f"{runs} runs: {most} are the most"
-    elif each is not None:
-        crowd = next((c for c in _crowds(members, floor) if c[0] > each * c[1]), None)
-        if crowd is not None:
-            what = f"{crowd[0]} runs on {crowd[1]} GPUs: {each} a GPU are the most"
-    if what is None:
-        return None
-    return Unsolved(
-        code=UnsolvedCode.NOT_APPLICABLE,
-        subject="jobs",
-        message=f"{policy.name} takes too long for {what}",
-        remedy="choose another policy for the pool",
-    )
+        return RoundCause(RoundCode.TOO_MANY_RUNS, policy.name, runs, limit=most)
+    if each is not None:
+        for crowd, gpus in _crowds(members, floor):
+            if crowd > each * gpus:
+                return RoundCause(RoundCode.TOO_CROWDED, policy.name, crowd, gpus, each)
+    return None
 
 
 def _crowds(members: Sequence[Member], floor: Floor) -> Iterator[tuple[int, int]]:
@@ -120,25 +112,26 @@ def _crowds(members: Sequence[Member], floor: Floor) -> Iterator[tuple[int, int]
 
 
 def _equal(
-    view: StateView, floor: Floor, members: Sequence[Member], now_ms: int, why: str
+    view: StateView, floor: Floor, members: Sequence[Member], now_ms: int, why: RoundCause
 ) -> Answered:
+    """Return equal shares for all ``members``, for the cause ``why``."""
     found = BY_WEIGHT.solve(problem_of(view, floor, members, BY_WEIGHT, now_ms))
     assert isinstance(found, Allocation), found
-    note = f"all share by weight: {why}"
-    return Answered(policy=BY_WEIGHT.name, members=members, allocation=found, note=note)
+    return Answered(policy=BY_WEIGHT.name, members=members, allocation=found, causes=(why,))
 
 
-def _words(refusal: Unsolved) -> str:
-    """Return a refusal as text without names: owners in a pool do not see each other's runs.
+def _cause(policy: str, refusal: Unsolved) -> RoundCause:
+    """Return a policy's refusal as it is recorded: owners in a pool do not see each other's runs.
 
     The shares of the round say which runs were left out, and the log says what a policy did wrong.
     """
     if refusal.code is UnsolvedCode.SOLVER_FAILED:
-        _LOG.error("a policy failed: %s", refusal.message)
-        return f"the policy failed; {refusal.remedy}"
+        _LOG.error("the policy %s failed: %s", policy, refusal.message)
+        return RoundCause(RoundCode.FAILED, policy)
     told = f"{refusal.message}; {refusal.remedy}"
     for named, instead in (("job", "a run"), ("entity", "an owner")):
         name = f"{named} {refusal.subject}"
         told = told.replace(f"{name}:", instead).replace(name, instead)
-    count = len(refusal.jobs)
-    return f"{counted(count, 'run')} left out ({told})" if count else told
+    runs = len(refusal.jobs)
+    code = RoundCode.LEFT_OUT if runs else RoundCode.UNSOLVED
+    return RoundCause(code, policy, runs, note=told)

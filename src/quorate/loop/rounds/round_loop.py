@@ -22,7 +22,7 @@ from quorate.loop.rounds.round_choice import choose_rows
 from quorate.loop.rounds.round_funds import Funds
 from quorate.loop.rounds.round_problem import MICRO, PoolPolicy
 from quorate.loop.rounds.round_snapshot import Floor, Member, floor_of
-from quorate.model.events import RoundGrant, RoundShare, StepsCounted
+from quorate.model.events import RoundCause, RoundCode, RoundGrant, RoundShare, StepsCounted
 from quorate.model.state.apply_event import apply
 from quorate.model.state.state_view import StateView
 from quorate.policy.allocation import Allocation, run_shares
@@ -30,7 +30,6 @@ from quorate.policy.plugin_policies import known_policies
 from quorate.policy.problem import Floats
 
 _LOG = logging.getLogger(__name__)
-_BUG: Final = "the round could not be chosen: a bug in Quorate, which the service's log describes"
 _MICRO_MAX: Final = float(2**62)
 
 
@@ -57,7 +56,7 @@ def share_out(
         return _chosen(view, floor, (policy, funds), now_ms, steps)
     except Exception:  # noqa: BLE001 - see above
         _LOG.exception("the next round of pool %s could not be chosen", pool)
-        return _as_before(view, floor, steps, _BUG)
+        return _as_before(view, floor, steps, RoundCode.NOT_CHOSEN)
 
 
 def _chosen(
@@ -71,7 +70,7 @@ def _chosen(
     policy, funds = by
     members = [m for m in floor.members if any(m.rates)]
     if not members or not floor.flavors:
-        return _as_before(view, floor, steps, "no run can start, or no envelope pays for one")
+        return _as_before(view, floor, steps, RoundCode.NOTHING_RUNS)
     by_what = answered(view, floor, members, policy, now_ms)
     answer = by_what.allocation
     grants = choose_rows(floor, by_what.members, answer, funds)
@@ -85,7 +84,7 @@ def _chosen(
         prices=() if answer.prices is None else tuple(_micro(answer.prices)),
         grants=grants,
         steps=_reported(floor, steps),
-        note=by_what.note,
+        causes=by_what.causes,
     )
 
 
@@ -127,7 +126,9 @@ def _reported(floor: Floor, steps: Mapping[str, int]) -> tuple[tuple[str, int], 
     return tuple((name, steps[name]) for name in names if name in steps)
 
 
-def _as_before(view: StateView, floor: Floor, steps: Mapping[str, int], note: str) -> ShareOut:
+def _as_before(
+    view: StateView, floor: Floor, steps: Mapping[str, int], code: RoundCode
+) -> ShareOut:
     """Return a round in which every run keeps what it has."""
     grants = []
     for member in floor.members:
@@ -148,5 +149,5 @@ def _as_before(view: StateView, floor: Floor, steps: Mapping[str, int], note: st
         ),
         grants=tuple(grants),
         steps=_reported(floor, steps),
-        note=note,
+        causes=(RoundCause(code, floor.pool.policy or ""),),
     )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hmac import compare_digest
-from typing import Final
+from typing import Final, Protocol
 
 from quorate.model.state.records import TokenRecord
 from quorate.operations.caller import Caller, Role, actor_of
 from quorate.operations.service.token_handlers import PREFIX, digest_of
 from quorate.ports.clock_port import Clock
-from quorate.service.auth.oidc import OidcTrust
 from quorate.views.exits import CommandError, Exit
 from quorate.views.statuses import UNAUTHENTICATED
 
@@ -20,6 +19,14 @@ _NO_DIGEST: Final = "0" * 64
 HINT: Final = "send `Authorization: Bearer TOKEN`; an admin issues tokens: quorate token issue"
 
 
+class Trust(Protocol):
+    """Authenticates callers by tokens of a trusted issuer: ``service/auth/oidc.py``."""
+
+    async def caller_of(self, token: str) -> Caller:
+        """Return the caller that ``token`` was issued to; raises ``CommandError`` if invalid."""
+        ...
+
+
 class Authenticator:
     """Authenticates callers. ``token`` finds an access token by its id."""
 
@@ -27,7 +34,7 @@ class Authenticator:
         self,
         token: Callable[[str], TokenRecord | None],
         clock: Clock,
-        oidc: OidcTrust | None = None,
+        oidc: Trust | None = None,
     ) -> None:
         self._token = token
         self._clock = clock

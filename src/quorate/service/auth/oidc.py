@@ -3,7 +3,7 @@
 The issuer's keys come from a file or an address, are kept for a while, and are read again when a
 token names one that is not among them, but at a limited rate: a caller that makes up key ids must
 not cause a request to the issuer each time. A caller whose key is known never waits for a reading.
-The configuration names the claims that hold role, tenant and user.
+Only a service that trusts an issuer imports this module: JWT's library takes long to load.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -24,6 +23,7 @@ from quorate.model.amounts import SECOND_MS
 from quorate.operations.caller import CLAIM, Caller, Role, actor_of
 from quorate.operations.operation import Area
 from quorate.ports.clock_port import Clock
+from quorate.service.auth.trusted_issuer import Oidc
 from quorate.views.exits import CommandError, Exit
 from quorate.views.statuses import UNAUTHENTICATED
 
@@ -33,8 +33,6 @@ ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
 """Signatures that only the issuer can make; never none, and never one that we could make too."""
 LEEWAY_S: Final = 30
 """How far the issuer's clock may be off."""
-LIFETIME_S_DEFAULT: Final = 86_400.0
-"""How long a token may live from its issue to its end, where the configuration does not say."""
 KEYS_MS_MAX: Final = 3_600_000
 """After how long the issuer's keys are read again."""
 KEYS_MS_MIN: Final = 30_000
@@ -47,26 +45,6 @@ TOKEN_CHARS_MAX: Final = 16 * 1024
 _TROUBLE_CHARS_MAX: Final = 200
 _NAME_CHARS_MAX: Final = 253
 _ROLES_OF_TENANTS: Final = (Role.TENANT_ADMIN, Role.USER)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Oidc:
-    """Whom to trust: ``keys`` is the path of a JWKS file, or its address.
-
-    ``*_claim`` name the claims. ``roles`` maps what a claim says to our roles, where it differs; a
-    claim that is a list may name one known role only. A token that lives longer than
-    ``lifetime_s_max`` is refused.
-    """
-
-    issuer: str
-    audience: str
-    keys: str
-    role_claim: str = "quorate_role"
-    tenant_claim: str = "quorate_tenant"
-    user_claim: str = "sub"
-    scopes_claim: str = ""
-    roles: Mapping[str, str] = field(default_factory=dict)
-    lifetime_s_max: float = LIFETIME_S_DEFAULT
 
 
 class OidcKeys:

@@ -39,8 +39,8 @@ WATCHES_KEPT: Final = 100
 """How many are kept for admins."""
 READ_MAX: Final = 500
 """How many events are read at a time, before others are answered."""
-HEARTBEAT_S: Final = 15.0
-"""How long a watcher hears nothing: it tells a quiet ledger from a lost connection."""
+STANDING_S: Final = 15.0
+"""How often the permission of a gRPC stream is checked while nothing is recorded."""
 FRAMES_BYTES_MAX: Final = 8 * 1024 * 1024
 """How much of what was sent lately is kept for the next watcher."""
 _Key = tuple[int | str, frozenset[str] | None]
@@ -111,7 +111,7 @@ async def follow(
     watcher = await Watcher.of(ledger_thread, caller, operation, asked)
     with ledger_thread.metrics.watch():
         while True:
-            for shown in await watcher.next(HEARTBEAT_S):
+            for shown in await watcher.next(STANDING_S):
                 yield shown.tree
 
 
@@ -119,11 +119,13 @@ class WatchRegistry:
     """Serves the watchers of REST.
 
     An event is encoded once for all watchers that get the same: the cache is keyed by what a
-    watcher may see, and never only by the sequence.
+    watcher may see, and never only by the sequence. While nothing is recorded, a watcher gets a
+    comment every ``heartbeat_s``: it tells a quiet ledger from a lost connection.
     """
 
-    def __init__(self, ledger_thread: LedgerThread) -> None:
+    def __init__(self, ledger_thread: LedgerThread, heartbeat_s: float) -> None:
         self._ledger_thread = ledger_thread
+        self._heartbeat_s = heartbeat_s
         self._watches = Shares(
             Share(
                 most=WATCHERS_MAX,
@@ -187,7 +189,7 @@ class WatchRegistry:
     async def _send_all(self, watcher: Watcher, send: Send, ends: set[asyncio.Future[Any]]) -> None:
         await send(_part(_beat(watcher.cursor)))
         while not any(end.done() for end in ends):
-            reading = asyncio.ensure_future(watcher.next(HEARTBEAT_S))
+            reading = asyncio.ensure_future(watcher.next(self._heartbeat_s))
             await asyncio.wait({reading, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
                 reading.cancel()

@@ -10,7 +10,7 @@ from quorate.documents.times import time_text
 from quorate.ledger.chain import GENESIS, Block, Head, open_blocks
 from quorate.ledger.codec import event_to_json
 from quorate.model.amounts import PPM, hours_text
-from quorate.model.cause_text import cause_text
+from quorate.model.cause_text import cause_text, round_text
 from quorate.model.closed_words import counted
 from quorate.model.events import (
     BackfillNoted,
@@ -324,7 +324,7 @@ def _text_of_rounds(event: RoundShared | StepsCounted) -> str:
     return (
         f"pool/{event.pool} begins round {event.number} by {event.policy}: "
         f"{counted(len(event.grants), 'run')} of {len(event.shares)} with GPUs, {stay} where they "
-        f"were, until {time_text(event.until_ms)}{_noted(event.note)}"
+        f"were, until {time_text(event.until_ms)}{_noted(round_text(event))}"
     )
 
 
