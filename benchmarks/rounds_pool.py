@@ -11,6 +11,7 @@ a pool with a violation is not reported.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from statistics import median
 from time import process_time
@@ -24,7 +25,7 @@ from quorate.core.audit.invariants import Violation, sweep
 from quorate.core.commands import Applied, Apply, Command
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Receipt
-from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
+from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM, SECOND_MS
 from quorate.model.events import HoldExtended, LeaseStarted, RoundShared
 from quorate.model.specs import Discipline, Node, Owner, Pool, Quota, RoundsWork, Run
 from quorate.model.state.state_view import StateView
@@ -37,14 +38,32 @@ OWNERS: Final = 10
 GPUS_PER_OWNER: Final = 800
 ROUND_MS: Final = 6 * MINUTE_MS
 POLICY: Final = "max_min_fairness_water_filling_perf"
-TARGET_S: Final = 0.2
+TARGET_S: Final = 0.1
+LEARNING_TARGET_S: Final = 0.2
 
 
 def measure(effort: Effort) -> list[Figure]:
-    """Return the CPU time of a round, from the end of one to the start of the last grant."""
+    """Return the CPU time of a round, from the end of one to the start of the last grant.
+
+    Twice: of runs that are as fast as they declare, so that the policy need not be called again,
+    and of runs that are not, so that some rates are new in every round and the policy is called.
+    """
+    known, slowest = _measured(effort, is_true=True)
+    learnt, slowest_learnt = _measured(effort, is_true=False)
+    name = "rounds: CPU of a round through the whole system"
+    learning = f"{name}, rates measured anew"
+    return [
+        replace(known, name=name, target=TARGET_S),
+        replace(slowest, name=f"{name}, the slowest"),
+        replace(learnt, name=learning, target=LEARNING_TARGET_S),
+        replace(slowest_learnt, name=f"{learning}, the slowest"),
+    ]
+
+
+def _measured(effort: Effort, *, is_true: bool) -> tuple[Figure, Figure]:
     nodes, runs, rounds = effort.of(100, 10), effort.of(1_000, 100), effort.of(20, 4)
     watch = _Watch()
-    simulation, executor = _pool(nodes, runs, watch)
+    simulation, executor = _pool(nodes, runs, watch, is_true=is_true)
     taken_s = []
     for _ in range(rounds):
         start = process_time()
@@ -55,25 +74,16 @@ def measure(effort: Effort) -> list[Figure]:
     assert watch.wrong == [], watch.wrong
     assert executor.wrongs == [], executor.wrongs
     _look_back(simulation)
-    name = "rounds: CPU of a round through the whole system"
-    return [
-        Figure(
-            name=name,
-            unit="s",
-            value=median(taken_s),
-            better="less",
-            target=TARGET_S,
-            details={
-                "runs": runs,
-                "nodes": nodes,
-                "policy": POLICY,
-                "rounds": watch.rounds,
-                "starts a round": round(watch.starts / watch.rounds),
-                "staying a round": round(watch.stays / watch.rounds),
-            },
-        ),
-        Figure(name=f"{name}, the slowest", unit="s", value=max(taken_s), better="less"),
-    ]
+    details: dict[str, float | int | str] = {
+        "runs": runs,
+        "nodes": nodes,
+        "policy": POLICY,
+        "rounds": watch.rounds,
+        "starts a round": round(watch.starts / watch.rounds),
+        "staying a round": round(watch.stays / watch.rounds),
+    }
+    usual = Figure(name="", unit="s", value=median(taken_s), better="less", details=details)
+    return usual, Figure(name="", unit="s", value=max(taken_s), better="less")
 
 
 class _Watch:
@@ -116,16 +126,13 @@ def _look_back(simulation: Simulation) -> None:
     assert found == [], found[:3]
 
 
-def _pool(nodes: int, runs: int, watch: _Watch) -> tuple[Simulation, SimExecutor]:
+def _pool(nodes: int, runs: int, watch: _Watch, *, is_true: bool) -> tuple[Simulation, SimExecutor]:
     timeline = Timeline(VirtualClock(NOW_MS))
     specs = _specs(nodes)
     flavors = {spec.name: spec.flavor for spec in specs if isinstance(spec, Node)}
-    speeds = tuple((flavor, round(rate / 4.0 * PPM)) for flavor, rate in FLAVORS.items())
     executor = SimExecutor(
         timeline,
-        truth_of=lambda _: Truth(
-            work_ms=1_000 * HOUR_MS, checkpoint_every_ms=HOUR_MS, speeds_ppm=speeds
-        ),
+        truth_of=_truth if is_true else lambda _: _ALIKE,
         stop_delay=lambda left_ms: left_ms // 4,
         notice_ms=HOUR_MS,
         flavor_of=flavors.__getitem__,
@@ -138,6 +145,26 @@ def _pool(nodes: int, runs: int, watch: _Watch) -> tuple[Simulation, SimExecutor
         assert not done.decision.refusals, done.decision.refusals[:3]
     simulation.step()
     return simulation, executor
+
+
+_ALIKE: Final = Truth(
+    work_ms=1_000 * HOUR_MS,
+    checkpoint_every_ms=HOUR_MS,
+    speeds_ppm=tuple((flavor, round(rate / 4.0 * PPM)) for flavor, rate in FLAVORS.items()),
+)
+"""The truth of runs whose declarations are not."""
+
+
+def _truth(run: Run) -> Truth:
+    """Return work that is as fast on each flavor as ``run`` declares."""
+    assert run.rounds is not None, run
+    assert run.rounds.total_steps is not None, run
+    fastest = max(rate for _, rate in run.rounds.throughputs)
+    return Truth(
+        work_ms=round(run.rounds.total_steps / fastest * SECOND_MS),
+        checkpoint_every_ms=HOUR_MS,
+        speeds_ppm=tuple((f, round(rate / fastest * PPM)) for f, rate in run.rounds.throughputs),
+    )
 
 
 def _specs(nodes: int) -> tuple[Applied, ...]:

@@ -100,6 +100,8 @@ class Weighing:
     pairs_max: int | None = None
     jobs_max: int | None = None
     jobs_per_gpu_max: int | None = None
+    reads_progress: bool = True
+    is_smooth: bool = False
     solve: Callable[[Problem], Allocation | Unsolved] = by_weight
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -20,10 +20,12 @@ from quorate.policy.rounds.round_book import (
     Shares,
     credited,
     joined,
+    parted,
     renewed,
 )
 from quorate.policy.rounds.round_places import Place, Server, place
 from quorate.policy.rounds.row_choice import Candidate, candidates, choose
+from quorate.policy.rounds.strict_choice import StrictChoice
 from tests.oracles.effort import examples
 
 FLAVORS = ("a", "b", "c")
@@ -255,3 +257,58 @@ def _drawn(
             )
             chosen[flavor].append(one)
     return chosen
+
+
+@st.composite
+def paired_fleets(draw: st.DrawFn) -> tuple[Fleet, Mapping[tuple[Row, str], bool]]:
+    """Draw a fleet with pairs, of which some have shares, and where each row can run."""
+    fleet = draw(fleets(sizes=(1, 2)))
+    shares: dict[Row, Mapping[str, float]] = dict(fleet.shares)
+    jobs = list(fleet.sizes)
+    for at, one in enumerate(jobs):
+        for other in jobs[:at]:
+            if fleet.sizes[one] == fleet.sizes[other] and draw(st.booleans()):
+                parts = st.sampled_from([0.0, 0.0, 0.125, 0.5])
+                shares[other, one] = {flavor: draw(parts) for flavor in fleet.gpus}
+    runs = {
+        (row, flavor): draw(st.sampled_from([True, True, False]))
+        for row in shares
+        for flavor in fleet.gpus
+    }
+    return Fleet(gpus=fleet.gpus, sizes=fleet.sizes, shares=shares), runs
+
+
+@examples(0.5)
+@given(
+    drawn=paired_fleets(),
+    fills=st.booleans(),
+    ran_s=st.lists(st.sampled_from([0.0, 60.0, 360.0]), min_size=1, max_size=4),
+    gone=st.integers(0, 3),
+)
+def test_the_quick_strict_choice_is_the_choice_among_all_candidates(
+    drawn: tuple[Fleet, Mapping[tuple[Row, str], bool]],
+    fills: bool,  # noqa: FBT001 - drawn
+    ran_s: list[float],
+    gone: int,
+) -> None:
+    fleet, runs = drawn
+    rules = replace(STRICT, serves_without_share=fills)
+    quick = StrictChoice(fleet.sizes, lambda row, flavor: runs[row, flavor], rules)
+    some = dict(list(fleet.shares.items())[::2])
+    book = opened(Fleet(gpus=fleet.gpus, sizes=fleet.sizes, shares=some), rules)
+    book = joined(book, [row for row in fleet.shares if row not in some], rules)
+    for number, each_s in enumerate(ran_s):
+        at_s, order = number * ROUND_S, tuple(fleet.gpus)[:: 1 if number % 2 else -1]
+        found = candidates(book, fleet.sizes, lambda row, flavor: runs[row, flavor], at_s, rules)
+        slow = choose(found, fleet.gpus, order, rules)
+        assert quick.choose(book, fleet.gpus, order, at_s) == slow
+        ran = [
+            Ran(row=one.row, flavor=flavor, ran_s=each_s)
+            for flavor, some_rows in slow.items()
+            for one in some_rows
+        ]
+        book = credited(book, ran)
+        if number == 1:
+            book = parted(book, list(fleet.sizes)[:gone])
+        if number == 2:
+            book = renewed(book, some, at_s + ROUND_S, rules)

@@ -6,12 +6,13 @@ They are those of the published mechanism, with its defects (``STRICT`` in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from quorate.calc.recorded_rates import recorded_rates
 from quorate.calc.recording import Recording, read_recording, row_text
 from quorate.documents.document_problem import CalcInputError
 from quorate.policy.rounds.round_book import Shares
+from quorate.policy.rounds.row_choice import Candidate
 from quorate.sim.published import has_pairs, strict_orders, strict_rules
 from quorate.sim.round_simulation import Moment, Play, Round, RoundsStuckError, Setting, Tally
 
@@ -21,7 +22,7 @@ def rounds(world: object) -> dict[str, object]:
     recording = read_recording(world)
     play = play_of(recording)
     try:
-        played = [_round_tree(each) for each in play.rounds()]
+        played = [_round_tree(each, play.candidates()) for each in play.rounds()]
     except RoundsStuckError as error:
         raise CalcInputError("resets", str(error)) from None
     return {"rounds": played, **_tally_tree(play.tally, recording)}
@@ -72,11 +73,11 @@ def _allocations(recording: Recording) -> Callable[[Moment], Shares]:
     return allocate
 
 
-def _round_tree(each: Round) -> dict[str, object]:
+def _round_tree(each: Round, candidates: Sequence[Candidate]) -> dict[str, object]:
     book = each.book
     priorities: dict[str, dict[str, float]] = {flavor: {} for flavor in book.flavors}
     deficits: dict[str, dict[str, float]] = {flavor: {} for flavor in book.flavors}
-    for one in each.candidates:
+    for one in candidates:
         priorities[one.flavor][row_text(one.row)] = one.priority
         deficits[one.flavor][row_text(one.row)] = one.deficit_s
     return {

@@ -63,6 +63,7 @@ from quorate.ports.executor_port import Executor
 from quorate.ports.store_port import EventStore
 
 if TYPE_CHECKING:
+    from quorate.loop.rounds.kept_answers import KeptAnswers
     from quorate.loop.rounds.round_problem import PoolPolicy
 
 _LOG = logging.getLogger(__name__)
@@ -133,6 +134,7 @@ class Engine:
         self.snapshot_events = SNAPSHOT_EVENTS
         self.policies: Mapping[str, PoolPolicy] | None = None
         self._round_waits = RoundWaits()
+        self._round_answers: KeptAnswers | None = None
         self.on_violation: OnViolation | None = None
         self.violated = ""
         self.clock_trouble: Callable[[], str] = lambda: ""
@@ -376,14 +378,18 @@ class Engine:
                 waits.failed(pool, now_ms)
             return
         # Policies need numpy; installations without such a pool must not wait for its import.
+        from quorate.loop.rounds import kept_answers  # noqa: PLC0415 - slow import
         from quorate.loop.rounds.round_loop import share_out  # noqa: PLC0415 - slow import
 
+        if self._round_answers is None:
+            self._round_answers = kept_answers.KeptAnswers()
+        self._round_answers.policies = self.policies
         for pool in due:
             runs = [name for name, member in self.view.in_rounds.items() if member.pool == pool]
             steps = {} if self.executor is None else self.executor.steps(runs)
             try:
                 with collector_paused():
-                    command = share_out(self.view, pool, self.now_ms(), steps, self.policies)
+                    command = share_out(self.view, pool, self.now_ms(), steps, self._round_answers)
             except Exception:  # noqa: BLE001 - a fault of ours is to end no service, and no other pool
                 _LOG.exception("the next round of pool %s could not be made", pool)
                 waits.failed(pool, now_ms)

@@ -27,6 +27,14 @@ class Policy:
     reads_steps: bool = False
     """Whether it has to know how many steps each job has left."""
     reads_costs: bool = False
+    reads_progress: bool = True
+    """Whether its answer depends on what changes while jobs run: steps left, ages, work done so
+    far, deadlines.
+
+    A pool calls a policy that reads none of these only when something else has changed."""
+    is_smooth: bool = False
+    """Whether what each job gets changes little where rates do. A pool then keeps the rates of the
+    last round until one has changed by more than a few percent, and need not call it for less."""
     pairs_max: int | None = None
     """For how many pairs a pool calls it at most, if fewer than usual."""
     jobs_max: int | None = None

@@ -27,6 +27,7 @@ from quorate.policy.rounds.round_book import (
 from quorate.policy.rounds.round_leases import steps_in
 from quorate.policy.rounds.round_places import Place, Server, place, stays
 from quorate.policy.rounds.row_choice import Candidate, candidates, choose
+from quorate.policy.rounds.strict_choice import StrictChoice
 
 FAILURES_MAX: Final = 5
 """After how many failed rounds in a row a job is given up, where jobs can fail."""
@@ -114,13 +115,11 @@ class Round:
     at_s: float
     is_renewed: bool
     book: Book
-    candidates: tuple[Candidate, ...]
     places: Mapping[Row, Place]
     steps_left: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lasting:
+class Lasting(NamedTuple):
     """A row at work until ``until_s``, and the steps that each of its jobs does."""
 
     row: Row
@@ -203,6 +202,12 @@ class Play:
         self._unmeasured = None if setting.measured is None else set(setting.measured)
         self._failures: dict[str, int] = {}
         self._book = Book(flavors=setting.flavors, given_s=dict.fromkeys(setting.flavors, 0.0))
+        rules = setting.rules
+        self._strictly = (
+            StrictChoice(self._gpus, self._can_run, rules)
+            if rules.forgets_owed and rules.has_queue_per_flavor
+            else None
+        )
         self._before: dict[Row, Place] = {}
         self._running: list[Lasting] = []
         self._now_s = 0.0 if self._coming is None else self._coming.arrives_s
@@ -305,12 +310,12 @@ class Play:
             charged = ran_s * len(where.gpus)
             tally.charged_gpu_s[key] = tally.charged_gpu_s.get(key, 0.0) + charged
             spans = tally.spans.setdefault(job, [])
-            span = Span(self._started_s, lasting.until_s, where, job != lasting.row[0])
-            if spans and spans[-1]._replace(start_s=0.0) == span._replace(
-                start_s=0.0, end_s=span.start_s
-            ):
-                span = span._replace(start_s=spans.pop().start_s)
-            spans.append(span)
+            began_s, is_second = self._started_s, job != lasting.row[0]
+            if spans:
+                last = spans[-1]
+                if (last.end_s, last.is_second, last.place) == (began_s, is_second, where):
+                    began_s = spans.pop().start_s
+            spans.append(Span(began_s, lasting.until_s, where, is_second))
 
     def _last_first(self, lasting: Lasting) -> tuple[float, int, list[int]]:
         return -lasting.until_s, len(lasting.row), [self._turn[job] for job in lasting.row]
@@ -319,8 +324,8 @@ class Play:
         if not self.setting.rules.needs_step_per_gpu:
             return False
         gpus = len(lasting.place.gpus)
-        each = (steps // gpus if gpus > 1 else steps for steps in lasting.steps)
-        return ran_s <= 0.0 or any(steps <= 0 for steps in each)
+        fewest = min(lasting.steps)
+        return ran_s <= 0.0 or (fewest // gpus if gpus > 1 else fewest) <= 0
 
     def _fail(self, lasting: Lasting) -> list[str]:
         self._book = replace(self._book, is_stale=True)
@@ -369,8 +374,11 @@ class Play:
             ages_s = {job: now_s - self._arrived_s[job] for job in self._left}
             moment = Moment(at_s=now_s, steps_left=dict(self._left), ages_s=ages_s)
             self._book = renewed(self._book, self._allocate(moment), now_s, rules)
-        found = candidates(self._book, self._gpus, self._can_run, now_s, rules)
-        chosen = choose(found, self._gpus_of, next(self._orders), rules)
+        order = next(self._orders)
+        if self._strictly is None:
+            chosen = choose(self.candidates(), self._gpus_of, order, rules)
+        else:
+            chosen = self._strictly.choose(self._book, self._gpus_of, order, now_s)
         places = place(chosen, self.setting.servers, self._before, rules)
         self._count_extensions(places)
         self._before = places
@@ -382,10 +390,14 @@ class Play:
             at_s=now_s,
             is_renewed=renews,
             book=self._book,
-            candidates=tuple(found),
             places=places,
             steps_left=dict(self._left),
         )
+
+    def candidates(self) -> list[Candidate]:
+        """Return all rows of the round that has begun last, on every flavor."""
+        rules = self.setting.rules
+        return candidates(self._book, self._gpus, self._can_run, self._now_s, rules)
 
     def _can_run(self, row: Row, flavor: str) -> bool:
         return min(self._rates(row, flavor, _TOGETHER)) > 0.0
@@ -401,14 +413,13 @@ class Play:
         rules = self.setting.rules
         is_spread = where.is_spread and not rules.ignores_spread
         rates = self._rates(row, where.flavor, is_spread)
-        if not all(rate > 0.0 for rate in rates):
+        if min(rates) <= 0.0:
             return None
-        steps = tuple(
-            steps_in(rate, rules.round_s, self._left[job])
-            for job, rate in zip(row, rates, strict=True)
-        )
-        if not rules.needs_step_per_gpu:
-            # A step that takes longer than a round is not cut: nothing would ever be done.
-            steps = tuple(max(count, 1) for count in steps)
-        ends = (self._now_s + count / rate for count, rate in zip(steps, rates, strict=True))
-        return Lasting(row=row, place=where, steps=steps, until_s=max(ends))
+        # A step that takes longer than a round is not cut: nothing would ever be done.
+        least = 0 if rules.needs_step_per_gpu else 1
+        steps, until_s = [], 0.0
+        for job, rate in zip(row, rates, strict=True):
+            count = max(steps_in(rate, rules.round_s, self._left[job]), least)
+            steps.append(count)
+            until_s = max(until_s, self._now_s + count / rate)
+        return Lasting(row=row, place=where, steps=tuple(steps), until_s=until_s)

@@ -23,6 +23,7 @@ from quorate.core.decide import decide
 from quorate.core.rounds.begin_round import STEPS_MAX, step_counts
 from quorate.core.rounds.round_outlook import between_rounds, share_words
 from quorate.ledger.chain import GENESIS, seal
+from quorate.loop.rounds.kept_answers import KeptAnswers
 from quorate.loop.rounds.round_loop import share_out
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.cause_text import round_text
@@ -460,7 +461,7 @@ def test_whatever_steps_a_run_reports_the_pool_is_shared_by_its_policy(
     room.submit_together(*(run(f"r{n}", "ant" if n % 2 else "bee") for n in range(6)))
     view, now_ms = room.view, room.view.at_ms + ROUND_MS
     reported = {name: steps if record.leases else 0 for name, record in view.runs.items()}
-    command = share_out(view, POOL, now_ms, reported, PUBLISHED)
+    command = share_out(view, POOL, now_ms, reported, KeptAnswers(PUBLISHED))
     assert (command.policy, command.causes) == (policy, ())
     assert command.grants
 
@@ -472,7 +473,7 @@ def test_steps_that_nobody_can_have_done_end_nothing(steps: int) -> None:
     view, now_ms = room.view, room.view.at_ms + ROUND_MS
     (count,) = step_counts(view, POOL, [("one", steps)], now_ms)
     assert count.steps == STEPS_MAX
-    command = share_out(view, POOL, now_ms, {"one": steps}, POLICIES)
+    command = share_out(view, POOL, now_ms, {"one": steps}, KeptAnswers(POLICIES))
     decided = decide(view, command, now_ms=now_ms, actor="test", has_executor=True)
     assert not decided.refusals
     seal(GENESIS, list(decided.events))

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from quorate.loop.rounds.kept_answers import KeptAnswers
 from quorate.loop.rounds.round_problem import PoolPolicy, problem_of
 from quorate.loop.rounds.round_snapshot import Floor, Member
 from quorate.model.events import RoundCause, RoundCode
 from quorate.model.state.state_view import StateView
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode
-from quorate.policy.askable import answer
 from quorate.policy.policies.by_weight import BY_WEIGHT
 
 _LOG = logging.getLogger(__name__)
@@ -40,19 +40,25 @@ class Answered:
 
 
 def answered(
-    view: StateView, floor: Floor, members: Sequence[Member], policy: PoolPolicy | None, now_ms: int
+    view: StateView,
+    floor: Floor,
+    members: Sequence[Member],
+    by: tuple[PoolPolicy | None, KeptAnswers],
+    now_ms: int,
 ) -> Answered:
     """Return the answer by which ``members`` share the next round of a pool.
 
-    Errors of the equal shares pass through; these have an answer for every run that can run.
+    An answer that is kept from an equal problem is not computed again. Errors of the equal shares
+    pass through; these have an answer for every run that can run.
     """
+    policy, kept = by
     if policy is None:
         absent = RoundCause(RoundCode.NO_POLICY, floor.pool.policy or "")
         return _equal(view, floor, members, now_ms, absent)
     left = list(members)
     causes: list[RoundCause] = []
     for _ in range(ASKED_MAX):
-        found = _asked(view, floor, left, policy, now_ms)
+        found = _asked(view, floor, left, (policy, kept), now_ms)
         if isinstance(found, Allocation):
             if found.unfinished:
                 more = len(found.unfinished)
@@ -69,14 +75,20 @@ def answered(
 
 
 def _asked(
-    view: StateView, floor: Floor, members: Sequence[Member], policy: PoolPolicy, now_ms: int
+    view: StateView,
+    floor: Floor,
+    members: Sequence[Member],
+    by: tuple[PoolPolicy, KeptAnswers],
+    now_ms: int,
 ) -> Allocation | Unsolved | RoundCause:
-    """Return the checked answer of ``policy``, its refusal, or why it is not called."""
+    """Return the checked answer of a policy, its refusal, or why it is not called."""
+    policy, kept = by
     too_many = _too_many(policy, members, floor)
     if too_many is not None:
         return too_many
     try:
-        return answer(policy, problem_of(view, floor, members, policy, now_ms))
+        problem = problem_of(view, floor, members, policy, now_ms)
+        return kept.of(floor.pool.name, policy, problem)
     except Exception as error:  # noqa: BLE001 - a round that ended the service would be due again
         _LOG.exception("the policy of pool %s failed", floor.pool.name)
         return Unsolved(

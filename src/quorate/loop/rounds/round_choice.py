@@ -144,14 +144,17 @@ def round_candidates(
     owed most over all flavors comes first, then the row that had least so far.
     """
     rows = sorted(_rows(members, answer), key=lambda row: (-sum(row.owed_ms), row.had_ms))
+    stays_on = [held.may_stay_on(row.names) for row in rows]
     for place, flavor in enumerate(floor.flavors):
-        for names, gpus, shares, parts, runs, owed, had_ms in rows:
+        for (names, gpus, shares, parts, runs, owed, had_ms), kept in zip(
+            rows, stays_on, strict=True
+        ):
             share = shares[place]
             if share < SHARE_MIN or not runs[place]:
                 continue
             owed_s = owed[place] / SECOND_MS
             standing = Standing.WAITING if had_ms else Standing.NEW
-            if held.may_stay(names, flavor):
+            if kept == flavor:
                 standing = Standing.STAYING
             turn = turn_s(owed_s, parts[place], rules.round_s, standing)
             yield Candidate(

@@ -27,16 +27,19 @@ class HeldLeases:
             found = self._known[key] = self._kept(row, flavor)
         return found
 
-    def may_stay(self, row: Row, flavor: str) -> bool:
-        """Return whether a row has GPUs of ``flavor`` that it gives back within a round.
+    def may_stay_on(self, row: Row) -> str:
+        """Return the flavor of which a row has GPUs that it gives back within a round; "" for none.
 
         A run whose grace is longer holds its GPUs for rounds that are no longer its own.
         """
+        view = self._view
+        record = view.runs[min(row)]
+        if not record.leases:
+            return ""
+        flavor = view.envelopes[view.leases[next(iter(record.leases))].fact.payer].spec.flavor
         leases = self.of(row, flavor)
-        if not leases:
-            return False
-        round_ms = self._view.pools[self._view.runs[row[0]].spec.pool].round_ms
-        return all(lease.grace_ms <= round_ms for lease in leases)
+        round_ms = view.pools[record.spec.pool].round_ms
+        return flavor if leases and all(each.grace_ms <= round_ms for each in leases) else ""
 
     def _kept(self, row: Row, flavor: str) -> list[Lease]:
         view = self._view

@@ -17,7 +17,8 @@ import numpy as np
 
 from quorate.core.commands import ShareOut
 from quorate.core.rounds.begin_round import step_counts
-from quorate.loop.rounds.round_answer import answered
+from quorate.loop.rounds.kept_answers import KeptAnswers
+from quorate.loop.rounds.round_answer import Answered, answered
 from quorate.loop.rounds.round_choice import choose_rows
 from quorate.loop.rounds.round_funds import Funds
 from quorate.loop.rounds.round_problem import MICRO, PoolPolicy
@@ -26,7 +27,6 @@ from quorate.model.events import RoundCause, RoundCode, RoundGrant, RoundShare, 
 from quorate.model.state.apply_event import apply
 from quorate.model.state.state_view import StateView
 from quorate.policy.allocation import Allocation, run_shares
-from quorate.policy.plugin_policies import known_policies
 from quorate.policy.problem import Floats
 
 _LOG = logging.getLogger(__name__)
@@ -38,40 +38,40 @@ def share_out(
     pool: str,
     now_ms: int,
     steps: Mapping[str, int],
-    policies: Mapping[str, PoolPolicy] | None = None,
+    kept: KeptAnswers,
 ) -> ShareOut:
-    """Return the command that begins the next round of ``pool``, by one of ``policies``.
+    """Return the command that begins the next round of ``pool``, by one of the policies ``kept``.
 
-    Those are all policies, unless set otherwise. Where the policy has no answer all runs share by
-    weight, and the round says why. Runs keep their GPUs only where no run can run, or the choice
-    itself has a fault of ours: a round that ended the service would be due again as soon as it is
-    back.
+    Where the policy has no answer all runs share by weight, and the round says why. Runs keep their
+    GPUs only where no run can run, or the choice itself has a fault of ours: a round that ended the
+    service would be due again as soon as it is back.
     """
     view = _after_counting(view, pool, now_ms, steps)
     funds = Funds(view, pool, now_ms)
-    floor = floor_of(view, pool, funds, now_ms)
-    policies = known_policies().by_name if policies is None else policies
-    policy = policies.get(floor.pool.policy or "")
+    policy = kept.policy(view.pools[pool].policy)
+    floor = floor_of(view, pool, funds, now_ms, is_smooth=policy is not None and policy.is_smooth)
     try:
-        return _chosen(view, floor, (policy, funds), now_ms, steps)
+        answer = _answer(view, floor, (policy, kept), now_ms)
+        if answer is None:
+            return _as_before(view, floor, steps, RoundCode.NOTHING_RUNS)
+        return _chosen(floor, answer, funds, steps)
     except Exception:  # noqa: BLE001 - see above
         _LOG.exception("the next round of pool %s could not be chosen", pool)
         return _as_before(view, floor, steps, RoundCode.NOT_CHOSEN)
 
 
-def _chosen(
-    view: StateView,
-    floor: Floor,
-    by: tuple[PoolPolicy | None, Funds],
-    now_ms: int,
-    steps: Mapping[str, int],
-) -> ShareOut:
-    """Return the round that follows from a policy's answer, as far as there are funds."""
-    policy, funds = by
+def _answer(
+    view: StateView, floor: Floor, by: tuple[PoolPolicy | None, KeptAnswers], now_ms: int
+) -> Answered | None:
+    """Return what the round is shared by; None where no run can run."""
     members = [m for m in floor.members if any(m.rates)]
     if not members or not floor.flavors:
-        return _as_before(view, floor, steps, RoundCode.NOTHING_RUNS)
-    by_what = answered(view, floor, members, policy, now_ms)
+        return None
+    return answered(view, floor, members, by, now_ms)
+
+
+def _chosen(floor: Floor, by_what: Answered, funds: Funds, steps: Mapping[str, int]) -> ShareOut:
+    """Return the round that follows from a policy's answer, as far as there are funds."""
     answer = by_what.allocation
     grants = choose_rows(floor, by_what.members, answer, funds)
     return ShareOut(

@@ -44,6 +44,16 @@ class PoolPolicy(Asked, Protocol):
         ...
 
     @property
+    def reads_progress(self) -> bool:
+        """Whether its answer depends on what changes while runs work, their ages for example."""
+        ...
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether what each run gets changes little where rates do."""
+        ...
+
+    @property
     def pairs_max(self) -> int | None:
         """For how many pairs a pool calls it at most; None for any number."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from quorate.core.admission.hard_quota import Headroom, too_many_runs
 from quorate.core.lifecycle.follow import waits_for_upstream
@@ -16,6 +16,9 @@ from quorate.model.specs import Pool, Run
 from quorate.model.state.apply_rounds import entitlements_ms, received_ms
 from quorate.model.state.records import Lease, RoundsRun, RunRecord
 from quorate.model.state.state_view import StateView
+
+STEADY_PARTS: Final = 20
+"""A measured rate has to differ by more than one such part to count as another rate."""
 
 
 class Member(NamedTuple):
@@ -55,12 +58,19 @@ class Floor:
     room: Room | None
 
 
-def floor_of(view: StateView, pool: str, funds: Funds, now_ms: int) -> Floor:
-    """Return what there is to share in ``pool`` at ``now_ms``, and the runs that share it."""
+def floor_of(
+    view: StateView, pool: str, funds: Funds, now_ms: int, *, is_smooth: bool = False
+) -> Floor:
+    """Return what there is to share in ``pool`` at ``now_ms``, and the runs that share it.
+
+    With ``is_smooth``, rates that have hardly changed are those of the last round.
+    """
     there = dict(sorted(pool_flavors(view, pool).items()))
     taking_part = list(_taking_part(view, pool))
     room = Room.empty(view, pool) if _needs_room(view, pool, taking_part) else None
-    members = tuple(_members(taking_part, _Doors(view, there, funds, room), pool, now_ms))
+    used = _used_rates(view, pool, tuple(there)) if is_smooth else {}
+    doors = _Doors(view, there, funds, room)
+    members = tuple(_members(taking_part, doors, (view.pools[pool], used), now_ms))
     late = _late(view, pool, now_ms)
     held: dict[str, int] = {}
     for lease in late:
@@ -103,11 +113,15 @@ def _needs_room(view: StateView, pool: str, known: Iterable[tuple[RunRecord, Rou
 
 
 def _members(
-    known: Iterable[tuple[RunRecord, RoundsRun]], doors: _Doors, pool: str, now_ms: int
+    known: Iterable[tuple[RunRecord, RoundsRun]],
+    doors: _Doors,
+    of_pool: tuple[Pool, Mapping[str, tuple[int, ...]]],
+    now_ms: int,
 ) -> Iterator[Member]:
+    """Yield the runs of a pool, which has the rates by which it was last shared."""
     view, flavors = doors.view, tuple(doors.there)
-    shared = view.pools[pool]
-    before = view.rounds.get(pool)
+    shared, used = of_pool
+    before = view.rounds.get(shared.name)
     ending = () if before is None else entitlements_ms(view, before.shared, now_ms)
     known_ms = {name: (due_ms, had_ms) for name, due_ms, had_ms in ending}
     for record, state in known:
@@ -116,6 +130,8 @@ def _members(
         open_to = doors.of(spec) if doors.let_run(record) else ()
         if len(open_to) < len(flavors):
             rates = tuple([r if f in open_to else 0 for r, f in zip(rates, flavors, strict=True)])
+        if used:
+            rates = steady(rates, used.get(spec.name, rates))
         known_of = known_ms.get(spec.name)
         due_ms, had_ms = known_of or (state.entitled_ms, received_ms(view, spec.name, now_ms))
         yield Member(
@@ -126,6 +142,33 @@ def _members(
             owed_ms=tuple([due_ms.get(f, 0) - had_ms.get(f, 0) for f in flavors]),
             had_ms=sum(had_ms.values()),
         )
+
+
+def _used_rates(
+    view: StateView, pool: str, flavors: tuple[str, ...]
+) -> Mapping[str, tuple[int, ...]]:
+    """Return the rates by which the last round of ``pool`` was shared, by run."""
+    before = view.rounds.get(pool)
+    if before is None or before.shared.flavors != flavors:
+        return {}
+    return {share.run: share.rates for share in before.shared.shares}
+
+
+def steady(rates: tuple[int, ...], used: tuple[int, ...]) -> tuple[int, ...]:
+    """Return ``rates``; those that differ from the ``used`` ones by at most 5 % stay as they were.
+
+    No measurement repeats to the last digit. A policy that is called with the same rates again has
+    the same answer, so that it need not be called. The difference is to what the last round was
+    shared by, so that small changes do not add up unseen.
+    """
+    if rates == used:
+        return used
+    return tuple(
+        [
+            old if new and old and abs(new - old) * STEADY_PARTS <= old else new
+            for new, old in zip(rates, used, strict=True)
+        ]
+    )
 
 
 class _Doors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from quorate.model.amounts import PPM, SECOND_MS
@@ -116,7 +116,7 @@ def _round_shared(state: State, event: RoundShared) -> None:
 
 def entitlements_ms(
     state: StateView, round_: RoundShared, until_ms: int
-) -> Iterator[tuple[str, dict[str, int], dict[str, int]]]:
+) -> Iterator[tuple[str, dict[str, int], Mapping[str, int]]]:
     """Yield (run, how long it was due GPUs, how long it had GPUs) up to ``until_ms``.
 
     Both are by flavor, and count from the run's first round on. What a run is owed is bounded, so
@@ -134,15 +134,21 @@ def entitlements_ms(
     owed_max_ms, ahead_max_ms = OWED_ROUNDS_MAX * round_ms, AHEAD_ROUNDS_MAX * round_ms
     granted = {name for grant in round_.grants for name in (grant.run, grant.partner)}
     flavors, in_rounds = round_.flavors, state.in_rounds
+    runs, leases, envelopes = state.runs, state.leases, state.envelopes
     for share in round_.shares:
         run, parts = share.run, share.shares_ppm
         member = in_rounds.get(run)
-        if member is None or not (any(parts) or member.entitled_ms):
+        if member is None or not (member.entitled_ms or any(parts)):
             continue  # The run is over, or was never due any GPUs.
-        working, open_ms = _open_ms(state, run, member, until_ms)
-        had, due = member.received_ms.copy(), member.entitled_ms.copy()
-        if working:
-            had[working] = had.get(working, 0) + open_ms
+        had, due = member.received_ms, member.entitled_ms.copy()
+        name = next(iter(runs[run].leases), member.lease)
+        working, open_ms = "", 0
+        if name:
+            # A run's open leases are parts of one start, so the first one counts for all.
+            lease = leases[name]
+            working = envelopes[lease.fact.payer].spec.flavor
+            open_ms = _held_ms(lease, until_ms)
+            had = {**had, working: had.get(working, 0) + open_ms}
         is_granted = run in granted
         for flavor, ppm in zip(flavors, parts, strict=True):
             if not ppm and not is_granted and flavor in due:

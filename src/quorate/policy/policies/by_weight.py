@@ -53,5 +53,6 @@ BY_WEIGHT: Final = Policy(
     solve=by_weight,
     metric=LEAST_RATE,
     reads_entities=True,
+    reads_progress=False,
 )
 """Internal: it is not a published policy, and a pool cannot select it."""

@@ -52,11 +52,13 @@ EQUAL_SHARES: Final = (
         goal="every job has the same part of the GPUs of each flavor",
         solve=isolated,
         metric=LEAST_RATE,
+        reads_progress=False,
     ),
     Policy(
         name="proportional",
         goal="every job has the same part of its time, on the cluster's mix of flavors",
         solve=proportional,
         metric=LEAST_RATE,
+        reads_progress=False,
     ),
 )

@@ -4,31 +4,41 @@ To such a policy any GPU is as good as any other, so its program says how much t
 not of which flavor. A program's own choice among these optima is a corner: some jobs have the slow
 flavor alone, while GPUs of the fast one are idle. Here every job has the same mix of flavors, the
 fast ones are given out in full before a slow one is, and time that is left over is given out too.
+A policy of finish times leaves most of it: one job that is late for good sets the level,
+and what all others get beyond that is left over.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from quorate.policy.allocation import ALONE, FEASIBLE, Allocation
 from quorate.policy.problem import Floats, Problem
 
+_HALVINGS: Final = 60
+"""How often the interval of a price is halved: to the last digits."""
+_TINY: Final = 1e-300
 
-def evenly_mixed(problem: Problem, found: Allocation) -> Allocation:
+
+def evenly_mixed(
+    problem: Problem, found: Allocation, raised: Callable[[Problem, Floats], Floats] | None = None
+) -> Allocation:
     """Return an allocation in which no job has less time than in ``found``.
 
     ``found`` has no pairs, and to its policy a job's time is worth the same on every flavor where
-    the job moves. Time that is left over goes to the jobs that have least of it, until all have the
-    same or none is left. Flavors are given out from the fastest on. Jobs that cannot run on every
-    flavor are mixed over those on which they can, and are served first. Where that does not leave
-    room for all, ``found`` is the answer.
+    the job moves. Time that is left over is given out by ``raised``: to the jobs that have least of
+    it, until all have the same or none is left, unless set otherwise. Flavors are given out from
+    the fastest on. Jobs that cannot run on every flavor are mixed over those on which they can, and
+    are served first. Where that does not leave room for all, ``found`` is the answer.
     """
     assert (found.second == ALONE).all(), "a policy that knows no flavors knows no pairs"
     scales, moves = problem.scales.astype(np.float64), (problem.rates > 0) & (problem.gpus > 0)
     time = np.minimum(found.shares.sum(axis=1), 1.0)
-    time = np.maximum(time, _level(problem, time))
+    time = (least_first if raised is None else raised)(problem, time)
     room = _given_out(problem, float(scales @ time))
     shares = np.zeros(problem.shape)
     # The fewer flavors jobs have to go to, the earlier they are served.
@@ -45,6 +55,45 @@ def evenly_mixed(problem: Problem, found: Allocation) -> Allocation:
     used = scales @ shares
     over = np.divide(used, problem.gpus, out=np.zeros(len(used)), where=problem.gpus > 0).max()
     return replace(found, shares=shares / max(1.0, float(over)))
+
+
+def least_first(problem: Problem, time: Floats) -> Floats:
+    """Return the time of all jobs where those that have least are raised together."""
+    return np.maximum(time, _level(problem, time))
+
+
+def to_the_middle(problem: Problem, time: Floats) -> Floats:
+    """Return the time of all jobs in the middle of what they might have from ``time`` on.
+
+    That is where the product of what each job has above ``time`` and of what it lacks to all its
+    time is greatest, as far as there are GPUs (the analytic center, which interior point methods
+    end at). A narrow job gets more of what it lacks than a wide one.
+    """
+    scales, gpus = problem.scales.astype(np.float64), float(problem.gpus.sum())
+    lacks = 1.0 - time
+    spare = gpus - float(scales @ time)
+    if spare <= 0.0:
+        return time
+    if float(scales @ lacks) <= 2.0 * spare:
+        # No price is needed: each job gets the same part, half or more of what it lacks.
+        return time + min(1.0, spare / max(float(scales @ lacks), _TINY)) * lacks
+    low, high = 0.0, 1.0
+    while float(scales @ (_part(high * scales * lacks) * lacks)) > spare:
+        low, high = high, 2.0 * high
+    for _ in range(_HALVINGS):
+        price = (low + high) / 2.0
+        if float(scales @ (_part(price * scales * lacks) * lacks)) > spare:
+            low = price
+        else:
+            high = price
+    return time + _part(high * scales * lacks) * lacks
+
+
+def _part(cost: Floats) -> Floats:
+    """Return the part u, up to a half, at which 1 / u - 1 / (1 - u) is ``cost``."""
+    # The usual form of the root, ((c + 2) - sqrt(c^2 + 4)) / 2c, loses digits at small costs.
+    found: Floats = 2.0 / (cost + 2.0 + np.sqrt(cost * cost + 4.0))
+    return found
 
 
 def _level(problem: Problem, time: Floats) -> float:

@@ -147,12 +147,14 @@ FIFO: Final = (
         goal="jobs in their order, on any flavor that has room",
         solve=fifo,
         metric=_RUNNING,
+        reads_progress=False,
     ),
     Policy(
         name="fifo_perf",
         goal="jobs in their order, each on the fastest flavor that has room",
         solve=fifo_perf,
         metric=_RUNNING,
+        reads_progress=False,
     ),
     Policy(
         name="fifo_packed",
@@ -160,5 +162,6 @@ FIFO: Final = (
         solve=fifo_packed,
         metric=_RUNNING,
         reads_pairs=True,
+        reads_progress=False,
     ),
 )

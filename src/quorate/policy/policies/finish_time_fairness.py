@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from quorate.policy.allocation import Allocation, Method, Unsolved, alone
-from quorate.policy.policies.even_mix import evenly_mixed
+from quorate.policy.policies.even_mix import evenly_mixed, to_the_middle
 from quorate.policy.policies.min_total_duration import reference_rates
 from quorate.policy.policy_type import Policy
 from quorate.policy.problem import Floats, Problem
@@ -89,7 +89,7 @@ def _perf(problem: Problem) -> Allocation | Unsolved:
 
 def _agnostic(problem: Problem) -> Allocation | Unsolved:
     found = _perf(replace(problem, rates=reference_rates(problem)))
-    return found if isinstance(found, Unsolved) else evenly_mixed(problem, found)
+    return found if isinstance(found, Unsolved) else evenly_mixed(problem, found, to_the_middle)
 
 
 FINISH_TIME: Final = (

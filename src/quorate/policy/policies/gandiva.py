@@ -87,5 +87,6 @@ GANDIVA: Final = (
         solve=gandiva,
         metric=LEAST_RATE,
         reads_pairs=True,
+        reads_progress=False,
     ),
 )

@@ -74,12 +74,14 @@ MAX_MIN: Final = (
         goal="an equal part of the GPUs for every job, by weight, whatever their flavor",
         solve=_agnostic,
         metric="least share",
+        reads_progress=False,
     ),
     Policy(
         name="max_min_fairness_perf",
         goal="the job that is worst off is as fast as can be, by weight",
         solve=_perf,
         metric="least normalised rate",
+        reads_progress=False,
     ),
     Policy(
         name="max_min_fairness_packed",
@@ -88,5 +90,6 @@ MAX_MIN: Final = (
         metric="least normalised rate",
         reads_pairs=True,
         jobs_max=3_000,
+        reads_progress=False,
     ),
 )

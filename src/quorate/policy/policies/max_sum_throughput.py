@@ -190,6 +190,7 @@ MAX_SUM: Final = (
         solve=_plain,
         metric="sum of rates",
         jobs_max=3_000,
+        reads_progress=False,
     ),
     Policy(
         name="max_sum_throughput_normalized_by_cost_perf",
@@ -197,6 +198,7 @@ MAX_SUM: Final = (
         solve=_by_cost,
         metric=_FOR_MONEY,
         reads_costs=True,
+        reads_progress=False,
     ),
     Policy(
         name="max_sum_throughput_normalized_by_cost_perf_SLOs",

@@ -345,6 +345,8 @@ WATER_FILLING: Final = (
         metric="least level: scale x GPU time / weight",
         reads_entities=True,
         jobs_max=3_000,
+        reads_progress=False,
+        is_smooth=True,
     ),
     Policy(
         name="max_min_fairness_water_filling_perf",
@@ -353,6 +355,8 @@ WATER_FILLING: Final = (
         metric=_METRIC,
         reads_entities=True,
         jobs_max=3_000,
+        reads_progress=False,
+        is_smooth=True,
     ),
     Policy(
         name="max_min_fairness_water_filling_packed",
@@ -364,5 +368,7 @@ WATER_FILLING: Final = (
         # Every level is a program of all pairs: a thousand jobs take twenty seconds.
         jobs_max=200,
         pairs_max=5_000,
+        reads_progress=False,
+        is_smooth=True,
     ),
 )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 Row = tuple[str, ...]
 """The job, or the two jobs of a pair in the order of the problem."""
@@ -98,8 +98,7 @@ class Standing(Enum):
     STAYING = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class Ran(NamedTuple):
     """A row ran on GPUs of a flavor for so long."""
 
     row: Row
@@ -183,13 +182,17 @@ def renewed(book: Book, shares: Shares, at_s: float, rules: Rules) -> Book:
     fresh = [row for row in shares if row not in book.had_s]
     if fresh:
         book = joined(book, fresh, rules)
-    owed = {
-        row: {flavor: _owed_s(book, row, flavor, at_s, rules) for flavor in book.flavors}
-        for row in book.had_s
+    start_s = rules.head_start_s
+    untouched = dict.fromkeys(book.flavors, start_s) if rules.forgets_owed else None
+    owed: dict[Row, Mapping[str, float]] = {
+        row: book.owed_s[row]
+        # It was due nothing and had nothing: most pairs, which are many.
+        if row not in book.shares and had == untouched
+        else {flavor: _owed_s(book, row, flavor, at_s, rules) for flavor in book.flavors}
+        for row, had in book.had_s.items()
     }
     if not rules.forgets_owed:
         owed = {row: by for row, by in owed.items() if _is_kept(row, by, shares)}
-    start_s = rules.head_start_s
     return Book(
         flavors=book.flavors,
         shares=shares,

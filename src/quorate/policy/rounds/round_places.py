@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from quorate.policy.rounds.round_book import Row, Rules
 from quorate.policy.rounds.row_choice import Candidate
@@ -22,8 +23,7 @@ class Server:
     domain: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """The GPUs of one row in one round. ``is_spread``: they are in more than one server."""
 
     flavor: str
@@ -124,6 +124,8 @@ class _Floor:
                 taken += part
                 del self.free[at][: len(part)]
                 used += 1
+                if len(taken) == gpus:
+                    break
         assert len(taken) == gpus, (self.flavor, gpus, taken)
         return Place(flavor=self.flavor, gpus=tuple(taken), is_spread=used > 1)
 

@@ -51,10 +51,10 @@ def candidates(
 
     ``gpus`` says how many each job takes at a time. A row that cannot run there has no priority.
     """
-    rows = [(row, gpus[row[0]], _is_allocated(book, row)) for row in book.had_s]
+    rows = [(row, gpus[row[0]], is_allocated(book, row)) for row in book.had_s]
     found = []
     for flavor in book.flavors:
-        for row, size, is_allocated in rows:
+        for row, size, is_known in rows:
             runs, owed_s = can_run(row, flavor), deficit_s(book, row, flavor, at_s, rules)
             turn = priority(book, row, flavor, at_s, rules) if runs else 0.0
             found.append(
@@ -66,7 +66,7 @@ def candidates(
                     deficit_s=owed_s,
                     share=share_of(book.shares, row, flavor),
                     can_run=runs,
-                    is_allocated=is_allocated,
+                    is_allocated=is_known,
                     is_ahead=is_ahead(owed_s, turn, rules),
                 )
             )
@@ -126,6 +126,7 @@ def _may_be_taken(candidate: Candidate, rules: Rules) -> bool:
     return candidate.can_run and (candidate.share > 0.0 or rules.serves_without_share)
 
 
-def _is_allocated(book: Book, row: Row) -> bool:
+def is_allocated(book: Book, row: Row) -> bool:
+    """Return whether the allocation in force knows ``row``."""
     # An allocation that knows both jobs of a pair knows the pair, though it names no share of it.
     return row in book.shares or (len(row) > 1 and all((job,) in book.shares for job in row))

@@ -1,0 +1,140 @@
+"""The published choice of rows, without looking at rows that cannot be chosen.
+
+A row with a share goes before every row without one, so rows without a share matter only where GPUs
+are left over. With pairs there are thousands of these, and most rounds leave nothing. What follows
+from the allocation and from who is there, and not from the last round, is kept between rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from quorate.policy.rounds.round_book import Book, Row, Rules, Shares, priority, share_of
+from quorate.policy.rounds.row_choice import Candidate, is_allocated
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known while ``shares`` are in force and the rows of ``owed_s`` are there."""
+
+    shares: Shares
+    owed_s: Mapping[Row, Mapping[str, float]]
+    due: dict[str, list[tuple[Row, float, float]]] = field(default_factory=dict)
+    """By flavor the rows with a share of it that can run there: owed seconds, and the share."""
+    others: dict[str, list[Row]] = field(default_factory=dict)
+    """By flavor the rows without a share of it that can run there, the most owed first."""
+
+
+class StrictChoice:
+    """Chooses as ``choose`` does among ``candidates``, under rules that forget what is owed.
+
+    ``sizes`` says how many GPUs each job takes; it and ``can_run`` never change for a job.
+    """
+
+    def __init__(
+        self, sizes: Mapping[str, int], can_run: Callable[[Row, str], bool], rules: Rules
+    ) -> None:
+        assert rules.forgets_owed, rules
+        assert rules.has_queue_per_flavor, rules
+        self._sizes = sizes
+        self._can_run = can_run
+        self._rules = rules
+        self._known: _Known | None = None
+        self._runs: dict[str, dict[Row, bool]] = {}
+
+    def choose(
+        self, book: Book, gpus_free: Mapping[str, int], order: Sequence[str], at_s: float
+    ) -> dict[str, list[Candidate]]:
+        """Return the rows that get GPUs, by flavors in ``order``, each in the order of choice."""
+        known = self._known
+        if known is None or known.shares is not book.shares or known.owed_s is not book.owed_s:
+            known = self._known = _Known(book.shares, book.owed_s)
+        taken: set[str] = set()
+        chosen: dict[str, list[Candidate]] = {}
+        for flavor in order:
+            picks = _Picks(flavor, gpus_free.get(flavor, 0), taken, self._sizes)
+            if picks.left:
+                picks.take(self._due(book, known, flavor, at_s))
+            if picks.left and self._rules.serves_without_share:
+                picks.take(self._others(book, known, flavor))
+            chosen[flavor] = [
+                Candidate(
+                    row=row,
+                    flavor=flavor,
+                    gpus=self._sizes[row[0]],
+                    priority=priority(book, row, flavor, at_s, self._rules),
+                    deficit_s=book.owed_s[row][flavor],
+                    share=share_of(book.shares, row, flavor),
+                    is_allocated=is_allocated(book, row),
+                )
+                for row in picks.rows
+            ]
+        return chosen
+
+    def _due(self, book: Book, known: _Known, flavor: str, at_s: float) -> list[Row]:
+        """Return the rows with a share of ``flavor`` that can run there, the highest first."""
+        if flavor not in known.due:
+            owed_s, runs = book.owed_s, self._runs_on(flavor)
+            known.due[flavor] = [
+                (row, owed_s[row][flavor], share)
+                for row in book.had_s
+                if (share := share_of(book.shares, row, flavor)) > 0.0 and runs(row)
+            ]
+        rules = self._rules
+        found = [
+            (priority(book, row, flavor, at_s, rules), owed_s, share, row)
+            for row, owed_s, share in known.due[flavor]
+        ]
+        found.sort(key=_rank, reverse=True)
+        return [row for *_, row in found]
+
+    def _others(self, book: Book, known: _Known, flavor: str) -> list[Row]:
+        """Return the rows without a share of ``flavor`` that can run there, the most owed first."""
+        if flavor not in known.others:
+            runs, owed_s = self._runs_on(flavor), book.owed_s
+            with_share = {row for row, by in book.shares.items() if by.get(flavor, 0.0) > 0.0}
+            found = [row for row in book.had_s if row not in with_share and runs(row)]
+            found.sort(key=lambda row: owed_s[row][flavor], reverse=True)
+            known.others[flavor] = found
+        return known.others[flavor]
+
+    def _runs_on(self, flavor: str) -> Callable[[Row], bool]:
+        """Return what says whether a row runs on ``flavor``; each row is looked up once."""
+        known, can_run = self._runs.setdefault(flavor, {}), self._can_run
+
+        def runs(row: Row) -> bool:
+            found = known.get(row)
+            if found is None:
+                found = known[row] = can_run(row, flavor)
+            return found
+
+        return runs
+
+
+def _rank(each: tuple[float, float, float, Row]) -> tuple[float, float, float]:
+    return each[:3]
+
+
+@dataclass(slots=True)
+class _Picks:
+    """The rows that are chosen for a flavor; ``taken`` are the jobs of all flavors so far."""
+
+    flavor: str
+    left: int
+    taken: set[str]
+    sizes: Mapping[str, int]
+    rows: list[Row] = field(default_factory=list)
+
+    def take(self, queue: Sequence[Row]) -> None:
+        """Choose the rows of ``queue`` that fit into what is left, in their order."""
+        taken, sizes, left = self.taken, self.sizes, self.left
+        for row in queue:
+            gpus = sizes[row[0]]
+            if gpus <= left and taken.isdisjoint(row):
+                left -= gpus
+                taken.update(row)
+                self.rows.append(row)
+                if not left:
+                    break
+        self.left = left
