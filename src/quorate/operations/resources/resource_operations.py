@@ -270,7 +270,7 @@ def _of(kind: _Kind) -> Iterator[Operation]:
             handler="quorate.operations.resources.applying:delete_thing",
             effect=Effect.WRITE,
             repeat=Repeat.SAME,
-            refusals=("unknown-name", "conflict", "stale-version"),
+            refusals=("invalid", "unknown-name", "conflict", "stale-version"),
             about=kind.kind,
             cli=("delete",),
         )
