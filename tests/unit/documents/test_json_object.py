@@ -167,7 +167,9 @@ def _long(entry: str, bytes_min: int = IN_ONE_GO_BYTES + 1) -> bytes:
 
 @pytest.mark.heavy
 def test_a_long_text_is_read_in_parts_and_comes_to_the_same() -> None:
-    entry = '{"name": "node-7", "labels": {"region": "r\\"s, in the north", "zones": [1, 2.5, null]}}'
+    entry = (
+        '{"name": "node-7", "labels": {"region": "r\\"s, in the north", "zones": [1, 2.5, null]}}'
+    )
     body = _long(entry)
     found = read_object(body)
     assert found == json.loads(body, parse_float=Decimal)
