@@ -37,7 +37,21 @@ def test_all_runs_are_cancelled_only_with_yes(shell: Shell) -> None:
     assert set(phases(shell).values()) == {"Running"}
     shell.ok("cancel", "--all", "--owner", "rai", "--yes")
     assert set(phases(shell).values()) == {"Cancelled"}
-    assert "no run waits or runs" in shell("cancel", "--all", "--yes").err
+    assert "no run of ada waits or runs; for others: --user" in shell("cancel", "--all").err
+    assert "no run waits or runs" in shell("cancel", "--all", "--all-users", "--yes").err
+
+
+def test_all_means_the_callers_own_runs_unless_others_are_named(shell: Shell) -> None:
+    """As with other schedulers: nobody ends the runs of colleagues by leaving a word out."""
+    submitted(shell, "a", "b")
+    shell.ok("--actor", "bob", "submit", *LINE, "--name", "c", "--", "true")
+    shell.ok("cancel", "--all", "--yes")
+    assert phases(shell) == {"a": "Cancelled", "b": "Cancelled", "c": "Running"}
+    assert "run/c cancelled" in shell.ok("cancel", "--all", "--user", "bob", "--dry-run")
+    for words in (("--owner", "rai"), ("--all-users",), ("--owner", "rai", "--user", "bob")):
+        assert "run/c cancelled" in shell.ok("cancel", "--all", "--dry-run", *words), words
+    assert "no run of cid waits" in shell("cancel", "--all", "--user", "cid", "--yes").err
+    assert "not both" in shell("cancel", "--all", "--user", "cid", "--all-users").err
 
 
 def test_all_and_names_exclude_each_other(shell: Shell) -> None:
@@ -45,7 +59,10 @@ def test_all_and_names_exclude_each_other(shell: Shell) -> None:
         said = shell(*words)
         assert said.code == 2
         assert "name the runs" in said.err
-    assert "--owner goes with --all" in shell("cancel", "a", "--owner", "rai").err
+    assert (
+        "--owner, --user and --all-users go with --all"
+        in shell("cancel", "a", "--owner", "rai").err
+    )
 
 
 def test_names_are_printed_for_other_commands(shell: Shell) -> None:

@@ -216,6 +216,10 @@ SPECIAL: Final = {
     ("statement", 422): Question(query={"month": "2199-01"}),
     ("user-usage", 422): Question(query={"user": "two\nlines"}),
     ("user-usage", 404): Question(query={"user": "another"}),
+    ("delete-node", 422): Question({"name": "a1"}, query={"reason": "two\nlines"}),
+    ("delete-pool", 422): Question({"name": "default"}, query={"reason": "two\nlines"}),
+    ("delete-budget", 422): Question({"name": TENANT}, query={"reason": "two\nlines"}),
+    ("revoke-token", 422): Question({"token": NOWHERE}, query={"note": "two\nlines"}),
     ("delete-tenant", 422): Question({"id": "empty"}, headers={"If-Match": '"word"'}),
 }
 

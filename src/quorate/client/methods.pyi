@@ -99,22 +99,46 @@ class Methods:
         """Create a tenant. A tenant called ``id``, with the limits that are given. Fields may be
         given by name, or together in ``changes``."""
     def delete_budget(
-        self, name: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+        self,
+        name: str,
+        *,
+        idempotency_key: str | None = None,
+        reason: str = "",
+        if_match: str | None = None,
+        dry_run: bool = False,
     ) -> Outcome:
         """Remove one budget that nothing running depends on. The resource called ``name``, which
         nothing running depends on."""
     def delete_node(
-        self, name: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+        self,
+        name: str,
+        *,
+        idempotency_key: str | None = None,
+        reason: str = "",
+        if_match: str | None = None,
+        dry_run: bool = False,
     ) -> Outcome:
         """Remove one node that nothing running depends on. The resource called ``name``, which
         nothing running depends on."""
     def delete_pool(
-        self, name: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+        self,
+        name: str,
+        *,
+        idempotency_key: str | None = None,
+        reason: str = "",
+        if_match: str | None = None,
+        dry_run: bool = False,
     ) -> Outcome:
         """Remove one pool that nothing running depends on. The resource called ``name``, which
         nothing running depends on."""
     def delete_tenant(
-        self, id: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+        reason: str = "",
+        if_match: str | None = None,
+        dry_run: bool = False,
     ) -> Outcome:
         """Remove a tenant that holds nothing. A tenant that holds nothing."""
     def describe_budget(self, name: str, *, at: str | None = None) -> Description:
@@ -742,22 +766,46 @@ class AsyncMethods:
         """Create a tenant. A tenant called ``id``, with the limits that are given. Fields may be
         given by name, or together in ``changes``."""
     async def delete_budget(
-        self, name: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+        self,
+        name: str,
+        *,
+        idempotency_key: str | None = None,
+        reason: str = "",
+        if_match: str | None = None,
+        dry_run: bool = False,
     ) -> Outcome:
         """Remove one budget that nothing running depends on. The resource called ``name``, which
         nothing running depends on."""
     async def delete_node(
-        self, name: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+        self,
+        name: str,
+        *,
+        idempotency_key: str | None = None,
+        reason: str = "",
+        if_match: str | None = None,
+        dry_run: bool = False,
     ) -> Outcome:
         """Remove one node that nothing running depends on. The resource called ``name``, which
         nothing running depends on."""
     async def delete_pool(
-        self, name: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+        self,
+        name: str,
+        *,
+        idempotency_key: str | None = None,
+        reason: str = "",
+        if_match: str | None = None,
+        dry_run: bool = False,
     ) -> Outcome:
         """Remove one pool that nothing running depends on. The resource called ``name``, which
         nothing running depends on."""
     async def delete_tenant(
-        self, id: str, *, reason: str = "", if_match: str | None = None, dry_run: bool = False
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+        reason: str = "",
+        if_match: str | None = None,
+        dry_run: bool = False,
     ) -> Outcome:
         """Remove a tenant that holds nothing. A tenant that holds nothing."""
     async def describe_budget(self, name: str, *, at: str | None = None) -> Description:

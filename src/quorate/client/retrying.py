@@ -93,8 +93,7 @@ def is_retried(operation: Operation, asked: Struct, error: QuorateClientError) -
 
 
 def _is_harmless(operation: Operation, asked: Struct) -> bool:
-    return (
-        operation.repeat in (Repeat.SAFE, Repeat.SAME)
-        or getattr(asked, DRY_RUN, False)
-        or getattr(asked, _KEY, None) is not None
-    ) and getattr(asked, "if_match", None) is None
+    if getattr(asked, DRY_RUN, False) or getattr(asked, _KEY, None) is not None:
+        return True
+    is_same = operation.repeat in (Repeat.SAFE, Repeat.SAME)
+    return is_same and getattr(asked, "if_match", None) is None

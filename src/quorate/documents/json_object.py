@@ -6,11 +6,15 @@ for once there is one.
 
 A repeated key leaves no trace in what a decoder returns, except that strings are missing from it:
 keys and texts are counted in the source, and in the result.
+
+What a decoder takes for a whole number grows with the square of its digits, so that long ones are
+refused before any is read.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Underflow
 from itertools import chain
 from typing import Any, Final
@@ -28,10 +32,12 @@ VALUES_MAX: Final = 500_000
 """How many values a text may hold, however long it is."""
 FIELDS_MAX: Final = 100
 """How many fields the object itself may have where it is read field by field."""
-BYTES_PER_VALUE: Final = 9
+BYTES_PER_VALUE: Final = 10
 """How many bytes a text needs for each further value; documents have 12 or more."""
 BYTES_PER_CONTAINER: Final = 16
 """How many bytes a text needs for each further mapping or list; documents have 30 or more."""
+DIGITS_MAX: Final = 1_000
+"""How many digits of a number may follow one another."""
 IN_ONE_GO_BYTES: Final = 1024 * 1024
 """Up to this length a text is decoded in one go, and beyond it field by field."""
 AT_A_TIME_BYTES: Final = 256 * 1024
@@ -49,6 +55,8 @@ _LIST: Final = msgspec.json.Decoder(list[Raw])
 # Exact, and without an exception for each number whose exponent is absurd: that is infinite.
 _NUMBERS: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Underflow])
 _VALUE: Final = msgspec.json.Decoder(float_hook=_NUMBERS.create_decimal)
+# More digits than allowed hold one whole step of half as many, wherever they begin.
+_DIGITS_STEP: Final = re.compile(rb"(?s:.{%d})*?([0-9]{%d,})" % ((DIGITS_MAX // 2,) * 2))
 _AT_BYTE: Final = re.compile(r"^(?:JSON is malformed: )?(.*?)(?: \(byte (\d+)\))?$")
 
 _ONE_OBJECT: Final = Unreadable(message="must be one JSON object", remedy="")
@@ -74,6 +82,7 @@ def read_object(body: bytes) -> dict[str, Any] | Unreadable:
     if refusal is not None:
         return refusal
     try:
+        _check_digits(body)
         return _read(body)
     except _Refused as refused:
         return refused.reason if _is_utf8(body) else _NOT_UTF8
@@ -157,6 +166,32 @@ def _value(part: bytes, path: Path, body: bytes) -> Any:
         if strings != _strings(part):
             raise _repeated(body)
     return value
+
+
+def _check_digits(body: bytes) -> None:
+    """Refuse a number of more than ``DIGITS_MAX`` digits in a row; texts may hold as many."""
+    quotes = counted_to = 0
+    for start, end in _long_digits(body):
+        quotes += _counted(_unescaped(body[counted_to:start]), b'"')
+        counted_to = start
+        if quotes % 2 == 0:
+            raise _at(
+                body,
+                start,
+                f"malformed JSON: a number has {end - start} digits, over {DIGITS_MAX}",
+                "write a smaller number, or a text in double quotes",
+            )
+
+
+def _long_digits(body: bytes) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each more than ``DIGITS_MAX`` digits in a row, in their order."""
+    end = 0
+    while (step := _DIGITS_STEP.match(body, end)) is not None:
+        before = body[end : step.start(1)][-DIGITS_MAX:]
+        start = step.start(1) - (len(before) - len(before.rstrip(b"0123456789")))
+        end = step.end(1)
+        if end - start > DIGITS_MAX:
+            yield start, end
 
 
 def _check_length(part: bytes, path: Path) -> None:

@@ -59,7 +59,7 @@ class Repeat(StrEnum):
     SAME = "same"
     """The second time finds everything as asked for."""
     KEYED = "keyed"
-    """It is done twice, unless both carry one idempotency key."""
+    """It is another request, unless both carry one idempotency key."""
     ANEW = "anew"
     """Each repetition does it again."""
 

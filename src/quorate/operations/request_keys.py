@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from quorate.core.commands import Command, Keyed
 from quorate.operations.caller import Caller
 from quorate.operations.operation import DRY_RUN, KEY, Operation
+from quorate.operations.request_context import RequestContext
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic", decimal_format="string")
 
@@ -30,8 +31,26 @@ def keyed(caller: Caller, operation: Operation, asked: Struct, command: Command)
     if key is None or getattr(asked, DRY_RUN, False):
         return command
     assert not isinstance(command, Keyed), command
+    return Keyed(command, key_of(caller, key), _digest(operation, asked), sent=key)
+
+
+def is_repetition(context: RequestContext, operation: Operation, asked: Struct) -> bool:
+    """Return whether ``asked`` was carried out before under its key, and is still known.
+
+    Then it finds the ledger as it left it: what it removed is not there any more.
+    """
+    key = getattr(asked, KEY, None)
+    if key is None or getattr(asked, DRY_RUN, False):
+        return False
+    record = context.recorded.requests.get(key_of(context.caller, key))
+    if record is None or record.is_forgotten(context.engine.now_ms()):
+        return False
+    return record.digest == _digest(operation, asked)
+
+
+def _digest(operation: Operation, asked: Struct) -> str:
     content = _ENCODER.encode([operation.name, replace(asked, **{KEY: None})])
-    return Keyed(command, key_of(caller, key), sha256(content).hexdigest(), sent=key)
+    return sha256(content).hexdigest()
 
 
 def key_of(caller: Caller, key: str) -> str:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.documents.json_object import (
+    DIGITS_MAX,
     IN_ONE_GO_BYTES,
     PART_BYTES_MAX,
     VALUES_MAX,
@@ -25,8 +26,10 @@ from quorate.documents.json_text import read_json
 from quorate.documents.located_tree import DEPTH_MAX, Unreadable
 from quorate.testing.hostile import MIB, hostile_json
 
-_CALLS_MAX = 1_000
-"""How many functions are called to read a text in one go, however long it is."""
+_CALLS_FREE = 1_000
+"""How many functions are called to read any text in one go."""
+_BYTES_PER_CALL = 50
+"""For how many bytes of a text there may be one more call: values have 10 bytes each."""
 
 
 def _refused(body: bytes) -> Unreadable:
@@ -110,7 +113,9 @@ def test_numbers_and_escapes_are_exact(body: bytes, meant: dict[str, Any] | None
         (b'{"a": "\xff"}', None, None, "UTF-8"),
         (b"\xff\xfe{}", None, None, "UTF-8"),
         (b'{"a": 1e-99999999999999999999}', None, None, "too small"),
-        (b'{"a": ' + b"9" * 5_000 + b"}", 1, 5_008, "too many digits"),
+        (b'{"a": ' + b"9" * 5_000 + b"}", 1, 7, "a number has 5000 digits, over 1000"),
+        (b'{"a":\n[' + b"9" * 1_001 + b"]}", 2, 2, "a number has 1001 digits"),
+        (b'{"a": 0.' + b"9" * 1_001 + b"}", 1, 9, "a number has 1001 digits"),
     ],
 )
 def test_a_fault_is_told_with_its_place(
@@ -119,6 +124,35 @@ def test_a_fault_is_told_with_its_place(
     found = _refused(body)
     assert says in found.message
     assert (found.line, found.column) == (line, column)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 2 * DIGITS_MAX + 1) | st.integers(DIGITS_MAX - 2, DIGITS_MAX + 2),
+            st.booleans(),
+            st.sampled_from(["", "x", '\\"', "\\\\"]),
+        ),
+        max_size=6,
+    ),
+    st.integers(0, DIGITS_MAX),
+)
+def test_a_number_is_refused_exactly_where_it_has_too_many_digits(
+    parts: list[tuple[int, bool, str]], blanks: int
+) -> None:
+    """Texts may hold as many digits in a row, wherever they begin, and behind any escape."""
+    entries = [
+        f'"{before}{"7" * digits}"' if is_text else "7" * digits
+        for digits, is_text, before in parts
+    ]
+    body = f'{{"a":{" " * blanks}[{",".join(entries)}]}}'
+    long = [digits for digits, is_text, _ in parts if digits > DIGITS_MAX and not is_text]
+    found = read_object(body.encode())
+    if long:
+        assert isinstance(found, Unreadable)
+        assert f"a number has {long[0]} digits" in found.message
+    else:
+        assert found == json.loads(body)
 
 
 def test_as_deep_as_allowed_is_read() -> None:
@@ -133,7 +167,9 @@ def _long(entry: str, bytes_min: int = IN_ONE_GO_BYTES + 1) -> bytes:
 
 @pytest.mark.heavy
 def test_a_long_text_is_read_in_parts_and_comes_to_the_same() -> None:
-    entry = '{"name": "node-7", "labels": {"region": "r\\"s", "zones": [1, 2.5, null]}}'
+    entry = (
+        '{"name": "node-7", "labels": {"region": "r\\"s, in the north", "zones": [1, 2.5, null]}}'
+    )
     body = _long(entry)
     found = read_object(body)
     assert found == json.loads(body, parse_float=Decimal)
@@ -178,8 +214,9 @@ def test_values_are_bounded_by_the_length_of_the_text_and_in_any_case() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("shape", list(hostile_json(1_024)))
-def test_a_hostile_text_takes_no_more_calls_when_it_is_longer(shape: str) -> None:
+def test_a_hostile_text_takes_no_call_for_each_of_its_values(shape: str) -> None:
     """What is done for each value is done by the decoder: no function is called for each."""
     for length in (MIB // 4, MIB):
         body = hostile_json(length)[shape]
-        assert _calls(partial(read_object, body)) <= _CALLS_MAX, length
+        calls_max = _CALLS_FREE + length // _BYTES_PER_CALL
+        assert _calls(partial(read_object, body)) <= calls_max, length

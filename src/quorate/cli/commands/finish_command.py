@@ -57,6 +57,7 @@ def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) ->
     epilog=examples(
         "quorate cancel train-1",
         "quorate cancel $(quorate get runs --phase Running -o name)",
+        "quorate cancel --all --dry-run         # every run of yours",
         "quorate cancel --all --owner vision --dry-run",
         'quorate cancel train-1 --note "wrong learning rate"',
     )
@@ -66,9 +67,15 @@ def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) ->
     "--all",
     "is_all",
     is_flag=True,
-    help="Every run that waits or runs and that you may see, of all users; needs --yes.",
+    help="Every run of yours that waits or runs; needs --yes.",
 )
-@click.option("--owner", metavar="OWNER", help="With --all: only the runs of this owner.")
+@click.option("--user", metavar="USER", help="With --all: the runs of this user instead.")
+@click.option(
+    "--owner", metavar="OWNER", help="With --all: the runs of this owner, of all users or --user."
+)
+@click.option(
+    "--all-users", is_flag=True, help="With --all: the runs of all users that you may see."
+)
 @click.option("--yes", is_flag=True, help="Cancel what --all finds without another question.")
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
 @writer
@@ -78,7 +85,9 @@ def cancel(
     *,
     runs: tuple[str, ...],
     is_all: bool,
+    user: str | None,
     owner: str | None,
+    all_users: bool,
     yes: bool,
     note: str,
     dry_run: bool,
@@ -93,12 +102,16 @@ def cancel(
         raise click.UsageError(
             "name the runs: quorate cancel RUN..., or write: quorate cancel --all --yes"
         )
-    if owner is not None and not is_all:
-        raise click.UsageError("--owner goes with --all")
+    if not is_all and (owner is not None or user is not None or all_users):
+        raise click.UsageError("--owner, --user and --all-users go with --all")
+    if all_users and user is not None:
+        raise click.UsageError("write --user or --all-users, not both")
     if is_all:
-        runs = _live_runs(settings, owner)
+        is_mine = user is None and owner is None and not all_users
+        whose = _own_name(settings) if is_mine else user
+        runs = _live_runs(settings, owner, whose)
         if not runs:
-            click.echo("no run waits or runs", err=True)
+            click.echo(_none_found(whose, is_mine=is_mine), err=True)
             return
         if not yes and not dry_run:
             raise click.UsageError(
@@ -136,8 +149,23 @@ def _end(settings: Settings, name: str, runs: tuple[str, ...], note: str, *, dry
     ask_each(settings, name, asked)
 
 
-def _live_runs(settings: Settings, owner: str | None) -> tuple[str, ...]:
-    """Return the runs that wait or run, as far as the caller may see them."""
+def _own_name(settings: Settings) -> str:
+    """Return the user that the caller's own runs have."""
+    from quorate.cli.ask_and_print import tree_asked
+    from quorate.operations.common_requests import Nothing
+
+    return str(tree_asked(settings, "whoami", Nothing())["user"])
+
+
+def _none_found(user: str | None, *, is_mine: bool) -> str:
+    if user is None:
+        return "no run waits or runs"
+    others = "; for others: --user USER, --owner OWNER or --all-users" if is_mine else ""
+    return f"no run of {user} waits or runs{others}"
+
+
+def _live_runs(settings: Settings, owner: str | None, user: str | None) -> tuple[str, ...]:
+    """Return the runs of an owner and a user, or of any, that wait or run and may be seen."""
     from quorate.cli.ask_and_print import tree_asked
     from quorate.operations.resources.resource_operations import ListRuns
 
@@ -146,7 +174,9 @@ def _live_runs(settings: Settings, owner: str | None) -> tuple[str, ...]:
         for phase in ("Pending", "Running")
         for each in tree_asked(settings, "list-runs", ListRuns(owner=owner, phase=phase))["items"]
     ]
-    return tuple(each["metadata"]["name"] for each in trees)
+    return tuple(
+        each["metadata"]["name"] for each in trees if user is None or each["spec"]["user"] == user
+    )
 
 
 def run_name(run: str) -> str:

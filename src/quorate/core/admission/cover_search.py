@@ -305,6 +305,8 @@ def pay(payer_list: PayerList, demands: Sequence[Demand], steps: SearchBudget) -
 
     None is a proof unless ``steps`` ran out. The list of payers must be empty, and is left so.
     """
+    if not payer_list.payers:
+        return None
     legs = payer_list.greedy(demands)
     if legs is None:
         legs = PaymentSearch(payer_list, demands, steps).run()

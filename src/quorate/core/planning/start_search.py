@@ -125,6 +125,12 @@ Placement = tuple[tuple[Domain, int], ...]
 """GPUs by domain, spares included."""
 
 
+DomainStart = tuple[int, Domain, Sequence[Leg]]
+"""When, in which domain, and paid by whom."""
+PaidAt = dict[int, tuple[int, Sequence[Leg]] | None]
+"""Instant -> the first instant from then on at which payers can pay, and how."""
+
+
 class Start(NamedTuple):
     """When, where, paid by whom and, where it was tried for real, how wide without spares."""
 
@@ -518,42 +524,80 @@ class Searcher:
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
     ) -> Start | None:
         """Return the first start in one domain; ties by the domain's key."""
-        duration_ms, best, room_of = ask.duration_ms, None, self.profile.room
-        for payers, site in ask.sites.by_payers:
-            paid_at: dict[int, tuple[int, Sequence[Leg]] | None] = {}
-
-            def ready_ms(
-                domain: Domain,
-                at_ms: int,
-                payers: Payers = payers,
-                before_ms: int = before_ms,
-                paid_at: dict[int, tuple[int, Sequence[Leg]] | None] = paid_at,
-            ) -> int | None:
-                """Return when room, money and quotas hold together, from ``at_ms`` on."""
-                placement = ((domain, ask.gpus),)
-                while True:
-                    if at_ms not in paid_at:
-                        demands = _demands(placement)
-                        paid_at[at_ms] = self._paid_from(ask, payers, demands, at_ms, steps)
-                    paid = paid_at[at_ms]
-                    if paid is None:
-                        return None
-                    then_ms = _earliest(self._quotas(ask, placement), duration_ms, paid[0])
-                    if then_ms is None or then_ms == at_ms:
-                        return then_ms
-                    found = room_of(domain.key).earliest(ask.gpus, duration_ms, then_ms)
-                    if found is None or found >= before_ms:
-                        return None
-                    at_ms = found
-
-            found = self._rooms.in_one(site, ask.gpus, duration_ms, from_ms, before_ms, ready_ms)
-            if found is not None and (
-                best is None or (found[0], found[1].key) < (best[0], best[1].key)
-            ):
-                paid = paid_at[found[0]]
-                assert paid is not None, found
-                best, before_ms = (*found, paid[1]), found[0] + 1
+        if len(ask.sites.by_payers) == 1:
+            ((payers, site),) = ask.sites.by_payers
+            best = self._in_site(ask, payers, site, from_ms, {}, steps, before_ms)
+        else:
+            best = self._in_sites(ask, from_ms, steps, before_ms)
         return None if best is None else Start(best[0], ((best[1], ask.gpus),), best[2])
+
+    def _in_sites(
+        self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
+    ) -> DomainStart | None:
+        """Return the first start in a domain of several sites, each with payers of its own.
+
+        Sites that are paid for as soon as they may have room come first: where one of them has
+        room, the others, which have to wait for money, are searched no further than that.
+        """
+        best: DomainStart | None = None
+        waiting: list[tuple[int, Payers, Site, list[Demand]]] = []
+        for payers, site in ask.sites.by_payers:
+            at_ms = self._rooms.bound_of(site, ask.gpus, ask.duration_ms, from_ms)
+            demands = _demands(((site.domains[0], ask.gpus),))
+            legs = self._pay(ask, demands, at_ms, steps) if at_ms < before_ms else None
+            if legs is None:
+                waiting.append((at_ms, payers, site, demands))
+                continue
+            paid_at: PaidAt = {at_ms: (at_ms, legs)}
+            found = self._in_site(ask, payers, site, at_ms, paid_at, steps, before_ms)
+            best, before_ms = _earlier(best, found, before_ms)
+        for at_ms, payers, site, demands in waiting:
+            paid = self._paid_after(ask, payers, demands, at_ms, steps, before_ms)
+            if paid is not None:
+                found = self._in_site(ask, payers, site, paid[0], {paid[0]: paid}, steps, before_ms)
+                best, before_ms = _earlier(best, found, before_ms)
+        return best
+
+    def _in_site(  # noqa: PLR0913, PLR0917 - what, where, between when, and who pays
+        self,
+        ask: Ask,
+        payers: Payers,
+        site: Site,
+        from_ms: int,
+        paid_at: PaidAt,
+        steps: SearchBudget,
+        before_ms: int,
+    ) -> DomainStart | None:
+        """Return the first start in a domain of ``site``.
+
+        ``paid_at`` has what ``_paid_from`` returned for an instant, as far as it was asked.
+        """
+        duration_ms, room_of = ask.duration_ms, self.profile.room
+
+        def ready_ms(domain: Domain, at_ms: int) -> int | None:
+            """Return when room, money and quotas hold together, from ``at_ms`` on."""
+            placement = ((domain, ask.gpus),)
+            while True:
+                if at_ms not in paid_at:
+                    demands = _demands(placement)
+                    paid_at[at_ms] = self._paid_from(ask, payers, demands, at_ms, steps, before_ms)
+                paid = paid_at[at_ms]
+                if paid is None:
+                    return None
+                then_ms = _earliest(self._quotas(ask, placement), duration_ms, paid[0])
+                if then_ms is None or then_ms == at_ms:
+                    return then_ms
+                found = room_of(domain.key).earliest(ask.gpus, duration_ms, then_ms)
+                if found is None or found >= before_ms:
+                    return None
+                at_ms = found
+
+        found = self._rooms.in_one(site, ask.gpus, duration_ms, from_ms, before_ms, ready_ms)
+        if found is None:
+            return None
+        paid = paid_at[found[0]]
+        assert paid is not None, found
+        return *found, paid[1]
 
     def _spread(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
         """Return the first start over any number of domains.
@@ -581,7 +625,7 @@ class Searcher:
             if fitting is not None:
                 return Start(room_ms, *fitting)
             demands = [(_place(site.domains[0]), ask.gpus)]
-            paid = self._paid_from(ask, payers, demands, room_ms, steps)
+            paid = self._paid_from(ask, payers, demands, room_ms, steps, before_ms)
             if paid is None:
                 return None
             ready_ms = _earliest([(quota, 1) for quota in quotas], duration_ms, paid[0])
@@ -616,22 +660,41 @@ class Searcher:
         found = _first_fitting(tried, critical, first_ms, last_ms, steps)
         return None if found is None else Start(found[0], *found[1])
 
-    def _paid_from(
-        self, ask: Ask, payers: Payers, demands: Sequence[Demand], from_ms: int, steps: SearchBudget
+    def _paid_from(  # noqa: PLR0913, PLR0917 - what, between when, and who pays
+        self,
+        ask: Ask,
+        payers: Payers,
+        demands: Sequence[Demand],
+        from_ms: int,
+        steps: SearchBudget,
+        before_ms: int,
     ) -> tuple[int, Sequence[Leg]] | None:
-        """Return the first instant from ``from_ms`` on at which ``demands`` are paid, and how."""
+        """Return the first instant before ``before_ms`` at which ``demands`` are paid, and how."""
         legs = self._pay(ask, demands, from_ms, steps)
         if legs is not None:
             return from_ms, legs
+        return self._paid_after(ask, payers, demands, from_ms, steps, before_ms)
+
+    def _paid_after(  # noqa: PLR0913, PLR0917 - what, between when, and who pays
+        self,
+        ask: Ask,
+        payers: Payers,
+        demands: Sequence[Demand],
+        after_ms: int,
+        steps: SearchBudget,
+        before_ms: int,
+    ) -> tuple[int, Sequence[Leg]] | None:
+        """Return ``_paid_from`` where ``demands`` are not paid at ``after_ms``."""
+        if after_ms + 1 >= before_ms:
+            return None
         resources = self._payer_resources(payers)
-        critical = _critical(resources, ask.duration_ms, from_ms)
-        critical += self._windows(ask, from_ms)
-        critical.sort()
-        return _first_fitting(
+        critical = _critical(resources, ask.duration_ms, after_ms)
+        critical += self._windows(ask, after_ms)
+        return _first_after(
             lambda at_ms: self._pay(ask, demands, at_ms, steps),
-            critical,
-            from_ms,
-            _last_end_ms(resources),
+            sorted(at_ms for at_ms in critical if at_ms < before_ms),
+            after_ms,
+            min(_last_end_ms(resources), before_ms - 1),
             steps,
         )
 
@@ -720,7 +783,8 @@ class Searcher:
             return self._pay_plainly(ask, demands, at_ms)
         cover = ask.cover_at(at_ms, self.profile.now_ms)
         accounts = ExpectedAccounts(self.profile, at_ms, at_ms + cover.duration_ms)
-        for payers in ask.phases:
+        for phase in ask.phases:
+            payers = accounts.with_width(phase)
             legs = pay(PayerList(accounts, cover, payers), demands, steps)
             if legs is not None:
                 return legs
@@ -954,6 +1018,20 @@ def _earliest(needs: Sequence[Need], duration_ms: int, from_ms: int) -> int | No
             return at_ms
 
 
+def _earlier(
+    best: DomainStart | None, found: DomainStart | None, before_ms: int
+) -> tuple[DomainStart | None, int]:
+    """Return the earlier start, ties by the domain's key, and before when a better one has to be.
+
+    ``before_ms`` is when that was before ``found``.
+    """
+    if found is None:
+        return best, before_ms
+    if best is not None:
+        found = min(best, found, key=lambda start: (start[0], start[1].key))
+    return found, found[0] + 1
+
+
 def _critical(resources: Iterable[Resource], duration_ms: int, after_ms: int) -> list[int]:
     """Return the instants after ``after_ms`` at which less may fit than just before."""
     found: set[int] = set()
@@ -985,7 +1063,18 @@ def _first_fitting(
     found = tried(from_ms)
     if found is not None:
         return from_ms, found
-    at_ms, index = from_ms, bisect_right(critical, from_ms)
+    return _first_after(tried, critical, from_ms, last_ms, steps)
+
+
+def _first_after(
+    tried: Callable[[int], T | None],
+    critical: Sequence[int],
+    after_ms: int,
+    last_ms: int,
+    steps: SearchBudget,
+) -> tuple[int, T] | None:
+    """Return ``_first_fitting`` where ``after_ms`` does not fit."""
+    at_ms, index = after_ms, bisect_right(critical, after_ms)
     while True:
         stop_ms = critical[index] if index < len(critical) else max(at_ms, last_ms) + 1
         if stop_ms - 1 > at_ms or index == len(critical):

@@ -78,6 +78,11 @@ class FirstRoom:
             heappush(bounds, bound)
         return None if best[1] < 0 else (best[0], domains[best[1]])
 
+    def bound_of(self, site: Site, gpus: int, duration_ms: int, from_ms: int) -> int:
+        """Return the instant from ``from_ms`` on before which no domain of ``site`` has room."""
+        bounds = self._bounds(site, gpus, duration_ms)
+        return max(from_ms, bounds[0][0]) if bounds else FOREVER_MS
+
     def in_any(
         self, site: Site, parts: Parts, duration_ms: int, from_ms: int, before_ms: int
     ) -> tuple[int, list[Domain]] | None:

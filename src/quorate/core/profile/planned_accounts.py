@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from quorate.core.profile.profile import Profile
 from quorate.model.selector import RACK, Selector, names_label
 from quorate.model.specs import CapId, EnvelopeId
+from quorate.model.state.reads.money_reads import Payers
 from quorate.model.state.records import CapAccount, EnvelopeAccount
 
 
@@ -18,11 +19,39 @@ class ExpectedAccounts:
     domain counts as paying in all of it, and the start is then tried for real.
     """
 
-    __slots__ = ("caps", "envelopes")
+    __slots__ = ("_from_ms", "_profile", "_until_ms", "caps", "envelopes")
 
     def __init__(self, profile: Profile, from_ms: int, until_ms: int) -> None:
         self.envelopes = _Envelopes(profile, from_ms, until_ms)
         self.caps = _Caps(profile, from_ms, until_ms)
+        self._profile, self._from_ms, self._until_ms = profile, from_ms, until_ms
+
+    def with_width(self, payers: Payers) -> Payers:
+        """Return those of ``payers`` that have a GPU of width, in their order.
+
+        The others pay nothing. In a large family most are such; no account is made for them.
+        """
+        profile, from_ms = self._profile, self._from_ms
+        envelopes, caps = profile.view.envelopes, dict[CapId, bool]()
+
+        def has_width(key: EnvelopeId) -> bool:
+            account = envelopes[key]
+            until_ms = max(from_ms + 1, min(self._until_ms, account.spec.end_ms))
+            if profile.payer(key).least(from_ms, until_ms) <= 0:
+                return False
+            for cap in account.caps:
+                if cap not in caps:
+                    caps[cap] = self._is_open(cap)
+                if not caps[cap]:
+                    return False
+            return True
+
+        return tuple(payer for payer in payers if has_width(payer[0]))
+
+    def _is_open(self, cap: CapId) -> bool:
+        """Return whether ``cap`` allows one GPU more."""
+        limit = self._profile.view.caps[cap].spec.concurrency_max
+        return limit is None or self._profile.cap(cap).least(self._from_ms, self._until_ms) > 0
 
 
 class _Envelopes(dict[EnvelopeId, EnvelopeAccount]):

@@ -14,6 +14,7 @@ from quorate.operations.operation import Operation
 from quorate.operations.pool_policies import check_policies
 from quorate.operations.request_context import RequestContext
 from quorate.operations.request_documents import changed_document, read_trees, specs_of
+from quorate.operations.request_keys import is_repetition
 from quorate.operations.resources import resource_operations
 from quorate.operations.unknown_names import unknown
 from quorate.operations.visibility import visible
@@ -72,9 +73,10 @@ def delete_thing(
 ) -> Order:
     """Return the order to remove a node, a pool or a budget."""
     kind, name = operation.about, asked.name
-    if _seen(context, kind, name) is None:
-        raise unknown(context.recorded, context.caller, kind, name)
-    _check_match(context, kind, name, asked.if_match)
+    if not is_repetition(context, operation, asked):
+        if _seen(context, kind, name) is None:
+            raise unknown(context.recorded, context.caller, kind, name)
+        _check_match(context, kind, name, asked.if_match)
     return Order(command=Remove(Removable(_KINDS[kind]), name, asked.reason))
 
 

@@ -103,7 +103,7 @@ class PatchDocument(Write, kw_only=True, frozen=True):
     if_match: str | None = None
 
 
-class DeleteThing(Write, kw_only=True, frozen=True):
+class DeleteThing(KeyedWrite, kw_only=True, frozen=True):
     """The resource called ``name``, which nothing running depends on."""
 
     name: Name
@@ -269,8 +269,8 @@ def _of(kind: _Kind) -> Iterator[Operation]:
             path=f"/{kind.path}/{{name}}",
             handler="quorate.operations.resources.applying:delete_thing",
             effect=Effect.WRITE,
-            repeat=Repeat.SAME,
-            refusals=("unknown-name", "conflict", "stale-version"),
+            repeat=Repeat.KEYED,
+            refusals=("invalid", "unknown-name", "conflict", "stale-version", "key-reused"),
             about=kind.kind,
             cli=("delete",),
         )

@@ -11,6 +11,7 @@ from quorate.operations.answer_types import Order
 from quorate.operations.etags import ANY, plain_tag
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
+from quorate.operations.request_keys import is_repetition
 from quorate.operations.resources import tenant_operations
 from quorate.operations.resources.listing import select
 from quorate.views.exits import CommandError, Exit
@@ -66,8 +67,8 @@ def delete_tenant(
     context: RequestContext, asked: tenant_operations.DeleteTenant, operation: Operation
 ) -> Order:
     """Return the order to remove a tenant that holds nothing."""
-    del operation
-    select(context, context.moment, KIND_OF[TENANT], (asked.id,))
+    if not is_repetition(context, operation, asked):
+        select(context, context.moment, KIND_OF[TENANT], (asked.id,))
     version = _version(asked.if_match)
     command = RemoveOwner(asked.id, version=version, reason=asked.reason)
     return Order(command=command, aside=_change(context, asked.id))

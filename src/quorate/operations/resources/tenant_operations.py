@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from quorate.operations import common_responses
 from quorate.operations.caller import ADMINS, QUOTA_SETTERS
-from quorate.operations.common_requests import Name, Note, Write
+from quorate.operations.common_requests import KeyedWrite, Name, Note, Write
 from quorate.operations.operation import Area, Effect, Operation, Repeat
 
 Number = int | float | str | None | UnsetType
@@ -39,7 +39,7 @@ class UpdateTenant(_TenantFields, kw_only=True, frozen=True, rename=None):
     if_match: str | None = None
 
 
-class DeleteTenant(Write, kw_only=True, frozen=True):
+class DeleteTenant(KeyedWrite, kw_only=True, frozen=True):
     """A tenant that holds nothing."""
 
     id: Name
@@ -89,8 +89,8 @@ TENANTS: Final = (
         path="/tenants/{id}",
         handler="quorate.operations.resources.tenant_handlers:delete_tenant",
         effect=Effect.WRITE,
-        repeat=Repeat.SAME,
-        refusals=("invalid", "unknown-name", "conflict", "stale-version"),
+        repeat=Repeat.KEYED,
+        refusals=("invalid", "unknown-name", "conflict", "stale-version", "key-reused"),
         cli=("admin tenant delete", "delete"),
     ),
 )

@@ -150,7 +150,7 @@ SERVICE: Final = (
         handler="quorate.operations.service.token_handlers:revoke_token",
         effect=Effect.WRITE,
         repeat=Repeat.SAME,
-        refusals=("unknown-name",),
+        refusals=("invalid", "unknown-name"),
         cli=("token revoke",),
         is_for_any_scope=True,
     ),

@@ -19,7 +19,7 @@ from quorate.documents.document_problem import shown
 from quorate.documents.json_object import read_object
 from quorate.documents.located_tree import Unreadable
 from quorate.operations.common_requests import within_a_page
-from quorate.operations.operation import ASIDE, DRY_RUN, Effect, Operation
+from quorate.operations.operation import ASIDE, DRY_RUN, KEY, Effect, Operation, Repeat
 from quorate.service.http.misfits import misfit
 from quorate.service.problem_json import problem
 from quorate.views.hints import nearest_name
@@ -30,6 +30,7 @@ UNKNOWN_MAX: Final = 20
 """How many unknown names of one request a message lists."""
 NAME_CHARS_MAX: Final = 100
 """How long a name may be that a message repeats."""
+_KEY_HEADER: Final = ASIDE[KEY].lower().encode()
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False, "": True}
 
@@ -99,6 +100,12 @@ def asked_of(
 ) -> Struct:
     """Return what is asked; raises ``CommandError`` with the names of what is wrong."""
     shape = shape_of(operation)
+    if operation.repeat is Repeat.ANEW and _KEY_HEADER in headers:
+        raise problem(
+            USAGE,
+            f"{ASIDE[KEY]}: {operation.name} takes none, and is done anew each time; leave it out, "
+            "and look for what was done before you repeat it",
+        )
     values: dict[str, Any] = _query_values(shape, query)
     if has_body(operation):
         values |= _body_values(shape, body, path)

@@ -144,7 +144,7 @@ def _description(operation: Operation) -> str:
     repeat = {
         Repeat.SAFE: "Changes nothing.",
         Repeat.SAME: "Asking again finds everything as asked for.",
-        Repeat.KEYED: "Asking again does it again, unless both carry one Idempotency-Key.",
+        Repeat.KEYED: "Asking again is another request, unless both carry one Idempotency-Key.",
         Repeat.ANEW: "Asking again does it again.",
     }[operation.repeat]
     takes = (operation.takes.__doc__ or "").strip()

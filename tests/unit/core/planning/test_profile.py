@@ -8,8 +8,11 @@ from quorate.core.commands import Apply, Cancel, Submit
 from quorate.core.planning.start_search import Searcher
 from quorate.core.profile.firm_places import firm_profile, in_order
 from quorate.core.profile.lease_ends import lease_end_ms, run_end_ms
+from quorate.core.profile.planned_accounts import ExpectedAccounts
 from quorate.core.profile.profile import Profile
 from quorate.model.amounts import HOLD_QUANTUM_MS, HOUR_MS, MINUTE_MS
+from quorate.model.events import Tier
+from quorate.model.selector import DOMAIN
 from quorate.model.specs import DEFAULT_POOL, Cap, CapId, EnvelopeId, Owner, Quota, Run
 from quorate.model.state.free_slots import IslandKey
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node
@@ -205,3 +208,39 @@ def test_profile_of_a_trial_is_not_taken_for_the_state_outside_it() -> None:
     assert (gone.payer_ends(payer), gone.island_ends(PLACE)) == ([], [])
     here, end = Profile(life.state, NOW_MS), (START_MS, 4, "a/0")
     assert (here.payer_ends(payer), here.island_ends(PLACE)) == ([end], [end])
+
+
+# --- Payers ---
+
+
+def test_payers_whose_width_or_cap_is_taken_for_the_while_are_left_out() -> None:
+    cap = Cap(name="c", flavor="H100", envelopes=("a-full", "b-capped"), concurrency_max=4)
+    lines = [alone(envelope(name, 4)) for name in ("a-full", "b-capped", "c-open")]
+    life = planned_life(budgets=[budget("b-two", "two", *lines, caps=[cap])])
+    payers = tuple(
+        (EnvelopeId(f"b-two/{name}"), Tier.OWNED) for name in ("a-full", "b-capped", "c-open")
+    )
+    before = ExpectedAccounts(profile_of(life), NOW_MS, START_MS)
+    assert before.with_width(payers) == payers
+    life.do(Submit(of("a", 4, "two")))
+    during = ExpectedAccounts(profile_of(life), NOW_MS, START_MS)
+    assert during.with_width(payers) == payers[2:]
+    after = ExpectedAccounts(profile_of(life), START_MS, START_MS + HOUR_MS)
+    assert after.with_width(payers) == payers
+
+
+def test_a_start_where_money_is_left_now_wins_over_a_site_that_has_to_wait_for_money() -> None:
+    """Each domain has payers of its own; those of the first are taken."""
+    lines = [alone(envelope(name, 4, selector=((DOMAIN, name),))) for name in ("A", "B", "C")]
+    life = planned_life(
+        nodes=fleet({"A": 8, "B": 8, "C": 8}), budgets=[budget("b-two", "two", *lines)]
+    )
+    searched = []
+    for _ in range(4):
+        entry = Searcher(profile_of(life), has_executor=False).find(of("x", 4, "two"), life.now_ms)
+        assert entry is not None
+        searched.append((entry.start_ms, entry.slice.domains))
+        life.do(Submit(of(f"run-{len(searched)}", 4, "two")))
+    assert [at_ms for at_ms, _ in searched] == [NOW_MS] * 3 + [START_MS]
+    assert sorted(domain for _, ((domain, _),) in searched[:3]) == ["r/c/A", "r/c/B", "r/c/C"]
+    assert searched[3][1] == (("r/c/A", 4),)
