@@ -123,7 +123,7 @@ def _pool_holds(view: StateView, name: str) -> Iterator[Refusal]:
 
 
 def _budget_holds(view: StateView, name: str) -> Iterator[Refusal]:
-    """Yield the envelopes of the budget that pay for something now."""
+    """Yield the envelopes of the budget that pay for something now, or keep a filled spare."""
     for envelope in view.budgets[name].envelopes:
         key = envelope_id(name, envelope.name)
         account = view.envelopes[key]
@@ -132,6 +132,14 @@ def _budget_holds(view: StateView, name: str) -> Iterator[Refusal]:
             yield _in_use(
                 f"envelope {key} pays for {counted(account.gpus_active, 'GPU')} of {_listed(runs)}",
                 f"wait for their end, or stop them: quorate cancel {next(iter(runs))}",
+            )
+        filled = [pledge for pledge in view.pledges.values() if pledge.payer == key]
+        if filled:
+            gpus = counted(sum(pledge.gpus for pledge in filled), "GPU")
+            keepers = sorted({pledge.run for pledge in filled})
+            yield _in_use(
+                f"envelope {key} keeps {gpus} for spares of {_listed(keepers)} that others use",
+                f"wait for their end, or stop them: quorate cancel {keepers[0]}",
             )
 
 

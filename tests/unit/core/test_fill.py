@@ -641,3 +641,16 @@ def test_filled_spare_on_a_drained_node_keeps_no_room_elsewhere() -> None:
     assert firm_ms(life, "first") == NOW_MS + HOUR_MS
     drained = MarkNode(node_, NodeStatus.CORDONED)
     assert moves(life.do(drained, NOW_MS + MINUTE_MS)) == []
+
+
+def test_filled_spare_is_paid_no_longer_than_its_own_run_runs() -> None:
+    life = planned_life(16, budgets=[budget("b-two", "two", envelope("e", 8))])
+    life.do(Submit(of("runs", 8, "one", 60)))
+    life.do(Submit(of("parks", 4, "two", 60, group_gpus=4, spares_per_group=4)))
+    life.do(Submit(of("fills", 4, "three", 120)))
+    assert life.filled("parks") == 4
+    life.do(Submit(of("first", 8, "two", 60)))
+    assert firm_ms(life, "first") == NOW_MS + HOUR_MS
+    life.do(Complete("runs"), NOW_MS + HOUR_MS)
+    life.do(Complete("parks"))
+    assert life.phase("first") is Phase.RUNNING

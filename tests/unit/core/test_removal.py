@@ -222,6 +222,27 @@ def test_an_idle_budget_is_removed_and_what_it_paid_stays() -> None:
     assert same(life.state, restored(life)) == []
 
 
+def test_a_budget_that_keeps_a_filled_spare_is_not_removed() -> None:
+    life = Life(
+        nodes=fleet({"A": 16}),
+        budgets=[
+            budget("a", "team", envelope("e", 8)),
+            budget("b", "team", envelope("e", 4)),
+            budget("o", "other", envelope("e", 64)),
+        ],
+    )
+    life.do(Submit(run("spared", 8, group_gpus=8, spares_per_group=4)))
+    life.do(Submit(run("filler", 8, "other")))
+    assert life.filled("spared") == 4
+    assert refused(life, remove(Removable.BUDGET, "b")) == [
+        (
+            RefusalCode.CONFLICT,
+            "envelope b/e keeps 4 GPUs for spares of spared that others use",
+            "wait for their end, or stop them: quorate cancel spared",
+        )
+    ]
+
+
 def test_firm_starts_that_a_removed_budget_was_to_pay_are_planned_anew() -> None:
     life = Life(
         nodes=fleet({"A": 8}),

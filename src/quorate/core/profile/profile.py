@@ -256,10 +256,13 @@ class Profile:
             if any(places.get(n, 0) & m for n, m in view.leases[name].fact.slots)
         ]
         back_ms = max(filled, default=self.now_ms)
-        record, over_ms = view.runs[pledge.run], self.now_ms
-        if record.phase is Phase.RUNNING:
-            over_ms = run_end_ms(view, record, self.now_ms)
-        return back_ms, max(back_ms, over_ms)
+        return back_ms, max(back_ms, self._over_ms(pledge))
+
+    def _over_ms(self, pledge: PledgeRecord) -> int:
+        """Return when the run of a filled spare is expected to end; then its payer is free."""
+        record = self.view.runs[pledge.run]
+        is_running = record.phase is Phase.RUNNING
+        return run_end_ms(self.view, record, self.now_ms) if is_running else self.now_ms
 
     # --- Payers ---
 
@@ -386,7 +389,7 @@ class Profile:
             if lease.fact.payer == key and (not lent or lease.fact.tier is Tier.BORROWED)
         ]
         gains.extend(
-            (self.pledge_span(pledge)[1], pledge.gpus)
+            (self._over_ms(pledge), pledge.gpus)
             for pledge in view.pledges.values()
             if pledge.payer == key and (not lent or pledge.tier is Tier.BORROWED)
         )
