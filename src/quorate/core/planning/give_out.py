@@ -132,6 +132,7 @@ def _walked(log: DecisionLog) -> Walk:
         if not walk.has_left_place or not left:
             break
         walk = _standing(log)
+    walk.keep()
     return walk
 
 
