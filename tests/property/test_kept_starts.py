@@ -74,7 +74,7 @@ def plan_of(state: State) -> KeptPlan | None:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("seed", few_of(range(60), 4))
+@pytest.mark.parametrize("seed", few_of(range(60), 6))
 def test_a_ledger_that_keeps_starts_is_the_ledger_that_finds_them_anew(seed: int) -> None:
     chance = Random(seed)
     keeping, finding = State(), State()

@@ -147,6 +147,7 @@ class Searcher:
         "_asks",
         "_expected",
         "_free",
+        "_free_after",
         "_free_sums",
         "_open",
         "_rooms",
@@ -163,6 +164,7 @@ class Searcher:
         self._free_sums: dict[tuple[str, str], tuple[int, int]] = {}
         self._rooms = FirstRoom(profile)
         self._free: dict[int, list[Domain]] = {}
+        self._free_after: dict[int, tuple[int, tuple[list[Domain], list[int]]]] = {}
 
     def find(self, run: Run, from_ms: int, steps: SearchBudget | None = None) -> Entry | None:
         """Return the earliest start of ``run`` from ``from_ms`` on; None if there is none.
@@ -377,7 +379,10 @@ class Searcher:
             if self._left_plainly(view, ask, ask.gpus) < ask.gpus:
                 return Lack.FUNDS
             domains, free = self._free_in(view, ask.sites.everywhere)
-            placement = _filled(ask, domains, free) if free else None
+            least = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
+            # Most runs wait for room, and no domain has enough for a part of them.
+            fits = max(free, default=0) >= least
+            placement = _filled(ask, domains, free.copy()) if fits else None
             if placement is None:
                 return Lack.ROOM
             gpus = sum(gpus for _, gpus in placement)
@@ -385,7 +390,8 @@ class Searcher:
         payer_list = PayerList(view, ask.cover_at(self.profile.now_ms, None), ask.phases[-1])
         if sum(payer_list.room(key, tier) for key, tier in payer_list.payers) < ask.gpus:
             return Lack.FUNDS
-        placement = _filled(ask, *self._free_in(view, ask.sites.everywhere))
+        domains, free = self._free_in(view, ask.sites.everywhere)
+        placement = _filled(ask, domains, free.copy())
         if placement is None:
             return Lack.ROOM
         paid = pay(payer_list, _demands(placement), SearchBudget(FIND_STEPS_MAX))
@@ -409,12 +415,17 @@ class Searcher:
         return left
 
     def _free_in(self, view: StateView, site: Site) -> tuple[list[Domain], list[int]]:
-        """Return the domains that have free GPUs in ``view``, in order, and how many each has."""
-        known = self._free_now_in(site)
-        if not known:
-            return [], []
-        free = [_free_gpus(view, domain) for domain in known]
-        return [d for d, gpus in zip(known, free, strict=True) if gpus], [g for g in free if g]
+        """Return the domains that have free GPUs in ``view``, in order, and how many each has.
+
+        ``view`` is the profile's view plus what has started since: its sequence tells which.
+        """
+        known = self._free_after.get(site.number)
+        if known is None or known[0] != view.seq:
+            free = [(_free_gpus(view, domain), domain) for domain in self._free_now_in(site)]
+            some = [each for each in free if each[0]]
+            found = ([domain for _, domain in some], [gpus for gpus, _ in some])
+            known = self._free_after[site.number] = (view.seq, found)
+        return known[1]
 
     def _free_now_in(self, site: Site) -> list[Domain]:
         """Return the domains of ``site`` that have anything free now, in their order."""

@@ -109,7 +109,7 @@ class Scores:
 
     def _find(self, owner: str, flavor: str) -> tuple[Terms, int]:
         view, now_ms, system = self._view, self._now_ms, self._view.system
-        spec = view.owners.get(owner, Owner(name=owner))
+        spec = view.owners.get(owner) or Owner(name=owner)
         total, free = self._flavor_gpus(flavor)
         meter = view.meters.get((owner, flavor))
         gpus = decayed = 0
@@ -166,7 +166,7 @@ class Scores:
         change at any time: the rank of an owner that may burst depends on how many GPUs are free.
         """
         rank, now_ms = self.rank(line), self._now_ms
-        quota = self._view.owners.get(line[0], Owner(name=line[0])).quota
+        quota = (self._view.owners.get(line[0]) or Owner(name=line[0])).quota
         if quota.burst_allowance_ppm is not None:
             return rank, now_ms  # It depends on how idle the fleet is, which any event may change.
         stays_ms = self._near_step_ms(line, (now_ms // HOUR_MS + 1) * HOUR_MS)
@@ -200,7 +200,7 @@ class Scores:
         """Return whether bounds on its terms prove that ``rank`` stays as it is until then."""
         view, (owner, flavors) = self._view, line
         if self.of(owner, flavors[0]).used is not None:
-            spec = view.owners.get(owner, Owner(name=owner))
+            spec = view.owners.get(owner) or Owner(name=owner)
             for used, each_ms, budget in usage_of(view, spec, self._now_ms):
                 most = used + max(0, each_ms) * (until_ms - self._now_ms)
                 if budget and penalty(most * ONE // budget) != ONE:
