@@ -14,6 +14,7 @@ from typing import Final
 
 from quorate.core.admission.run_shape import Violation, check_shape
 from quorate.core.audit.claim_audit import check_claims
+from quorate.core.audit.plan_audit import check_plan
 from quorate.core.audit.pledge_audit import check_pledges
 from quorate.core.audit.round_audit import check_rounds
 from quorate.core.profile.first_room import FirstRoom
@@ -307,6 +308,7 @@ def _indexes(view: StateView) -> Iterator[Violation]:
     yield from check_rounds(view)
     yield from _ends(view)
     yield from _rooms(view)
+    yield from check_plan(view)
     yield from _tenancy(view)
 
 

@@ -6,14 +6,16 @@ are called up by rank; of each line, only the first run of a shape that has room
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from quorate.core.lifecycle.cut_cooldown import held_back
 from quorate.core.lifecycle.follow import waits_for_upstream
+from quorate.core.planning.start_search import NowFree
 from quorate.core.tenancy.queue_order import Queue
+from quorate.model.specs import Run
 from quorate.model.state.line_ranks import Ranked
 from quorate.model.state.waiting_index import Line, Place, Shape
 
@@ -47,14 +49,15 @@ def _fill_beyond(walk: Walk) -> None:
 
 
 class _Open:
-    """A shape for which there was room when ``asked`` runs had started."""
+    """A shape for which there is room, as far as is known, and ``run``, a run of that shape."""
 
-    __slots__ = ("asked", "has_room", "lines", "shape")
+    __slots__ = ("has_room", "least_ms", "lines", "run")
 
-    def __init__(self, shape: Shape, lines: Mapping[Line, Sequence[Place]], asked: int) -> None:
-        self.shape = shape
+    def __init__(self, shape: Shape, lines: Mapping[Line, Sequence[Place]], run: Run) -> None:
+        self.least_ms = 1 << shape.octave - 1 if shape.octave else 1
+        """The shortest duration of its octave."""
         self.lines = lines
-        self.asked = asked
+        self.run = run
         self.has_room = True
 
 
@@ -71,29 +74,31 @@ class _Column:
 
 
 class _Tail:
-    __slots__ = ("_in_line", "_walk", "shapes")
+    __slots__ = ("_asked", "_in_line", "_walk", "shapes")
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
         self._in_line: dict[Line, list[_Column]] = {}
-        waiting, is_any_free = walk.view.waiting, walk.search.is_any_free
-        self.shapes: dict[Shape, _Open] = {
-            shape: _Open(shape, lines, walk.started)
+        self._asked = walk.started
+        """How many runs had started when the shapes were last asked for room."""
+        waiting, is_any_free, runs = walk.view.waiting, walk.search.is_any_free, walk.view.runs
+        self.shapes: list[_Open] = self._with_room(
+            _Open(shape, lines, runs[next(iter(lines.values()))[0][2]].spec)
             for shape, lines in waiting.shapes.items()
             if is_any_free(shape.pool, shape.flavors, shape.gpus_least)
-            and self._has_room(shape, next(iter(lines.values())))
-        }
+        )
         """The shapes for which there is room, as far as is known."""
 
-    def _has_room(self, shape: Shape, places: Sequence[Place]) -> bool:
-        """Return whether ``shape`` has room now, for the shortest duration of its octave.
-
-        ``places`` are the places of some runs of that shape.
-        """
-        least_ms = 1 << shape.octave - 1 if shape.octave else 1
-        walk = self._walk
-        run = walk.view.runs[places[0][2]].spec
-        return walk.search.has_room_now(walk.log.view, run, least_ms)
+    def _with_room(self, shapes: Iterable[_Open]) -> list[_Open]:
+        """Return those of ``shapes`` that have room now, for the shortest of their durations."""
+        walk, free = self._walk, NowFree()
+        view, search = walk.log.view, walk.search
+        found = list[_Open]()
+        for each in shapes:
+            each.has_room = search.has_room_now(view, each.run, each.least_ms, free)
+            if each.has_room:
+                found.append(each)
+        return found
 
     def run(self) -> None:
         """Call lines up by rank, and try the first run of each that may fit."""
@@ -126,6 +131,9 @@ class _Tail:
                 continue
             tries -= self._try(first[2], column)
             heappush(heap, (called, planned, False))
+            if walk.started != self._asked:
+                # What has started leaves less room, often none.
+                self._asked, self.shapes = walk.started, self._with_room(self.shapes)
 
     def _first(self, line: Line) -> tuple[Place, _Column] | None:
         """Return the first unseen run of ``line`` whose shape has room, and its column, or None."""
@@ -133,7 +141,7 @@ class _Tail:
         if columns is None:
             columns = self._in_line[line] = [
                 _Column(each, places)
-                for each in self.shapes.values()
+                for each in self.shapes
                 if (places := each.lines.get(line)) is not None
             ]
         seen, best, found = self._walk.seen, None, None
@@ -150,7 +158,7 @@ class _Tail:
 
     def _try(self, name: str, column: _Column) -> int:
         """Try to start a run; return how many tries that took."""
-        walk, tried = self._walk, column.open
+        walk = self._walk
         column.at += 1
         record = walk.view.runs[name]
         if record.spec.sensitive:
@@ -159,12 +167,6 @@ class _Tail:
             walk.view, name, walk.log.now_ms
         ):
             return 0
-        if tried.asked != walk.started:
-            if not self._has_room(tried.shape, column.places):
-                tried.has_room = False
-                del self.shapes[tried.shape]
-                return 0
-            tried.asked = walk.started
         if not walk.search.fits_now(record.spec):
             # Runs of this shape and line have the same payers and quotas: the others are not tried.
             column.is_hopeless = True

@@ -133,6 +133,7 @@ def _walked(log: DecisionLog) -> Walk:
         if not walk.has_left_place or not left:
             break
         walk = _standing(log)
+    walk.keep()
     return walk
 
 

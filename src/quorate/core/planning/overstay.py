@@ -84,6 +84,10 @@ def stop_overstayed(log: DecisionLog) -> bool:
     view, now_ms = log.view, log.now_ms
     if not view.backfilled or not view.reservations:
         return False
+    if not log.has_executor and not any(
+        (record.planned_start_ms or FOREVER_MS) <= now_ms for record in view.reservations.values()
+    ):
+        return False  # Without an executor a bundle is stopped when the firm start is due.
     # A bundle whose declared end is now may still end by itself, unless it needs a grace to stop.
     late = [
         each

@@ -38,6 +38,7 @@ from quorate.core.planning.conflict_starts import (
     start_by_conflict,
 )
 from quorate.core.planning.fruitless import Fruitless
+from quorate.core.planning.kept_starts import KeptStarts
 from quorate.core.planning.move_causes import cause_of
 from quorate.core.planning.overstay import Overstayer, can_stay, overstayers
 from quorate.core.planning.recall import (
@@ -139,6 +140,7 @@ class Walk:
         "_fruitless",
         "_fruitless_runs",
         "_is_waiting",
+        "_kept",
         "_late",
         "_long_search",
         "_looks_for_conflicts",
@@ -166,6 +168,8 @@ class Walk:
         self._depths = [(name, pool.reservation_depth) for name, pool in self.view.pools.items()]
         self.profile = Profile(self.view, log.now_ms)
         self.search = Searcher(self.profile, has_executor=log.has_executor)
+        self._kept: KeptStarts | None = None if reach else KeptStarts(self.profile, self.search)
+        """Starts of the walk before; None in a walk that leaves nothing to the next."""
         self.scores = Scores(self.view, log.now_ms)
         self.ranked: list[Ranked] = []
         """The lines of waiting runs in their order before anything is planned."""
@@ -406,6 +410,11 @@ class Walk:
             if isinstance(event, RunSubmitted | RunRequeued):
                 self._told(event.run if isinstance(event, RunRequeued) else event.run.name)
 
+    def keep(self) -> None:
+        """Leave the starts that were found to the next walk."""
+        if self._kept is not None:
+            self._kept.keep()
+
     def _queue(self) -> Queue:
         """Return the queue from which the waiting runs are called up."""
         late, lines = self._followers(), self.view.waiting.lines
@@ -590,7 +599,8 @@ class Walk:
             self._plan(record, self.search.find(run, held_until_ms(self.view, record) or now_ms))
             self.tell(record, held)
             return
-        entry = self.search.find(run, now_ms)
+        kept = self._kept
+        entry = self.search.find(run, now_ms) if kept is None else kept.find(run)
         refusal: Refusal | None = None
         if entry is not None and entry.start_ms == now_ms:
             if self._may_start(run, self._until_ms(run)):
@@ -634,6 +644,7 @@ class Walk:
         self.profile, self.pins = planned.profile(self.view, log.now_ms)
         self.ranked = ranked_lines(self.view, log.now_ms)
         self.search = Searcher(self.profile, has_executor=log.has_executor)
+        self._kept = None
         record = self.view.runs[run.name]
         if natural is not None:
             self._hold_hours(natural, -1)

@@ -131,6 +131,10 @@ PaidAt = dict[int, tuple[int, Sequence[Leg]] | None]
 """Instant -> the first instant from then on at which payers can pay, and how."""
 
 
+class NowFree(dict[tuple[str, str, Selector, int], list[int]]):
+    """The GPUs free in each domain now, by pool, flavor, selector and for how many ms."""
+
+
 class Start(NamedTuple):
     """When, where, paid by whom and, where it was tried for real, how wide without spares."""
 
@@ -138,6 +142,8 @@ class Start(NamedTuple):
     placement: Placement
     legs: Sequence[Leg]
     width: int | None = None
+    by_room: bool = False
+    """Whether nothing but room, or a hard quota, kept it from an earlier start."""
 
 
 class Searcher:
@@ -147,6 +153,7 @@ class Searcher:
         "_asks",
         "_expected",
         "_free",
+        "_free_after",
         "_free_sums",
         "_open",
         "_rooms",
@@ -163,12 +170,23 @@ class Searcher:
         self._free_sums: dict[tuple[str, str], tuple[int, int]] = {}
         self._rooms = FirstRoom(profile)
         self._free: dict[int, list[Domain]] = {}
+        self._free_after: dict[int, tuple[int, tuple[list[Domain], list[int]]]] = {}
 
     def find(self, run: Run, from_ms: int, steps: SearchBudget | None = None) -> Entry | None:
         """Return the earliest start of ``run`` from ``from_ms`` on; None if there is none.
 
         It is the earliest start at the run's least width, at the widest width that fits then. Of
         equally early starts, the first flavor wins, then the first domain.
+        """
+        return self.find_by(run, from_ms, steps)[0]
+
+    def find_by(
+        self, run: Run, from_ms: int, steps: SearchBudget | None = None
+    ) -> tuple[Entry | None, Ask | None]:
+        """Return the earliest start as ``find`` does, and what was asked for if only room counted.
+
+        That is None where anything else may have kept the run from an earlier start, or may change
+        who pays.
         """
         steps = SearchBudget(FIND_STEPS_MAX) if steps is None else steps
         *_, least = widths = run.widths()
@@ -181,18 +199,36 @@ class Searcher:
             if found is not None and (best is None or found[0] < best[0]):
                 best = (found[0], ask, found)
         if best is None:
-            return None
-        start_ms, ask, (_, placement, legs, real_width) = best
+            return None, None
+        start_ms, ask, (_, placement, legs, real_width, by_room) = best
         if ask.is_choosy:
             # As it was tried for real, and as wide as that was.
             width = least if real_width is None else real_width
-            return self._entry(self.ask(run, ask.request.flavor, width), start_ms, placement, legs)
+            tried = self.ask(run, ask.request.flavor, width)
+            return self._entry(tried, start_ms, placement, legs), None
         for width in widths[:-1]:
             wider = self.ask(run, ask.request.flavor, width)
             fitting = self._fits(wider, start_ms, steps)
             if fitting is not None:
-                return self._entry(wider, start_ms, *fitting)
-        return self._entry(ask, start_ms, placement, legs)
+                return self._entry(wider, start_ms, *fitting), None
+        entry = self._entry(ask, start_ms, placement, legs)
+        is_alone = by_room and ask.is_plain and len(widths) == len(run.flavors) == 1
+        is_alone = is_alone and not self.profile.view.holdings.has_bounds
+        return entry, ask if is_alone else None
+
+    def paid_again(self, ask: Ask, domains: Sequence[Domain], entry: Entry) -> Sequence[Leg] | None:
+        """Return who pays for the place of ``entry`` in ``domains``, if they hold it as before.
+
+        That is None where they divide it otherwise, or payers cannot pay for it.
+        """
+        if ask.in_one:
+            return self._pay_plainly(ask, [(_place(domains[0]), ask.gpus)], entry.start_ms)
+        found = self._fits_in(ask, domains, entry.start_ms, SearchBudget(FIND_STEPS_MAX))
+        if found is None:
+            return None
+        placement, legs = found
+        divided = tuple((domain.key.domain, gpus) for domain, gpus in placement)
+        return legs if divided == entry.slice.domains else None
 
     def is_hopeless(self, run: Run) -> bool:
         """Return whether no domain ever has room for ``run``, even if all leases end."""
@@ -221,17 +257,21 @@ class Searcher:
             for _, site in ask.sites.by_payers
         )
 
-    def has_room_now(self, view: StateView, run: Run, duration_ms: int) -> bool:
+    def has_room_now(self, view: StateView, run: Run, duration_ms: int, known: NowFree) -> bool:
         """Return whether ``view`` has room for ``run`` beside the plan for ``duration_ms``.
 
         Payers are not looked at. ``view`` is the profile's view plus what has started since.
+        ``known`` has what is free, as far as it was looked at in the same ``view`` and plan.
         """
-        pool, least = self.profile.view.pools[run.pool], run.widths()[-1]
+        least = run.widths()[-1]
         for flavor in run.flavors:
-            free = self._free_now(view, run, flavor, duration_ms)
+            key = (run.pool, flavor, run.selector, duration_ms)
+            free = known.get(key)
+            if free is None:
+                free = known[key] = self._free_now(view, run, flavor, duration_ms)
             if sum(free) >= least:
-                request = pack_request(run, pool, flavor, least)
-                if _holds(request, items_of(request), free):
+                ask = self.ask(run, flavor, least)
+                if _holds(ask.request, ask.items, free):
                     return True
         return False
 
@@ -342,25 +382,32 @@ class Searcher:
 
     def _lacks(self, view: StateView, ask: Ask) -> Lack:
         if ask.is_plain:
-            left = self._left_plainly(view, ask)
-            if left < ask.gpus:
+            if self._left_plainly(view, ask, ask.gpus) < ask.gpus:
                 return Lack.FUNDS
             domains, free = self._free_in(view, ask.sites.everywhere)
-            placement = _filled(ask, domains, free) if free else None
+            least = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
+            # Most runs wait for room, and no domain has enough for a part of them.
+            fits = max(free, default=0) >= least
+            placement = _filled(ask, domains, free.copy()) if fits else None
             if placement is None:
                 return Lack.ROOM
-            return Lack.NOTHING if sum(gpus for _, gpus in placement) <= left else Lack.FUNDS
+            gpus = sum(gpus for _, gpus in placement)
+            return Lack.NOTHING if self._left_plainly(view, ask, gpus) >= gpus else Lack.FUNDS
         payer_list = PayerList(view, ask.cover_at(self.profile.now_ms, None), ask.phases[-1])
         if sum(payer_list.room(key, tier) for key, tier in payer_list.payers) < ask.gpus:
             return Lack.FUNDS
-        placement = _filled(ask, *self._free_in(view, ask.sites.everywhere))
+        domains, free = self._free_in(view, ask.sites.everywhere)
+        placement = _filled(ask, domains, free.copy())
         if placement is None:
             return Lack.ROOM
         paid = pay(payer_list, _demands(placement), SearchBudget(FIND_STEPS_MAX))
         return Lack.FUNDS if paid is None else Lack.NOTHING
 
-    def _left_plainly(self, view: StateView, ask: Ask) -> int:
-        """Return how many GPUs payers that share nothing with each other can pay at ``now_ms``."""
+    def _left_plainly(self, view: StateView, ask: Ask, wanted: int) -> int:
+        """Return how many GPUs payers that share nothing with each other can pay now.
+
+        When these are as many as ``wanted``, other payers are not looked at.
+        """
         now_ms, envelopes, left = self.profile.now_ms, view.envelopes, 0
         for key, _ in ask.phases[-1]:
             account = envelopes[key]
@@ -369,15 +416,22 @@ class Searcher:
                 hold_ms = min(ask.duration_ms, spec.end_ms - now_ms)
                 by_hours = (spec.gpu_ms_granted - account.committed_gpu_ms) // hold_ms
                 left += max(0, min(gpus, by_hours))
+                if left >= wanted:
+                    break
         return left
 
     def _free_in(self, view: StateView, site: Site) -> tuple[list[Domain], list[int]]:
-        """Return the domains that have free GPUs in ``view``, in order, and how many each has."""
-        known = self._free_now_in(site)
-        if not known:
-            return [], []
-        free = [_free_gpus(view, domain) for domain in known]
-        return [d for d, gpus in zip(known, free, strict=True) if gpus], [g for g in free if g]
+        """Return the domains that have free GPUs in ``view``, in order, and how many each has.
+
+        ``view`` is the profile's view plus what has started since: its sequence tells which.
+        """
+        known = self._free_after.get(site.number)
+        if known is None or known[0] != view.seq:
+            free = [(_free_gpus(view, domain), domain) for domain in self._free_now_in(site)]
+            some = [each for each in free if each[0]]
+            found = ([domain for _, domain in some], [gpus for gpus, _ in some])
+            known = self._free_after[site.number] = (view.seq, found)
+        return known[1]
 
     def _free_now_in(self, site: Site) -> list[Domain]:
         """Return the domains of ``site`` that have anything free now, in their order."""
@@ -524,12 +578,16 @@ class Searcher:
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
     ) -> Start | None:
         """Return the first start in one domain; ties by the domain's key."""
-        if len(ask.sites.by_payers) == 1:
-            ((payers, site),) = ask.sites.by_payers
-            best = self._in_site(ask, payers, site, from_ms, {}, steps, before_ms)
-        else:
+        if len(ask.sites.by_payers) != 1:
             best = self._in_sites(ask, from_ms, steps, before_ms)
-        return None if best is None else Start(best[0], ((best[1], ask.gpus),), best[2])
+            return None if best is None else Start(best[0], ((best[1], ask.gpus),), best[2])
+        ((payers, site),) = ask.sites.by_payers
+        paid_at: PaidAt = {}
+        best = self._in_site(ask, payers, site, from_ms, paid_at, steps, before_ms)
+        if best is None:
+            return None
+        by_room = all(paid is not None and paid[0] == ms for ms, paid in paid_at.items())
+        return Start(best[0], ((best[1], ask.gpus),), best[2], by_room=by_room)
 
     def _in_sites(
         self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int
@@ -623,7 +681,8 @@ class Searcher:
             room_ms, domains = found
             fitting = self._fits_in(ask, domains, room_ms, steps)
             if fitting is not None:
-                return Start(room_ms, *fitting)
+                by_room = at_ms == from_ms and len(ask.items) == 1
+                return Start(room_ms, *fitting, by_room=by_room)
             demands = [(_place(site.domains[0]), ask.gpus)]
             paid = self._paid_from(ask, payers, demands, room_ms, steps, before_ms)
             if paid is None:
@@ -939,13 +998,13 @@ def _place(domain: Domain) -> Place:
     return Place(domain.key.domain, domain.labels)
 
 
-def _holds(request: PackRequest, items: tuple[Item, ...], free: list[int]) -> bool:
+def _holds(request: PackRequest, items: tuple[Item, ...], free: Sequence[int]) -> bool:
     """Return whether domains with ``free`` GPUs hold ``request``."""
     spares = request.spares_per_group
     gpus = sum((item.gpus + spares) * item.count for item in items)
     if any(left >= gpus for left in free):
         return True
-    return not request.one_domain and _divide(items, spares, free) is not None
+    return not request.one_domain and _divide(items, spares, list(free)) is not None
 
 
 def _filled(ask: Ask, domains: Sequence[Domain], free: list[int]) -> Placement | None:

@@ -16,6 +16,7 @@ from operator import itemgetter
 from typing import TypeVar
 
 from quorate.core.admission.quota_holders import family_of
+from quorate.core.profile.gained_rooms import GainedRooms
 from quorate.core.profile.lease_ends import lease_end_ms, run_end_ms, said_end_ms
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.resource import FOREVER_MS, Resource, curve_of
@@ -52,6 +53,7 @@ class Profile:
         "bounded",
         "cap_gpu_ms",
         "era",
+        "gains",
         "lent_gpu_ms",
         "now_ms",
         "payer_gpu_ms",
@@ -83,6 +85,8 @@ class Profile:
         """While this number stays the same, what is free only decreases."""
         self._lifted: list[tuple[Entry, int]] = []
         """What was lifted and not put back, and the era before that."""
+        self.gains: GainedRooms | None = None
+        """What a walk compares with the walk before it; None in any other profile."""
         # GPU-hours that entries take which are not held in the accounts yet.
         self.payer_gpu_ms: dict[EnvelopeId, int] = {}
         self.lent_gpu_ms: dict[EnvelopeId, int] = {}
@@ -125,16 +129,21 @@ class Profile:
                 yield key, room
 
     def _find_room(self, key: IslandKey) -> Resource:
-        view = self.view
+        view, gains = self.view, self.gains
+        if gains is not None:
+            base = gains.base_of(key)
+            if base is not None:
+                gains.made.rooms[key] = base
+                return Resource(base[0], self._expected(base[1])[1])
         if key.domain not in view.domains(key.pool, key.flavor).numbers:
             return Resource(0)
         island = view.island(key)
         if view.pools[key.pool].whole_nodes:
             return Resource(whole_gpus(island), self._whole_curve(island))
-        return Resource(island.gpus_free, self._island_curve(key))
-
-    def _island_curve(self, key: IslandKey) -> Curve:
-        return self._expected(self._said_of(key))[1]
+        kept = self._said_of(key)
+        if gains is not None:
+            gains.made.rooms[key] = (island.gpus_free, kept)
+        return Resource(island.gpus_free, self._expected(kept)[1])
 
     def island_ends(self, key: IslandKey) -> list[End]:
         """Return what leases of an island will give back, in order."""
@@ -477,12 +486,16 @@ class Profile:
     def put(self, entry: Entry) -> None:
         """Take what ``entry`` needs, for as long as it does."""
         self._put(entry, 1)
+        if self.gains is not None:
+            self.gains.put(entry)
         if self._lifted and self._lifted[-1][0] is entry:
             self.era = self._lifted.pop()[1]
 
     def lift(self, entry: Entry) -> None:
         """Give back what ``entry`` takes; a new era lasts until it is put back."""
         self._put(entry, -1)
+        if self.gains is not None:
+            self.gains.lift(entry)
         self._lifted.append((entry, self.era))
         self._eras += 1
         self.era = self._eras

@@ -31,9 +31,8 @@ Line = tuple[str, tuple[str, ...]]
 Use = tuple[int, int, int]
 """(used until now, used each millisecond, budget) of a budget of hours."""
 _LOG2_E_PPB = 1_442_695_041
-_LASTS_MS: Final = (MINUTE_MS, 10 * MINUTE_MS, HOUR_MS)
-"""How long ranks are cached, if their scores stay in one step meanwhile; the second is tried first.
-"""
+_SHORT_MS: Final = 10 * MINUTE_MS
+"""For how long it is tried to cache a rank that may not last for the rest of the hour."""
 
 
 class Scores:
@@ -110,7 +109,7 @@ class Scores:
 
     def _find(self, owner: str, flavor: str) -> tuple[Terms, int]:
         view, now_ms, system = self._view, self._now_ms, self._view.system
-        spec = view.owners.get(owner, Owner(name=owner))
+        spec = view.owners.get(owner) or Owner(name=owner)
         total, free = self._flavor_gpus(flavor)
         meter = view.meters.get((owner, flavor))
         gpus = decayed = 0
@@ -144,9 +143,21 @@ class Scores:
         version = self._versions.get(line[0], 0)
         known = self._ranks.get(line)
         if known is None or known[1] != version:
-            _, terms = self.worst(line)
-            known = self._ranks[line] = ((terms.is_over, -terms.step), version)
+            known = self._ranks[line] = (self._rank(line), version)
         return known[0]
+
+    def _rank(self, line: Line) -> Rank:
+        owner, flavors = line
+        planned = self._planned.get((owner, flavors[0]), 0) if len(flavors) == 1 else 0
+        if not planned:
+            _, terms = self.worst(line)
+            return terms.is_over, -terms.step
+        # As ``of`` would have it, without making the terms: most ranks are such ones.
+        terms, used = self._unplanned(owner, flavors[0])
+        instant = _part(used + planned, self._flavor_gpus(flavors[0])[0])
+        share = _share(instant, terms.decayed, self._view.system)
+        score = terms.penalty * deficit(share, terms.effective) // ONE
+        return terms.is_over, -(score * STEPS // ONE)
 
     def lasting(self, line: Line) -> Lasting:
         """Return the rank of the runs of ``line``, and an instant before which it stays the same.
@@ -155,20 +166,41 @@ class Scores:
         change at any time: the rank of an owner that may burst depends on how many GPUs are free.
         """
         rank, now_ms = self.rank(line), self._now_ms
-        quota = self._view.owners.get(line[0], Owner(name=line[0])).quota
+        quota = (self._view.owners.get(line[0]) or Owner(name=line[0])).quota
         if quota.burst_allowance_ppm is not None:
             return rank, now_ms  # It depends on how idle the fleet is, which any event may change.
-        hour_ends_ms = (now_ms // HOUR_MS + 1) * HOUR_MS
-        short_ms, until_ms, long_ms = (min(now_ms + each, hour_ends_ms) for each in _LASTS_MS)
-        if not self._stays(line, rank, until_ms):
-            return rank, short_ms if self._stays(line, rank, short_ms) else now_ms
-        return rank, long_ms if self._stays(line, rank, long_ms) else until_ms
+        stays_ms = self._near_step_ms(line, (now_ms // HOUR_MS + 1) * HOUR_MS)
+        for until_ms in dict.fromkeys((stays_ms, min(stays_ms, now_ms + _SHORT_MS))):
+            if self._stays(line, rank, until_ms):
+                return rank, until_ms
+        return rank, now_ms
+
+    def _near_step_ms(self, line: Line, until_ms: int) -> int:
+        """Return an estimate of shortly before a score of ``line`` leaves its step.
+
+        It is ``until_ms`` if none does before. Scores are taken as straight lines until then.
+        """
+        owner, flavors = line
+        left_ms = span_ms = until_ms - self._now_ms
+        for flavor in flavors:
+            meter, total = self._view.meters.get((owner, flavor)), self._flavor_gpus(flavor)[0]
+            if meter is None or not total:
+                continue
+            terms = self.of(owner, flavor)
+            recent = meter.recent(until_ms, self._view.system.half_life_ms)
+            score = self._score_of(terms, recent, total)
+            low, high = terms.step * ONE // STEPS, (terms.step + 1) * ONE // STEPS
+            room = terms.score - low if score < terms.score else high - terms.score
+            moved = abs(score - terms.score)
+            if moved > room:
+                left_ms = min(left_ms, span_ms * room // moved)
+        return until_ms if left_ms == span_ms else self._now_ms + left_ms * 7 // 8
 
     def _stays(self, line: Line, rank: Rank, until_ms: int) -> bool:
         """Return whether bounds on its terms prove that ``rank`` stays as it is until then."""
         view, (owner, flavors) = self._view, line
         if self.of(owner, flavors[0]).used is not None:
-            spec = view.owners.get(owner, Owner(name=owner))
+            spec = view.owners.get(owner) or Owner(name=owner)
             for used, each_ms, budget in usage_of(view, spec, self._now_ms):
                 most = used + max(0, each_ms) * (until_ms - self._now_ms)
                 if budget and penalty(most * ONE // budget) != ONE:
@@ -192,9 +224,13 @@ class Scores:
 
     def _step_of(self, terms: Terms, recent: int, total: int) -> int:
         """Return the step of the score of ``terms`` if ``recent`` was used lately."""
+        return self._score_of(terms, recent, total) * STEPS // ONE
+
+    def _score_of(self, terms: Terms, recent: int, total: int) -> int:
+        """Return the score of ``terms`` if ``recent`` was used lately."""
         system = self._view.system
         share = _share(terms.instant, _averaged(recent, system) // total, system)
-        return terms.penalty * deficit(share, terms.effective) // ONE * STEPS // ONE
+        return terms.penalty * deficit(share, terms.effective) // ONE
 
     def worst(self, line: Line) -> tuple[str, Terms]:
         """Return the flavor of ``line`` with the worst terms of its owner, and those terms.

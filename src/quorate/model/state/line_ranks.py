@@ -25,10 +25,23 @@ _OUTDATED_MAX: Final = 1_024
 """Outdated instants are removed when there are more of them than lines plus this many."""
 
 
+_NO_LINES: Final = frozenset[Line]()
+
+
 class LineRanks:
     """Every line with waiting runs, in order. Changed lines are ranked when the order is read."""
 
-    __slots__ = ("asked_ms", "below", "ends", "known", "lines", "order", "owners", "until")
+    __slots__ = (
+        "asked_ms",
+        "below",
+        "by_owner",
+        "ends",
+        "known",
+        "lines",
+        "order",
+        "owners",
+        "until",
+    )
 
     def __init__(self, below: LineRanks | None = None) -> None:
         self.below = below
@@ -36,6 +49,8 @@ class LineRanks:
         """When it was last read; -1 where it never was."""
         self.order: list[Ranked] = []
         self.known: dict[Line, Ranked] = {}
+        self.by_owner: dict[str, set[Line]] = {}
+        """The lines of ``known``, by owner."""
         self.until: dict[Line, int] = {}
         self.ends: list[tuple[int, Line]] = []
         self.owners: set[str] = set()
@@ -79,11 +94,15 @@ class LineRanks:
         changed = {line for layer in above for line in layer.lines}
         owners = {owner for layer in above for owner in layer.owners}
         if owners:
-            changed.update(line for line in waiting.lines if line[1] in owners)
+            changed |= base._lines_of(owners, waiting, now_ms)  # noqa: SLF001 - the same class
         base.bring_up_to(waiting, now_ms, lasting, changed)
         if not changed:
             return base.order.copy()
-        order = [each for each in base.order if each[2] not in changed]
+        order = base.order.copy()
+        for line in changed:
+            former = base.known.get(line)
+            if former is not None:
+                del order[bisect_left(order, former)]
         for line in changed:
             places = waiting.lines.get(line)
             if places is not None:
@@ -118,15 +137,14 @@ class LineRanks:
         elsewhere: set[Line],
     ) -> None:
         """Rank the lines whose rank may have changed, but none that changed in an overlay."""
-        if self.asked_ms < 0 or now_ms < self.asked_ms:
+        if self._is_anew(now_ms):
             lines: Iterable[Line] = waiting.lines
             self.order, self.known, self.until, self.ends = [], {}, {}, []
+            self.by_owner = {}
             self.lines, self.owners = set(elsewhere), set()
         else:
-            if self.owners:
-                self.lines.update(line for line in self.known if line[1] in self.owners)
-                self.lines.update(line for line in waiting.lines if line[1] in self.owners)
-                self.owners = set()
+            self.lines |= self._lines_of(self.owners, waiting, now_ms)
+            self.owners = set()
             lines = {*self.lines, *self._ended(now_ms)}
             self.lines = lines & elsewhere
         self.asked_ms = now_ms
@@ -136,6 +154,19 @@ class LineRanks:
         if len(self.ends) > 2 * len(self.known) + _OUTDATED_MAX:
             self.ends = [(at_ms, line) for line, at_ms in self.until.items()]
             heapify(self.ends)
+
+    def _is_anew(self, now_ms: int) -> bool:
+        """Return whether every line has to be ranked: none was, or time went back."""
+        return self.asked_ms < 0 or now_ms < self.asked_ms
+
+    def _lines_of(self, owners: set[str], waiting: Waiting, now_ms: int) -> set[Line]:
+        """Return the lines of ``owners`` that are ranked here, or will be when it is read next."""
+        if self._is_anew(now_ms):
+            return {line for line in waiting.lines if line[1] in owners}
+        found = {line for line in self.lines if line[1] in owners}
+        for owner in owners:
+            found |= self.by_owner.get(owner, _NO_LINES)
+        return found
 
     def _ended(self, now_ms: int) -> Iterator[Line]:
         """Yield the lines whose rank does not hold any more."""
@@ -149,10 +180,12 @@ class LineRanks:
         if former is not None:
             del self.order[bisect_left(self.order, former)]
             del self.until[line]
+            self.by_owner[line[1]].discard(line)
         places = waiting.lines.get(line)
         if places is None:
             return
         rank, until_ms = lasting(line)
+        self.by_owner.setdefault(line[1], set()).add(line)
         self.known[line] = ranked = (rank, places.places[0], line)
         insort(self.order, ranked)
         self.until[line] = until_ms

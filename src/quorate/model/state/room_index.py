@@ -61,7 +61,17 @@ class _Bounds:
 class RoomIndex:
     """Sites and bounds, as far as they were read."""
 
-    __slots__ = ("asked_ms", "below", "bounds", "changed", "changes", "kept", "sites")
+    __slots__ = (
+        "asked_ms",
+        "below",
+        "bounds",
+        "changed",
+        "changes",
+        "kept",
+        "plan",
+        "sites",
+        "touched",
+    )
 
     def __init__(self, below: RoomIndex | None = None) -> None:
         self.below = below
@@ -74,6 +84,10 @@ class RoomIndex:
         self.changes: list[IslandKey] = []
         self.changed: set[IslandKey] = set()
         """The domains that are not as they are below."""
+        self.plan: Any = None
+        """What the last walk has planned, at the bottom; None where nothing was."""
+        self.touched: set[IslandKey] = set()
+        """The domains that have changed since that walk."""
 
     def layer(self) -> RoomIndex:
         """Return an index over this one, in which changes are recorded apart."""
@@ -107,21 +121,38 @@ class RoomIndex:
         """Record that a domain has changed."""
         if self.below is not None:
             self.changed.add(key)
-        elif self.bounds:
+            return
+        if self.plan is not None:
+            self.touched.add(key)
+        if self.bounds:
             self.changes.append(key)
             if len(self.changes) > _CHANGES_MAX:
                 self.changes, self.bounds = [], {}
+
+    def changed_above(self) -> set[IslandKey]:
+        """Return the domains that are not as they are at the bottom."""
+        changed, index = set[IslandKey](), self
+        while index.below is not None:
+            changed |= index.changed
+            index = index.below
+        return changed
+
+    def last_plan(self) -> tuple[Any, set[IslandKey]]:
+        """Return what the last walk has planned, or None, and the domains that changed since."""
+        base = self.base
+        return base.plan, base.touched | self.changed_above()
+
+    def keep_plan(self, plan: object) -> None:
+        """Keep what a walk over this index has planned, for the next walk."""
+        base = self.base
+        base.plan, base.touched = plan, self.changed_above()
 
     def bounds_of(self, site: Site, gpus: int, now_ms: int, bound_of: BoundOf) -> list[Bound]:
         """Return a heap of (instant before which a domain cannot have ``gpus`` free, its number).
 
         Instants may be past. Domains that never have so many GPUs free are left out.
         """
-        changed = set[IslandKey]()
-        base = self
-        while base.below is not None:
-            changed |= base.changed
-            base = base.below
+        changed, base = self.changed_above(), self.base
         base._drop_some()  # noqa: SLF001 - another index, the same class
         if now_ms < base.asked_ms:
             # Time went back: a lease that was overdue then may now be expected to end sooner.

@@ -185,7 +185,7 @@ class FleetState(PlanState):
     def end_changed(self, lease: Lease) -> None:
         """Forget the cached expected ends that ``lease`` has part in."""
         ends, index = self.ends_cache, self.room_index
-        if ends.is_asked or index.bounds:
+        if ends.is_asked or index.bounds or index.plan is not None:
             islands = {self._nodes[node].island for node, _ in lease.fact.slots}
             ends.change(islands, lease.fact.payer, lease.fact.lease)
             for key in islands:

@@ -58,7 +58,8 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
         local = self._local
         if key in local:
             return local[key]
-        if key in self._gone:
+        gone = self._gone
+        if gone and key in gone:  # Most tables lose nothing, and hashing a key takes time.
             raise KeyError(key)
         return self._base[key]
 
@@ -67,7 +68,8 @@ class LayeredTable(MutableMapping[K, V], Generic[K, V]):
         local = self._local
         if key in local:
             return local[key]
-        return default if key in self._gone else self._base.get(key, default)
+        gone = self._gone
+        return default if gone and key in gone else self._base.get(key, default)
 
     def __setitem__(self, key: K, value: V) -> None:
         self._local[key] = value

@@ -1,0 +1,29 @@
+"""The audit of the kept plan: a walk that uses it plans what a walk without it plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from quorate.core.admission.run_shape import Violation
+from quorate.core.planning.foresight import Foresight
+from quorate.core.profile.gained_rooms import KeptPlan
+from quorate.model.state.state_view import StateView
+
+
+def check_plan(view: StateView) -> Iterator[Violation]:
+    """Yield where the plan that rests on kept starts is not the plan found anew: I8."""
+    known: KeptPlan | None = view.room_index.last_plan()[0]
+    if known is None:
+        return
+    fresh, now_ms = view.overlay(), max(view.at_ms, known.now_ms)
+    fresh.ends_changed()
+    kept, found = (
+        Foresight.of(each, now_ms, has_executor=known.has_executor).walk for each in (view, fresh)
+    )
+    for name in sorted({*kept.pins, *kept.entries, *found.pins, *found.entries}):
+        mine = kept.pins.get(name) or kept.entries.get(name)
+        anew = found.pins.get(name) or found.entries.get(name)
+        if mine != anew:
+            yield Violation("I8", name, f"is planned as {mine}, and found anew as {anew}")
+    if kept.log.events != found.log.events:
+        yield Violation("I8", "plan", "starts or promises other runs than when it is found anew")

@@ -1,0 +1,115 @@
+"""Starts that the walk before found, and that a new walk would find again.
+
+Most entries of a plan are as they were when something else ends or starts. A start that only room
+kept from being earlier is found again if its place still has room then, no room that may have
+gained (``GainedRooms``) has an earlier one, and the payers can pay for it. So it need not be
+searched for. The plan is the same as without what is kept: ``tests/property/test_kept_starts.py``
+and the invariants compare both.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from quorate.core.planning.start_search import Ask, Searcher
+from quorate.core.profile.gained_rooms import GainedRooms, KeptPlan, KeptStart
+from quorate.core.profile.plan_entry import Entry, shares_of
+from quorate.core.profile.profile import Profile
+from quorate.model.specs import Run
+from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.room_index import Domain
+from quorate.model.state.state_view import StateView
+
+_NOTHING: Final = KeptPlan(0, has_executor=False)
+
+
+class KeptStarts:
+    """What one walk takes over from the walk before it, and leaves to the next."""
+
+    __slots__ = ("_gains", "_profile", "_search")
+
+    def __init__(self, profile: Profile, search: Searcher) -> None:
+        self._profile = profile
+        self._search = search
+        former, changed = profile.view.room_index.last_plan()
+        made = KeptPlan(profile.now_ms, has_executor=search.has_executor)
+        if former is None or former.now_ms > profile.now_ms or not _is_plain(profile.view):
+            former, changed = _NOTHING, set[IslandKey]()
+        self._gains = profile.gains = GainedRooms(former, made, changed)
+
+    def find(self, run: Run) -> Entry | None:
+        """Return the earliest start of ``run`` from now on; None if there is none."""
+        gains = self._gains
+        known = gains.former.starts.get(run.name)
+        if known is not None:
+            gains.up_to(known.placed)
+            found = self._again(run, known)
+            if found is not None:
+                gains.made.starts[run.name] = KeptStart(known.ask, found, len(gains.made.placed))
+                return found
+        entry, ask = self._search.find_by(run, self._profile.now_ms)
+        if entry is not None and ask is not None and entry.start_ms > self._profile.now_ms:
+            gains.made.starts[run.name] = KeptStart(ask, entry, len(gains.made.placed))
+        return entry
+
+    def keep(self) -> None:
+        """Leave the plan to the next walk, which has to be over the same domains."""
+        view = self._profile.view
+        if _is_plain(view):
+            view.room_index.keep_plan(self._gains.made)
+
+    def _again(self, run: Run, known: KeptStart) -> Entry | None:
+        """Return the kept start of ``run`` if it would be found again; None where it may not."""
+        ask, entry, _ = known
+        assert isinstance(ask, Ask), ask
+        now_ms, search = self._profile.now_ms, self._search
+        if entry.start_ms <= now_ms or search.ask(run, run.flavors[0], run.gpus) is not ask:
+            return None
+        pool, flavor = entry.pool, entry.slice.flavor
+        numbers, domains = ask.sites.everywhere.numbers, ask.sites.everywhere.domains
+        there = [domains[numbers[IslandKey(pool, flavor, each)]] for each, _ in entry.slice.domains]
+        if ask.in_one:
+            is_first = self._is_first(ask, entry, there[0])
+        else:
+            is_first = self._is_first_spread(ask, entry)
+        legs = search.paid_again(ask, there, entry) if is_first else None
+        if legs is None:
+            return None
+        shares = shares_of(legs)
+        return entry if shares == entry.shares else replace(entry, shares=shares)
+
+    def _is_first(self, ask: Ask, entry: Entry, domain: Domain) -> bool:
+        """Return whether ``entry`` is still the first start in one domain, ties by its number."""
+        gpus, duration_ms, start_ms = ask.gpus, ask.duration_ms, entry.start_ms
+        room_of, now_ms = self._profile.room, self._profile.now_ms
+        numbers = ask.sites.everywhere.numbers
+        for key in self._gains.rooms:
+            number = numbers.get(key)
+            if number is None or key == domain.key:
+                continue
+            at_ms = room_of(key).earliest(gpus, duration_ms, now_ms)
+            if at_ms is not None and (at_ms, number) < (start_ms, numbers[domain.key]):
+                return False
+        return room_of(domain.key).earliest(gpus, duration_ms, now_ms) == start_ms
+
+    def _is_first_spread(self, ask: Ask, entry: Entry) -> bool:
+        """Return whether no room that may have gained holds a part of ``entry`` by its start.
+
+        Then all domains hold together no more parts than they did, at its start and before.
+        """
+        gpus, duration_ms = ask.parts.gpus + ask.parts.extra, ask.duration_ms
+        room_of, now_ms = self._profile.room, self._profile.now_ms
+        numbers = ask.sites.everywhere.numbers
+        for key in self._gains.rooms:
+            if key in numbers:
+                at_ms = room_of(key).earliest(gpus, duration_ms, now_ms)
+                if at_ms is not None and at_ms <= entry.start_ms:
+                    return False
+        return True
+
+
+def _is_plain(view: StateView) -> bool:
+    """Return whether nothing but leases and places takes room: no filled spare, no hard quota."""
+    return not (view.pledges or view.lifted or view.holdings.has_bounds)

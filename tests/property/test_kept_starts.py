@@ -1,0 +1,117 @@
+"""Starts that a walk takes over from the walk before are those that it would find."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from quorate.core.commands import Cancel, Command, Complete, Submit, Tick
+from quorate.core.decide import decide
+from quorate.core.profile.gained_rooms import KeptPlan
+from quorate.model.amounts import MINUTE_MS
+from quorate.model.events import Event
+from quorate.model.specs import Run
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.records import Phase
+from quorate.model.state.state import State
+from quorate.testing.builders import NOW_MS, fleet, opening
+from tests.oracles.effort import few_of
+from tests.oracles.plans import OWNERS, funds, of, quiet_pool
+
+COMMANDS = 70
+FIRST = 25
+"""So many runs are submitted first, so that most wait."""
+DOMAINS = {"A": 6, "B": 8, "C": 8, "D": 4, "E": 8}
+
+
+def a_ledger(chance: Random) -> list[Event]:
+    """Return a ledger of five domains, on some of which owners are short of money."""
+    width = chance.choice((12, 20, 90))
+    pool = quiet_pool(
+        horizon_ms=chance.choice((0, 20, 60)) * MINUTE_MS,
+        reservation_depth=chance.choice((4, 9, 30)),
+    )
+    budgets = [funds(owner, width) for owner in OWNERS]
+    return opening(nodes=fleet(DOMAINS), budgets=budgets, owners=(), pools=[pool])
+
+
+def a_run(chance: Random, name: str) -> Run:
+    """Return a run in one domain, in groups, or divisible."""
+    gpus = chance.choice((1, 1, 2, 3, 4, 6, 8, 12, 20))
+    more: dict[str, object] = {"group_gpus": chance.choice((None, 1, 2, 4))}
+    if chance.random() < 0.2:
+        more["cross_group_spread"] = False
+    if chance.random() < 0.3:
+        more["checkpoint_ms"] = 5 * MINUTE_MS
+    return of(name, gpus, chance.choice(OWNERS), chance.choice((7, 30, 60, 95, 240)), **more)
+
+
+def a_command(state: State, chance: Random, number: int, now_ms: int) -> Command:
+    """Return a run that comes, ends as declared or otherwise, or is cancelled; or a tick."""
+    running = [name for name, each in state.runs.items() if each.phase is Phase.RUNNING]
+    due = [name for name in running if _ends_by(state, name, now_ms)]
+    kind = 1.0 if number < FIRST else chance.random()
+    if due and kind < 0.5:
+        return Complete(chance.choice(due))
+    if running and kind < 0.6:
+        return Complete(chance.choice(running))
+    if state.pending and kind < 0.66:
+        return Cancel(chance.choice(sorted(state.pending)))
+    return Tick() if kind < 0.72 else Submit(a_run(chance, f"r{number:03d}"))
+
+
+def _ends_by(state: State, name: str, now_ms: int) -> bool:
+    record = state.runs[name]
+    assert record.since_ms is not None, name
+    return record.since_ms + (record.spec.expected_duration_ms or 0) <= now_ms
+
+
+def plan_of(state: State) -> KeptPlan | None:
+    """Return the plan that the last walk has left."""
+    plan: KeptPlan | None = state.room_index.last_plan()[0]
+    return plan
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("seed", few_of(range(60), 6))
+def test_a_ledger_that_keeps_starts_is_the_ledger_that_finds_them_anew(seed: int) -> None:
+    chance = Random(seed)
+    keeping, finding = State(), State()
+    for state in (keeping, finding):
+        apply_all(state, a_ledger(Random(seed)))
+    now_ms, taken_over = NOW_MS, 0
+    for number in range(COMMANDS):
+        now_ms += chance.choice((0, 0, 1, MINUTE_MS, 7 * MINUTE_MS, 31 * MINUTE_MS))
+        command = a_command(keeping, chance, number, now_ms)
+        before = plan_of(keeping)
+        finding.ends_changed()
+        kept = decide(keeping, command, now_ms=now_ms, actor="t")
+        anew = decide(finding, command, now_ms=now_ms, actor="t")
+        assert kept == anew
+        apply_all(keeping, kept.events)
+        apply_all(finding, anew.events)
+        after = plan_of(keeping)
+        if before is not None and after is not None and before is not after:
+            taken_over += sum(
+                name in before.starts and start.entry is before.starts[name].entry
+                for name, start in after.starts.items()
+            )
+    assert taken_over
+
+
+@pytest.mark.heavy
+def test_nothing_is_taken_over_when_time_goes_back() -> None:
+    state, now_ms = State(), NOW_MS + 60 * MINUTE_MS
+    apply_all(state, a_ledger(Random(1)))
+    for number in range(12):
+        decision = decide(state, Submit(of(f"r{number}", 8, "one", 60)), now_ms=now_ms, actor="t")
+        apply_all(state, decision.events)
+    trial = Submit(of("x", 8, "two", 60))
+    decide(state, trial, now_ms=now_ms + 600 * MINUTE_MS, actor="t")
+    later = plan_of(state)
+    assert later is not None
+    assert later.now_ms > now_ms
+    known = decide(state, trial, now_ms=now_ms, actor="t")
+    state.ends_changed()
+    assert decide(state, trial, now_ms=now_ms, actor="t") == known
