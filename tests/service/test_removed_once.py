@@ -68,7 +68,7 @@ def by_grpc(channel: grpc.Channel, token: str) -> Removal:
         try:
             found = call(write_struct(asked).SerializeToString(), metadata=metadata, timeout=30)
         except grpc.RpcError as error:
-            return _CODES[error.code()]  # type: ignore[attr-defined]
+            return _CODES[error.code()]
         return int(MessageToDict(found)["head"]["sequence"])
 
     return remove
