@@ -59,7 +59,7 @@ class Counter:
     """Answers from an engine in the event loop itself, and knows tokens by heart.
 
     ``wait_s`` is how long each answer takes. While ``gate`` is closed none is given, and ``held``
-    is how many wait for it.
+    is how many wait for it; ``begun`` is how many have waited, ``cut_off`` how many were given up.
     """
 
     def __init__(self, engine: Engine, wait_s: float = 0.0) -> None:
@@ -68,13 +68,19 @@ class Counter:
         self.gate = threading.Event()
         self.gate.set()
         self.held = 0
+        self.begun = 0
+        self.cut_off = 0
 
     async def ask(self, caller: Caller, operation: Operation, asked: Struct) -> Reply:
         """Return the answer, made here and now."""
         await asyncio.sleep(self.wait_s)
         self.held += 1
+        self.begun += 1
         try:
             await until_async(self.gate.is_set, "the gate is opened")
+        except asyncio.CancelledError:
+            self.cut_off += 1
+            raise
         finally:
             self.held -= 1
         found = answer(RequestContext(self.engine, caller), operation, asked)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -284,13 +283,19 @@ def _refused(ask: Callable[[], object]) -> grpc.StatusCode | None:
 
 
 def test_a_deadline_is_kept_by_both() -> None:
-    with serving(wait_s=WAIT_S) as served:
-        began = time.monotonic()
-        with pytest.raises(grpc.RpcError) as raised:
-            served.send(METHODS["list-nodes"], b"", "admin", timeout=0.2)
-        error: Any = raised.value
-        assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        assert time.monotonic() - began < WAIT_S / 2
+    with serving() as served:
+        served.counter.gate.clear()
+        codes = []
+        for timeout_s in (0.5, 2.0, 8.0, 32.0):
+            ask = partial(served.send, METHODS["list-nodes"], b"", ADMIN, timeout=timeout_s)
+            codes.append(_refused(ask))
+            # On a busy machine a call may be late before it is begun: then there is no more to see.
+            if served.counter.begun:
+                break
+        assert set(codes) == {grpc.StatusCode.DEADLINE_EXCEEDED}
+        assert served.counter.begun
+        until(lambda: served.counter.cut_off == served.counter.begun, "the server gives up, too")
+        assert not served.counter.gate.is_set()
 
 
 def test_without_a_deadline_the_server_has_one() -> None:

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from quorate.operations.resources import resource_operations
 from quorate.operations.table import OPERATIONS
 from quorate.service.readers.message_socket import MessageSocket
 from quorate.service.readers.reader_process import ProcessConfig, RemoteReader
-from quorate.service.readers.reader_server import ORDER_S_MAX, ReaderServer
+from quorate.service.readers.reader_server import ReaderServer
 from quorate.service.readers.state_reader import Question
 from quorate.testing.memory_engines import HandClock
 from quorate.views.exits import CommandError
@@ -29,9 +28,6 @@ from tests.service.lives import ROOT
 from tests.service.serving import new_ledger
 from tests.service.stopping import cpu_ticks, is_running, readers, servers
 from tests.service.worlds import ADMIN
-
-SOON_S = 5.0
-"""How long a process may take to end that has nothing to wait for."""
 
 EMBEDDED = """
 import asyncio, sys
@@ -108,7 +104,7 @@ def test_readers_end_with_a_killed_service_in_the_midst_of_an_answer(
         for pid in mine:
             os.kill(pid, signal.SIGSTOP)
         os.kill(program.pid if victim == "service" else server, signal.SIGKILL)
-        until(lambda: not any(map(is_running, (*mine, server))), "readers end", SOON_S)
+        until(lambda: not any(map(is_running, (*mine, server))), "readers end")
 
 
 @pytest.mark.parametrize("how", ["kernel", "pipe"])
@@ -119,7 +115,7 @@ def test_a_process_that_computes_ends_with_its_parent(how: str) -> None:
         until(lambda: not is_running(child) or cpu_ticks(child) > 1, "it computes")
         assert is_running(child)
         parent.kill()
-        until(lambda: not is_running(child), "it ends", SOON_S)
+        until(lambda: not is_running(child), "it ends")
 
 
 @contextmanager
@@ -160,11 +156,9 @@ def test_a_question_that_a_reader_does_not_take_is_given_up(
         question = Question(
             ADMIN, OPERATIONS["get-run"], resource_operations.GetThing(name="x" * 8_000_000)
         )
-        began_s = time.monotonic()
         with pytest.raises(CommandError, match=r"more than 0\.1 s of CPU"):
             reader.reply(question)
-        assert time.monotonic() - began_s < 30
-        until(lambda: not is_running(pid), "it is ended", SOON_S)
+        until(lambda: not is_running(pid), "it is ended")
 
 
 def test_forgetting_a_reader_that_does_not_end_waits_for_nothing(
@@ -178,12 +172,12 @@ def test_forgetting_a_reader_that_does_not_end_waits_for_nothing(
         # The server is held up, so that nothing ends the reader.
         os.kill(own, signal.SIGSTOP)
         try:
-            began_s = time.monotonic()
             reader.forget()
-            assert time.monotonic() - began_s < ORDER_S_MAX / 2
+            # A server that takes no order in time is ended, and another one started.
+            assert is_running(own)
         finally:
             os.kill(own, signal.SIGCONT)
-        until(lambda: not _mine(before), "it is ended", SOON_S)
+        until(lambda: not _mine(before), "it is ended")
 
 
 def _children_of(pid: int) -> set[int]:
@@ -226,7 +220,7 @@ def test_a_forked_child_keeps_no_server_alive(tmp_path: Path) -> None:
         try:
             (own,) = servers(program.pid)
             program.kill()
-            until(lambda: not is_running(own), "the server ends", SOON_S)
+            until(lambda: not is_running(own), "the server ends")
             assert is_running(child)
         finally:
             os.kill(child, signal.SIGKILL)
@@ -258,6 +252,6 @@ def test_a_server_of_readers_ends_without_a_word(tmp_path: Path) -> None:
         until(lambda: len(readers(program.pid)) == 3, "three readers")
         (own,) = servers(program.pid)
         program.kill()
-        until(lambda: not is_running(own), "the server ends", SOON_S)
+        until(lambda: not is_running(own), "the server ends")
     assert "wakeup" not in told.read_text(encoding="utf-8")
     assert "Traceback" not in told.read_text(encoding="utf-8")

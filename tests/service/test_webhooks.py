@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 from quorate.cli.signing import file_signer
 from quorate.service.config import configured
 from quorate.service.daemon import Daemon, Extras
-from quorate.service.webhooks.webhook import TIMEOUT_S
 from tests.bounds import until
 from tests.oracles.effort import sized
 from tests.service.conftest import documents_of
@@ -28,17 +26,20 @@ from tests.service.serving import Served, new_ledger
 from tests.service.worlds import run_tree
 
 KILLS = sized(2, 10)
+LONG_S = 60
+"""The longest time after which a receiver is given up."""
 
 
-def configuration(folder: Path, **urls: str) -> Path:
-    """Return a file that configures a webhook for each of ``urls``."""
+def configuration(folder: Path, timeout_s: int, **urls: str) -> Path:
+    """Return a file that configures a webhook for each of ``urls``, given up after a while."""
     secret = folder / "hook.secret"
     if not secret.exists():
         secret_file(folder)
     file = folder / "q.toml"
     file.write_text(
         "".join(
-            f'[[webhooks]]\nname = "{name}"\nurl = "{url}"\nsecret_file = "{secret}"\ntimeout = 5\n'
+            f'[[webhooks]]\nname = "{name}"\nurl = "{url}"\nsecret_file = "{secret}"\n'
+            f"timeout = {timeout_s}\n"
             for name, url in urls.items()
         ),
         "utf-8",
@@ -47,12 +48,12 @@ def configuration(folder: Path, **urls: str) -> Path:
 
 
 @contextmanager
-def told(folder: Path, **urls: str) -> Iterator[tuple[Served, httpx.Client]]:
+def told(folder: Path, timeout_s: int = 5, **urls: str) -> Iterator[tuple[Served, httpx.Client]]:
     """Serve a ledger with a fleet whose webhooks are ``urls``."""
     ledger = new_ledger(folder)
     served = Served(ledger, {}, Extras(signer=file_signer(ledger)))
     given = {"listen": "127.0.0.1:0", "ledger": str(ledger)}
-    made = configured(given, {}, str(configuration(folder, **urls)))
+    made = configured(given, {}, str(configuration(folder, timeout_s, **urls)))
     served.daemon = Daemon(made, Extras(signer=file_signer(ledger)))
     served.start()
     try:
@@ -64,12 +65,10 @@ def told(folder: Path, **urls: str) -> Iterator[tuple[Served, httpx.Client]]:
         served.stop()
 
 
-def submit(client: httpx.Client, name: str, owner: str = "rai") -> float:
-    """Submit a run of one GPU; return how many seconds that took."""
-    began_s = time.perf_counter()
+def submit(client: httpx.Client, name: str, owner: str = "rai") -> None:
+    """Submit a run of one GPU."""
     done = client.post("/api/v1/runs", json={"document": run_tree(name, owner, 1)})
     assert done.status_code == 200, done.text
-    return time.perf_counter() - began_s
 
 
 def test_starts_are_posted_signed_and_counted_and_no_secret_is_logged(
@@ -91,22 +90,21 @@ def test_starts_are_posted_signed_and_counted_and_no_secret_is_logged(
 
 
 def test_a_slow_receiver_delays_neither_submits_nor_other_webhooks(tmp_path: Path) -> None:
+    """All is told while the first notice is not answered, which is given up after a minute."""
     release = Event()
     with receiving() as slow, receiving() as quick:
 
         def hang(_: Got) -> int:
-            release.wait(TIMEOUT_S)
+            release.wait(LONG_S)
             return 200
 
         slow.answer = hang
-        with told(tmp_path, slow=slow.url, quick=quick.url) as (_, client):
-            began_s = time.monotonic()
-            took_s = [submit(client, f"run-{number:02d}") for number in range(20)]
+        with told(tmp_path, LONG_S, slow=slow.url, quick=quick.url) as (_, client):
+            for number in range(20):
+                submit(client, f"run-{number:02d}")
             got = quick.wait(20)
-            all_told_s = time.monotonic() - began_s
-            assert len(slow.got) <= 1 + all_told_s / TIMEOUT_S
+            assert len({each.id for each in slow.got}) == 1
             assert [each.data["run"] for each in got] == [f"run-{n:02d}" for n in range(20)]
-            assert max(took_s) < TIMEOUT_S / 2, took_s
             release.set()
             late = slow.wait(20)
     assert list(dict.fromkeys(each.data["run"] for each in late)) == [
@@ -115,16 +113,16 @@ def test_a_slow_receiver_delays_neither_submits_nor_other_webhooks(tmp_path: Pat
 
 
 def test_a_service_stops_at_once_while_a_receiver_hangs(tmp_path: Path) -> None:
+    """A service that waited for the receiver would still run when it is looked at."""
     release = Event()
     with receiving() as slow:
-        slow.answer = lambda _: 200 if release.wait(30) else 500
-        with told(tmp_path, slow=slow.url) as (served, client):
+        slow.answer = lambda _: 200 if release.wait(LONG_S) else 500
+        with told(tmp_path, LONG_S, slow=slow.url) as (served, client):
             submit(client, "run-0")
             slow.wait(1)
-            began_s = time.monotonic()
             served.daemon.stop()
-            served._thread.join(20)
-            assert time.monotonic() - began_s < TIMEOUT_S / 2
+            served._thread.join(LONG_S - 10)
+            assert not served._thread.is_alive()
         release.set()
 
 
@@ -154,7 +152,7 @@ def test_killed_between_send_and_acknowledge_it_sends_again_and_loses_nothing(
 
     with receiving() as receiver:
         receiver.answer = kill_first
-        config = configuration(tmp_path, ops=receiver.url)
+        config = configuration(tmp_path, 5, ops=receiver.url)
         words = ("--ledger", str(ledger), "--config", str(config))
         for number in range(KILLS):
             with program(tmp_path, *words) as life:
