@@ -25,7 +25,7 @@ from quorate.core.commands import Applied, Apply, Command
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Receipt
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
-from quorate.model.events import HoldExtended, LeaseStarted, RoundShared
+from quorate.model.events import HoldExtended, LeaseStarted, RoundCause, RoundShared
 from quorate.model.specs import Discipline, Node, Owner, Pool, Quota, RoundsWork, Run
 from quorate.model.state.state_view import StateView
 from quorate.sim.sim_executor import SimExecutor, Truth
@@ -51,7 +51,7 @@ def measure(effort: Effort) -> list[Figure]:
         simulation.run(simulation.timeline.now_ms + ROUND_MS)
         taken_s.append(process_time() - start)
     assert watch.rounds > rounds, (watch.rounds, rounds)
-    assert watch.notes == [], watch.notes
+    assert watch.causes == [], watch.causes
     assert watch.wrong == [], watch.wrong
     assert executor.wrongs == [], executor.wrongs
     _look_back(simulation)
@@ -81,7 +81,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self.rounds = self.starts = self.stays = 0
-        self.notes: list[str] = []
+        self.causes: list[RoundCause] = []
         self.wrong: list[Violation] = []
 
     def asked(self, commands: Sequence[Command], now_ms: int) -> None:
@@ -95,7 +95,7 @@ class _Watch:
             self.stays += isinstance(event, HoldExtended)
             if isinstance(event, RoundShared):
                 self.rounds += 1
-                self.notes += [event.note] if event.note else []
+                self.causes += event.causes
 
     def committed(self, receipts: Sequence[Receipt], view: StateView) -> None:
         """Check what was touched."""

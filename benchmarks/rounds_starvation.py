@@ -134,7 +134,7 @@ def play(seed: int, rounds: int) -> Outcome:
         for event in block
         if isinstance(event, RoundShared)
     ]
-    assert all(not event.note for event in shared), shared[-1].note
+    assert all(not event.causes for event in shared), shared[-1].causes
     due: Counter[tuple[str, str]] = Counter()
     for event in shared:
         lasted_ms = min(event.until_ms, now_ms) - event.at_ms

@@ -42,7 +42,7 @@ class Methods:
     def accept_clock(self) -> ClockState:
         """Go by the service's clock as it is now, and decide again."""
     def accounting_status(self) -> AccountingStatus:
-        """Show how links to an accounting system stand, and what waits to be told."""
+        """Show the links to an accounting system, and what waits to be reported to it."""
     def apply(
         self,
         documents: Sequence[Mapping[str, Any]],
@@ -231,7 +231,7 @@ class Methods:
         note: str = "",
         dry_run: bool = False,
     ) -> TokenOutcome:
-        """Issue an access token; its secret is told this once. For ``user``, in ``role``, and in
+        """Issue an access token; its secret is shown only once. For ``user``, in ``role``, and in
         ``tenant`` where the role needs one. ``lifetime`` is a duration such as ``90d``, or
         ``never``. With areas among ``scopes`` it is for those areas only. The scope ``claim`` is no
         area: it adds the right to claim nodes."""
@@ -485,8 +485,8 @@ class Methods:
     def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show how a run, the reservations or a pool stand now. One run; or the firm starts, or
-        everything, in one pool or in all of them."""
+        """Show the current state of a run, of the reservations or of a pool. One run; or the firm
+        starts, or everything, in one pool or in all of them."""
     def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Say when a run starts, and what that rests on. A run that was submitted. With ``exact``
         its start is searched beyond the runs that the pool plans: all that wait before it are
@@ -574,7 +574,7 @@ class Methods:
         from line ``from`` on, counted from 0. With ``tail`` only the last ``tail`` lines that
         exist."""
     def show_clock(self) -> ClockState:
-        """Show how the service's clock stands, and whether it is believed."""
+        """Show the service's clock, and whether the service trusts it."""
     def show_lottery(self) -> Lottery:
         """Show the lottery's commitment, and how far its chain is revealed."""
     def shrink_run(
@@ -673,9 +673,9 @@ class Methods:
     def watch_notices(
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> Iterator[Notice]:
-        """Be told what concerns you as it is recorded, from a sequence on. From the event ``from``
-        on; without it what is recorded from now on. ``kind`` (several may be given) and ``owner``
-        choose among them."""
+        """Watch the notices that concern you as they come, from a sequence on. From the event
+        ``from`` on; without it what is recorded from now on. ``kind`` (several may be given) and
+        ``owner`` choose among them."""
     def whoami(self) -> Whoami:
         """Say who you are to the service."""
 
@@ -685,7 +685,7 @@ class AsyncMethods:
     async def accept_clock(self) -> ClockState:
         """Go by the service's clock as it is now, and decide again."""
     async def accounting_status(self) -> AccountingStatus:
-        """Show how links to an accounting system stand, and what waits to be told."""
+        """Show the links to an accounting system, and what waits to be reported to it."""
     async def apply(
         self,
         documents: Sequence[Mapping[str, Any]],
@@ -874,7 +874,7 @@ class AsyncMethods:
         note: str = "",
         dry_run: bool = False,
     ) -> TokenOutcome:
-        """Issue an access token; its secret is told this once. For ``user``, in ``role``, and in
+        """Issue an access token; its secret is shown only once. For ``user``, in ``role``, and in
         ``tenant`` where the role needs one. ``lifetime`` is a duration such as ``90d``, or
         ``never``. With areas among ``scopes`` it is for those areas only. The scope ``claim`` is no
         area: it adds the right to claim nodes."""
@@ -1128,8 +1128,8 @@ class AsyncMethods:
     async def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show how a run, the reservations or a pool stand now. One run; or the firm starts, or
-        everything, in one pool or in all of them."""
+        """Show the current state of a run, of the reservations or of a pool. One run; or the firm
+        starts, or everything, in one pool or in all of them."""
     async def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Say when a run starts, and what that rests on. A run that was submitted. With ``exact``
         its start is searched beyond the runs that the pool plans: all that wait before it are
@@ -1217,7 +1217,7 @@ class AsyncMethods:
         from line ``from`` on, counted from 0. With ``tail`` only the last ``tail`` lines that
         exist."""
     async def show_clock(self) -> ClockState:
-        """Show how the service's clock stands, and whether it is believed."""
+        """Show the service's clock, and whether the service trusts it."""
     async def show_lottery(self) -> Lottery:
         """Show the lottery's commitment, and how far its chain is revealed."""
     async def shrink_run(
@@ -1318,8 +1318,8 @@ class AsyncMethods:
     def watch_notices(
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> AsyncIterator[Notice]:
-        """Be told what concerns you as it is recorded, from a sequence on. From the event ``from``
-        on; without it what is recorded from now on. ``kind`` (several may be given) and ``owner``
-        choose among them."""
+        """Watch the notices that concern you as they come, from a sequence on. From the event
+        ``from`` on; without it what is recorded from now on. ``kind`` (several may be given) and
+        ``owner`` choose among them."""
     async def whoami(self) -> Whoami:
         """Say who you are to the service."""

@@ -13,7 +13,7 @@ from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 
 _AT: Final = "at"
-"""The field that asks how something stood, for which the ledger is folded again."""
+"""The field that asks for a past state, for which the ledger is folded again."""
 
 
 class Place(StrEnum):

@@ -152,9 +152,9 @@ class Replay:
 def unsettled(view: StateView, again: Decision) -> list[Event]:
     """Return what a second tick would do that the first should have done.
 
-    The hold of what was told to stop is looked at whenever anything is decided, and never due. What
-    the first made firm may be another reason to wait for a run before it in the queue: the second
-    may tell that, start and promise nothing, and leave nothing to a third.
+    The hold of a stopping lease is checked at every decision and is never due. A start that the
+    first tick made firm may give a run before it in the queue another reason to wait: the second
+    tick may record that reason, if it starts and promises nothing and leaves nothing to a third.
     """
     left = _undone(view, again)
     if not left or not all(isinstance(event, RunRefused) for event in left):

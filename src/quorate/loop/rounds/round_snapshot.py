@@ -37,7 +37,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """A pool at the end of a round: what there is to share, and the runs that share it.
+    """A pool at the end of a round: the GPUs to share, and the runs that share them.
 
     ``late`` are the stopping runs whose deadline is after the next round, and ``gpus_late`` what
     they have: neither can be chosen. ``room`` is the pool as if empty; None where all GPUs are
@@ -56,7 +56,7 @@ class Floor:
 
 
 def floor_of(view: StateView, pool: str, funds: Funds, now_ms: int) -> Floor:
-    """Return what there is to share in ``pool`` at ``now_ms``, and the runs that share it."""
+    """Return the GPUs to share in ``pool`` at ``now_ms``, and the runs that share them."""
     there = dict(sorted(pool_flavors(view, pool).items()))
     taking_part = list(_taking_part(view, pool))
     room = Room.empty(view, pool) if _needs_room(view, pool, taking_part) else None

@@ -197,7 +197,7 @@ _KINDS: Final = (
 )
 _LISTED_AS_RUNS: Final = ("run", "queue")
 _HAVE_TIMELINES: Final = ("run", "claim", "node", "reservation", "resolveroutcome")
-"""Whose description tells all that happened to them, for which the ledger is read: ``ABOUT``."""
+"""Kinds whose description has their whole history, for which the ledger is read: ``ABOUT``."""
 _OF_EVERY_RUN: Final = ("charge",)
 """Whose list has entries of every run that ever was, so that all of them are read."""
 _DELETED: Final = ("node", "pool", "budget")

@@ -113,7 +113,7 @@ SERVICE: Final = (
     Operation(
         name="issue-token",
         area=Area.SERVICE,
-        summary="Issue an access token; its secret is told this once.",
+        summary="Issue an access token; its secret is shown only once.",
         takes=IssueToken,
         gives=TokenOutcome,
         roles=MANAGERS,
@@ -157,7 +157,7 @@ SERVICE: Final = (
     Operation(
         name="show-clock",
         area=Area.SERVICE,
-        summary="Show how the service's clock stands, and whether it is believed.",
+        summary="Show the service's clock, and whether the service trusts it.",
         takes=common_requests.Nothing,
         gives=ClockState,
         roles=OVERSEERS,
