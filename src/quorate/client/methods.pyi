@@ -40,7 +40,7 @@ class Methods:
     """Asks a service for each of its operations, with the names of the table."""
 
     def accept_clock(self) -> ClockState:
-        """Go by the service's clock as it is now, and decide again."""
+        """Trust the service's clock as it is now, and go on deciding."""
     def accounting_status(self) -> AccountingStatus:
         """Show the links to an accounting system, and what waits to be reported to it."""
     def apply(
@@ -50,8 +50,8 @@ class Methods:
         idempotency_key: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Make the ledger hold documents: all of them, or none. Documents as users write them, each
-        a tree of apiVersion, kind, metadata and spec."""
+        """Create or update what documents declare: all of them, or none. Documents as users write
+        them, each a tree of apiVersion, kind, metadata and spec."""
     def calc(self, kind: str, world: Any) -> dict[str, Any]:
         """Work out one decision on a world given as JSON. A world as JSON, and what to compute
         about it."""
@@ -157,7 +157,7 @@ class Methods:
         """Tell everything about one run. The resource called ``name``; the part before a ``/`` or
         ``@`` is enough."""
     def describe_system(self, *, at: str | None = None) -> Description:
-        """Tell everything about the settings of the installation. The one System there is."""
+        """Describe the settings of the installation. The one System there is."""
     def describe_tenant(self, name: str, *, at: str | None = None) -> Description:
         """Tell everything about one tenant. The resource called ``name``; the part before a ``/``
         or ``@`` is enough."""
@@ -566,7 +566,7 @@ class Methods:
         one of them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: then GPUs
         are freed that it bounds."""
     def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Do not take an access token any more. The token, by its id, and why."""
+        """Revoke an access token. The token, by its id, and why."""
     def run_logs(
         self, run: str, *, from_: int = 0, limit: int = 1000, tail: int | None = None
     ) -> Logs:
@@ -656,8 +656,8 @@ class Methods:
         deep: bool = False,
         receipts: Sequence[str] = (),
     ) -> Verification:
-        """Check that the ledger is what checkpoints say that were kept elsewhere. With
-        ``checkpoints`` that were kept elsewhere, each of which must agree."""
+        """Check the ledger against checkpoints that were kept elsewhere. With ``checkpoints`` that
+        were kept elsewhere, each of which must agree."""
     def verify_lottery(self) -> Redrawn:
         """Draw every lottery of the ledger again."""
     def watch_events(
@@ -683,7 +683,7 @@ class AsyncMethods:
     """Asks a service for each of its operations, with the names of the table."""
 
     async def accept_clock(self) -> ClockState:
-        """Go by the service's clock as it is now, and decide again."""
+        """Trust the service's clock as it is now, and go on deciding."""
     async def accounting_status(self) -> AccountingStatus:
         """Show the links to an accounting system, and what waits to be reported to it."""
     async def apply(
@@ -693,8 +693,8 @@ class AsyncMethods:
         idempotency_key: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Make the ledger hold documents: all of them, or none. Documents as users write them, each
-        a tree of apiVersion, kind, metadata and spec."""
+        """Create or update what documents declare: all of them, or none. Documents as users write
+        them, each a tree of apiVersion, kind, metadata and spec."""
     async def calc(self, kind: str, world: Any) -> dict[str, Any]:
         """Work out one decision on a world given as JSON. A world as JSON, and what to compute
         about it."""
@@ -800,7 +800,7 @@ class AsyncMethods:
         """Tell everything about one run. The resource called ``name``; the part before a ``/`` or
         ``@`` is enough."""
     async def describe_system(self, *, at: str | None = None) -> Description:
-        """Tell everything about the settings of the installation. The one System there is."""
+        """Describe the settings of the installation. The one System there is."""
     async def describe_tenant(self, name: str, *, at: str | None = None) -> Description:
         """Tell everything about one tenant. The resource called ``name``; the part before a ``/``
         or ``@`` is enough."""
@@ -1209,7 +1209,7 @@ class AsyncMethods:
         one of them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: then GPUs
         are freed that it bounds."""
     async def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Do not take an access token any more. The token, by its id, and why."""
+        """Revoke an access token. The token, by its id, and why."""
     async def run_logs(
         self, run: str, *, from_: int = 0, limit: int = 1000, tail: int | None = None
     ) -> Logs:
@@ -1301,8 +1301,8 @@ class AsyncMethods:
         deep: bool = False,
         receipts: Sequence[str] = (),
     ) -> Verification:
-        """Check that the ledger is what checkpoints say that were kept elsewhere. With
-        ``checkpoints`` that were kept elsewhere, each of which must agree."""
+        """Check the ledger against checkpoints that were kept elsewhere. With ``checkpoints`` that
+        were kept elsewhere, each of which must agree."""
     async def verify_lottery(self) -> Redrawn:
         """Draw every lottery of the ledger again."""
     def watch_events(

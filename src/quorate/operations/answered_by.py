@@ -26,7 +26,7 @@ class Place(StrEnum):
     QUEUE = "queue"
     """By a reader: it takes as long as planning the queue, several times over; dry runs, too."""
     LEDGER = "ledger"
-    """By a reader: it takes as long as the ledger is."""
+    """By a reader: its cost grows with the length of the ledger."""
     WRITER = "writer"
     """By the thread that owns the ledger: what is recorded, and what only that thread knows."""
 

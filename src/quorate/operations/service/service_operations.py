@@ -141,7 +141,7 @@ SERVICE: Final = (
     Operation(
         name="revoke-token",
         area=Area.SERVICE,
-        summary="Do not take an access token any more.",
+        summary="Revoke an access token.",
         takes=RevokeToken,
         gives=common_responses.Outcome,
         roles=ANYBODY,
@@ -170,7 +170,7 @@ SERVICE: Final = (
     Operation(
         name="accept-clock",
         area=Area.SERVICE,
-        summary="Go by the service's clock as it is now, and decide again.",
+        summary="Trust the service's clock as it is now, and go on deciding.",
         takes=common_requests.Nothing,
         gives=ClockState,
         roles=ADMINS,
