@@ -131,7 +131,7 @@ def check(row: list[Any], chain: list[Any], known: dict[str, Any]) -> None:
             known.update(("seed " + lease, shown[2]) for lease in lost)
             print(name, outcome, declared[12], len(draws), *sorted(victims), sep="\t")
         case ["lease-ending/1" | "lease-ended/1", _, _, lease, "RandomPreempt", _, detail]:
-            _must((seed := known.get("seed " + lease)) and seed in detail, "no seed in it drew it")
+            _must((seed := known.get("seed " + lease)) and seed in detail, "its seed is not shown")
         case _:
             pass
 

@@ -97,7 +97,7 @@ def stop_requested() -> bool:
 
 
 def notice() -> Notice | None:
-    """Return what the run was told, and until when it has time; None while it may go on."""
+    """Return the order that the run got, and its deadline; None while the run may go on."""
     place = os.environ.get(NOTICE, NOTICE_FILE)
     found = None if _folder() is None else _read(place)
     if found is None or found["generation"] != world().generation:

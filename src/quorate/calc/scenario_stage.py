@@ -42,7 +42,7 @@ class _Clock:
         return self.ms
 
 
-class _Patient:
+class PatientExecutor:
     """An executor that accepts orders; the script reports their results."""
 
     def carry_out(self, orders: Sequence[Order]) -> None:
@@ -70,7 +70,7 @@ class Stage:
         self._clock = _Clock(now_ms)
         self._store = MemoryStore()
         self._secret = secret
-        self._executor = _Patient() if has_executor else None
+        self._executor = PatientExecutor() if has_executor else None
         self._quiet = quiet
         self._head = GENESIS
         self._events: list[Event] = []

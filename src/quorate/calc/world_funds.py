@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from quorate.calc.world_reader import settle
 from quorate.core.tenancy.owner_checks import cycle_through
 from quorate.documents import values
-from quorate.documents.budget_document import recall_notice
+from quorate.documents.budget_document import pre_activation, recall_notice
 from quorate.documents.document_problem import quoted
 from quorate.documents.field_reader import At, Fields, complete, fields_of, listed, mapped
 from quorate.documents.labels import label_key, label_value
@@ -45,7 +45,6 @@ _ENVELOPE: Final = frozenset(
         "lending",
     }
 )
-_EARLY: Final = frozenset({"allowReservations", "allowAdmission"})
 _LENDING: Final = frozenset({"allow", "to", "maxConcurrency", "maxGPUHours", "recall"})
 _CAP: Final = frozenset({"name", "flavor", "envelopes", "maxConcurrency", "maxGPUHours"})
 _OWNER: Final = frozenset({"name", "parents"})
@@ -207,7 +206,7 @@ def _envelope(value: object, at: At) -> Envelope | None:
     concurrency = fields.required("concurrency", values.count)
     is_open = fields.optional("open", values.truth, default=False)
     start_ms, end_ms = (TIME_MS_MIN, TIME_MS_MAX) if is_open else (WIDE_START_MS, WIDE_END_MS)
-    reservations, admission = fields.optional("preActivation", _early, (False, False))
+    reservations, admission = fields.optional("preActivation", pre_activation, (False, False))
     if name is None or flavor is None or concurrency is None:
         return None
     return Envelope(
@@ -227,16 +226,6 @@ def _envelope(value: object, at: At) -> Envelope | None:
 
 def _selector(value: object, at: At) -> Selector | None:
     return mapped(value, at, key=label_key, read=label_value)
-
-
-def _early(value: object, at: At) -> tuple[bool, bool] | None:
-    fields = fields_of(value, at, _EARLY)
-    if fields is None:
-        return None
-    return (
-        fields.optional("allowReservations", values.truth, default=False),
-        fields.optional("allowAdmission", values.truth, default=False),
-    )
 
 
 def _lending(value: object, at: At) -> Lending | None:

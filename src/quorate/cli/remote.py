@@ -35,7 +35,8 @@ def check_typed(settings: Settings) -> None:
     for name, given in typed.items():
         if given is not None:
             raise CommandError(
-                Exit.USAGE, f"{name}: is for a ledger's file; a service knows by the token who asks"
+                Exit.USAGE,
+                f"{name}: is for a ledger's file; a service knows the caller by its token",
             )
 
 

@@ -72,12 +72,12 @@ _LEFT_OUT: Final = {
     "constraint": "name the kind of GPU with --flavor",
     "nodelist": "nodes are chosen for you",
     "exclude": "nodes are chosen for you; cordon those that are broken",
-    "exclusive": "whole nodes are a matter of the pool",
+    "exclusive": "whether a run has whole nodes is set on the pool",
     "requeue": "a run that is cut waits again by itself",
     "no-requeue": "a run that is cut waits again by itself",
     "signal": "a run that is stopped is warned, and has its checkpoint grace",
     "ntasks-per-node": "one command is started; it starts its own processes",
-    "reservation": "reservations are made for runs by themselves",
+    "reservation": "reservations are made automatically",
 }
 """What is not carried over -> why, or what to use instead."""
 
@@ -123,7 +123,7 @@ def read_script(text: str, name: str, given: Mapping[str, str] | None = None) ->
     if not lines or not lines[0].startswith("#!"):
         raise CommandError(
             Exit.INVALID,
-            f"{name}:1: must begin with #! and what runs it, such as #!/bin/bash",
+            f"{name}:1: must begin with #! and an interpreter, such as #!/bin/bash",
         )
     script = Script(interpreter=tuple(shlex.split(lines[0].removeprefix("#!"))) or ("sh",))
     faults: list[str] = []

@@ -58,7 +58,9 @@ def on_file(settings: Settings, command: str) -> None:
         return
     if target.why in ("--context", "--server"):
         raise CommandError(
-            Exit.USAGE, f"{target.why}: {command} works on a ledger's file; leave it out"
+            Exit.USAGE,
+            f"{target.why}: {command} works on a ledger's file, not on a service; leave this "
+            "option out",
         )
     click.echo(f"note: {command} works on a ledger's file; {target.words} is not asked", err=True)
 

@@ -21,7 +21,7 @@ _SECRET: Final = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL)S?$", re.IGN
 
 
 def domain_statuses(settings: Settings) -> list[dict[str, Any]]:
-    """Return how the fleet's domains are, as the ledger or the service tells it."""
+    """Return the fleet's domains, from the ledger or from the service."""
     listing = tree_asked(settings, "list-domains", ListThings())
     return [each["status"] for each in listing["items"]]
 

@@ -35,7 +35,7 @@ RETELL_S: Final = 30.0
 
 
 def follow_service(settings: Settings, target: Target, watched: Watched, looking: Looking) -> None:
-    """Show ``watched`` as a service tells it, until it is over."""
+    """Show ``watched`` as the service reports it, until it is over."""
     check_typed(settings)
     with telling_why(target):
         asyncio.run(_follow(target, settings.answer_timeout_s(), watched, looking))

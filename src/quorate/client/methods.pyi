@@ -40,9 +40,9 @@ class Methods:
     """Asks a service for each of its operations, with the names of the table."""
 
     def accept_clock(self) -> ClockState:
-        """Go by the service's clock as it is now, and decide again."""
+        """Trust the service's clock as it is now, and go on deciding."""
     def accounting_status(self) -> AccountingStatus:
-        """Show how links to an accounting system stand, and what waits to be told."""
+        """Show the links to an accounting system, and what waits to be reported to it."""
     def apply(
         self,
         documents: Sequence[Mapping[str, Any]],
@@ -50,8 +50,8 @@ class Methods:
         idempotency_key: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Make the ledger hold documents: all of them, or none. Documents as users write them, each
-        a tree of apiVersion, kind, metadata and spec."""
+        """Create or update what documents declare: all of them, or none. Documents as users write
+        them, each a tree of apiVersion, kind, metadata and spec."""
     def calc(self, kind: str, world: Any) -> dict[str, Any]:
         """Work out one decision on a world given as JSON. A world as JSON, and what to compute
         about it."""
@@ -181,7 +181,7 @@ class Methods:
         """Tell everything about one run. The resource called ``name``; the part before a ``/`` or
         ``@`` is enough."""
     def describe_system(self, *, at: str | None = None) -> Description:
-        """Tell everything about the settings of the installation. The one System there is."""
+        """Describe the settings of the installation. The one System there is."""
     def describe_tenant(self, name: str, *, at: str | None = None) -> Description:
         """Tell everything about one tenant. The resource called ``name``; the part before a ``/``
         or ``@`` is enough."""
@@ -255,7 +255,7 @@ class Methods:
         note: str = "",
         dry_run: bool = False,
     ) -> TokenOutcome:
-        """Issue an access token; its secret is told this once. For ``user``, in ``role``, and in
+        """Issue an access token; its secret is shown only once. For ``user``, in ``role``, and in
         ``tenant`` where the role needs one. ``lifetime`` is a duration such as ``90d``, or
         ``never``. With areas among ``scopes`` it is for those areas only. The scope ``claim`` is no
         area: it adds the right to claim nodes."""
@@ -509,8 +509,8 @@ class Methods:
     def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show how a run, the reservations or a pool stand now. One run; or the firm starts, or
-        everything, in one pool or in all of them."""
+        """Show the current state of a run, of the reservations or of a pool. One run; or the firm
+        starts, or everything, in one pool or in all of them."""
     def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Say when a run starts, and what that rests on. A run that was submitted. With ``exact``
         its start is searched beyond the runs that the pool plans: all that wait before it are
@@ -590,7 +590,7 @@ class Methods:
         one of them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: then GPUs
         are freed that it bounds."""
     def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Do not take an access token any more. The token, by its id, and why."""
+        """Revoke an access token. The token, by its id, and why."""
     def run_logs(
         self, run: str, *, from_: int = 0, limit: int = 1000, tail: int | None = None
     ) -> Logs:
@@ -598,7 +598,7 @@ class Methods:
         from line ``from`` on, counted from 0. With ``tail`` only the last ``tail`` lines that
         exist."""
     def show_clock(self) -> ClockState:
-        """Show how the service's clock stands, and whether it is believed."""
+        """Show the service's clock, and whether the service trusts it."""
     def show_lottery(self) -> Lottery:
         """Show the lottery's commitment, and how far its chain is revealed."""
     def shrink_run(
@@ -680,8 +680,8 @@ class Methods:
         deep: bool = False,
         receipts: Sequence[str] = (),
     ) -> Verification:
-        """Check that the ledger is what checkpoints say that were kept elsewhere. With
-        ``checkpoints`` that were kept elsewhere, each of which must agree."""
+        """Check the ledger against checkpoints that were kept elsewhere. With ``checkpoints`` that
+        were kept elsewhere, each of which must agree."""
     def verify_lottery(self) -> Redrawn:
         """Draw every lottery of the ledger again."""
     def watch_events(
@@ -697,9 +697,9 @@ class Methods:
     def watch_notices(
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> Iterator[Notice]:
-        """Be told what concerns you as it is recorded, from a sequence on. From the event ``from``
-        on; without it what is recorded from now on. ``kind`` (several may be given) and ``owner``
-        choose among them."""
+        """Watch the notices that concern you as they come, from a sequence on. From the event
+        ``from`` on; without it what is recorded from now on. ``kind`` (several may be given) and
+        ``owner`` choose among them."""
     def whoami(self) -> Whoami:
         """Say who you are to the service."""
 
@@ -707,9 +707,9 @@ class AsyncMethods:
     """Asks a service for each of its operations, with the names of the table."""
 
     async def accept_clock(self) -> ClockState:
-        """Go by the service's clock as it is now, and decide again."""
+        """Trust the service's clock as it is now, and go on deciding."""
     async def accounting_status(self) -> AccountingStatus:
-        """Show how links to an accounting system stand, and what waits to be told."""
+        """Show the links to an accounting system, and what waits to be reported to it."""
     async def apply(
         self,
         documents: Sequence[Mapping[str, Any]],
@@ -717,8 +717,8 @@ class AsyncMethods:
         idempotency_key: str | None = None,
         dry_run: bool = False,
     ) -> Outcome:
-        """Make the ledger hold documents: all of them, or none. Documents as users write them, each
-        a tree of apiVersion, kind, metadata and spec."""
+        """Create or update what documents declare: all of them, or none. Documents as users write
+        them, each a tree of apiVersion, kind, metadata and spec."""
     async def calc(self, kind: str, world: Any) -> dict[str, Any]:
         """Work out one decision on a world given as JSON. A world as JSON, and what to compute
         about it."""
@@ -848,7 +848,7 @@ class AsyncMethods:
         """Tell everything about one run. The resource called ``name``; the part before a ``/`` or
         ``@`` is enough."""
     async def describe_system(self, *, at: str | None = None) -> Description:
-        """Tell everything about the settings of the installation. The one System there is."""
+        """Describe the settings of the installation. The one System there is."""
     async def describe_tenant(self, name: str, *, at: str | None = None) -> Description:
         """Tell everything about one tenant. The resource called ``name``; the part before a ``/``
         or ``@`` is enough."""
@@ -922,7 +922,7 @@ class AsyncMethods:
         note: str = "",
         dry_run: bool = False,
     ) -> TokenOutcome:
-        """Issue an access token; its secret is told this once. For ``user``, in ``role``, and in
+        """Issue an access token; its secret is shown only once. For ``user``, in ``role``, and in
         ``tenant`` where the role needs one. ``lifetime`` is a duration such as ``90d``, or
         ``never``. With areas among ``scopes`` it is for those areas only. The scope ``claim`` is no
         area: it adds the right to claim nodes."""
@@ -1176,8 +1176,8 @@ class AsyncMethods:
     async def picture(
         self, *, run: str | None = None, pool: str | None = None, reservations: bool = False
     ) -> Picture:
-        """Show how a run, the reservations or a pool stand now. One run; or the firm starts, or
-        everything, in one pool or in all of them."""
+        """Show the current state of a run, of the reservations or of a pool. One run; or the firm
+        starts, or everything, in one pool or in all of them."""
     async def plan_run(self, run: str, *, exact: bool = False) -> Forecast:
         """Say when a run starts, and what that rests on. A run that was submitted. With ``exact``
         its start is searched beyond the runs that the pool plans: all that wait before it are
@@ -1257,7 +1257,7 @@ class AsyncMethods:
         one of them. A ``cap``, given as BUDGET/CAP, replaces flavor, domains and pool: then GPUs
         are freed that it bounds."""
     async def revoke_token(self, token: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Do not take an access token any more. The token, by its id, and why."""
+        """Revoke an access token. The token, by its id, and why."""
     async def run_logs(
         self, run: str, *, from_: int = 0, limit: int = 1000, tail: int | None = None
     ) -> Logs:
@@ -1265,7 +1265,7 @@ class AsyncMethods:
         from line ``from`` on, counted from 0. With ``tail`` only the last ``tail`` lines that
         exist."""
     async def show_clock(self) -> ClockState:
-        """Show how the service's clock stands, and whether it is believed."""
+        """Show the service's clock, and whether the service trusts it."""
     async def show_lottery(self) -> Lottery:
         """Show the lottery's commitment, and how far its chain is revealed."""
     async def shrink_run(
@@ -1349,8 +1349,8 @@ class AsyncMethods:
         deep: bool = False,
         receipts: Sequence[str] = (),
     ) -> Verification:
-        """Check that the ledger is what checkpoints say that were kept elsewhere. With
-        ``checkpoints`` that were kept elsewhere, each of which must agree."""
+        """Check the ledger against checkpoints that were kept elsewhere. With ``checkpoints`` that
+        were kept elsewhere, each of which must agree."""
     async def verify_lottery(self) -> Redrawn:
         """Draw every lottery of the ledger again."""
     def watch_events(
@@ -1366,8 +1366,8 @@ class AsyncMethods:
     def watch_notices(
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> AsyncIterator[Notice]:
-        """Be told what concerns you as it is recorded, from a sequence on. From the event ``from``
-        on; without it what is recorded from now on. ``kind`` (several may be given) and ``owner``
-        choose among them."""
+        """Watch the notices that concern you as they come, from a sequence on. From the event
+        ``from`` on; without it what is recorded from now on. ``kind`` (several may be given) and
+        ``owner`` choose among them."""
     async def whoami(self) -> Whoami:
         """Say who you are to the service."""

@@ -22,7 +22,7 @@ class Event:
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Event:
-        """Return the event that ``tree`` tells."""
+        """Return the event that ``tree`` describes."""
         own = ("seq", "tag", "at_ms", "actor")
         return cls(
             seq=int(tree["seq"]),

@@ -149,7 +149,7 @@ def _own_envelope(value: object, at: At) -> _Draft | None:
             fields.at("maxGPUHours"),
             f"concurrency {concurrency} over the window",
         )
-    early = fields.optional("preActivation", _pre_activation, (False, False))
+    early = fields.optional("preActivation", pre_activation, (False, False))
     sharing = fields.optional("sharing", _SHARING, Sharing.FAMILY)
     lending = fields.optional("lending", _lending, Lending())
     envelope = None
@@ -199,7 +199,8 @@ def _refuse_hours_over(gpu_ms: int, most_gpu_ms: int, at: At, bound: str) -> Non
         )
 
 
-def _pre_activation(value: object, at: At) -> tuple[bool, bool] | None:
+def pre_activation(value: object, at: At) -> tuple[bool, bool] | None:
+    """Return whether reservations, and starts, are allowed before an envelope opens."""
     fields = fields_of(value, at, _PRE_ACTIVATION)
     if fields is None:
         return None

@@ -74,7 +74,7 @@ def _has(value: object, path: Path) -> bool:
 
 
 def _copied(value: object) -> object:
-    """Return ``value`` with mappings and lists of its own, as far down as synonyms are."""
+    """Return a copy of ``value``, as deep as synonyms may occur; the rest is shared."""
     assert isinstance(value, dict), value
     kinds = (dict, list)
     return {key: each.copy() if isinstance(each, kinds) else each for key, each in value.items()}

@@ -21,7 +21,7 @@ Mark = yaml.error.Mark | yaml._yaml.Mark | None  # noqa: SLF001 - what the types
 
 @dataclass(slots=True)
 class Marks:
-    """Where the keys and the list entries of one document stand, in their order."""
+    """The lines of the keys and the list entries of one document, in their order."""
 
     found: list[Mark] = field(default_factory=list)
     aliased: set[int] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""What a keeper does next: a pure function of what is wanted and what there is.
+"""What a keeper does next: a pure function of the wanted and the actual processes.
 
 The processes of a run start together and stop together. Where other slots are wanted than they
 have, they are warned, and restart when the last one has ended; so a script needs to know nothing

@@ -226,9 +226,9 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def least_runtime_ms(self) -> int:
-        """How long a bundle runs before it may enter a lottery: unless stated, four notices.
+        """How long a bundle runs before it may enter a lottery: by default four notices.
 
-        Never less than a second, and unless stated never less than a minute. ``pause_ms`` keeps two
+        Never less than a second, and by default never less than a minute. ``pause_ms`` keeps two
         runs from ending each other in turn.
         """
         if self.runtime_min_ms is None:
@@ -237,7 +237,7 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     @property
     def pause_ms(self) -> int:
-        """How long after a cut a run may not call a conflict itself: unless stated, eight notices.
+        """How long after a cut a run may not call a conflict itself: by default eight notices.
 
         Never less than a minute: else two runs could end each other in turn without any progress.
         """

@@ -13,7 +13,7 @@ from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 
 _AT: Final = "at"
-"""The field that asks how something stood, for which the ledger is folded again."""
+"""The field that asks for a past state, for which the ledger is folded again."""
 
 
 class Place(StrEnum):
@@ -26,7 +26,7 @@ class Place(StrEnum):
     QUEUE = "queue"
     """By a reader: it takes as long as planning the queue, several times over; dry runs, too."""
     LEDGER = "ledger"
-    """By a reader: it takes as long as the ledger is."""
+    """By a reader: its cost grows with the length of the ledger."""
     WRITER = "writer"
     """By the thread that owns the ledger: what is recorded, and what only that thread knows."""
 

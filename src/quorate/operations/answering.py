@@ -54,7 +54,7 @@ def check_role(caller: Caller, operation: Operation) -> None:
         allowed = ", ".join(sorted(operation.roles))
         raise CommandError(
             Exit.REFUSED,
-            f"{operation.name}: not for a {caller.role}; it takes one of: {allowed}",
+            f"{operation.name}: not for a {caller.role}; it needs one of the roles: {allowed}",
             fault=FORBIDDEN,
         )
     if operation.is_for_any_scope:

@@ -1,4 +1,4 @@
-"""The requests of operations. Names on the wire are those here in camel case, unless stated."""
+"""The requests of operations. On the wire their names are in camel case."""
 
 from __future__ import annotations
 

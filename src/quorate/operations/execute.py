@@ -105,7 +105,7 @@ def recorded_answer(receipt: Receipt, sight: Sight, *, is_repeated: bool = False
     if decision.refusals:
         raise refused([sight.redaction.refusal(each) for each in decision.refusals])
     done = recorded_at(head, first, len(decision.events))
-    again = "note: this was asked before, and done once; here is the first answer"
+    again = "note: this request was carried out before; this is its first answer"
     return Answer(
         tree=lambda: _shown_tree(decision, head, first - 1, sight),
         lines=lambda _: [

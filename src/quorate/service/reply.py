@@ -66,7 +66,7 @@ def reply_of(found: Answer, operation: Operation, form: Form, *, is_long: bool =
         case _:
             raise CommandError(
                 Exit.USAGE,
-                f"{operation.name}: cannot be told as {form}; ask for application/json",
+                f"{operation.name}: cannot be given as {form}; ask for application/json",
                 fault="not-acceptable",
             )
     return Reply(

@@ -32,7 +32,7 @@ def as_declared(run: Run) -> Truth:
 
 
 def at_once(left_ms: int) -> int:
-    """Return that work stops as soon as it is told to."""
+    """Return how long stopping work goes on: ``STOP_MS``, or less if it ends before."""
     return min(left_ms, STOP_MS)
 
 

@@ -140,7 +140,7 @@ def measured_of(asked: Scenario) -> tuple[int, int] | None:
 
 
 class Drawn(Struct, frozen=True, kw_only=True):
-    """What is drawn, and how many jobs; None is as many as are needed."""
+    """Which jobs are drawn, and how many; None: as many as the simulation needs."""
 
     wishes: Generated
     jobs: int | None

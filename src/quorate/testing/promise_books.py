@@ -373,9 +373,9 @@ class PromiseBooks:
             yield f"{event.reservation} starts at {event.at_ms}, firm for {promise.planned_ms}"
 
     def _told(self, event: LeaseEnding, view: StateView) -> Iterator[str]:
-        """Yield a recalled lease that was told too late, though there was a decision in time.
+        """Yield a recalled lease that got its stop too late, though there was a decision in time.
 
-        That is one before this instant, and not before it had to be told.
+        That is a decision before this instant, and not before the stop was due.
         """
         lease = view.leases.get(event.lease)
         recall = None if lease is None else recall_of(view, lease)

@@ -8,12 +8,13 @@ engine, without the simulated machines; ``shrink`` leaves out what the failure d
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
 from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.calc.scenario_stage import PatientExecutor
 from quorate.core.audit.commit_checks import check_touched
 from quorate.core.audit.history_audit import audit
 from quorate.core.audit.invariants import sweep
@@ -49,7 +50,6 @@ from quorate.model.events import Event, HoldExtended, NodeStatus, RunRefused
 from quorate.model.specs import Owner, Quota
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.state_view import StateView
-from quorate.ports.executor_port import Order, Report
 from quorate.sim.simulation import LOTTERY_LENGTH, LOTTERY_SECRET, VirtualClock
 from quorate.testing.promise_books import PromiseBooks
 
@@ -70,25 +70,6 @@ class Deed:
     command: Command | None
 
 
-class _Patient:
-    """An executor that accepts orders; their results are among the deeds."""
-
-    def carry_out(self, orders: Sequence[Order]) -> None:
-        """Take the orders."""
-
-    def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease again."""
-
-    def reports(self) -> Sequence[Report]:
-        """Return nothing."""
-        return ()
-
-    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return nothing: no work runs here."""
-        del runs
-        return {}
-
-
 class Replay:
     """A new engine that gets the commands of another; an assertion fails where it is wrong."""
 
@@ -104,7 +85,7 @@ class Replay:
             ledger_id=_ACTOR,
             public_key="",
             actor=_ACTOR,
-            executor=_Patient(),
+            executor=PatientExecutor(),
             lottery_secret=LOTTERY_SECRET,
             lottery_length=LOTTERY_LENGTH,
         )
@@ -126,7 +107,7 @@ class Replay:
 
     def _restart(self) -> None:
         self._engine = Engine.open(
-            self._store, self._clock, executor=_Patient(), lottery_secret=LOTTERY_SECRET
+            self._store, self._clock, executor=PatientExecutor(), lottery_secret=LOTTERY_SECRET
         )
         self._books.shaken(self._engine.now_ms())
 
@@ -152,9 +133,9 @@ class Replay:
 def unsettled(view: StateView, again: Decision) -> list[Event]:
     """Return what a second tick would do that the first should have done.
 
-    The hold of what was told to stop is looked at whenever anything is decided, and never due. What
-    the first made firm may be another reason to wait for a run before it in the queue: the second
-    may tell that, start and promise nothing, and leave nothing to a third.
+    The hold of a stopping lease is checked at every decision and is never due. A start that the
+    first tick made firm may give a run before it in the queue another reason to wait: the second
+    tick may record that reason, if it starts and promises nothing and leaves nothing to a third.
     """
     left = _undone(view, again)
     if not left or not all(isinstance(event, RunRefused) for event in left):

@@ -22,7 +22,7 @@ _STEP: Final = re.compile(r"\.?([^.\[\]=\"]+)|\[\"?([^\]\"]+)\"?\]")
 _CHANGED: Final = frozenset({"metadata", "spec"})
 
 Step = tuple[str, bool]
-"""A name, and whether it stood in brackets."""
+"""A name, and whether it was written in brackets."""
 
 
 def assigned(tree: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:

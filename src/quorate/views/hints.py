@@ -1,4 +1,4 @@
-"""The name that an unknown name probably meant, found fast among however many."""
+"""The known name that is nearest to an unknown one, found fast among any number of names."""
 
 from __future__ import annotations
 

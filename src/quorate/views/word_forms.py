@@ -170,7 +170,7 @@ _SHORT_OF: Final = {
     RefusalCode.NO_SINGLE_DOMAIN: " free",
     RefusalCode.FUNDS_ELSEWHERE: " free",
 }
-"""What GPUs lack of which there are too few, money or room; both may be told of one place."""
+"""What a shortage of GPUs is a shortage of: payment or room; one place may lack both."""
 
 
 def shortage(found: Shortage, code: RefusalCode) -> str:

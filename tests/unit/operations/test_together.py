@@ -156,7 +156,7 @@ def test_a_repeated_key_gives_the_first_answer_wherever_it_was_carried_out(engin
     assert alone.tree() == first
     assert next(iter(alone.lines(False))) == "run/r1 submitted"  # noqa: FBT003
     assert f"sequence {first['events'][0]['seq']}-" in alone.done
-    assert alone.notes[0].startswith("note: this was asked before")
+    assert alone.notes[0].startswith("note: this request was carried out before")
 
 
 def test_one_key_for_two_requests_is_refused(engine: Engine) -> None:

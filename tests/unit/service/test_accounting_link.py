@@ -317,7 +317,7 @@ def test_an_older_ledger_beside_the_outbox_is_found_and_nothing_is_told() -> Non
     used_for_hours(world, "physics", 5)
     told = dict(bank.figures)
     # Two that begin as the same one did: the first ends earlier, the second has gone on otherwise.
-    for runs, words in ((0, "an older one"), (100, "another one")):
+    for runs, words in ((0, "an older ledger"), (100, "another ledger")):
         restored = LinkWorld(bank, world.outbox)
         for _ in range(runs):
             restored.complete(restored.submit("chemistry", 1))

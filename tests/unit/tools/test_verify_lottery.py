@@ -242,15 +242,19 @@ FORGED: Final[dict[str, tuple[int, Callable[[list[Event]], None], str]]] = {
     "somebody ended by chance": (
         2,
         _replace(LeaseEnding, lease="lease of a1"),
-        "no seed in it drew it",
+        "its seed is not shown",
     ),
-    "an end without the seed": (2, _replace(LeaseEnded, detail=""), "no seed in it drew it"),
+    "an end without the seed": (
+        2,
+        _replace(LeaseEnded, detail=""),
+        "its seed is not shown",
+    ),
     "ended by chance before": (
         0,
         lambda block: block.append(
             LeaseEnding(0, "root", "lease of a1", EndReason.RANDOM_PREEMPT, 0, "ab" * 32)
         ),
-        "no seed in it drew it",
+        "its seed is not shown",
     ),
     "a second chain": (
         2,

@@ -227,7 +227,7 @@ def _newest(fd: int, ledger: Path) -> _Slot:
 
 
 def _unreadable(ledger: Path, why: str = "") -> CorruptLedgerError:
-    """Return the error for a head file that tells nothing, ``why`` in words where it is known."""
+    """Return the error for a head file that cannot be read; ``why`` is the reason, if known."""
     path = head_path(ledger)
     return CorruptLedgerError(
         f"{path.name} cannot be read{why}, so a missing end of the ledger would not be detected",

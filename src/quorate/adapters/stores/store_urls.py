@@ -1,4 +1,4 @@
-"""Stores by URL: ``sqlite:PATH``, and a bare path, which is the same; one table of what there is.
+"""Opens stores by URL: ``sqlite:PATH``, or a bare path, which means the same.
 
 Nothing above the adapters knows which store it has. A new one is a row of ``_DRIVERS``.
 """

@@ -32,7 +32,9 @@ _OPTIONS: Final = {
     )
 )
 @click.argument("name", required=False)
-@click.option("--owner", metavar="OWNER", required=True, help="Whose envelopes pay: its own only.")
+@click.option(
+    "--owner", metavar="OWNER", required=True, help="The owner; only its own envelopes pay."
+)
 @click.option("--flavor", metavar="FLAVOR", required=True, help="The kind of GPU.")
 @click.option("--nodes", metavar="N", type=click.IntRange(min=1), help="How many whole nodes.")
 @click.option(

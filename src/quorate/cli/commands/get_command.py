@@ -46,7 +46,7 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
     "--limit",
     metavar="N",
     type=click.IntRange(min=1),
-    help="At most N: the newest runs, else the first of the list.",
+    help="At most N: the newest N runs, or the first N of another list.",
 )
 @get_reader
 @click.pass_obj

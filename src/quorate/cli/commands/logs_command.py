@@ -40,7 +40,7 @@ PAUSE_S: Final = 0.5
     "--tail",
     metavar="N",
     type=click.IntRange(1, TAIL_MAX),
-    help="Begin with the last N lines that there are.",
+    help="Begin with the last N lines.",
 )
 @reader
 @click.pass_obj
@@ -66,7 +66,9 @@ def logs(
             click.echo(f"note: {name!r} has written nothing yet; quorate explain {name}", err=True)
         return
     if follow or prefix:
-        raise click.UsageError("-f and --prefix print lines; leave out -o, or them")
+        raise click.UsageError(
+            "-f and --prefix print lines; leave out -o, or leave out -f and --prefix"
+        )
     ask(settings, "run-logs", RunLogs(run=name, from_=first, tail=tail))
 
 

@@ -34,7 +34,7 @@ _MANY: Final = frozenset({"domain", "region", "cluster"})
     metavar="GPUS",
     type=click.IntRange(min=1),
     required=True,
-    help="How many GPUs are to be made free, beside those that are.",
+    help="How many GPUs to free, besides those that are free now.",
 )
 @writer
 @click.pass_obj
@@ -87,7 +87,7 @@ def _parsed(scope: str) -> dict[str, list[str]]:
         if others:
             raise _wrong(f"cap says which GPUs are meant; leave out {others[0]}")
     elif "flavor" not in found:
-        raise _wrong("it has no flavor; write it like flavor=H100,domain=A")
+        raise _wrong("the scope has no flavor; write it like flavor=H100,domain=A")
     return found
 
 

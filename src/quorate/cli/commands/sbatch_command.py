@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     "--owner",
     "team",
     metavar="OWNER",
-    help="Whose work it is; else --account of the script.",
+    help="The owner of the run; by default --account of the script.",
     shell_complete=names_of("owner"),
 )
 @click.option("--flavor", metavar="KIND", help="The kind of GPU.")
@@ -43,15 +43,19 @@ if TYPE_CHECKING:
     "--for",
     "duration",
     metavar="TIME",
-    help="How long it is expected to take; else --time of the script.",
+    help="How long it is expected to take; by default --time of the script.",
 )
 @click.option(
     "--pool",
     metavar="POOL",
-    help="The pool; else --partition of the script.",
+    help="The pool; by default --partition of the script.",
     shell_complete=names_of("pool"),
 )
-@click.option("--name", metavar="NEW", help="Its name; else one that begins like --job-name.")
+@click.option(
+    "--name",
+    metavar="NEW",
+    help="The name of the run; by default one that begins with --job-name of the script.",
+)
 @writer
 @click.pass_obj
 def sbatch(

@@ -69,7 +69,11 @@ if TYPE_CHECKING:
     help="Submit a copy of this run instead; needs --name.",
     shell_complete=names_of("run"),
 )
-@click.option("--name", metavar="NEW", help="Its name; else one that begins like the program.")
+@click.option(
+    "--name",
+    metavar="NEW",
+    help="The name of the run; by default one that begins with the name of the program.",
+)
 @click.option(
     "--set",
     "assignments",

@@ -101,7 +101,7 @@ def _seconds(gpu_ms: int) -> str:
 
 
 def _used(stage: Stage) -> tuple[int, int]:
-    """Return how many leases the ledger tells of, and the GPU-milliseconds between their ends."""
+    """Return how many leases the ledger has, and the GPU-milliseconds that they lasted."""
     kept = "whole.jsonl"
     stage.keyboard.run(("ledger", "export", "--out", kept))
     begun: dict[str, tuple[int, int]] = {}

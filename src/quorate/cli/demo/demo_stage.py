@@ -122,7 +122,7 @@ class Stage:
     def check(self, is_so: bool, otherwise: str) -> None:
         """Raise ``CommandError`` unless ``is_so``."""
         if not is_so:
-            raise CommandError(Exit.UNSOUND, f"the demo did not go as it is told: {otherwise}")
+            raise CommandError(Exit.UNSOUND, f"the demo did not go as planned: {otherwise}")
 
     def end_service(self) -> int:
         """Stop the service, and return its exit code; later commands read the ledger's file."""

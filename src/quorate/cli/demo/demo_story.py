@@ -21,7 +21,7 @@ AS_ROOT: Final = (
 """What is said to root alone."""
 _STEP: Final = re.compile(r"^\w+ step (\d+), ")
 _STEPS_SEEN: Final = 2
-"""How many steps of a log tell that work goes on."""
+"""After so many steps in its log a job counts as going on."""
 _STEP_SAVED: Final = 6
 """A step that comes after the first checkpoint, which train.py saves after five."""
 
@@ -46,7 +46,7 @@ def typed_run(name: str, team: str) -> tuple[str, ...]:
 
 
 def steps_in(lines: list[str]) -> list[int]:
-    """Return the numbers of the steps that a log tells of, in its order."""
+    """Return the numbers of the steps in a log, in its order."""
     return [int(found[1]) for line in lines if (found := _STEP.match(line))]
 
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _LIMITS = (
-    (("--max-nodes",), "N", "At most N nodes at once, whatever is below it included."),
+    (("--max-nodes",), "N", "At most N nodes at once, those of owners below it included."),
     (
         ("--max-concurrent-allocations", "--max-concurrent-runs"),
         "N",
-        "At most N running runs at once, those below it included.",
+        "At most N running runs at once, those of owners below it included.",
     ),
     (("--gpu-hours-budget",), "HOURS", "GPU-hours per period; beyond it, runs come later."),
     (("--node-hours-budget",), "HOURS", "Node-hours per period; beyond it, runs come later."),

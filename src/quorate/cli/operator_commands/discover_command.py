@@ -22,9 +22,11 @@ FLAVOR_UNKNOWN: Final = "GPU"
         "quorate node discover --gpus 2 --name laptop -o json",
     )
 )
-@click.option("--flavor", metavar="NAME", help="What to call its GPUs; what they are if left out.")
+@click.option(
+    "--flavor", metavar="NAME", help="The flavor of its GPUs; by default the name of their model."
+)
 @click.option("--gpus", metavar="N", type=int, help="How many GPUs to declare, found or not.")
-@click.option("--name", metavar="NAME", help="What to call the node; the host's name if left out.")
+@click.option("--name", metavar="NAME", help="The name of the node; by default the host's name.")
 @output_option
 @click.pass_obj
 def discover(settings: Settings, *, flavor: str | None, gpus: int | None, name: str | None) -> None:

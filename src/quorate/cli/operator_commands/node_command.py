@@ -131,7 +131,7 @@ def drain(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
 @click.option(
     "--after",
     metavar="CLAIM",
-    help="Only if this claim was the last one on it: a late word frees nothing then.",
+    help="Only if this claim was the last one on the node, so that a late report frees nothing.",
 )
 @_marking
 @click.pass_obj

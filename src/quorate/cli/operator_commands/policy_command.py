@@ -95,7 +95,12 @@ def solve(
     )
 )
 @click.option(
-    "-p", "--policy", "names", metavar="NAME", multiple=True, help="Only this one; all if left out."
+    "-p",
+    "--policy",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="Only this policy; by default all.",
 )
 @problem_options
 @output_option

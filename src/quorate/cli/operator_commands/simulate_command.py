@@ -89,7 +89,7 @@ _REFUSALS_MAX: Final = 5
     type=click.FloatRange(0, 0.9),
     default=0.1,
     show_default=True,
-    help="Which part of the time of submissions a comparison leaves out at the beginning.",
+    help="In a comparison: do not measure jobs of this first part of the submission time.",
 )
 @click.option(
     "--processes",

@@ -60,13 +60,19 @@ def check(settings: Settings, file: str) -> None:
     "--trial",
     type=click.FloatRange(0, 1),
     metavar="PART",
-    help="Hide all but this part of what is known, and show what each type is taken for.",
+    help="Hide all known rates but this part, and show which known type each type is taken for.",
 )
 @click.option(
-    "--known", type=click.IntRange(1), help="In a trial: how many types stay known; all of them."
+    "--known", type=click.IntRange(1), help="In a trial: how many types stay known; by default all."
 )
-@click.option("--gpus", type=click.IntRange(1), help="In a trial: types of so many GPUs; 1.")
-@click.option("--seed", type=click.IntRange(0), help="In a trial: what is hidden; 0.")
+@click.option(
+    "--gpus", type=click.IntRange(1), help="In a trial: only types that take N GPUs; by default 1."
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    help="In a trial: the seed by which rates are hidden; by default 0.",
+)
 @output_option
 @click.pass_obj
 @needs_rounds

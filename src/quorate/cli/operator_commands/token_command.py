@@ -36,7 +36,12 @@ def token() -> None:
     help="What its holder may do.",
 )
 @click.option("--user", metavar="NAME", required=True, help="Who holds it; recorded as the actor.")
-@click.option("--tenant", metavar="NAME", default="", help="Whose runs and budgets it is for.")
+@click.option(
+    "--tenant",
+    metavar="NAME",
+    default="",
+    help="The tenant whose runs and budgets it gives access to.",
+)
 @click.option(
     "--scope",
     "scopes",

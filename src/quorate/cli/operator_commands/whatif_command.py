@@ -37,7 +37,7 @@ from quorate.views.exits import CommandError, Exit
     "additions",
     metavar="COUNTxNODE",
     multiple=True,
-    help="So many more nodes like NODE from then on. May be repeated.",
+    help="Add COUNT nodes like NODE from then on. May be repeated.",
 )
 @ledger_options
 @output_option

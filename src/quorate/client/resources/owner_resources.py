@@ -61,7 +61,7 @@ class BudgetReport(Fields):
 
 
 class OwnerStatus(Fields):
-    """What an owner has, and where it stands to its share."""
+    """What an owner has, and how that compares with its share."""
 
     children: tuple[str, ...]
     budgets: tuple[str, ...]

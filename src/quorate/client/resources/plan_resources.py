@@ -46,7 +46,7 @@ class MoveCause(Fields):
 
 
 class ReservationStatus(Fields):
-    """How a planned start stands."""
+    """The state of a planned start."""
 
     state: str
     status: str | None

@@ -161,7 +161,7 @@ def _ahead(payer_list: PayerList, choices: Sequence[Choice]) -> list[_Ahead]:
 
 @dataclass(slots=True)
 class PaymentSearch:
-    """Depth-first over the cells in order, the most first; dead ends are remembered."""
+    """Searches depth-first who pays: cell by cell, the largest amount first; keeps dead ends."""
 
     payer_list: PayerList
     demands: Sequence[Demand]

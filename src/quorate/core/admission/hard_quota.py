@@ -120,7 +120,7 @@ class Headroom:
         return new
 
     def refuses_at_least(self, run: Run) -> Refusal | None:
-        """Return which limit ``run`` exceeds wherever it is placed, if any.
+        """Return the limit that ``run`` exceeds on any nodes; None if there is none.
 
         What is free on nodes that its owner holds already needs no other nodes.
         """
@@ -168,7 +168,7 @@ def _over(code: RefusalCode, owner: str, current: int, wanted: int, limit: int) 
 
 
 def refuses_ever_so(view: StateView, run: Run) -> Refusal | None:
-    """Return the hard quota that forbids ``run`` now, wherever it is placed, if any does."""
+    """Return the hard quota that forbids ``run`` now on any nodes; None if there is none."""
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)
     if refusal is None and headroom is not None:

@@ -1,4 +1,4 @@
-"""Continuity: which events may follow which. A part of the audit, with books of its own.
+"""Continuity: which events may follow which. A part of the audit, with its own records.
 
 A hand-over is the same slots of the same groups under other payers, from the same instant on. A
 swap puts slots that the run already had, with their payers and what is left of their holds, in the

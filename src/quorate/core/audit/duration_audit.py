@@ -1,4 +1,4 @@
-"""The audit of owners' histories of durations, with books of its own: I8."""
+"""The audit of owners' histories of durations, with its own records: I8."""
 
 from __future__ import annotations
 

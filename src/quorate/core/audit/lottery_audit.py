@@ -1,4 +1,4 @@
-"""The lotteries of a whole history: invariant I9. A part of the audit, with books of its own.
+"""The lotteries of a whole history: invariant I9. A part of the audit, with its own records.
 
 ``lottery.check_draws`` checks what two events show by themselves. This module checks what takes the
 history: that the links of the committed chain are revealed one after the other, each for one

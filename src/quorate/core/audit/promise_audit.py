@@ -1,4 +1,4 @@
-"""The audit of promises: reservations made, moved and closed, with books of its own.
+"""The audit of promises: reservations made, moved and closed, with its own records.
 
 A run has one reservation at most, only while it waits; a start that moves later has a cause; a run
 whose reservation is closed as activated starts at that instant.

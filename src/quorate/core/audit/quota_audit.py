@@ -1,4 +1,4 @@
-"""The audit of hard quotas, I4, with books of its own: nodes and running runs, owner by owner.
+"""The audit of hard quotas, I4, with its own records: nodes and running runs, owner by owner.
 
 A start or growth leaves its owner, and every ancestor of it, within their limits. What was within
 them at its start may exceed them later, when a limit is lowered or a family changes.

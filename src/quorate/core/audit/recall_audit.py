@@ -1,4 +1,4 @@
-"""The audit of recalls, with books of its own: only loans, on their terms, and never early."""
+"""The audit of recalls, with its own records: only loans, on their terms, and never early."""
 
 from __future__ import annotations
 

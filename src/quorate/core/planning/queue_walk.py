@@ -437,8 +437,8 @@ class Walk:
     def _followers(self) -> dict[Line, list[Place]]:
         """Return the lines whose order followers change, each with its places in the new order.
 
-        A follower's age counts from when the last of its upstreams completed. One that waits for an
-        upstream, and was told so, is not looked at.
+        A follower's age counts from when the last of its upstreams completed. A
+        follower whose wait for an upstream is recorded already is not looked at.
         """
         view, found = self.view, dict[Line, list[Place]]()
         waits_for: dict[tuple[str, ...], Refusal | None] = {}

@@ -242,7 +242,7 @@ class _Trials:
         return () if self._is_in_time(self._recalled(view, told), told, kept=told) else told
 
     def _divided(self, told: Sequence[Loan]) -> Recall:
-        """Return which of ``told`` go to other payers, newest first, and which are recalled.
+        """Return which loans of ``told`` go to other payers, newest first, and which are recalled.
 
         A bundle that is handed over keeps its room, so the run must be able to start beside it.
         """

@@ -670,7 +670,7 @@ class Searcher:
         return single if found is None else found
 
     def _parted(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
-        """Return the first start of equal parts that the same payers pay for wherever they go."""
+        """Return the first start of equal parts whose payers are the same in every domain."""
         duration_ms, ((payers, site),) = ask.duration_ms, ask.sites.by_payers
         quotas = self.profile.quotas(ask.run.owner)
         at_ms = from_ms

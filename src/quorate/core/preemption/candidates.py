@@ -32,7 +32,7 @@ _CLAIM: Final = Role.CLAIM
 class Candidate(Struct, frozen=True, gc=False):
     """Something that can be ended as one: a bundle, a whole run, a spare.
 
-    ``gpus`` is all that ends with it, wherever it is; ``room`` is what the goal gains, some of it
+    ``gpus`` is all that ends with it, in any place; ``room`` is what the goal gains, some of it
     outside of the scope where ``is_beyond``. ``pledges`` are filled spares that are given up with
     it, as they would otherwise take its slots back.
     """

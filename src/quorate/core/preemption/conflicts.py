@@ -94,7 +94,7 @@ def declare_conflict(
 
 
 def _asks_the_same(one: Question, other: Question) -> bool:
-    """Return whether two questions are the same; of a reservation or limit, wherever it is now."""
+    """Return whether two questions are the same; a reservation or limit may have moved."""
     if one.cause is not other.cause or one.reservation or one.scope.limit:
         return (one.cause, one.reservation, one.scope.limit) == (
             other.cause,

@@ -54,7 +54,7 @@ class Goal(Protocol):
 
     @property
     def is_plain(self) -> bool:
-        """Whether all GPUs of a domain are equally good, so that counting tells what is missing."""
+        """Whether all GPUs of a domain are equally good, so that a count shows what is missing."""
         ...
 
     def lacking(self, room: Room) -> int:
@@ -81,7 +81,7 @@ class Goal(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """So many GPUs, wherever in scope: room made by hand, or a limit that is exceeded."""
+    """A number of GPUs anywhere in scope: room made by hand, or a limit that is exceeded."""
 
     gpus: int
     is_plain: bool = True

@@ -80,7 +80,7 @@ class Chosen:
 
     @property
     def is_plain(self) -> bool:
-        """Whether counting tells how far the goal is."""
+        """Whether a count of GPUs shows how much the goal still needs."""
         return self._goal.is_plain
 
     @property

@@ -119,8 +119,8 @@ class Seats:
     def _find_for(self, chosen: Candidate) -> PackPlan | None:
         """Return where ``chosen`` fits when less deserving runs make room, and take that room.
 
-        The least deserving run makes room first, then twice as many at each further try, so that
-        few more than necessary do. Runs that turn out not to be in the way stay.
+        At first one run makes room, the least deserving; each further try takes twice as many, so
+        that few more than necessary are tried. Runs that turn out not to be in the way stay.
         """
         others = sorted(self._in_the_way(chosen), key=lambda held: held.place)
         risen: list[_Held] = []

@@ -40,7 +40,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """A pool at the end of a round: what there is to share, and the runs that share it.
+    """A pool at the end of a round: the GPUs to share, and the runs that share them.
 
     ``late`` are the stopping runs whose deadline is after the next round, and ``gpus_late`` what
     they have: neither can be chosen. ``room`` is the pool as if empty; None where all GPUs are
@@ -61,7 +61,7 @@ class Floor:
 def floor_of(
     view: StateView, pool: str, funds: Funds, now_ms: int, *, is_smooth: bool = False
 ) -> Floor:
-    """Return what there is to share in ``pool`` at ``now_ms``, and the runs that share it.
+    """Return the GPUs to share in ``pool`` at ``now_ms``, and the runs that share them.
 
     With ``is_smooth``, rates that have hardly changed are those of the last round.
     """

@@ -173,7 +173,7 @@ def _conflict_declared(state: State, event: e.ConflictDeclared) -> None:
     if event.reservation:
         state.reservations.own(event.reservation).attempts += 1
     if event.tokens:
-        # The owners of entrants hear of the lottery; without one, the announcement is withdrawn.
+        # Owners of entrants get a notice of the lottery; without one, the announcement ends.
         state.announced.pop(event.reservation, None)
 
 

@@ -111,7 +111,7 @@ class Meter:
 
     @classmethod
     def of(cls, told: Told) -> Meter:
-        """Return the meter whose stored form is ``told``."""
+        """Return the meter that is stored as ``told``."""
         meter = cls.__new__(cls)
         meter.amount, meter.moment, meter.ends_ms, meter.hours, meter.sums = told
         meter.known, meter.looked_back, meter.corrected = len(meter.hours), (0, 0, 0), (1, 0)

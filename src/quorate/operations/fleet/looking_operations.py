@@ -48,7 +48,7 @@ class Use(Given, kw_only=True, frozen=True):
 
 
 class FlavorUse(Given, kw_only=True, frozen=True):
-    """GPUs of one flavor, wherever they are; ``queued`` is what waits for them, by preference."""
+    """All GPUs of one flavor; ``queued`` counts those that waiting runs prefer."""
 
     flavor: str
     gpus_used: int

@@ -38,7 +38,7 @@ class Follower:
     def read(self, limit: int) -> list[Shown]:
         """Return the next events that the caller may see, ``limit`` at most.
 
-        An empty list does not mean the end, which ``is_behind`` tells: what is hidden moves the
+        An empty list does not mean the end, which ``is_behind`` shows: what is hidden moves the
         cursor, too.
         """
         assert limit > 0, limit

@@ -231,7 +231,7 @@ _LEDGER: Final = (
     Operation(
         name="verify-ledger-against",
         area=Area.LEDGER,
-        summary="Check that the ledger is what checkpoints say that were kept elsewhere.",
+        summary="Check the ledger against checkpoints that were kept elsewhere.",
         takes=VerifyAgainst,
         gives=Verification,
         roles=ANYBODY,

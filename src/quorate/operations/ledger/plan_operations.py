@@ -186,7 +186,7 @@ PLANS: Final = (
     Operation(
         name="picture",
         area=Area.RUNS,
-        summary="Show how a run, the reservations or a pool stand now.",
+        summary="Show the current state of a run, of the reservations or of a pool.",
         takes=PictureRequest,
         gives=Picture,
         roles=ANYBODY,

@@ -297,7 +297,7 @@ MONEY: Final = (
     Operation(
         name="accounting-status",
         area=Area.SERVICE,
-        summary="Show how links to an accounting system stand, and what waits to be told.",
+        summary="Show the links to an accounting system, and what waits to be reported to it.",
         takes=common_requests.Nothing,
         gives=AccountingStatus,
         roles=OVERSEERS,

@@ -172,7 +172,7 @@ class NoticeReading:
     def notices(self, limit: int) -> list[Notice]:
         """Return the next notices, about ``limit``: those of one event stay together.
 
-        An empty list does not mean the end, which ``is_behind`` tells.
+        An empty list does not mean the end, which ``is_behind`` shows.
         """
         assert limit > 0, limit
         place = self._place

@@ -83,7 +83,7 @@ NOTICES: Final = (
     Operation(
         name="watch-notices",
         area=Area.LEDGER,
-        summary="Be told what concerns you as it is recorded, from a sequence on.",
+        summary="Watch the notices that concern you as they come, from a sequence on.",
         takes=WatchNotices,
         gives=Notice,
         roles=ANYBODY,

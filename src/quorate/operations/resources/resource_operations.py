@@ -197,7 +197,7 @@ _KINDS: Final = (
 )
 _LISTED_AS_RUNS: Final = ("run", "queue")
 _HAVE_TIMELINES: Final = ("run", "claim", "node", "reservation", "resolveroutcome")
-"""Whose description tells all that happened to them, for which the ledger is read: ``ABOUT``."""
+"""Kinds whose description has their whole history, for which the ledger is read: ``ABOUT``."""
 _OF_EVERY_RUN: Final = ("charge",)
 """Whose list has entries of every run that ever was, so that all of them are read."""
 _DELETED: Final = ("node", "pool", "budget")
@@ -334,7 +334,7 @@ _SYSTEM: Final = (
     Operation(
         name="describe-system",
         area=Area.SERVICE,
-        summary="Tell everything about the settings of the installation.",
+        summary="Describe the settings of the installation.",
         takes=GetSystem,
         gives=Description,
         roles=ANYBODY,
@@ -382,7 +382,7 @@ THINGS: Final = (*(each for kind in _KINDS for each in _of(kind)), *_SYSTEM)
 APPLY: Final = Operation(
     name="apply",
     area=Area.SERVICE,
-    summary="Make the ledger hold documents: all of them, or none.",
+    summary="Create or update what documents declare: all of them, or none.",
     takes=Apply,
     gives=common_responses.Outcome,
     roles=SUBMITTERS,

@@ -113,7 +113,7 @@ SERVICE: Final = (
     Operation(
         name="issue-token",
         area=Area.SERVICE,
-        summary="Issue an access token; its secret is told this once.",
+        summary="Issue an access token; its secret is shown only once.",
         takes=IssueToken,
         gives=TokenOutcome,
         roles=MANAGERS,
@@ -141,7 +141,7 @@ SERVICE: Final = (
     Operation(
         name="revoke-token",
         area=Area.SERVICE,
-        summary="Do not take an access token any more.",
+        summary="Revoke an access token.",
         takes=RevokeToken,
         gives=common_responses.Outcome,
         roles=ANYBODY,
@@ -157,7 +157,7 @@ SERVICE: Final = (
     Operation(
         name="show-clock",
         area=Area.SERVICE,
-        summary="Show how the service's clock stands, and whether it is believed.",
+        summary="Show the service's clock, and whether the service trusts it.",
         takes=common_requests.Nothing,
         gives=ClockState,
         roles=OVERSEERS,
@@ -170,7 +170,7 @@ SERVICE: Final = (
     Operation(
         name="accept-clock",
         area=Area.SERVICE,
-        summary="Go by the service's clock as it is now, and decide again.",
+        summary="Trust the service's clock as it is now, and go on deciding.",
         takes=common_requests.Nothing,
         gives=ClockState,
         roles=ADMINS,

@@ -25,13 +25,13 @@ def check_place(outbox: Outbox, sink: str, store: EventStore) -> None:
     end = store.head().seq
     if cursor > end:
         raise OutboxError(
-            f"{sink!r} was told up to sequence {cursor}, and the ledger ends at {end}: an older "
-            f"one was put in its place; {_REMEDY}"
+            f"{sink!r} was sent events up to sequence {cursor}, but the ledger ends at {end}: an "
+            f"older ledger was put in its place; {_REMEDY}"
         )
     if cursor and head:
         block = next(iter(store.blocks(from_height=store.height_at(cursor))))
         if (block.head.seq, block.head.hash) != (cursor, head):
             raise OutboxError(
-                f"{sink!r} was told up to sequence {cursor} of a ledger that had other events by "
-                f"then: another one was put in its place; {_REMEDY}"
+                f"{sink!r} was sent events up to sequence {cursor} of a ledger with other events: "
+                f"another ledger was put in its place; {_REMEDY}"
             )

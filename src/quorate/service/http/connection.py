@@ -191,7 +191,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP."""
-        self._refuse(USAGE, f"this is not HTTP/1.1 as it is read here: {msg.lower()}")
+        self._refuse(USAGE, f"this is not valid HTTP/1.1: {msg.lower()}")
 
     def _farewell(self, last: bytes) -> None:
         """End the response under way with ``last``, which a client reads if it reads again soon."""

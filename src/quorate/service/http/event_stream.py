@@ -120,7 +120,7 @@ class WatchRegistry:
 
     An event is encoded once for all watchers that get the same: the cache is keyed by what a
     watcher may see, and never only by the sequence. While nothing is recorded, a watcher gets a
-    comment every ``heartbeat_s``: it tells a quiet ledger from a lost connection.
+    comment every ``heartbeat_s``: so the client can tell a quiet ledger from a lost connection.
     """
 
     def __init__(self, ledger_thread: LedgerThread, heartbeat_s: float) -> None:

@@ -48,7 +48,7 @@ def form_of(accept: str, operation: Operation) -> Form:
     if best is None:
         raise problem(
             "not-acceptable",
-            f"Accept: {operation.name} can be told as {', '.join(forms)}; ask for one of these",
+            f"Accept: {operation.name} can be given as {', '.join(forms)}; ask for one of these",
         )
     return best[1]
 

@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 PATH_BYTES_MAX: Final = 4_096
 QUERY_BYTES_MAX: Final = 16 * 1024
 BODY_BYTES_PER_S_MIN: Final = 16 * 1024
-"""How fast a body must come once it has had its first while."""
+"""How fast a body must arrive, once the time that a slow client has anyway is over."""
 ABORT: Final = "quorate.abort"
 """The extension of a scope by which a connection is cut off."""
 _ONCE: Final = frozenset(

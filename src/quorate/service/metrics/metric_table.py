@@ -322,7 +322,7 @@ ACCOUNTING_ANSWERED = _gauge(
     "When the owner that was answered for longest ago was; 0: one has never been.",
 )
 ACCOUNTING_WAITING = _gauge(
-    "accounting_waiting", "Amounts that wait to be told to an accounting system."
+    "accounting_waiting", "Amounts that wait to be reported to an accounting system."
 )
 ACCOUNTING_OLDEST = _gauge(
     "accounting_oldest_seconds", "Seconds that the oldest of them has waited."

@@ -107,7 +107,7 @@ class WebhookSink:
         self.is_stopping = False
 
     def step(self) -> float:
-        """Take in and deliver what there is; return how many seconds nothing has to be done.
+        """Take in and deliver what waits; return after how many seconds to call this again.
 
         Raises ``QuorateError`` where the ledger or the outbox cannot be read or written.
         """

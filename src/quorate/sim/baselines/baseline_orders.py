@@ -13,7 +13,7 @@ from quorate.model.amounts import HOUR_MS
 from quorate.sim.baselines.baseline_simulation import Live, Scheduler, greedy
 
 LAS_QUEUE_GPU_MS: Final = 8 * HOUR_MS
-"""How much GPU time a job gets in the first queue of least attained service, unless stated."""
+"""By default, the GPU time that a job gets in the first queue of least attained service."""
 
 
 @dataclass(frozen=True, slots=True)

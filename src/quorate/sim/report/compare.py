@@ -25,7 +25,7 @@ from quorate.sim.report.metrics import Metrics, Spread, Window, metrics_of
 SEEDS_MIN: Final = 5
 """Over how many seeds a comparison is made at least."""
 WARM_UP: Final = 0.1
-"""Which part of the time of submissions is left out at the beginning, unless stated."""
+"""By default, jobs submitted in this first part of the time of submissions are not measured."""
 RESAMPLES: Final = 10_000
 NEGLIGIBLE: Final = 1e-5
 """Which part of a figure a difference must exceed: work is rounded to whole milliseconds."""

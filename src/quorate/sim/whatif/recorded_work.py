@@ -24,7 +24,7 @@ UNSTATED_MS: Final = HOUR_MS
 
 @dataclass(slots=True)
 class Effort:
-    """The work of one run: what is closed, what is open, and what there is to do.
+    """The work of one run: its ended leases, its running ones, and what is left to do.
 
     ``by_hand``: people ended it, not an executor. ``over`` is when it ended as recorded, and the
     sequence of that.

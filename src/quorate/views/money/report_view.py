@@ -52,5 +52,8 @@ def report_lines(report: ReportRecord | None, now_ms: int) -> list[str]:
         return [f"{report.source} tells {told}; its figure counts since {when}"]
     note = f": {report.note}" if report.note else ""
     return [
-        f"{report.source} does not tell what is left; the ledger's figure counts since {when}{note}"
+        (
+            f"{report.source} does not report what is left; "
+            f"the ledger's figure counts since {when}{note}"
+        )
     ]

@@ -87,9 +87,9 @@ def _announced(seq: int, event: ConflictAnnounced, known: Known) -> Iterator[Tol
             run=runs[0] if len(runs) == 1 else "",
             text=(
                 f"a planned start may end work of yours at {time_text(event.due_ms)}: room will be "
-                f"made in {scope_text(event.scope)}, at last by lot. Of yours, each with how often "
-                f"it is cut as things stand: {named}. Save your work before then. What may end a "
-                f"run: quorate plan {runs[0]}"
+                f"made in {scope_text(event.scope)}, at last by lot. Your runs, each with how "
+                f"often it was cut in dummy draws: {named}. Save your work before then. What may "
+                f"end a run: quorate plan {runs[0]}"
             ),
             facts={
                 "due": time_text(event.due_ms),

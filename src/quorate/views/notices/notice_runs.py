@@ -348,7 +348,7 @@ def _lost(run: str, tale: _Tale, nodes: Mapping[str, NodeStatus], known: Known) 
         **_about(run, known),
         text=(
             f"run/{run} lost part of what it works on{f' ({why})' if why else ''}: "
-            f"{'; '.join(parts)}. How it stands: quorate describe run {run}"
+            f"{'; '.join(parts)}. Its state: quorate describe run {run}"
         ),
         facts={"outcome": outcome, "nodes": _marked(nodes), "waitsAgain": tale.waits_again},
     )

@@ -89,7 +89,7 @@ def _widths(effect: Effect) -> list[str]:
 
 
 def _places(moved: tuple[Moved[int], ...]) -> list[str]:
-    return _first([f"{m.run} stands {m.before} -> {m.after} in the queue" for m in moved])
+    return _first([f"{m.run} moves from place {m.before} to {m.after} in the queue" for m in moved])
 
 
 def _first(lines: list[str]) -> list[str]:

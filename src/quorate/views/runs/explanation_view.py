@@ -97,7 +97,7 @@ def _start_ms(plan: Foreseen) -> int | None:
 
 
 def _cause_lines(found: Explanation) -> list[str]:
-    """Return why it failed or, where it shares a pool in rounds, what it has of them."""
+    """Return why a run failed or, in a pool that shares in rounds, what its share is."""
     if found.refusal is not None:
         return [
             "without GPUs in this round:",

@@ -226,7 +226,7 @@ def _runs_started(events: Iterable[Event]) -> set[str]:
 
 
 def _passed_on(events: Sequence[Event], facts: Mapping[str, LeaseStarted]) -> set[str]:
-    """Return the ended leases whose slots stayed with their run; the story tells of those."""
+    """Return the ended leases whose slots stayed with their run, which are shown in its history."""
     kept: dict[tuple[str, str], int] = {}
     found: set[str] = set()
     for event in reversed(events):
