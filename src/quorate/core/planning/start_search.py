@@ -571,7 +571,10 @@ class Searcher:
         """Return the first start of equal parts that the same payers pay for wherever they go."""
         duration_ms, ((payers, site),) = ask.duration_ms, ask.sites.by_payers
         quotas = self.profile.quotas(ask.run.owner)
-        at_ms = from_ms
+        demands = [(_place(site.domains[0]), ask.gpus)] if site.domains else []
+        # Money is looked at before room where that is quick: no start is earlier than its payment.
+        known = self._paid_by_one(ask, payers, demands, from_ms)
+        at_ms = from_ms if known is None else known[0]
         while steps.spend():
             found = self._rooms.in_any(site, ask.parts, duration_ms, at_ms, before_ms)
             if found is None:
@@ -580,7 +583,6 @@ class Searcher:
             fitting = self._fits_in(ask, domains, room_ms, steps)
             if fitting is not None:
                 return Start(room_ms, *fitting)
-            demands = [(_place(site.domains[0]), ask.gpus)]
             paid = self._paid_from(ask, payers, demands, room_ms, steps)
             if paid is None:
                 return None
@@ -623,6 +625,9 @@ class Searcher:
         legs = self._pay(ask, demands, from_ms, steps)
         if legs is not None:
             return from_ms, legs
+        by_one = self._paid_by_one(ask, payers, demands, from_ms)
+        if by_one is not None:
+            return by_one
         resources = self._payer_resources(payers)
         critical = _critical(resources, ask.duration_ms, from_ms)
         critical += self._windows(ask, from_ms)
@@ -634,6 +639,26 @@ class Searcher:
             _last_end_ms(resources),
             steps,
         )
+
+    def _paid_by_one(
+        self, ask: Ask, payers: Payers, demands: Sequence[Demand], from_ms: int
+    ) -> tuple[int, Sequence[Leg]] | None:
+        """Return the same as ``_paid_from`` where one envelope pays, whose window outlasts the run.
+
+        None where that is not so: then this says nothing.
+        """
+        if not ask.is_plain or len(payers) != 1 or not demands:
+            return None
+        profile, ((key, _),) = self.profile, payers
+        spec = profile.view.envelopes[key].spec
+        if not is_open(spec, from_ms, from_ms + ask.lead_ms, profile.now_ms):
+            return None
+        gpus = sum(wanted for _, wanted in demands)
+        at_ms = profile.payer(key).earliest(gpus, ask.duration_ms, from_ms)
+        if at_ms is None or at_ms + ask.duration_ms > spec.end_ms:
+            return None  # Close to its end a window is paid for to the end only.
+        legs = self._pay_plainly(ask, demands, at_ms)
+        return None if legs is None else (at_ms, legs)
 
     def _next_change(self, ask: Ask, after_ms: int) -> int | None:
         """Return the first instant after ``after_ms`` at which what ``ask`` needs grows."""
