@@ -57,6 +57,7 @@ from quorate.testing.builders import NOW_MS
 from quorate.testing.states import same
 from tests.oracles.choosing import chooser
 from tests.oracles.effort import IS_SOAK, examples
+from tests.oracles.walking import walked_events
 from tests.oracles.worlds import budgets, choose_funding, choose_selector
 
 _NAMES = ("o0", "o1", "o2", "o3")
@@ -310,6 +311,7 @@ class Histories(RuleBasedStateMachine):
         if decision.refusals:
             assert not decision.events
         self._try_elsewhere(command, decision)
+        self._walk_all_the_same(command, decision)
         apply_all(self.state, decision.events)
         self.events.extend(decision.events)
         self._seal(list(decision.events))
@@ -321,6 +323,13 @@ class Histories(RuleBasedStateMachine):
         return decide(
             state, command, now_ms=self.now_ms, actor="test", has_executor=self.has_executor
         )
+
+    def _walk_all_the_same(self, command: Command, decision: Decision) -> None:
+        """Assert that a decision without a walk writes what a walk would have written."""
+        walked = walked_events(self.state, command, self.now_ms, has_executor=self.has_executor)
+        if walked is not None and not decision.refusals:
+            event("decided without a walk")
+            assert decision.events == walked
 
     def _try_elsewhere(self, command: Command, decision: Decision) -> None:
         """Assert that all end up the same: an overlay, a snapshot, an archive, a fresh fold."""

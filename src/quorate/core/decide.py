@@ -51,6 +51,7 @@ from quorate.core.lifecycle.sensitive_claims import drain_warnings, release, wip
 from quorate.core.lifecycle.settle import settle_holds
 from quorate.core.lifecycle.stops import confirm, is_shared, stop_run
 from quorate.core.planning.give_out import give_out, stirs, turned_away
+from quorate.core.planning.idle_fleet import only_ends, start_alone
 from quorate.core.preemption.announcements import announce_conflicts
 from quorate.core.preemption.conflicts import resolve_by_hand, settle_conflict
 from quorate.core.removal import remove
@@ -120,10 +121,11 @@ def _decide(log: DecisionLog, command: Submit | Immediate) -> Decision:
     decision = _carry_out(log, command)
     if decision.refusals:
         return Decision(refusals=decision.refusals, warnings=decision.warnings)
-    settle_spares(log)
-    fail_followers(log)
-    give_out(log)
-    announce_conflicts(log)
+    if not only_ends(log):
+        settle_spares(log)
+        fail_followers(log)
+        give_out(log)
+        announce_conflicts(log)
     if isinstance(command, _CHANGE_BUDGETS):
         settle_thresholds(log)
     if isinstance(command, Apply):
@@ -245,9 +247,7 @@ def _confirm(log: DecisionLog, command: Confirm) -> Decision:
     return Decision()
 
 
-def _submit(  # noqa: C901, PLR0911 - how a run comes in
-    log: DecisionLog, command: Submit
-) -> Decision:
+def _submit(log: DecisionLog, command: Submit) -> Decision:
     run = command.run
     existing = log.view.runs.get(run.name)
     if existing is not None and existing.spec == run:
@@ -261,16 +261,25 @@ def _submit(  # noqa: C901, PLR0911 - how a run comes in
     if log.events or stirs(log):
         # Leases that ended and windows that opened since then may be what older runs wait for.
         give_out(log)
-    view = log.view
     submitted = RunSubmitted(at_ms=log.now_ms, actor=log.actor, run=run)
     if run.rounds is not None:
         return _submit_to_rounds(log, submitted)
+    if not run.sensitive and start_alone(log, submitted):
+        changes = (("Run", run.name, Change.SUBMITTED),)
+        return Decision(tuple(log.events), changes=changes)
+    return _submit_to_queue(log, submitted)
+
+
+def _submit_to_queue(log: DecisionLog, submitted: RunSubmitted) -> Decision:
+    """Accept a run that starts, waits or is refused at its turn; a claim is granted or refused."""
+    run, view = submitted.run, log.view
+    changes = (("Run", run.name, Change.SUBMITTED),)
     refusal = None if run.sensitive else turned_away(log, run)
     if refusal is not None:
         refused = RunRefused(at_ms=log.now_ms, actor=log.actor, run=run.name, refusal=refusal)
         log.write(submitted)
         log.write(refused)
-        return Decision(tuple(log.events), changes=(("Run", run.name, Change.SUBMITTED),))
+        return Decision(tuple(log.events), changes=changes)
     trial = DecisionLog(view, now_ms=log.now_ms, actor=log.actor, has_executor=log.has_executor)
     trial.write(submitted)
     if run.sensitive:
@@ -291,7 +300,7 @@ def _submit(  # noqa: C901, PLR0911 - how a run comes in
     for event in trial.events:
         log.write(event)
     announce_conflicts(log)
-    return Decision(tuple(log.events), changes=(("Run", run.name, Change.SUBMITTED),))
+    return Decision(tuple(log.events), changes=changes)
 
 
 def _submit_to_rounds(log: DecisionLog, submitted: RunSubmitted) -> Decision:

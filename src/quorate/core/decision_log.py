@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from quorate.model.events import Event, LeaseStarted, RunRequeued, RunSubmitted
+from quorate.model.events import (
+    Event,
+    LeaseStarted,
+    ReservationMade,
+    RunRequeued,
+    RunSubmitted,
+)
 from quorate.model.state.apply_event import apply
 from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
@@ -48,6 +54,7 @@ class DecisionLog:
         "_go_on",
         "_overlay",
         "actor",
+        "before",
         "began_ms",
         "events",
         "has_executor",
@@ -65,7 +72,7 @@ class DecisionLog:
         is_kept: bool = False,
         go_on: GoOn = always,
     ) -> None:
-        self._base = view
+        self._base = self.before = view
         self._go_on = go_on
         self._overlay: State | None = None
         self._applied = 0
@@ -98,6 +105,13 @@ class DecisionLog:
         """Whether any run waits; answered without an overlay, unless a run was written."""
         return bool(self._base.pending) or any(
             isinstance(event, RunSubmitted | RunRequeued) for event in self.events
+        )
+
+    @property
+    def any_reservation(self) -> bool:
+        """Whether any run has a reservation; answered without an overlay, unless one was made."""
+        return bool(self._base.reservations) or any(
+            isinstance(event, ReservationMade) for event in self.events
         )
 
     @property

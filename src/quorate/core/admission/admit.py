@@ -257,19 +257,9 @@ def _place_and_pay(
             return admitted
         payer_list.reset()
     gpus = sum(gpus for _, gpus in demands)
-    if not _money_anywhere(payer_list, gpus) or _too_many_nodes(attempt):
+    if not payer_list.pays_anywhere(gpus) or _too_many_nodes(attempt):
         return None
     return _search(attempt, payer_list, steps)
-
-
-def _money_anywhere(payer_list: PayerList, gpus: int) -> bool:
-    """Return whether the payers could pay that many GPUs if place did not matter."""
-    room = 0
-    for key, tier in payer_list.payers:
-        room += payer_list.room(key, tier)
-        if room >= gpus:
-            return True
-    return False
 
 
 def _too_many_nodes(attempt: _Attempt) -> bool:

@@ -222,6 +222,15 @@ class PayerList:
             gpus = min(gpus, self._lending_room(account, taken, per))
         return max(0, gpus)
 
+    def pays_anywhere(self, gpus: int) -> bool:
+        """Return whether the payers could pay ``gpus`` GPUs if place did not matter."""
+        room = 0
+        for key, tier in self.payers:
+            room += self.room(key, tier)
+            if room >= gpus:
+                return True
+        return False
+
     def _lending_room(self, account: EnvelopeAccount, taken: int, per: int) -> int:
         lending = account.spec.lending
         gpus = account.spec.concurrency

@@ -34,8 +34,9 @@ def grant_claim(log: DecisionLog, run: Run) -> None:
 def complete_run(log: DecisionLog, record: RunRecord, outcome: Outcome, note: str = "") -> None:
     """Write that the run's work has ended by itself, and that its leases end with it."""
     reason = EndReason.END if outcome is Outcome.COMPLETED else EndReason.FAIL
-    for name in leases_under(log.view, record):
-        lease = log.view.leases[name]
+    view = log.view
+    for lease in [view.leases[name] for name in leases_under(view, record)]:
+        name = lease.fact.lease
         end_ms = max(lease.fact.start_ms, min(log.now_ms, lease.hold_ends_ms))
         end_lease(log, name, reason if record.leases else EndReason.ROUND_END, end_ms=end_ms)
     finish(log, record.spec.name, reason, outcome, note)

@@ -175,7 +175,7 @@ def finish(
     if outcome is None:
         log.write(RunRequeued(at_ms=log.now_ms, actor=log.actor, run=run, reason=reason))
     else:
-        reservation = log.view.runs[run].reservation
+        reservation = log.view.runs[run].reservation if log.any_reservation else None
         if reservation is not None:
             log.write(
                 ReservationClosed(

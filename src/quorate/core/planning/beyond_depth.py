@@ -32,6 +32,8 @@ LOOKS_MAX: Final = 2_000
 
 def start_beyond(walk: Walk) -> None:
     """Start runs beyond the depth in what is left, in queue order."""
+    if len(walk.view.pending) <= len(walk.seen) and walk.seen.issuperset(walk.view.pending):
+        return  # The walk has looked at every waiting run.
     tail = _Tail(walk)
     if tail.shapes:
         tail.run()

@@ -16,6 +16,7 @@ from quorate.core.admission.admit import cover_request
 from quorate.core.admission.cover import payer_phases
 from quorate.core.admission.domain_offer import DomainOffers
 from quorate.core.admission.layout import pack_request
+from quorate.core.admission.payers import PayerList
 from quorate.core.admission.target_slices import least_deficit
 from quorate.core.decision_log import DecisionLog
 from quorate.core.preemption.conflict_scope import for_reservation
@@ -71,7 +72,7 @@ def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> E
     deferred: CallRefusal | None = None
     # With an executor, leases that are cut have their grace to stop, and the start comes after it.
     lead_ms = pool.grace_max_ms if log.has_executor else 0
-    for place in _places(view, run, first_ms):
+    for place in _places(view, run, first_ms, has_executor=log.has_executor):
         found = foresee_conflict(
             view,
             run,
@@ -111,9 +112,17 @@ def _sooner(one: CallRefusal | None, other: CallRefusal) -> CallRefusal | None:
     return min(found, key=lambda each: each.covered_ms or 0, default=None)
 
 
-def _places(view: StateView, run: Run, at_ms: int) -> Iterator[Slice]:
-    """Yield places where a conflict could make room, the least short first; no domain twice."""
+def _places(view: StateView, run: Run, at_ms: int, *, has_executor: bool) -> Iterator[Slice]:
+    """Yield places where a conflict could make room, the least short first; no domain twice.
+
+    There are none of a flavor whose payers cannot pay at ``at_ms``: what a conflict ends makes
+    room, and no money.
+    """
     for flavor in run.flavors:
+        cover = cover_request(view, run, flavor, at_ms, has_executor=has_executor)
+        payer_list = PayerList(view, cover, payer_phases(view, cover)[-1])
+        if not payer_list.pays_anywhere(run.widths()[-1]):
+            continue
         tried: set[str] = set()
         for _ in range(PLACES_MAX):
             place = _least_short(view, run, flavor, at_ms, tried)

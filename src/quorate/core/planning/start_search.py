@@ -673,7 +673,10 @@ class Searcher:
         """Return the first start of equal parts whose payers are the same in every domain."""
         duration_ms, ((payers, site),) = ask.duration_ms, ask.sites.by_payers
         quotas = self.profile.quotas(ask.run.owner)
-        at_ms = from_ms
+        demands = [(_place(site.domains[0]), ask.gpus)] if site.domains else []
+        # Money is looked at before room where that is quick: no start is earlier than its payment.
+        known = self._paid_by_one(ask, payers, demands, from_ms)
+        at_ms = from_ms if known is None else known[0]
         while steps.spend():
             found = self._rooms.in_any(site, ask.parts, duration_ms, at_ms, before_ms)
             if found is None:
@@ -683,7 +686,6 @@ class Searcher:
             if fitting is not None:
                 by_room = at_ms == from_ms and len(ask.items) == 1
                 return Start(room_ms, *fitting, by_room=by_room)
-            demands = [(_place(site.domains[0]), ask.gpus)]
             paid = self._paid_from(ask, payers, demands, room_ms, steps, before_ms)
             if paid is None:
                 return None
@@ -746,6 +748,9 @@ class Searcher:
         """Return ``_paid_from`` where ``demands`` are not paid at ``after_ms``."""
         if after_ms + 1 >= before_ms:
             return None
+        by_one = self._paid_by_one(ask, payers, demands, after_ms)
+        if by_one is not None:
+            return by_one if by_one[0] < before_ms else None
         resources = self._payer_resources(payers)
         critical = _critical(resources, ask.duration_ms, after_ms)
         critical += self._windows(ask, after_ms)
@@ -756,6 +761,26 @@ class Searcher:
             min(_last_end_ms(resources), before_ms - 1),
             steps,
         )
+
+    def _paid_by_one(
+        self, ask: Ask, payers: Payers, demands: Sequence[Demand], from_ms: int
+    ) -> tuple[int, Sequence[Leg]] | None:
+        """Return the same as ``_paid_from`` where one envelope pays, whose window outlasts the run.
+
+        None where that is not so: then this says nothing.
+        """
+        if not ask.is_plain or len(payers) != 1 or not demands:
+            return None
+        profile, ((key, _),) = self.profile, payers
+        spec = profile.view.envelopes[key].spec
+        if not is_open(spec, from_ms, from_ms + ask.lead_ms, profile.now_ms):
+            return None
+        gpus = sum(wanted for _, wanted in demands)
+        at_ms = profile.payer(key).earliest(gpus, ask.duration_ms, from_ms)
+        if at_ms is None or at_ms + ask.duration_ms > spec.end_ms:
+            return None  # Close to its end a window is paid for to the end only.
+        legs = self._pay_plainly(ask, demands, at_ms)
+        return None if legs is None else (at_ms, legs)
 
     def _next_change(self, ask: Ask, after_ms: int) -> int | None:
         """Return the first instant after ``after_ms`` at which what ``ask`` needs grows."""

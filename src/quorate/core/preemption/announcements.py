@@ -57,6 +57,8 @@ _CHANGES_NO_ODDS: Final = (
 
 def announce_conflicts(log: DecisionLog) -> None:
     """Write which planned conflicts are new, have changed, or are called off."""
+    if not log.any_reservation and not log.before.announced:
+        return  # No conflict is planned, and none has to be called off.
     if not any(map(_matters, log.events)):
         return
     view = log.view
