@@ -161,6 +161,19 @@ def read_checkpoints(files: Sequence[str]) -> tuple[KeptCheckpoint, ...]:
     return tuple(found)
 
 
+def must_be_new(name: str) -> None:
+    """Raise ``CommandError`` where the new file ``name`` cannot be written, before work is done."""
+    path = Path(name)
+    if path.exists():
+        raise CommandError(
+            Exit.REFUSED, f"{name} exists already and was left alone; choose another name"
+        )
+    if not path.parent.is_dir():
+        raise CommandError(
+            Exit.UNUSABLE, f"{name} cannot be written: there is no folder {path.parent}; make it"
+        )
+
+
 def write_new(name: str, texts: Iterable[str]) -> int:
     """Write ``texts`` to the new file ``name`` and return how many; what is there is left alone.
 

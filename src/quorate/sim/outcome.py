@@ -71,6 +71,8 @@ class Outcome:
     ``name`` is what it is compared by: the policy, as a rule. ``draws`` is how many lotteries were
     drawn. ``shares_targets`` are the parts of the fleet that owners are meant to have. ``cpu_s`` is
     the processor time that the simulation itself took; nothing else in here depends on the machine.
+    ``measured`` are the names of the runs whose times are measured; None is all. The others are
+    here because they had GPUs too.
     """
 
     name: str
@@ -82,3 +84,4 @@ class Outcome:
     draws: int = 0
     shares_targets: Mapping[str, float] = field(default_factory=dict)
     cpu_s: float = 0.0
+    measured: frozenset[str] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -85,6 +85,7 @@ def scenario_of(tree: object, given: Mapping[str, Any]) -> Scenario:
         what, _, where = str(error).partition(" - at `$.")
         raise ScenarioError(where.rstrip("`") or "the scenario", what, "correct it") from None
     _check(found)
+    _check_effects(found, [name for name, value in given.items() if value is not None])
     return found
 
 
@@ -105,6 +106,40 @@ def _check(asked: Scenario) -> None:
     if (asked.strict or asked.generate is not None) and asked.throughputs is None:
         raise ScenarioError("throughputs", "is missing", "name a table of rates")
     _check_numbers(asked)
+
+
+_ENGINE_ONLY: Final = (
+    "discipline",
+    "budgets",
+    "gpus_per_node",
+    "nodes_per_domain",
+    "depth",
+    "conflicts",
+    "checkpoint_s",
+    "saves_at_stop",
+    "stop_s",
+)
+"""What the published mechanism does not know."""
+
+
+def _check_effects(asked: Scenario, options: Collection[str]) -> None:
+    """Raise ``ScenarioError`` for the first of ``options`` that would change nothing.
+
+    Fields of a file are left alone: one file is played in several ways.
+    """
+    is_bind = not asked.strict and asked.discipline == Discipline.BIND.value
+    for name in options:
+        why = None
+        if asked.strict and name in _ENGINE_ONLY:
+            why = "the published mechanism does not know it"
+        elif is_bind and name == "round_s":
+            why = "there are no rounds under bind"
+        elif asked.generate is not None and name in ("format", "columns"):
+            why = "no file is read"
+        elif asked.columns is not None and name == "format":
+            why = "the columns are mapped"
+        if why is not None:
+            raise ScenarioError(name, f"has no effect: {why}", "leave it out")
 
 
 def _check_numbers(asked: Scenario) -> None:

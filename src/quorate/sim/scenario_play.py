@@ -14,6 +14,7 @@ from quorate.policy.files.throughputs_file import ThroughputTable, read_throughp
 from quorate.policy.plugin_policies import known_policies
 from quorate.ports.store_port import EventStore
 from quorate.sim.fleet_simulation import (
+    WINDOW_MS,
     Costs,
     FleetPlay,
     Layout,
@@ -22,6 +23,7 @@ from quorate.sim.fleet_simulation import (
 )
 from quorate.sim.outcome import Outcome
 from quorate.sim.policy_shares import COSTS
+from quorate.sim.report.metrics import metrics_of
 from quorate.sim.scenario import Scenario, ScenarioError, drawn_of, measured_of
 from quorate.sim.strict_play import Experiment, StrictPlay
 from quorate.sim.table_rates import rates_on, templates_of
@@ -36,6 +38,7 @@ ROUNDS_AT_ONCE: Final = 200
 PARTS: Final = 400
 """In how many parts of its span the engine plays a trace, so that progress can be shown."""
 _SECOND_MS: Final = 1_000
+_YEAR_S: Final = 365 * 86_400
 
 Read = Callable[[str], bytes]
 """What returns the bytes of a file that a scenario names."""
@@ -93,7 +96,7 @@ class StrictStage:
         return ()
 
     def outcome(self) -> Outcome:
-        """Return the outcome of the measured jobs."""
+        """Return the outcome of all jobs that have come."""
         return self.play.outcome()
 
     def figures(self) -> dict[str, float | int | None]:
@@ -129,31 +132,28 @@ class FleetStage:
 
     def outcome(self) -> Outcome:
         """Return what the ledger of the simulation came to."""
-        return self.play.outcome(self.name, COSTS)
+        found = self.play.outcome(self.name, COSTS)
+        if self.measured is None:
+            return found
+        begin, end = self.measured
+        names = frozenset(job.name for job in self.play.jobs[begin:end])
+        return replace(found, measured=names)
 
     def figures(self) -> dict[str, float | int | None]:
-        """Return the first figures; the mean completion time is of the measured jobs."""
-        found = self.outcome()
-        begin, end = self.measured or (0, len(self.play.jobs))
-        meant = {job.name for job in self.play.jobs[begin:end]}
-        took = [
-            (run.ended_ms - run.submitted_ms) / _SECOND_MS
-            for run in found.runs
-            if run.name in meant and run.ended_ms is not None
-        ]
+        """Return how many of the measured jobs were done, and how many of all were refused."""
+        found = metrics_of(self.outcome())
         return {
-            "jct_mean_s": sum(took) / len(took) if took else None,
-            "jobs": len(meant),
-            "jobs_done": len(took),
+            "jobs": found.runs,
+            "jobs_done": found.completed,
             "jobs_refused": len(self.play.refused),
-            "cpu_s": found.cpu_s,
         }
 
 
-def staged(asked: Scenario, read: Read, store: EventStore | None = None) -> Stage:
+def staged(asked: Scenario, read: Read, opened: Callable[[], EventStore] | None = None) -> Stage:
     """Return the play of ``asked``; raises ``ScenarioError`` or ``TraceError``.
 
-    ``store`` keeps the ledger of the production engine; None keeps it in memory.
+    ``opened`` makes the store that keeps the ledger of the production engine, once all that is
+    asked for is known to be possible; None keeps it in memory.
     """
     cluster, table = cluster_of(asked), table_of(asked, read)
     known = known_policies()
@@ -179,7 +179,7 @@ def staged(asked: Scenario, read: Read, store: EventStore | None = None) -> Stag
         return StrictStage(StrictPlay(experiment, jobs), total)
     trace = trace_of(asked, read, cluster, table)
     return FleetStage(
-        _fleet_play(asked, trace, cluster, table, store),
+        _fleet_play(asked, trace, cluster, table, opened),
         asked.policy or asked.discipline,
         measured,
     )
@@ -237,8 +237,11 @@ def _fleet_play(
     trace: Trace,
     cluster: Cluster,
     table: ThroughputTable | None,
-    store: EventStore | None,
+    opened: Callable[[], EventStore] | None,
 ) -> FleetPlay:
+    measured = measured_of(asked)
+    if measured is not None and measured[1] > len(trace.jobs):
+        raise ScenarioError("measure", f"ends beyond the {len(trace.jobs)} jobs", "end it earlier")
     gpus = sum(cluster.gpus)
     widest = max(cluster.gpus)
     wide = next((job for job in trace.jobs if job.gpus > widest), None)
@@ -247,6 +250,14 @@ def _fleet_play(
             "cluster",
             f"has at most {widest} GPUs of a flavor, and job {wide.name} takes {wide.gpus}",
             "make it larger",
+        )
+    late = next((job for job in trace.jobs if _ends_s(job) > WINDOW_MS // _SECOND_MS), None)
+    if late is not None:
+        raise ScenarioError(
+            "trace",
+            f"job {late.name} ends {_ends_s(late) / _YEAR_S:.3g} years after the first second, and "
+            f"the budgets of a simulation are for {WINDOW_MS // _SECOND_MS / _YEAR_S:g}",
+            "leave it out, or move the arrivals",
         )
     owners = dict.fromkeys(trace.owners, gpus)
     if asked.budgets is not None:
@@ -270,7 +281,13 @@ def _fleet_play(
         stop_ms=round(asked.stop_s * _SECOND_MS),
     )
     fleet = replace(plain_fleet(cluster, owners, pool, layout), table=table, costs=costs)
+    store = None if opened is None else opened()
     return FleetPlay(fleet, trace.jobs, seed=asked.seed, store=store)
+
+
+def _ends_s(job: TraceJob) -> float:
+    """Return when ``job`` ends at the earliest, if it has a duration."""
+    return job.arrives_s + (job.duration_s or 0.0)
 
 
 def cluster_of(asked: Scenario) -> Cluster:
@@ -296,7 +313,8 @@ def table_of(asked: Scenario, read: Read) -> ThroughputTable | None:
 
 def _text(data: bytes) -> str:
     try:
-        return data.decode("utf-8")
+        # Some programs write a byte order mark before the first line.
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise TraceError(line, "", "is no UTF-8 text", "save the file as UTF-8") from None

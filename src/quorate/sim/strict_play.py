@@ -167,8 +167,7 @@ class StrictPlay:
             "jobs_done": sum(tally.completion_s.get(name) is not None for name in names),
             "jobs_never_ran": len(self.never_ran),
             "rounds": tally.rounds,
-            "slo_violations": len(set(self.play.missed()) & set(names)),
-            "cpu_s": self._cpu_s,
+            "slo_violations_published": len(set(self.play.missed()) & set(names)),
         }
 
     def _cost(self, job: str) -> float:
@@ -179,7 +178,7 @@ class StrictPlay:
         )
 
     def outcome(self) -> Outcome:
-        """Return the measured jobs as runs. What a job waits, it waits for its round."""
+        """Return the jobs that have come as runs. What a job waits, it waits for its round."""
         capacity = tuple(
             CapacityStep(at_ms=0, flavor=flavor, gpus=gpus)
             for flavor, gpus in zip(self.cluster.flavors, self.cluster.gpus, strict=True)
@@ -190,8 +189,11 @@ class StrictPlay:
             started_ms=0,
             ended_ms=_ms(self.tally.ended_s),
             capacity=capacity,
-            runs=tuple(self._run(job) for job in self.measured()),
+            runs=tuple(self._run(job) for job in self.jobs.values()),
             cpu_s=self._cpu_s,
+            measured=None
+            if self.asked.measured is None
+            else frozenset(job.name for job in self.measured()),
         )
 
     def _run(self, job: TraceJob) -> SimulatedRun:

@@ -92,6 +92,24 @@ def test_nodes_without_gpus_are_not_listed() -> None:
     assert [(node.name, node.gpus, node.flavor) for node in found] == [("a", 2, "P100")]
 
 
+@pytest.mark.parametrize(
+    ("tres", "gpus"),
+    [
+        ("cpu=8,gres/gpu:a100=4,node=1", 4),
+        ("gres/gpu:a100=2,gres/gpu:h100=1", 3),
+        ("billing=9,gres/gpu=4,gres/gpu:a100=4", 4),
+        ("gres/gpu:a100=4,gres/gpu=4", 4),
+    ],
+)
+def test_sacct_counts_gpus_in_all_or_by_type(tres: str, gpus: int) -> None:
+    header, first, *_ = SACCT.splitlines()
+    at = header.split("|").index("AllocTRES")
+    cells = first.split("|")
+    cells[at] = tres
+    (job,) = read_sacct(f"{header}\n{'|'.join(cells)}\n").jobs
+    assert job.gpus == gpus
+
+
 def test_sacct_has_jobs_with_gpus_that_ended() -> None:
     found = read_sacct(SACCT)
     assert [(j.name, j.owner, j.arrives_s, j.duration_s, j.gpus) for j in found.jobs] == [

@@ -61,6 +61,8 @@ def report(
     write_report([outcome], title="Quorate report", html=html, csv=csv_file, parquet=parquet)
     found = metrics_of(outcome)
     if settings.is_table:
-        click.echo("\n".join(metrics_lines(found)))
+        click.echo("\n".join(metrics_lines(found, ("Ledger", source or settings.ledger))))
     else:
-        print_tree(settings, metrics_tree(found))
+        tree = metrics_tree(found)
+        del tree["seed"]  # A ledger was not drawn.
+        print_tree(settings, tree)

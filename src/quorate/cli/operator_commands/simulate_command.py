@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from quorate.cli.global_options import examples, output_option
 from quorate.cli.policy_files import needs_rounds
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _REFUSALS_MAX: Final = 5
 """How many refused jobs are shown with their reasons."""
+_COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "--processes"}
 
 
 @click.command(
@@ -123,6 +124,11 @@ def simulate(
     from quorate.sim.scenario import ScenarioError
     from quorate.sim.traces.trace_job import TraceError
 
+    _refuse_without_effect(is_compared=names is not None)
+    if report is not None:
+        from quorate.cli.sources import must_be_new
+
+        must_be_new(report)
     try:
         if names is not None:
             _compare(
@@ -137,8 +143,8 @@ def simulate(
             )
             return
         asked = _asked(scenario, given)
-        with _ledger(asked) as store:
-            stage = _played(asked, store)
+        with ExitStack() as opened:
+            stage = _played(asked, opened)
             _print(settings, asked, stage)
             if report is not None:
                 _write_report(report, stage)
@@ -172,26 +178,32 @@ def _compare(
     simulate_comparison(settings, asked, names=names, **how)
 
 
-@contextmanager
-def _ledger(asked: Scenario) -> Iterator[EventStore | None]:
-    """Yield the store of the new ledger that is to be kept, if any; close it in the end."""
+def _refuse_without_effect(*, is_compared: bool) -> None:
+    """Raise ``UsageError`` for an option of a comparison without one, and the other way round."""
+    context = click.get_current_context()
+    others = {"seed": "--seed"} if is_compared else _COMPARING
+    for name, option in others.items():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            remedy = "--compare has --seeds" if is_compared else "it is for --compare; leave it out"
+            raise click.UsageError(f"{option} has no effect here: {remedy}")
+
+
+def _played(asked: Scenario, opened: ExitStack) -> Stage:
+    """Return the simulation, played; the ledger that it is recorded in, if any, is ``opened``."""
     from quorate.adapters.stores.store_urls import create_store
-
-    if asked.record is None:
-        yield None
-        return
-    if asked.strict:
-        raise click.UsageError("a strict simulation has no ledger; leave --record out")
-    with closing(create_store(asked.record)) as store:
-        yield store
-
-
-def _played(asked: Scenario, store: EventStore | None) -> Stage:
     from quorate.cli.progress import Progress
     from quorate.cli.sources import read_bytes
     from quorate.sim.scenario_play import staged
 
-    stage = staged(asked, read_bytes, store)
+    file = asked.record
+    if file is not None and asked.strict:
+        raise click.UsageError("a strict simulation has no ledger; leave --record out")
+
+    def made() -> EventStore:
+        assert file is not None, "called only where a ledger is kept"
+        return opened.enter_context(closing(create_store(file)))
+
+    stage = staged(asked, read_bytes, None if file is None else made)
     with Progress("jobs") as progress:
         while stage.go_on():
             progress.show(stage.done(), stage.jobs_seen())
@@ -208,24 +220,28 @@ def _print(settings: Settings, asked: Scenario, stage: Stage) -> None:
         click.echo(f"refused: {each}", err=True)
     if len(refused) > _REFUSALS_MAX:
         click.echo(f"refused: {len(refused) - _REFUSALS_MAX} more jobs", err=True)
-    found = metrics_of(stage.outcome())
+    outcome = stage.outcome()
+    found = metrics_of(outcome)
     figures = {
-        "jct_mean_s": None,
+        "jct_mean_s": None if found.jct_s is None else found.jct_s.mean,
         "makespan_s": found.makespan_s,
         "utilisation": found.utilisation,
         "cost": found.cost,
+        "slo_violations": found.slo_violations,
         **stage.figures(),
     }
     if settings.is_table:
         for name, value in figures.items():
-            click.echo(
-                f"{name:16} {value:.6g}" if isinstance(value, float) else f"{name:16} {value}"
-            )
+            shown = f"{value:.6g}" if isinstance(value, float) else value
+            click.echo(f"{name:24} {shown}")
+        click.echo(f"{'cpu_s':24} {outcome.cpu_s:.6g}")
         if not asked.strict:
             click.echo()
             click.echo("\n".join(metrics_lines(found)))
         return
-    print_tree(settings, {**figures, "metrics": metrics_tree(found)})
+    # What depends on the machine is apart, so that the rest of two equal simulations is equal.
+    machine = {"cpu_s": outcome.cpu_s}
+    print_tree(settings, {**figures, "metrics": metrics_tree(found), "machine": machine})
 
 
 def _write_report(file: str, stage: Stage) -> None:

@@ -1,7 +1,9 @@
 """The figures of one outcome: how long runs took and waited, how busy GPUs were, who got what.
 
-Completion times are of runs that completed and were submitted in the window; areas (utilisation,
-shares, idle GPUs) are over the window. Percentiles are by nearest rank, so each is the figure of
+What is said of runs (completion times, waits, fairness, deadlines, preemptions) is of those that
+are measured and were submitted in the window. What is said of the fleet (makespan, cost,
+utilisation, shares, queue, idle GPUs) is of all runs: they had GPUs whether or not they are
+measured; areas are over the window. Percentiles are by nearest rank, so each is the figure of
 some run. Times are in seconds here; everything they are computed from is in whole milliseconds.
 """
 
@@ -114,7 +116,9 @@ def whole(outcome: Outcome, *, warm_up: float = 0.0) -> Window:
 def metrics_of(outcome: Outcome, window: Window | None = None) -> Metrics:
     """Return the figures of ``outcome`` in ``window``; None is all of it."""
     window = whole(outcome) if window is None else window
-    runs = [r for r in outcome.runs if window.from_ms <= r.submitted_ms <= window.to_ms]
+    every = [r for r in outcome.runs if window.from_ms <= r.submitted_ms <= window.to_ms]
+    measured = outcome.measured
+    runs = every if measured is None else [run for run in every if run.name in measured]
     done = [run for run in runs if is_complete(run)]
     flavors = sorted({step.flavor for step in outcome.capacity})
     due = [run for run in runs if run.deadline_ms is not None]
@@ -130,7 +134,7 @@ def metrics_of(outcome: Outcome, window: Window | None = None) -> Metrics:
         jct_s=spread_of(_jct_s(run) for run in done),
         jct_by_size_s=_by(done, lambda run: size_class(run.gpus), [size_class(n) for n in _EACH]),
         jct_by_owner_s=_by(done, lambda run: run.owner, sorted({run.owner for run in done})),
-        makespan_s=_makespan_s(done),
+        makespan_s=_makespan_s([run for run in every if is_complete(run)]),
         utilisation=_utilisation(outcome, window, None),
         utilisation_by_flavor={each: _utilisation(outcome, window, each) for each in flavors},
         wait_s=spread_of(sum(run.waits_ms.values()) / SECOND_MS for run in runs),
@@ -140,7 +144,7 @@ def metrics_of(outcome: Outcome, window: Window | None = None) -> Metrics:
         share_gap=_share_gap(outcome, window),
         slo_runs=len(due),
         slo_violations=sum(_is_late(run, outcome.ended_ms) for run in due),
-        cost=math.fsum(run.cost for run in runs),
+        cost=math.fsum(run.cost for run in every),
         preemptions=sum(run.preemptions for run in runs),
         lost_gpu_hours=sum(run.lost_gpu_ms for run in runs) / HOUR_MS,
         draws=outcome.draws,

@@ -116,21 +116,23 @@ def read_openb_nodes(text: str) -> tuple[TraceNode, ...]:
     )
 
 
-_TRES: Final = re.compile(r"(?:^|,)gres/gpu=(\d+)(?:,|$)")
+_TRES: Final = re.compile(r"(?:^|,)gres/gpu=(\d+)(?=,|$)")
+_TYPED: Final = re.compile(r"(?:^|,)gres/gpu:[^=,]+=(\d+)(?=,|$)")
 
 
 def read_sacct(text: str) -> Trace:
     """Return the jobs that ``sacct -P -o JobID,Account,Submit,Start,End,AllocTRES`` printed.
 
     Steps of jobs (``17.batch``), jobs without GPUs, and those that never ran or have not ended are
-    counted as skipped.
+    counted as skipped. GPUs may be counted in all (``gres/gpu=4``), by type (``gres/gpu:a100=4``),
+    or both. Which type a job had says nothing about which it asked for.
     """
     read, skips = list[tuple[int, int, int, Line]](), _Skips()
     for line in headed(text, "|", SACCT):
-        gpus = _TRES.search(line.cells["AllocTRES"])
+        gpus = _allocated(line.cells["AllocTRES"])
         if "." in line.text("JobID"):
             skips.add("is a step of a job", line.number)
-        elif gpus is None or gpus[1] == "0":
+        elif not gpus:
             skips.add("takes no GPU", line.number)
         elif line.text("Start") in ("Unknown", "None") or line.text("End") in ("Unknown", "None"):
             skips.add("never ran, or has not ended", line.number)
@@ -139,7 +141,7 @@ def read_sacct(text: str) -> Trace:
             if ran_ms <= 0:
                 skips.add("ends when it begins", line.number)
             else:
-                read.append((line.instant_ms("Submit"), ran_ms, int(gpus[1]), line))
+                read.append((line.instant_ms("Submit"), ran_ms, gpus, line))
     origin_ms = min((at_ms for at_ms, _, _, _ in read), default=0)
     jobs = [
         TraceJob(
@@ -153,6 +155,12 @@ def read_sacct(text: str) -> Trace:
         for order, (at_ms, ran_ms, gpus, line) in enumerate(read)
     ]
     return _whole(jobs, origin_ms, skips)
+
+
+def _allocated(tres: str) -> int:
+    """Return how many GPUs a list of trackable resources has."""
+    counted = _TRES.search(tres)
+    return sum(map(int, _TYPED.findall(tres))) if counted is None else int(counted[1])
 
 
 def _whole(jobs: list[TraceJob], origin_ms: int, skips: _Skips) -> Trace:

@@ -42,10 +42,10 @@ def metrics_tree(found: Metrics) -> dict[str, Any]:
     return tree
 
 
-def metrics_lines(found: Metrics) -> list[str]:
-    """Return the figures for people."""
+def metrics_lines(found: Metrics, of: tuple[str, str] | None = None) -> list[str]:
+    """Return the figures for people, under what they are ``of``: a policy and seed, if not said."""
     facts = [
-        ("Policy", f"{found.name}, seed {found.seed}"),
+        of or ("Policy", f"{found.name}, seed {found.seed}"),
         ("Runs", f"{found.runs}, {found.completed} completed"),
         ("Makespan", seconds(found.makespan_s)),
         ("Utilisation", _utilisation(found)),
