@@ -144,6 +144,10 @@ def test_every_field_that_a_service_gives_is_declared_and_readable() -> None:
 
 
 _OF_SPECS = {
+    "PodRequests",
+    "PodTemplate",
+    "PodToleration",
+    "PodVolume",
     "PreActivation",
     "Recall",
     "RunFollow",

@@ -18,6 +18,7 @@ from quorate.documents import (
     parse,
     parse_documents,
     parse_tree,
+    pod_document,
     pool_document,
     run_document_reader,
     run_parts,
@@ -40,6 +41,9 @@ READ: dict[str, frozenset[str]] = {
     "System": pool_document._SYSTEM,
     "Weights": pool_document._WEIGHTS,
     "Run": run_document_reader._SPEC,
+    "Pod template": pod_document._TEMPLATE,
+    "Volume": pod_document._VOLUME,
+    "Toleration": pod_document._TOLERATION,
     "Resources": run_document_reader._RESOURCES,
     "Locality": run_document_reader._LOCALITY,
     "Malleable": run_document_reader._MALLEABLE,
@@ -54,6 +58,26 @@ WORK = {"owner": "o", "resources": {"gpuType": "F", "totalGPUs": 8}}
 
 def _budget(line: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "Budget", "spec": {"owner": "o", "envelopes": [{**LINE, **line}]}}
+
+
+def _run_part(heading: str, part: dict[str, Any]) -> dict[str, Any]:
+    """Return fields of a run in which the mapping under ``heading`` has those of ``part`` too."""
+    match heading:
+        case "Run":
+            return part
+        case "Locality" | "Runtime" | "Funding":
+            return {heading.lower(): part}
+        case "Follow":
+            return {"follow": {"after": ["x"]} | part}
+        case "Pod template":
+            return {"image": "i", "podTemplate": part}
+        case "Volume":
+            volume = {"mountPath": "/v", "secret": "s"} | part
+            return {"image": "i", "podTemplate": {"volumes": [volume]}}
+        case "Toleration":
+            return {"image": "i", "podTemplate": {"tolerations": [{"key": "k"} | part]}}
+        case _:
+            raise AssertionError(heading)
 
 
 def _set(heading: str, part: dict[str, Any]) -> dict[str, Any]:
@@ -72,14 +96,8 @@ def _set(heading: str, part: dict[str, Any]) -> dict[str, Any]:
             tree = {"kind": heading, "spec": part}
         case "Weights":
             tree = {"kind": "System", "spec": {"weights": part}}
-        case "Run":
-            tree = {"kind": "Run", "spec": WORK | part}
-        case "Locality" | "Runtime" | "Funding":
-            tree = {"kind": "Run", "spec": WORK | {heading.lower(): part}}
-        case "Follow":
-            tree = {"kind": "Run", "spec": WORK | {"follow": {"after": ["x"]} | part}}
         case _:
-            raise AssertionError(heading)
+            tree = {"kind": "Run", "spec": WORK | _run_part(heading, part)}
     name = "system" if heading in ("System", "Weights") else "n"
     return {"apiVersion": "quorate.dev/v1", "metadata": {"name": name}, **tree}
 

@@ -9,6 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from quorate.core.commands import Applied, Apply, Change, Decision
 from quorate.core.decision_log import DecisionLog
+from quorate.core.lifecycle.pool_executors import (
+    executor_faults,
+    image_faults,
+    refused_with_runs,
+)
 from quorate.core.lifecycle.sensitive_claims import claim_faults
 from quorate.core.preemption.tightening import tighten
 from quorate.core.rounds.round_checks import rounds_faults
@@ -155,6 +160,7 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
             Refusal(code=code, subject=f"{path}spec{field}: {what}", remedy=remedy)
             for code, field, what, remedy in rounds_faults(view, run)
         ]
+    refusals += [] if pool is None else image_faults(run, pool)
     if run.rounds is not None and (pool is None or pool.discipline is Discipline.BIND):
         refusals.append(
             Refusal(
@@ -205,6 +211,7 @@ def _check_fleet(view: StateView, specs: Sequence[Applied]) -> Iterator[Refusal]
         if isinstance(spec, Pool):
             pools[spec.name] = spec
             yield from _check_discipline(view, spec)
+            yield from executor_faults(view, spec)
             if spec.name == DEFAULT_POOL and spec.selector:
                 yield Refusal(
                     code=RefusalCode.INVALID,
@@ -233,22 +240,9 @@ def _check_discipline(view: StateView, pool: Pool) -> Iterator[Refusal]:
         )
     old = view.pools.get(pool.name)
     was = Discipline.BIND if old is None else old.discipline
-    if was is pool.discipline:
-        return
-    there = [name for name in view.pending if view.runs[name].spec.pool == pool.name]
-    there += [n for n, member in view.in_rounds.items() if member.pool == pool.name]
-    leased = {lease.fact.run for lease in view.leases.values()}
-    there += [name for name in leased if view.runs[name].spec.pool == pool.name]
-    if there:
-        runs = len(set(there))
-        yield Refusal(
-            code=RefusalCode.CONFLICT,
-            subject=f"Pool/{pool.name}: spec.discipline: cannot change from {was} to "
-            f"{pool.discipline}: {counted(runs, 'run')} of it {'is' if runs == 1 else 'are'} "
-            f"there, {min(there)!r} among them",
-            wanted=runs,
-            remedy="let them end or cancel them first, or make another pool",
-        )
+    if was is not pool.discipline:
+        change = f"spec.discipline: cannot change from {was} to {pool.discipline}"
+        yield from refused_with_runs(view, pool, change)
 
 
 def _check_node(view: StateView, pools: Mapping[str, Pool], node: Node) -> Iterator[Refusal]:

@@ -11,7 +11,7 @@ from quorate.documents.labels import pool_selector
 from quorate.documents.pool_rates import throughputs
 from quorate.documents.times import any_duration, duration, positive_duration
 from quorate.model.amounts import DAY_MS, HOUR_MS, PPM, SECOND_MS
-from quorate.model.specs import Discipline, Placement, Pool, System
+from quorate.model.specs import Discipline, Placement, Pool, PoolExecutor, System
 from quorate.model.state.meters import KEPT_MS
 
 _POOL: Final = frozenset(
@@ -32,6 +32,8 @@ _POOL: Final = frozenset(
         "reservationDepth",
         "firmHorizon",
         "throughputs",
+        "executor",
+        "cluster",
     }
 )
 _NOT_ANY_MORE: Final = {
@@ -42,6 +44,7 @@ _SYSTEM: Final = frozenset({"sensitivePoolSize", "budgetPeriodDays", "halfLife",
 _WEIGHTS: Final = frozenset({"instantShare"})
 _DISCIPLINE: Final = values.choice(Discipline)
 _PLACEMENT: Final = values.choice(Placement)
+_EXECUTOR: Final = values.choice(PoolExecutor)
 _COLLATERAL: Final = values.whole(low=1, high=values.COUNT_MAX)
 _SECOND_UP: Final = duration(low_ms=SECOND_MS)
 """Seconds are for experiments. The cool-down, which is never below a minute, keeps runs from ending
@@ -59,6 +62,8 @@ def read_pool(spec: object, at: At, head: Head) -> Pool | None:
     unset = Pool(name=head.name)
     discipline = fields.optional("discipline", _DISCIPLINE, unset.discipline)
     _check_rounds(fields, discipline)
+    executor = fields.maybe("executor", _EXECUTOR)
+    _check_cluster(fields, executor)
     return Pool(
         name=head.name,
         selector=fields.optional("selector", pool_selector, ()),
@@ -81,7 +86,22 @@ def read_pool(spec: object, at: At, head: Head) -> Pool | None:
         ),
         firm_horizon_ms=fields.optional("firmHorizon", any_duration, unset.firm_horizon_ms),
         throughputs=fields.optional("throughputs", throughputs, ()),
+        executor=executor,
+        cluster=fields.maybe("cluster", values.name),
     )
+
+
+def _check_cluster(fields: Fields, executor: PoolExecutor | None) -> None:
+    if executor is PoolExecutor.KUBERNETES:
+        if "cluster" not in fields:
+            fields.at("cluster").fault(
+                "is required when executor is kubernetes",
+                "name a cluster of the service's configuration, e.g. cluster: west",
+            )
+    elif "cluster" in fields:
+        fields.at("cluster").fault(
+            "is for pools of executor kubernetes", "remove cluster or set executor: kubernetes"
+        )
 
 
 def _check_rounds(fields: Fields, discipline: Discipline) -> None:

@@ -24,6 +24,7 @@ from quorate.documents.times import duration_text, time_text
 from quorate.documents.written import fraction, hours, seconds
 from quorate.model.amounts import GRACE_DEFAULT_MS
 from quorate.model.job_types import ALONE_KEY, JobType
+from quorate.model.pod_template import PodTemplate, TolerationOperator
 from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION
 from quorate.model.specs import (
     DEFAULT_POOL,
@@ -218,6 +219,8 @@ def _pool(pool: Pool) -> Tree:
         reservationDepth=_unless(pool.reservation_depth, unset.reservation_depth),
         firmHorizon=_duration(pool.firm_horizon_ms, unset.firm_horizon_ms),
         throughputs={each.flavor: _type_rates(each) for each in pool.throughputs},
+        executor=None if pool.executor is None else pool.executor.value,
+        cluster=pool.cluster,
     )
 
 
@@ -279,8 +282,35 @@ def _run(run: Run) -> Tree:
         env=dict(run.env),
         workingDir=run.working_dir,
         processes=_unless(run.processes.value, Processes.GPU.value),
+        image=run.image,
+        podTemplate=None if run.pod_template is None else _pod_template(run.pod_template),
         nonce=run.nonce,
         **({} if run.rounds is None else _rounds(run.rounds)),
+    )
+
+
+def _pod_template(template: PodTemplate) -> Tree:
+    return _set(
+        volumes=[
+            _set(
+                mountPath=volume.mount_path,
+                **{volume.source.value: volume.name},
+                readOnly=_true(volume.read_only),
+            )
+            for volume in template.volumes
+        ],
+        tolerations=[
+            _set(
+                key=each.key,
+                operator=_unless(each.operator.value, TolerationOperator.EQUAL.value),
+                value=each.value,
+                effect=None if each.effect is None else each.effect.value,
+            )
+            for each in template.tolerations
+        ],
+        serviceAccountName=template.service_account,
+        imagePullSecrets=list(template.pull_secrets),
+        requests=_set(cpu=template.cpu, memory=template.memory),
     )
 
 

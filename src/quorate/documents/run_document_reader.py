@@ -13,6 +13,7 @@ from quorate.documents.document_problem import quoted
 from quorate.documents.field_reader import At, Fields, fields_of
 from quorate.documents.head import Head
 from quorate.documents.labels import place_selector
+from quorate.documents.pod_document import image, pod_template
 from quorate.documents.run_parts import (
     ROUNDS_FIELDS,
     command,
@@ -25,6 +26,7 @@ from quorate.documents.run_parts import (
 from quorate.documents.synonyms import Words, in_own_words
 from quorate.documents.times import any_duration, positive_duration
 from quorate.model.amounts import GPUS_MAX, GRACE_DEFAULT_MS, GROUPS_MAX, STEPS_MAX
+from quorate.model.pod_template import PodTemplate
 from quorate.model.selector import Selector
 from quorate.model.specs import (
     DEFAULT_POOL,
@@ -56,6 +58,8 @@ _SPEC: Final = ROUNDS_FIELDS | {
     "workingDir",
     "processes",
     "nonce",
+    "image",
+    "podTemplate",
 }
 _WORDS: Final[Words] = {
     ("flavor",): ("resources", "gpuType"),
@@ -73,8 +77,6 @@ _HINTS: Final = {
     "priorityClassName": _NO_PRIORITY,
     "roles": _ONE_COMMAND,
     "template": _ONE_COMMAND,
-    "podTemplate": _ONE_COMMAND,
-    "image": _ONE_COMMAND,
 }
 _RESOURCES: Final = frozenset({"gpuType", "gpuTypes", "totalGPUs"})
 _LOCALITY: Final = frozenset({"groupGPUs", "allowCrossGroupSpread", "selector"})
@@ -154,6 +156,8 @@ def _own_run(spec: object, at: At, head: Head) -> Run | None:
         nonce=fields.optional("nonce", nonce, ""),
         rounds=rounds_work(fields),
         processes=fields.optional("processes", _PROCESSES, _PER_GPU),
+        image=fields.maybe("image", image),
+        pod_template=_pod_template(fields),
     )
     return None if owner is None or flavors is None or gpus is None else run
 
@@ -162,6 +166,17 @@ def _follow(fields: Fields, head: Head) -> Follow | None:
     if "follow" not in fields:
         return None
     return fields.maybe("follow", follow_reader(head.name, lenient=head.lenient))
+
+
+def _pod_template(fields: Fields) -> PodTemplate | None:
+    found = fields.maybe("podTemplate", pod_template)
+    if found in (None, PodTemplate()):
+        return None
+    if "image" not in fields:
+        fields.at("podTemplate").fault(
+            "has no effect without an image", "add image, or remove podTemplate"
+        )
+    return found
 
 
 def _resources(value: object, at: At) -> _Resources | None:

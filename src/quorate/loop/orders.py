@@ -51,7 +51,8 @@ def orders_of(view: StateView, events: Iterable[Event]) -> list[Order]:
 def _start(view: StateView, fact: LeaseStarted) -> StartLease:
     run = view.runs[fact.run].spec
     partner = None if fact.partner is None else view.runs[fact.partner].spec
-    return StartLease(fact, run, grace_ms(run, view.pools[run.pool]), partner)
+    pool = view.pools[run.pool]
+    return StartLease(fact, run, grace_ms(run, pool), partner, pool.executor_name)
 
 
 def _wipes(view: StateView) -> list[WipeNode]:

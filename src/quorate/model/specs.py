@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import NewType
 
-from msgspec import Struct
-
 from quorate.model.amounts import GRACE_DEFAULT_MS, HOUR_MS, MINUTE_MS, PPM, SECOND_MS
 from quorate.model.closed_words import Word
+from quorate.model.pod_template import PodTemplate
 from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION, Selector
+from quorate.model.spec_base import Spec
 
 EnvelopeId = NewType("EnvelopeId", str)
 """``budget/envelope``."""
@@ -22,12 +22,6 @@ CapId = NewType("CapId", str)
 """``budget/cap``."""
 
 DEFAULT_POOL = "default"
-
-
-class Spec(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
-):
-    """A declared value: immutable, stored by field name, defaults left out."""
 
 
 class Node(Spec, frozen=True, kw_only=True):
@@ -173,6 +167,13 @@ class Placement(Word):
     CLASSIC = "classic"
 
 
+class PoolExecutor(Word):
+    """What runs the work of a pool: processes of the service's machine, or pods of a cluster."""
+
+    LOCAL = "local"
+    KUBERNETES = "kubernetes"
+
+
 class TypeRates(Spec, frozen=True, kw_only=True):
     """How fast a type of job is on one flavor, in millionths of a step per second of the whole job.
 
@@ -197,7 +198,8 @@ class Pool(Spec, frozen=True, kw_only=True):
     """A set of nodes under one discipline. Durations left unset follow ``notice_ms``.
 
     ``disruption_gpu_ms_per_day`` is in ledgers older than ``disruption_rate_ppm``, and no document
-    sets it: 0 forbade conflicts and still does; other values are ignored.
+    sets it: 0 forbade conflicts and still does; other values are ignored. Without an ``executor``
+    the service's own runs the work of the pool; ``cluster`` is for Kubernetes.
     """
 
     name: str
@@ -218,6 +220,24 @@ class Pool(Spec, frozen=True, kw_only=True):
     throughputs: tuple[FlavorRates, ...] = ()
     firm_horizon_ms: int = HOUR_MS
     disruption_rate_ppm: int = PPM // 100
+    executor: PoolExecutor | None = None
+    cluster: str | None = None
+
+    @property
+    def executor_name(self) -> str:
+        """``local`` or ``kubernetes/CLUSTER``; empty where the service's own executor is meant."""
+        if self.executor is None:
+            return ""
+        return self.executor if self.cluster is None else f"{self.executor}/{self.cluster}"
+
+    @property
+    def counts_gpus(self) -> bool:
+        """Whether a lease of it says how many GPUs of a node it has, and not which ones.
+
+        The device plugin of a cluster chooses the devices. The slots of such a lease are its share
+        of the node in the ledger, by which no GPU is given twice; they are no device numbers.
+        """
+        return self.executor is PoolExecutor.KUBERNETES
 
     @property
     def conflict_rate_ppm(self) -> int:
@@ -349,6 +369,8 @@ class Run(Spec, frozen=True, kw_only=True):
     nonce: str = ""
     rounds: RoundsWork | None = None
     processes: Processes = Processes.GPU
+    image: str | None = None
+    pod_template: PodTemplate | None = None
 
     def widths(self) -> tuple[int, ...]:
         """Return the widths at which the run may start, widest first."""

@@ -8,6 +8,10 @@
     ├── ArchiveError            archived runs cannot be read              (ledger/errors.py)
     ├── KeyFileError            the signing key cannot be used
     ├── WorkFolderError         the folder of local work cannot be used
+    ├── ClusterError            a Kubernetes cluster did not do what was asked
+    │   ├── ClusterAccessError  the service does not know how to reach it
+    │   ├── ClusterDownError    it cannot be reached, or does not answer in time
+    │   └── ClusterRefusedError it said no
     ├── GpusUnknownError        the GPUs of this machine cannot be told
     ├── DecidingStoppedError    nothing is decided until an operator has looked
     ├── AccountingError         another system did not take or tell what it should
@@ -50,6 +54,10 @@ __all__ = [
     "AccountingError",
     "ArchiveError",
     "CheckpointError",
+    "ClusterAccessError",
+    "ClusterDownError",
+    "ClusterError",
+    "ClusterRefusedError",
     "CorruptLedgerError",
     "DecidingStoppedError",
     "GpusUnknownError",
@@ -81,6 +89,26 @@ class KeyFileError(QuorateError):
 
 class WorkFolderError(QuorateError):
     """The folder of local work cannot be written, or is another ledger's or service's."""
+
+
+class ClusterError(QuorateError):
+    """A Kubernetes cluster did not do what was asked; the text says what and why."""
+
+
+class ClusterAccessError(ClusterError):
+    """A kubeconfig or a credential cannot be used."""
+
+
+class ClusterDownError(ClusterError):
+    """The API server cannot be reached, or cannot answer now: asking again later may help."""
+
+
+class ClusterRefusedError(ClusterError):
+    """The API server refused a request with an HTTP status."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class GpusUnknownError(QuorateError):

@@ -31,13 +31,14 @@ class StartLease:
 
     ``grace_ms`` is how long its work gets when it has to stop to continue elsewhere. ``partner`` is
     another run, whose work runs on the same slots: each exits by itself, and the lease has ended
-    when both have.
+    when both have. ``executor`` is what the pool of the run names, as ``Pool.executor_name``.
     """
 
     lease: LeaseStarted
     run: Run
     grace_ms: int = GRACE_DEFAULT_MS
     partner: Run | None = None
+    executor: str = ""
 
     @property
     def runs(self) -> tuple[Run, ...]:

@@ -15,7 +15,7 @@ from quorate.adapters.run_as import RunAs
 from quorate.operations.caller import Role
 from quorate.service.accounting.waldur_links import LINKS_KEY, LinkedOwner, links_of
 from quorate.service.auth.trusted_issuer import Oidc
-from quorate.service.config_values import Address, WrongSettingError
+from quorate.service.config_values import Address, Clusters, WrongSettingError
 from quorate.service.setting_table import SETTINGS
 from quorate.service.webhooks.webhook import Webhook, webhooks_of
 from quorate.views.exits import CommandError, Exit
@@ -44,6 +44,10 @@ class Configuration:
     allow_root: bool
     run_memory_bytes: int
     run_processes_max: int
+    clusters: Clusters | str
+    """Empty where there are none."""
+    kubernetes_namespace: str
+    kubernetes_home: str
     work_folder: str
     log_format: str
     log_level: str

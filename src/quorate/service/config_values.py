@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
@@ -10,9 +10,13 @@ from urllib.parse import urlsplit
 
 from quorate.adapters import run_as as job_users
 from quorate.adapters.stores.store_urls import ledger_path
+from quorate.documents.pod_document import OBJECT_NAME
+from quorate.documents.values import is_name
 from quorate.ports.errors import StoreUrlError
 
 PORT_MAX: Final = 65_535
+_NAMESPACE_MAX: Final = 23
+"""A namespace has 63 characters at most, and the name of an owner in it up to 40 of them."""
 LISTEN_EXAMPLE: Final = "127.0.0.1:8414"
 
 
@@ -157,4 +161,45 @@ def keys_source(value: object) -> str:
             raise WrongSettingError("must be a path, or an address with https")
     elif parts.scheme not in ("", "https"):
         raise WrongSettingError("must be a path, or an address with https")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """The kubeconfig of each cluster, by the name that pools call it.
+
+    A kubeconfig may be followed by ``#`` and a context of it; ``in-cluster`` is the service account
+    of the pod that the service runs in.
+    """
+
+    kubeconfigs: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={where}" for name, where in self.kubeconfigs.items())
+
+
+def clusters(value: object) -> Clusters:
+    """Return clusters from a table, or from text like ``west=/etc/quorate/west.kubeconfig``."""
+    found = value
+    if isinstance(value, str):
+        pairs = [each.partition("=") for each in value.split(",")]
+        found = {name.strip(): where.strip() for name, _, where in pairs}
+        if len(found) < len(pairs):
+            raise WrongSettingError("must name each cluster once")
+    if not isinstance(found, dict) or not found:
+        raise WrongSettingError("must be NAME=KUBECONFIG, or a table of them")
+    for name, where in found.items():
+        if not is_name(name) or not isinstance(where, str) or not where:
+            raise WrongSettingError(f"must have a name and a kubeconfig for each cluster: {name!r}")
+        path(where)
+    return Clusters(found)
+
+
+def namespace(value: object) -> str:
+    """Return the name of a namespace, which may have ``{owner}`` in it."""
+    found = text(value)
+    if not OBJECT_NAME.fullmatch(found.replace("{owner}", "o")) or len(found) > _NAMESPACE_MAX:
+        raise WrongSettingError(
+            f"must be a namespace like quorate-{{owner}}, of {_NAMESPACE_MAX} characters at most"
+        )
     return found

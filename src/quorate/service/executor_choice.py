@@ -10,15 +10,19 @@ from pathlib import Path
 from typing import Final
 
 from quorate.adapters.executors.exec_local import LocalExecutor
+from quorate.adapters.executors.executors_by_pool import OWN, ExecutorsByPool, NoExecutor
 from quorate.adapters.executors.keepers import kept_runs, work_folder
 from quorate.adapters.executors.local_isolation import JobUsers, faults_of
 from quorate.adapters.executors.logs_local import LocalLogs
 from quorate.adapters.run_as import RunAs
 from quorate.adapters.stores.store_urls import ledger_path
+from quorate.model.specs import PoolExecutor
 from quorate.ports.clock_port import Clock
+from quorate.ports.errors import ClusterAccessError
 from quorate.ports.executor_port import ServedExecutor
 from quorate.ports.log_port import Logs
 from quorate.service.config import Configuration
+from quorate.service.config_values import Clusters
 from quorate.service.simulated_room import SimulatedRoom
 from quorate.views.exits import CommandError, Exit
 
@@ -26,16 +30,59 @@ _LOG = logging.getLogger(__name__)
 
 _SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
 """What SQLite adds to the name of the ledger for the files that it keeps beside it."""
+IN_CLUSTER: Final = "in-cluster"
+"""What stands for a kubeconfig where the service runs in the cluster itself."""
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def make_executor(configuration: Configuration, clock: Clock) -> ServedExecutor | None:
-    """Return what runs the work; None where nothing here does."""
+    """Return what runs the work; None where nothing here does.
+
+    Pools choose among ``local`` and the clusters of the configuration. A simulation is of all pools
+    alike. Raises ``CommandError`` where a kubeconfig cannot be used.
+    """
     if configuration.executor == "simulated":
         return SimulatedRoom(clock)
+    executors: dict[str, ServedExecutor] = {}
     if configuration.executor == "local":
-        return LocalExecutor(_work_folder(configuration), _job_users(configuration))
-    return None
+        own = LocalExecutor(_work_folder(configuration), _job_users(configuration))
+        executors = {OWN: own, PoolExecutor.LOCAL: own}
+    if isinstance(configuration.clusters, Clusters):
+        executors.setdefault(OWN, NoExecutor())
+        executors |= _in_clusters(configuration, configuration.clusters)
+    return ExecutorsByPool(executors) if executors else None
+
+
+def _in_clusters(configuration: Configuration, clusters: Clusters) -> dict[str, ServedExecutor]:
+    """Return the executor of each cluster, by the name that pools call it."""
+    # With httpx, which a service without clusters does not load.
+    from quorate.adapters.kubernetes.cluster_access import (  # noqa: PLC0415
+        from_kubeconfig,
+        in_cluster,
+    )
+    from quorate.adapters.kubernetes.exec_kubernetes import (  # noqa: PLC0415
+        KubernetesExecutor,
+        Namespaces,
+    )
+    from quorate.adapters.kubernetes.kube_api import KubeApi  # noqa: PLC0415
+
+    namespaces = Namespaces(
+        template=configuration.kubernetes_namespace, home=configuration.kubernetes_home
+    )
+    found: dict[str, ServedExecutor] = {}
+    for name, where in clusters.kubeconfigs.items():
+        path, _, context = where.partition("#")
+        try:
+            access = (
+                in_cluster()
+                if where == IN_CLUSTER
+                else from_kubeconfig(Path(path), context or None)
+            )
+        except ClusterAccessError as error:
+            raise CommandError(Exit.INVALID, f"kubernetes.clusters: {name}: {error}") from None
+        executor = KubernetesExecutor(KubeApi(access), namespaces)
+        found[f"{PoolExecutor.KUBERNETES}/{name}"] = executor
+    return found
 
 
 def make_logs(configuration: Configuration) -> Logs | None:

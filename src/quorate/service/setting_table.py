@@ -127,6 +127,31 @@ SETTINGS: Final = (
         kind=_COUNT,
     ),
     Setting(
+        key="kubernetes.clusters",
+        read=values.clusters,
+        default="",
+        field="clusters",
+        text="the clusters that pools with `executor: kubernetes` may name, each with its "
+        "kubeconfig, `#CONTEXT` behind it if need be, or `in-cluster`",
+        kind="NAME=PATH,... or table",
+    ),
+    Setting(
+        key="kubernetes.namespace",
+        read=values.namespace,
+        default="quorate-{owner}",
+        field="kubernetes_namespace",
+        text="the namespace of an owner's pods, which must be there; without `{owner}` all owners "
+        "share one, and may mount each other's secrets",
+        kind="template",
+    ),
+    Setting(
+        key="kubernetes.home",
+        read=values.namespace,
+        default="quorate",
+        field="kubernetes_home",
+        text="the namespace in which each cluster records which ledger its work belongs to",
+    ),
+    Setting(
         key="work.folder",
         read=values.path,
         default="",

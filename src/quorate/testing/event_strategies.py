@@ -16,6 +16,7 @@ from quorate.model import events as ev
 from quorate.model import specs as sp
 from quorate.model.amounts import DURATION_MS_MAX, GPUS_MAX, GPUS_PER_NODE_MAX, TIME_MS_MAX
 from quorate.model.refusal import Refusal, RefusalCode, Shortage
+from quorate.testing.pod_strategies import pod_templates
 
 _MASK_MAX: Final = 2**GPUS_PER_NODE_MAX - 1
 _AMOUNT_MAX: Final = 2**63 - 1
@@ -126,6 +127,8 @@ def pools() -> st.SearchStrategy[sp.Pool]:
         expected_duration_ms=durations_ms,
         reservation_depth=st.integers(0, 1_000),
         firm_horizon_ms=durations_ms,
+        executor=st.none() | st.sampled_from(sp.PoolExecutor),
+        cluster=st.none() | names,
     )
 
 
@@ -176,6 +179,8 @@ def runs() -> st.SearchStrategy[sp.Run]:
         nonce=texts,
         rounds=st.none() | rounds,
         processes=st.sampled_from(sp.Processes),
+        image=st.none() | texts,
+        pod_template=st.none() | pod_templates(),
     )
 
 

@@ -31,6 +31,7 @@ from quorate.model.rounds_bounds import (
 )
 from quorate.model.selector import LABELS, Selector, selector_of
 from quorate.model.state.meters import KEPT_MS
+from quorate.testing.pod_strategies import images, pod_templates
 
 _HOURS_STEP_MS: Final = 9
 _GPU_MS_MAX: Final = GPUS_MAX * TIME_MS_MAX
@@ -199,6 +200,7 @@ def pools(draw: st.DrawFn) -> sp.Pool:
     rounds = draw(st.booleans())
     custom = st.dictionaries(st.sampled_from(["tier", "example.com/row"]), lines, max_size=2)
     places = st.dictionaries(st.sampled_from(LABELS), names | st.just("*"))
+    executor = draw(st.none() | st.sampled_from(sp.PoolExecutor))
     return sp.Pool(
         name=unset.name,
         selector=selector_of(draw(places) | draw(custom)),
@@ -217,6 +219,8 @@ def pools(draw: st.DrawFn) -> sp.Pool:
         reservation_depth=draw(counts),
         firm_horizon_ms=draw(durations_ms),
         throughputs=draw(throughputs()) if rounds else (),
+        executor=executor,
+        cluster=draw(names) if executor is sp.PoolExecutor.KUBERNETES else None,
     )
 
 
@@ -294,6 +298,7 @@ def runs(draw: st.DrawFn) -> sp.Run:
         lambda first: st.lists(texts, max_size=3).map(lambda rest: (*first, *rest))
     )
     most = width if malleable is None else malleable.gpus_max
+    has_image = draw(st.booleans())
     return sp.Run(
         name=name,
         owner=draw(names),
@@ -319,6 +324,8 @@ def runs(draw: st.DrawFn) -> sp.Run:
         nonce=draw(lines | st.just("")),
         rounds=draw(st.none() | rounds_works()),
         processes=draw(st.sampled_from(sp.Processes)),
+        image=draw(images) if has_image else None,
+        pod_template=draw(st.none() | pod_templates()) if has_image else None,
     )
 
 

@@ -135,6 +135,11 @@ def slots(pairs: Slots, *, most: int | None = None) -> str:
     return names((f"{node}[{_ranges(ordinals(mask))}]" for node, mask in pairs), most=most)
 
 
+def gpus_on_nodes(pairs: Slots, *, most: int | None = None) -> str:
+    """Return nodes with how many of their GPUs there are, ``n1*8,n2*2``, and not which ones."""
+    return names((f"{node}*{mask.bit_count()}" for node, mask in pairs), most=most)
+
+
 def _ranges(numbers: Sequence[int]) -> str:
     runs: list[list[int]] = []
     for number in numbers:

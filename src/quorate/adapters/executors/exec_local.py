@@ -19,8 +19,8 @@ from time import monotonic
 from typing import Final
 
 from quorate.adapters.executors.keepers import Keepers, job_folder, run_folder
-from quorate.adapters.executors.local_isolation import JobUsers
-from quorate.adapters.executors.local_leases import Book, nothing_wanted
+from quorate.adapters.executors.lease_book import Book, nothing_wanted
+from quorate.adapters.executors.local_isolation import JobUsers, work_maker
 from quorate.adapters.executors.logs_local import last_step
 from quorate.adapters.takeover import TAKEOVER_S
 from quorate.keeper.wanted import (
@@ -35,7 +35,7 @@ from quorate.keeper.wanted import (
 )
 from quorate.model.closed_words import counted
 from quorate.ports.errors import WorkFolderError
-from quorate.ports.executor_port import LeaseGone, Order, Report, RunExited, StartLease, WipeNode
+from quorate.ports.executor_port import Order, Report, StartLease, WipeNode
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class LocalExecutor:
         self._keepers = Keepers(self._folder)
         self._users = users
         isolate = None if users is None else users.isolation(self._folder)
-        self._book = Book(self._folder, isolate)
+        self._book = Book(lambda run: bool(run.command), work_maker(self._folder, isolate))
         self._told: dict[str, Wanted] = {}
         self._status: dict[str, Status] = {}
         self._exited: dict[str, None] = {}
@@ -178,34 +178,13 @@ class LocalExecutor:
 
     def reports(self) -> Sequence[Report]:
         """Return the exits, then the leases under which no run has work any more."""
-        exits: list[Report] = []
-        gone: dict[str, set[str]] = {}
         with self._lock:
-            for run in dict.fromkeys([*self._exited, *self._book.stopping()]):
-                exited, leases = self._news(run)
-                exits += exited
-                for lease in leases:
-                    gone.setdefault(lease, set()).add(run)
-            empty = [each for each, left in gone.items() if left >= set(self._book.runs_of(each))]
-        return [*exits, *(LeaseGone(lease) for lease in empty)]
+            return self._book.reports(self._exited, self._status)
 
     def steps(self, runs: Collection[str]) -> Mapping[str, int]:
         """Return the last step that each of ``runs`` has reported to its keeper's folder."""
         found = {run: last_step(job_folder(self._folder, run)) for run in runs}
         return {run: step for run, step in found.items() if step is not None}
-
-    def _news(self, run: str) -> tuple[list[RunExited], list[str]]:
-        """Return the exit of a run, if it has exited, and its stopping leases that have ended."""
-        idle = self._book.stopping_idle(run)
-        wanted, status = self._book.wanted(run), self._status.get(run, Status())
-        lease = self._book.any_lease(run)
-        if wanted is None or lease is None:
-            return [], idle
-        exited = status.exited
-        stopping = [part.lease for part in wanted.parts if part.stop_by_ms is not None]
-        if exited is not None and exited.life == wanted.life:
-            return [RunExited(run, lease, exited.code, exited.note)], idle + stopping
-        return [], idle + [each for each in stopping if each in status.gone]
 
     def _take(self, orders: Sequence[Order]) -> None:
         self._note(self._book.take(orders, self._told))

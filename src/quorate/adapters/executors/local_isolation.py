@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from quorate.adapters.executors.keepers import job_place
+from quorate.adapters.executors.keepers import job_place, run_folder
 from quorate.adapters.run_as import RunAs, RunAsError
 from quorate.keeper import cgroups
 from quorate.keeper.processes import bare
 from quorate.keeper.system_users import AccountError, account
-from quorate.keeper.wanted import Isolation
+from quorate.keeper.wanted import HOME, JOB_FOLDER, Isolation, Work
 from quorate.model.specs import Run
 from quorate.ports.errors import WorkFolderError
 
@@ -131,3 +131,29 @@ def _why_others_show() -> str:
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
+
+
+def work_maker(
+    root: Path, isolate: Callable[[Run], Isolation] | None
+) -> Callable[[Run, int], Work]:
+    """Return what says which processes a run has, where, and as which system user.
+
+    ``root`` is where the runs have their folders. Without ``isolate`` it is the service's user.
+    """
+
+    def work_of(run: Run, grace_ms: int) -> Work:
+        isolation = None if isolate is None else isolate(run)
+        own = run_folder(root, run.name)
+        if isolation is not None:
+            own = Path(isolation.folder) / JOB_FOLDER
+        return Work(
+            run=run.name,
+            command=run.command,
+            env=dict(run.env),
+            working_dir=run.working_dir or str(own / HOME),
+            processes=run.processes.value,
+            grace_ms=grace_ms,
+            isolation=isolation,
+        )
+
+    return work_of

@@ -80,6 +80,8 @@ class PoolSpec(Fields):
     reservation_depth: int | None
     firm_horizon: str | None
     throughputs: Mapping[str, Any]
+    executor: str | None
+    cluster: str | None
 
 
 class PoolStatus(Fields):

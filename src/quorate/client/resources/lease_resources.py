@@ -16,10 +16,11 @@ class Turn(Fields):
 
 
 class NodeSlots(Fields):
-    """Slots of a node."""
+    """Slots of a node, or, where a cluster chooses them, how many GPUs of it."""
 
     node: str
     slots: tuple[int, ...]
+    gpus: int | None
 
 
 class LoanInfo(Fields):

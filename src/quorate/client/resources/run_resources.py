@@ -60,6 +60,43 @@ class RunFollow(Fields):
     grace: str | None
 
 
+class PodVolume(Fields):
+    """A volume of every pod of a run, from the one source that is not None."""
+
+    mount_path: str
+    persistent_volume_claim: str | None
+    config_map: str | None
+    secret: str | None
+    empty_dir: str | None
+    read_only: bool | None
+
+
+class PodToleration(Fields):
+    """A taint that the pods of a run stay beside."""
+
+    key: str
+    operator: str | None
+    value: str | None
+    effect: str | None
+
+
+class PodRequests(Fields):
+    """What each pod of a run needs beside its GPUs."""
+
+    cpu: str | None
+    memory: str | None
+
+
+class PodTemplate(Fields):
+    """What the pods of a run have beside image, command and GPUs."""
+
+    volumes: tuple[PodVolume, ...]
+    tolerations: tuple[PodToleration, ...]
+    service_account_name: str | None
+    image_pull_secrets: tuple[str, ...]
+    requests: PodRequests
+
+
 class RunSpec(Fields):
     """A run as it was submitted; what is at its default is None: docs/reference/documents.md."""
 
@@ -80,6 +117,8 @@ class RunSpec(Fields):
     env: Mapping[str, str]
     working_dir: str | None
     processes: str | None
+    image: str | None
+    pod_template: PodTemplate
     nonce: str | None
     job_type: str | None
     throughputs: Mapping[str, Any]

@@ -30,7 +30,7 @@ from quorate.views.runs.reason_words import ended, stopping
 from quorate.views.runs.round_forms import lease_bounds, turns
 from quorate.views.runs.wait_reasons import Reason, reasons_now
 from quorate.views.table import Column, right, wide
-from quorate.views.word_forms import age, hours, names, slots
+from quorate.views.word_forms import age, gpus_on_nodes, hours, names, slots
 
 
 def _run_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
@@ -214,6 +214,18 @@ RUN = Kind(
 )
 
 
+def lease_places(moment: Moment, fact: LeaseStarted, *, most: int | None = None) -> str:
+    """Return the nodes of a lease with their slots, or with counts where a cluster chooses GPUs."""
+    is_counted = moment.view.pools[moment.view.runs[fact.run].spec.pool].counts_gpus
+    return (gpus_on_nodes if is_counted else slots)(fact.slots, most=most)
+
+
+def _slot_trees(moment: Moment, fact: LeaseStarted) -> list[Tree]:
+    if moment.view.pools[moment.view.runs[fact.run].spec.pool].counts_gpus:
+        return [{"node": node, "gpus": mask.bit_count()} for node, mask in fact.slots]
+    return [{"node": node, "slots": list(ordinals(mask))} for node, mask in fact.slots]
+
+
 def lease_cells(moment: Moment, fact: LeaseStarted, *, most: int | None) -> Row:
     """Return the cells of ``LEASE_COLUMNS`` for a lease; at most ``most`` nodes are named."""
     return (
@@ -221,7 +233,7 @@ def lease_cells(moment: Moment, fact: LeaseStarted, *, most: int | None) -> Row:
         fact.role.value,
         str(lease_gpus(fact.slots)),
         names(domains_of(moment, [fact])),
-        slots(fact.slots, most=most),
+        lease_places(moment, fact, most=most),
         fact.payer,
         fact.tier.value,
     )
@@ -244,7 +256,7 @@ def _lease_row(moment: Moment, name: str) -> Row:
         name,
         *lease_cells(moment, lease.fact, most=2),
         age(moment.now_ms - lease.fact.start_ms),
-        slots(lease.fact.slots),
+        lease_places(moment, lease.fact),
         time_text(lease.fact.start_ms),
         time_text(lease.hold_ends_ms),
         hours(lease.hold_gpu_ms),
@@ -279,7 +291,7 @@ def _lease_tree(moment: Moment, name: str) -> Tree:
         "bundle": fact.bundle,
         "role": fact.role.value,
         "gpus": lease.gpus,
-        "slots": [{"node": node, "slots": list(ordinals(mask))} for node, mask in fact.slots],
+        "slots": _slot_trees(moment, fact),
         "payer": fact.payer,
         "tier": fact.tier.value,
         "start": time_text(fact.start_ms),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from quorate.core.lifecycle.loan_terms import terms_of_lease
 from quorate.core.preemption.conflict_preview import ordeals_of
 from quorate.core.profile.lease_ends import declared_end_ms
@@ -33,7 +35,14 @@ from quorate.views.kinds.kinds_plans import (
     planned_starts,
     scope_text,
 )
-from quorate.views.kinds.kinds_work import LEASE, LEASE_COLUMNS, RUN, ending_text, lease_cells
+from quorate.views.kinds.kinds_work import (
+    LEASE,
+    LEASE_COLUMNS,
+    RUN,
+    ending_text,
+    lease_cells,
+    lease_places,
+)
 from quorate.views.runs.conflict_view import cuts_table, ordeal_lines, shares_table, tokens_table
 from quorate.views.runs.event_text import COLUMNS as TIMELINE_COLUMNS
 from quorate.views.runs.event_text import Entry
@@ -64,7 +73,6 @@ from quorate.views.word_forms import (
     one_line,
     refusal_lines,
     since,
-    slots,
     until,
 )
 
@@ -305,7 +313,7 @@ def lease_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list
         most = f"{counted(bounds['maxSteps'], 'step')}, {bounds['maxDurationSeconds']} s"
         facts.append(("At most", most))
         facts.append(("Turns", "; ".join(map(turn_text, bounds["turns"])) or "-"))
-    lines = [slots((pair,)) for pair in fact.slots]
+    lines = [lease_places(moment, replace(fact, slots=(pair,))) for pair in fact.slots]
     return [pairs(facts), _section("Slots", "\n".join(lines))]
 
 

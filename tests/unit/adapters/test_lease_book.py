@@ -8,7 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.adapters.executors.local_leases import Book
+from quorate.adapters.executors.lease_book import Book
+from quorate.adapters.executors.local_isolation import work_maker
 from quorate.keeper.wanted import Wanted
 from quorate.model.events import EndReason, Role, StartReason
 from quorate.model.specs import Run
@@ -24,7 +25,7 @@ END = EndReason.END
 
 
 def book() -> Book:
-    return Book(ROOT)
+    return Book(lambda spec: bool(spec.command), work_maker(ROOT, None))
 
 
 def start(

@@ -1,17 +1,24 @@
-"""The open leases of each run, for its keeper: orders in, what is wanted out."""
+"""The open leases of each run, for what keeps it at work: orders in, what is wanted out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from quorate.adapters.executors.keepers import run_folder
-from quorate.keeper.wanted import HOME, JOB_FOLDER, Isolation, Part, Slot, Wanted, Work
+from quorate.keeper.wanted import Part, Slot, Status, Wanted, Work
 from quorate.model.events import LeaseStarted, Role, StartReason
 from quorate.model.specs import Run
-from quorate.ports.executor_port import EndLease, FenceNode, Order, StartLease, StopLease
+from quorate.ports.executor_port import (
+    EndLease,
+    FenceNode,
+    LeaseGone,
+    Order,
+    Report,
+    RunExited,
+    StartLease,
+    StopLease,
+)
 
 ENDED_MAX: Final = 100_000
 """How many leases that have ended are remembered, so that none of them is started again."""
@@ -34,14 +41,17 @@ class _OpenRun:
 
 
 class Book:
-    """The open leases by run; ``root`` is where the runs have their folders.
+    """The open leases by run.
 
-    ``isolate`` gives the system user of a run's processes; without it, that is the service's user.
+    ``has_work`` says whether there is anything to run for a run, and ``work_of`` what that is; it
+    gets the run and its grace.
     """
 
-    def __init__(self, root: Path, isolate: Callable[[Run], Isolation] | None = None) -> None:
-        self._root = root
-        self._isolate = isolate
+    def __init__(
+        self, has_work: Callable[[Run], bool], work_of: Callable[[Run, int], Work]
+    ) -> None:
+        self._has_work = has_work
+        self._work_of = work_of
         self._runs: dict[str, _OpenRun] = {}
         self._runs_of: dict[str, tuple[str, ...]] = {}
         self._stopping: dict[str, None] = {}
@@ -107,6 +117,11 @@ class Book:
         """Return the runs with open leases."""
         return [name for name, run in self._runs.items() if run.leases]
 
+    def has_open(self, name: str) -> bool:
+        """Return whether a run has open leases."""
+        run = self._runs.get(name)
+        return run is not None and bool(run.leases)
+
     def stopping(self) -> list[str]:
         """Return the runs with stopping leases."""
         return list(dict.fromkeys(run for lease in self._stopping for run in self._runs_of[lease]))
@@ -116,9 +131,9 @@ class Book:
         return self._runs_of.get(lease, ())
 
     def wanted(self, name: str) -> Wanted | None:
-        """Return what is wanted of a run's keeper; None where there is nothing to run."""
+        """Return what is wanted of a run; None where there is nothing to run."""
         run = self._runs.get(name)
-        if run is None or not run.spec.command:
+        if run is None or not self._has_work(run.spec):
             return None
         parts = [
             Part(
@@ -131,23 +146,8 @@ class Book:
             for lease in sorted(run.leases.values(), key=_rank_order)
             if lease.fact.role is not Role.SPARE
         ]
-        spec = run.spec
-        isolation = None if self._isolate is None else self._isolate(spec)
-        own = (
-            run_folder(self._root, name)
-            if isolation is None
-            else Path(isolation.folder) / JOB_FOLDER
-        )
-        work = Work(
-            run=name,
-            command=spec.command,
-            env=dict(spec.env),
-            working_dir=spec.working_dir or str(own / HOME),
-            processes=spec.processes.value,
-            grace_ms=run.grace_ms,
-            isolation=isolation,
-        )
-        return Wanted(life=run.life, work=work, parts=tuple(parts), nonce=spec.nonce)
+        work = self._work_of(run.spec, run.grace_ms)
+        return Wanted(life=run.life, work=work, parts=tuple(parts), nonce=run.spec.nonce)
 
     def stopping_idle(self, name: str) -> list[str]:
         """Return the stopping leases on which nothing ever runs."""
@@ -158,8 +158,13 @@ class Book:
             lease.fact.lease
             for lease in run.leases.values()
             if lease.stop_by_ms is not None
-            and (lease.fact.role is Role.SPARE or not run.spec.command)
+            and (lease.fact.role is Role.SPARE or not self._has_work(run.spec))
         ]
+
+    def spec(self, name: str) -> Run | None:
+        """Return the run called ``name``, if it has or had open leases."""
+        run = self._runs.get(name)
+        return None if run is None else run.spec
 
     def any_lease(self, name: str) -> str | None:
         """Return one of the leases under which the run works."""
@@ -214,6 +219,42 @@ class Book:
         if len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
         return names
+
+    def continue_life(self, name: str, before: Wanted) -> None:
+        """Let a run go on with the life of ``before``, if any of its open leases continues it.
+
+        ``before`` is what was wanted of the run when the book did not know it yet.
+        """
+        run = self._runs.get(name)
+        if run is not None and run.leases and not before.is_of_another(run.spec.nonce):
+            run.life = _life(run, {part.lease for part in before.parts}, before.life)
+
+    def reports(self, exited: Iterable[str], statuses: Mapping[str, Status]) -> list[Report]:
+        """Return the exits, in the order of ``exited``, then the leases that no run works under.
+
+        ``statuses`` are those of the runs, as far as they are known.
+        """
+        exits: list[Report] = []
+        gone: dict[str, set[str]] = {}
+        for run in dict.fromkeys([*exited, *self.stopping()]):
+            found, leases = self._news(run, statuses.get(run, Status()))
+            exits += found
+            for lease in leases:
+                gone.setdefault(lease, set()).add(run)
+        empty = [each for each, left in gone.items() if left >= set(self.runs_of(each))]
+        return [*exits, *(LeaseGone(lease) for lease in empty)]
+
+    def _news(self, run: str, status: Status) -> tuple[list[RunExited], list[str]]:
+        """Return the exit of a run, if it has exited, and its stopping leases that have ended."""
+        idle = self.stopping_idle(run)
+        wanted, lease = self.wanted(run), self.any_lease(run)
+        if wanted is None or lease is None:
+            return [], idle
+        exited = status.exited
+        stopping = [part.lease for part in wanted.parts if part.stop_by_ms is not None]
+        if exited is not None and exited.life == wanted.life:
+            return [RunExited(run, lease, exited.code, exited.note)], idle + stopping
+        return [], idle + [each for each in stopping if each in status.gone]
 
     def drop(self, name: str) -> None:
         """Forget a run that has no open leases."""

@@ -1,0 +1,167 @@
+"""Several executors as one: each lease is worked under by the executor that its pool names.
+
+The service and the loop know one executor. This one passes each order to the executor of its
+lease, and joins their reports. A lease whose executor the service does not have stays as it is:
+nothing is started for it, its stop is not confirmed, and ``trouble`` says what to configure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.ports.executor_port import (
+    EndLease,
+    FenceNode,
+    LeaseGone,
+    Order,
+    Report,
+    RunExited,
+    ServedExecutor,
+    StartLease,
+    StopLease,
+    WipeNode,
+)
+
+OWN: Final = ""
+"""The name of the executor of pools that name none."""
+
+
+class ExecutorsByPool:
+    """The executors by the names that pools call them: ``local``, ``kubernetes/CLUSTER``.
+
+    One executor may have several names. ``OWN`` is always among them.
+    """
+
+    def __init__(self, executors: Mapping[str, ServedExecutor]) -> None:
+        assert OWN in executors, executors
+        self._named = dict(executors)
+        self._all = list({id(each): each for each in executors.values()}.values())
+        self._home: dict[str, str] = {}
+
+    @property
+    def trouble(self) -> str:
+        """What keeps work from being started and stopped; empty when nothing does."""
+        missing = sorted({name for name in self._home.values() if name not in self._named})
+        if missing:
+            return (
+                f"a pool with runs names the executor {missing[0]}, which this service does not "
+                "have; configure it and start the service again"
+            )
+        return next((each.trouble for each in self._all if each.trouble), "")
+
+    def belong_to(self, ledger_id: str) -> None:
+        """Have every executor work for one ledger; raises ``WorkFolderError``."""
+        for each in self._all:
+            each.belong_to(ledger_id)
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Have ``wake`` called whenever one of them has something new to report."""
+        for each in self._all:
+            each.listen(wake)
+
+    def next_ms(self) -> int | None:
+        """Return the earliest time at which one of them asks to be looked at."""
+        return min((ms for each in self._all if (ms := each.next_ms()) is not None), default=None)
+
+    def close(self) -> None:
+        """Close all of them."""
+        for each in self._all:
+            each.close()
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        """Pass the orders of one commit to the executors that they are for."""
+        for executor, own in self._shared(orders):
+            if own:
+                executor.carry_out(own)
+
+    def resume(self, orders: Sequence[Order]) -> None:
+        """Pass every open lease to its executor; each is told, also where it has none."""
+        self._home.clear()
+        for executor, own in self._shared(orders):
+            executor.resume(own)
+
+    def reports(self) -> Sequence[Report]:
+        """Return the exits of all of them, then the leases that have gone, then the wipes."""
+        found = [report for each in self._all for report in each.reports()]
+        return sorted(found, key=_kind_order)
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return the last step that each of ``runs`` has reported, where it has reported any."""
+        found: dict[str, int] = {}
+        for each in self._all:
+            found.update(each.steps(runs))
+        return found
+
+    def _shared(self, orders: Sequence[Order]) -> list[tuple[ServedExecutor, list[Order]]]:
+        """Return each executor with its orders, in their order."""
+        shares: dict[int, list[Order]] = {id(each): [] for each in self._all}
+        for order in orders:
+            for executor in self._executors_of(order):
+                shares[id(executor)].append(order)
+        return [(each, shares[id(each)]) for each in self._all]
+
+    def _executors_of(self, order: Order) -> list[ServedExecutor]:
+        """Return who has to know an order: what concerns a node concerns all of them."""
+        if isinstance(order, FenceNode | WipeNode):
+            return self._all
+        if isinstance(order, StartLease):
+            name = self._home[order.lease.lease] = order.executor
+        elif isinstance(order, EndLease):
+            name = self._home.pop(order.lease, OWN)
+        else:
+            name = self._home.get(order.lease, OWN)
+        return [self._named[name]] if name in self._named else []
+
+
+def _kind_order(report: Report) -> int:
+    if isinstance(report, RunExited):
+        return 0
+    return 1 if isinstance(report, LeaseGone) else 2
+
+
+@dataclass(slots=True)
+class NoExecutor:
+    """Runs nothing, for pools without an executor beside pools that have one.
+
+    A lease that is told to stop has gone at once, as in a service without any executor.
+    """
+
+    trouble: str = ""
+    _stopping: dict[str, None] = field(default_factory=dict)
+
+    def belong_to(self, ledger_id: str) -> None:
+        """Do nothing: there is nothing here that could belong to another ledger."""
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Do nothing: what there is to report is there when an order was taken."""
+
+    def next_ms(self) -> int | None:
+        """Return 0 while there is something to report, which no thread wakes the loop for."""
+        return 0 if self._stopping else None
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        """Take the orders of one commit."""
+        for order in orders:
+            if isinstance(order, StopLease):
+                self._stopping[order.lease] = None
+            elif isinstance(order, EndLease):
+                self._stopping.pop(order.lease, None)
+
+    def resume(self, orders: Sequence[Order]) -> None:
+        """Take every open lease again."""
+        self._stopping.clear()
+        self.carry_out(orders)
+
+    def reports(self) -> Sequence[Report]:
+        """Return the leases that were told to stop."""
+        return [LeaseGone(lease) for lease in self._stopping]
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return nothing: no run works here."""
+        del runs
+        return {}

@@ -1,0 +1,418 @@
+"""The Kubernetes executor: leases become pods of one cluster (docs/adr/0041).
+
+A run is a gang of pods, and what is done next is decided by the same pure function as for local
+processes (``keeper/next_step.py``). The cluster is the only memory: every pod says which start of
+which run it is, so a service that is killed at any instant finds all of it again. Only pods with
+the label of this ledger are ever deleted, and none before the leases of the ledger are known.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Event, Lock, Thread
+from time import monotonic, time
+from typing import Final
+
+from quorate.adapters.executors.lease_book import Book
+from quorate.adapters.kubernetes.kube_api import NOT_FOUND, KubeApi
+from quorate.adapters.kubernetes.object_names import object_name
+from quorate.adapters.kubernetes.pod_gangs import KILLED_S, Crew
+from quorate.adapters.kubernetes.pod_manifest import LEDGER_LABEL, Placement
+from quorate.adapters.kubernetes.pod_orders import PodOrders
+from quorate.adapters.kubernetes.pod_watch import PodWatch
+from quorate.keeper.next_step import Drop, Kill, Rest, Start, Warn, gone, next_step
+from quorate.keeper.wanted import Exited, Status, Wanted, Work
+from quorate.model.amounts import SECOND_MS
+from quorate.model.specs import Run
+from quorate.ports.errors import ClusterError, ClusterRefusedError, WorkFolderError
+from quorate.ports.executor_port import FenceNode, Order, Report, StartLease, WipeNode
+
+_LOG = logging.getLogger(__name__)
+
+AGAIN_S: Final = 1.0
+"""How long until an order is given again that the cluster did not take; longer each time."""
+AGAIN_S_MAX: Final = 30.0
+FAILURE_GRACE_S: Final = 10
+"""How long the others get at most when one pod has failed: their work is lost anyway."""
+CODE_INVALID: Final = 126
+"""How a run has exited whose pods the API server does not accept."""
+INVALID: Final = 422
+STEPS_MAX: Final = 8
+"""How many steps of one run are taken in a row."""
+OWNER_CONFIG: Final = "quorate"
+"""The ConfigMap that says which ledger the work in a cluster belongs to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespaces:
+    """Where the work of owners runs: ``template`` may have ``{owner}`` in it.
+
+    ``home`` is the namespace of what is there once for the whole cluster.
+    """
+
+    template: str = "quorate-{owner}"
+    home: str = "quorate"
+
+    def of(self, run: Run) -> str:
+        """Return the namespace of the pods of ``run``."""
+        return self.template.replace("{owner}", object_name(run.owner))
+
+
+class KubernetesExecutor:
+    """Runs the work of leases as pods of the cluster behind ``api``, which it closes at its end.
+
+    Orders are taken on one thread, and given to the cluster on another.
+    """
+
+    def __init__(self, api: KubeApi, namespaces: Namespaces | None = None) -> None:
+        self._api = api
+        self._namespaces = namespaces or Namespaces()
+        self._book = Book(lambda run: run.image is not None, _work_of)
+        self._ledger = ""
+        self._watch: PodWatch | None = None
+        self._status: dict[str, Status] = {}
+        self._exited: dict[str, int] = {}
+        self._refused: dict[str, Exited] = {}
+        self._changed: dict[str, None] = {}
+        self._unwiped: set[tuple[str, str]] = set()
+        self._lost: set[str] = set()
+        self._lock = Lock()
+        self._news = Event()
+        self._is_listed = False
+        self._is_closing = False
+        self._is_closed = False
+        self._trouble = ""
+        self._wake: Callable[[], None] = lambda: None
+        self._thread = Thread(target=self._work, name="kubernetes", daemon=True)
+        # For its own thread: when to try again, how long after the last failure, and why.
+        self._late: dict[str, float] = {}
+        self._pauses: dict[str, float] = {}
+        self._complaints: dict[str, str] = {}
+
+    @property
+    def trouble(self) -> str:
+        """What keeps work from being started and stopped; empty when nothing does."""
+        return self._trouble or ("" if self._watch is None else self._watch.trouble)
+
+    def belong_to(self, ledger_id: str) -> None:
+        """Record in the cluster that the work there is of one ledger.
+
+        Raises ``WorkFolderError`` where it is of another one, or the cluster cannot be asked.
+        """
+        home = self._namespaces.home
+        path = f"/api/v1/namespaces/{home}/configmaps"
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": OWNER_CONFIG, "namespace": home},
+            "data": {"ledger": ledger_id},
+        }
+        try:
+            found = self._had(path, body)
+        except ClusterError as error:
+            raise WorkFolderError(
+                f"the cluster cannot be used for work: {error}; it needs the namespace {home}, and "
+                "the service the right to make a ConfigMap there"
+            ) from None
+        if found != ledger_id:
+            raise WorkFolderError(
+                f"the cluster has the work of another ledger, {found}; when none of it is left, "
+                f"delete the ConfigMap {OWNER_CONFIG} in the namespace {home}"
+            )
+        self._ledger = ledger_id
+
+    def _had(self, path: str, body: Mapping[str, object]) -> str:
+        """Return the ledger of the cluster's ConfigMap, which is made where there is none."""
+        try:
+            found = self._api.get(f"{path}/{OWNER_CONFIG}")
+        except ClusterRefusedError as error:
+            if error.status != NOT_FOUND:
+                raise
+            found = self._api.create(path, body)
+        return str((found.get("data") or {}).get("ledger", ""))
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Have ``wake`` called, from another thread, whenever there is something to report."""
+        self._wake = wake
+
+    def next_ms(self) -> int | None:
+        """Return None: every change of a pod wakes the driver by itself."""
+        return None
+
+    def close(self) -> None:
+        """Give the last orders to the cluster, and do no more. The work continues."""
+        if self._is_closed:
+            return
+        self._is_closed = self._is_closing = True
+        self._news.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._watch is not None:
+            self._watch.close()
+        self._api.close()
+        if self._watch is not None:
+            self._watch.join()
+
+    # --- The port, on the ledger's thread ---
+
+    def carry_out(self, orders: Sequence[Order]) -> None:
+        """Take the orders of one commit."""
+        with self._lock:
+            self._take(orders)
+        self._news.set()
+
+    def resume(self, orders: Sequence[Order]) -> None:
+        """Take every open lease again; pods of other leases must end, once the pods are listed."""
+        assert self._ledger, "belong_to comes first"
+        with self._lock:
+            starts = [order for order in orders if isinstance(order, StartLease)]
+            self._note(self._book.forget({order.lease.lease for order in starts}))
+            self._take(orders)
+            self._note(self._book.runs())
+        if self._watch is None:
+            selector = f"{LEDGER_LABEL}={object_name(self._ledger)}"
+            self._watch = PodWatch(self._api, selector, self._changed_in, listed=self._adopt)
+            self._watch.start()
+            self._thread.start()
+        self._news.set()
+
+    def reports(self) -> Sequence[Report]:
+        """Return the exits, oldest first, then the leases under which no pod works any more."""
+        with self._lock:
+            exited = sorted(self._exited, key=lambda run: self._exited[run])
+            return self._book.reports(exited, self._status)
+
+    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return the last step that a pod of each of ``runs`` says in its annotation."""
+        if self._watch is None:
+            return {}
+        found: dict[str, int] = {}
+        for run in runs:
+            steps = [pod.step for pod in self._watch.crew(run).newest if pod.step is not None]
+            if steps:
+                found[run] = max(steps)
+        return found
+
+    def _take(self, orders: Sequence[Order]) -> None:
+        self._note(self._book.take(orders, {}))
+        for order in orders:
+            if isinstance(order, FenceNode) and self._watch is not None:
+                # Nobody there confirms an end, also when the leases are over in the ledger.
+                self._lost.update(each.uid for each in self._watch.on_node(order.node))
+            if isinstance(order, WipeNode) and (order.node, order.claim) not in self._unwiped:
+                self._unwiped.add((order.node, order.claim))
+                _LOG.warning(
+                    "node %s is to be wiped after %s; then: quorate node wiped %s --after %s",
+                    *(order.node, order.claim, order.node, order.claim),
+                )
+
+    def _note(self, runs: Iterable[str]) -> None:
+        self._changed.update(dict.fromkeys(runs))
+
+    # --- Told by the watch ---
+
+    def _changed_in(self, runs: Iterable[str]) -> None:
+        with self._lock:
+            self._note(runs)
+        self._news.set()
+
+    def _adopt(self) -> None:
+        """Let runs go on with the pods that an earlier service has left."""
+        assert self._watch is not None
+        with self._lock:
+            if not self._is_listed:
+                for run in self._book.runs():
+                    before = self._watch.crew(run).wanted_before
+                    if before is not None:
+                        self._book.continue_life(run, before)
+            self._is_listed = True
+
+    # --- Its own thread ---
+
+    def _work(self) -> None:
+        try:
+            self._see_to_all()
+        except Exception:  # noqa: BLE001 - the top frame of this thread
+            self._trouble = (
+                "the executor has ended by a bug; see the log, and start the service again"
+            )
+            _LOG.exception("the executor has ended by a bug; the pods continue by themselves")
+
+    def _see_to_all(self) -> None:
+        while True:
+            # Orders from before the stop are still given to the cluster.
+            is_last = self._is_closing
+            if not is_last:
+                wait_s = min((at_s - monotonic() for at_s in self._late.values()), default=None)
+                self._news.wait(None if wait_s is None else max(0.0, wait_s))
+                self._news.clear()
+            with self._lock:
+                names = self._changed if self._is_listed else {}
+                if self._is_listed:
+                    self._changed = {}
+            names.update(dict.fromkeys(n for n, at_s in self._late.items() if at_s <= monotonic()))
+            is_news = False
+            for name in names:
+                is_news |= self._try(name)
+            if is_last:
+                return
+            if is_news:
+                self._wake()
+
+    def _try(self, name: str) -> bool:
+        """Handle a run, now or a little later; return whether there is news of it."""
+        assert self._watch is not None
+        self._late.pop(name, None)
+        try:
+            with self._watch.at_work:
+                found = self._see_to(name, self._watch)
+        except ClusterError as error:
+            pause_s = self._pauses.get(name, AGAIN_S)
+            self._late[name] = monotonic() + pause_s
+            self._pauses[name] = min(2 * pause_s, AGAIN_S_MAX)
+            if self._complaints.get(name) != str(error):
+                self._complaints[name] = str(error)
+                _LOG.warning("run %s cannot be seen to, and is tried again: %s", name, error)
+            return False
+        self._pauses.pop(name, None)
+        self._complaints.pop(name, None)
+        return found
+
+    def _see_to(self, name: str, watch: PodWatch) -> bool:
+        """Take the steps that are due for a run; return whether there is news of it."""
+        orders = PodOrders(self._api, watch)
+        lost = [each for each in watch.crew(name).live if each.uid in self._lost]
+        orders.end(lost, 0)
+        self._lost.difference_update(each.uid for each in lost)
+        for _ in range(STEPS_MAX):
+            with self._lock:
+                wanted, spec = self._book.wanted(name), self._book.spec(name)
+            if wanted is None or spec is None or not wanted.parts:
+                self._end_all(orders, name)
+                break
+            if not self._take_step(orders, spec, wanted):
+                break
+        with self._lock:
+            wanted = self._book.wanted(name)
+            is_idle = bool(self._book.stopping_idle(name))
+        crew = watch.crew(name)
+        status = Status()
+        if wanted is not None:
+            exited = self._exit_of(name, crew, wanted)
+            status = Status(exited=exited, gone=gone(wanted, crew.gang))
+        return self._keep(name, crew, status) or is_idle
+
+    def _end_all(self, orders: PodOrders, name: str) -> None:
+        """Leave no pod of a run: no lease of it is open."""
+        orders.kill(orders.watch.crew(name).pods)
+        if not orders.watch.crew(name).pods:
+            orders.forget(name)
+
+    def _take_step(self, orders: PodOrders, spec: Run, wanted: Wanted) -> bool:
+        """Take the step that is due; return whether another one may be due after it."""
+        crew = orders.watch.crew(spec.name)
+        strangers = [each for each in crew.pods if each.record.nonce != spec.nonce]
+        if strangers:
+            # A restored ledger may give the name of a run to another one.
+            orders.kill(strangers)
+            return all(each.is_over for each in strangers)
+        gang = crew.gang
+        if gang is not None and gang.life == wanted.life and gang.stop_by_ms is None:
+            if crew.failed is not None:
+                left = [each for each in crew.live if each.stop_by_ms is None]
+                orders.end(left, min(FAILURE_GRACE_S, _seconds(wanted.work.grace_ms)))
+                return False
+            if crew.is_starting and _is_due(crew, wanted):
+                return self._start(orders, spec, wanted, crew.generation)
+        now_ms = _now_ms()
+        step = next_step(wanted, gang, self._exit_of(spec.name, crew, wanted), now_ms)
+        if isinstance(step, Rest):
+            if step.until_ms is not None:
+                self._late[spec.name] = monotonic() + max(0, step.until_ms - now_ms) / SECOND_MS
+            return False
+        if isinstance(step, Start):
+            orders.end(crew.pods, 0)
+            known = orders.watch.services.get(spec.name)
+            last = max(0 if known is None else known.generation, crew.generation)
+            return self._start(orders, spec, wanted, last + 1)
+        return _end_some(orders, crew, step, now_ms)
+
+    def _exit_of(self, name: str, crew: Crew, wanted: Wanted) -> Exited | None:
+        """Return how the work of a run has ended by itself, or why none was accepted."""
+        refused = self._refused.get(name)
+        if refused is not None and refused.life != wanted.life:
+            del self._refused[name]
+            refused = None
+        return refused or crew.exited
+
+    def _start(self, orders: PodOrders, spec: Run, wanted: Wanted, generation: int) -> bool:
+        """Start the pods of a run; return False: whether they work is seen later."""
+        place = Placement(ledger=self._ledger, namespace=self._namespaces.of(spec), run=spec.name)
+        try:
+            orders.start(place, spec, wanted, generation)
+        except ClusterRefusedError as error:
+            if error.status != INVALID:
+                raise
+            note = f"the API server does not accept its pods: {error}"
+            self._refused[spec.name] = Exited(life=wanted.life, code=CODE_INVALID, note=note)
+        return False
+
+    def _keep(self, name: str, crew: Crew, status: Status) -> bool:
+        """Store the status of a run, or forget it when it is over; return whether it is new."""
+        with self._lock:
+            is_news = self._status.get(name, Status()) != status
+            if self._book.has_open(name) or crew.pods:
+                self._status[name] = status
+                if status.exited is None:
+                    self._exited.pop(name, None)
+                else:
+                    self._exited.setdefault(name, crew.finished_ms or _now_ms())
+                return is_news
+            self._book.drop(name)
+            for kept in (self._status, self._exited, self._refused):
+                kept.pop(name, None)
+        return is_news
+
+
+def _work_of(run: Run, grace_ms: int) -> Work:
+    return Work(
+        run=run.name,
+        command=run.command,
+        env=dict(run.env),
+        working_dir=run.working_dir or "",
+        processes=run.processes.value,
+        grace_ms=grace_ms,
+    )
+
+
+def _is_due(crew: Crew, wanted: Wanted) -> bool:
+    """Return whether a start that was begun is still the one that is wanted."""
+    newest = crew.newest
+    known = frozenset(slot for each in newest for slot in each.record.slots)
+    whole = frozenset(wanted.slots)
+    return known <= whole and (len(newest) < newest[0].record.world or known == whole)
+
+
+def _end_some(orders: PodOrders, crew: Crew, step: Warn | Drop | Kill, now_ms: int) -> bool:
+    """Tell pods to stop as ``step`` says; return whether another step may be due after it."""
+    if isinstance(step, Kill):
+        orders.kill(crew.live)
+        return False
+    orders.end([each for each in crew.live if each.is_on(step.lost)], 0)
+    if isinstance(step, Warn):
+        left = [each for each in crew.live if not each.is_on(step.lost)]
+        orders.end(
+            [each for each in left if each.stop_by_ms is None], _seconds(step.by_ms - now_ms)
+        )
+    return True
+
+
+def _seconds(ms: int) -> int:
+    """Return whole seconds, never less than ``ms``, and one at least."""
+    return max(KILLED_S, -(-ms // SECOND_MS))
+
+
+def _now_ms() -> int:
+    return int(time() * SECOND_MS)

@@ -1,0 +1,32 @@
+"""Names of Kubernetes objects for names of Quorate, which may be longer and have other letters.
+
+A name that is a DNS-1123 label of at most 40 characters, begins with a letter and does not look
+like a mapped one is used as it is. Every other name is mapped: lower case, every other character
+becomes ``-``, at most 29 characters of that, and ``-`` with 10 hex digits of the SHA-256 of the
+name. So two names have the same object name only where those digits collide; the whole name is in
+an annotation of each object.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Final
+
+STEM_CHARS_MAX: Final = 40
+"""How long an object name is: with what is added to it, it is a label of 63 characters."""
+_DIGITS: Final = 10
+_PLAIN: Final = re.compile(r"[a-z](?:[-a-z0-9]{0,38}[a-z0-9])?")
+_MAPPED: Final = re.compile(rf".*-[0-9a-f]{{{_DIGITS}}}")
+_OTHER: Final = re.compile(r"[^a-z0-9]+")
+
+
+def object_name(name: str) -> str:
+    """Return the object name of ``name``: a DNS-1123 label that begins with a letter."""
+    if _PLAIN.fullmatch(name) and not _MAPPED.fullmatch(name):
+        return name
+    stem = _OTHER.sub("-", name.lower()).strip("-")
+    if not stem[:1].isalpha():
+        stem = f"r-{stem}"
+    digits = sha256(name.encode()).hexdigest()[:_DIGITS]
+    return f"{stem[: STEM_CHARS_MAX - _DIGITS - 1].rstrip('-')}-{digits}"

@@ -1,0 +1,230 @@
+"""What the pods of a run amount to: a gang that works, stops, or has exited. Pure.
+
+A pod that was told to stop has no exit that counts. One that ends otherwise with another code
+than 0 has failed, and the run with it. A pod that vanishes unasked leaves a gang that has fewer
+slots than are wanted: the others are told to stop, and all start anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from quorate.adapters.kubernetes.pod_manifest import RECORD, STEP, PodRecord
+from quorate.keeper.next_step import Gang
+from quorate.keeper.wanted import Exited, Part, Slot, Wanted, Work
+from quorate.model.amounts import SECOND_MS
+
+CODE_LOST: Final = 137
+"""The code of a pod that ended without one: evicted, or not admitted to its node."""
+KILLED_S: Final = 1
+"""The grace of a pod that is killed: none at all would forget the pod while it still works."""
+_OVER: Final = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod as the API server has it.
+
+    ``stop_by_ms`` says that it was told to stop; ``grace_s`` is the time that it got. ``code`` is
+    how its container exited; None while it has not. ``node`` is empty until it is bound.
+    """
+
+    record: PodRecord
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    node: str
+    code: int | None
+    note: str
+    finished_ms: int
+    stop_by_ms: int | None
+    grace_s: int
+    step: int | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether none of its containers works any more."""
+        return self.code is not None
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether it was told to stop at once."""
+        return self.stop_by_ms is not None and self.grace_s <= KILLED_S
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended unasked, and not well."""
+        return self.code not in (None, 0) and self.stop_by_ms is None
+
+    @property
+    def path(self) -> str:
+        """Where the API server has it."""
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+
+    def is_on(self, slots: Iterable[Slot]) -> bool:
+        """Return whether it works on one of ``slots``; one for several nodes is on the first."""
+        own = self.record.slots[0][0]
+        return any(slot in self.record.slots for slot in slots if slot[0] == own)
+
+
+def pod_of(tree: Mapping[str, Any]) -> Pod | None:
+    """Return the pod that an object is; None where Quorate did not make it."""
+    metadata = tree["metadata"]
+    annotations = metadata.get("annotations") or {}
+    try:
+        record = msgspec.json.decode(annotations[RECORD], type=PodRecord)
+    except (KeyError, TypeError, msgspec.MsgspecError):
+        return None
+    if not record.slots:
+        return None
+    code, note, finished_ms = _exit_of(tree.get("status") or {})
+    deleted = metadata.get("deletionTimestamp")
+    step = annotations.get(STEP, "")
+    return Pod(
+        record=record,
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        version=int(metadata["resourceVersion"]),
+        node=(tree.get("spec") or {}).get("nodeName") or "",
+        code=code,
+        note=note,
+        finished_ms=finished_ms,
+        # The API server says whole seconds: the last millisecond of that one is never too early.
+        stop_by_ms=None if deleted is None else _ms(deleted) + SECOND_MS - 1,
+        grace_s=int(metadata.get("deletionGracePeriodSeconds") or 0),
+        step=int(step) if step.isdecimal() else None,
+    )
+
+
+def _exit_of(status: Mapping[str, Any]) -> tuple[int | None, str, int]:
+    """Return the code, the reason and the time of the end of a pod; no code while it works."""
+    phase = status.get("phase")
+    if phase not in _OVER:
+        return None, "", 0
+    for each in status.get("containerStatuses") or []:
+        ended = (each.get("state") or {}).get("terminated")
+        if ended is not None:
+            words = (ended.get("reason"), ended.get("message"))
+            note = ": ".join(str(word).strip() for word in words if word)
+            code = int(ended.get("exitCode", CODE_LOST))
+            finished = ended.get("finishedAt")
+            is_well = code == 0 and phase == "Succeeded"
+            return (
+                0 if is_well else code or CODE_LOST,
+                note,
+                0 if finished is None else _ms(finished),
+            )
+    words = (status.get("reason"), status.get("message"))
+    note = ": ".join(str(word).strip() for word in words if word)
+    return (0 if phase == "Succeeded" else CODE_LOST), note, 0
+
+
+def _ms(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * SECOND_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """All pods of one run."""
+
+    pods: tuple[Pod, ...]
+
+    @property
+    def newest(self) -> list[Pod]:
+        """The pods of the last start, in order of rank."""
+        newest = [each for each in self.pods if each.record.generation == self.generation]
+        return sorted(newest, key=lambda pod: pod.record.rank)
+
+    @property
+    def generation(self) -> int:
+        """The number of the last start; 0 where there are no pods."""
+        return max((each.record.generation for each in self.pods), default=0)
+
+    @property
+    def live(self) -> list[Pod]:
+        """Those that may still work."""
+        return [each for each in self.pods if not each.is_over]
+
+    @property
+    def failed(self) -> Pod | None:
+        """The first pod of the last start that has failed."""
+        failed = [each for each in self.newest if each.has_failed]
+        return min(failed, key=lambda pod: (pod.finished_ms, pod.record.rank), default=None)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether pods of the last start have to be made or bound, and none was told to stop.
+
+        Pods are bound when all of them are there. So one that is missing beside a bound one has
+        vanished, and was not merely never made.
+        """
+        newest = self.newest
+        if not newest or any(each.is_over or each.stop_by_ms is not None for each in newest):
+            return False
+        if len(newest) == newest[0].record.world:
+            return any(not each.node for each in newest)
+        return not any(each.node for each in newest)
+
+    @property
+    def gang(self) -> Gang | None:
+        """The pods as processes of one start; None where none of them works any more."""
+        live = self.live
+        if not live:
+            return None
+        newest = self.newest
+        counted = {each.uid: each for each in (*live, *newest)}.values()
+        stops = [each.stop_by_ms for each in live if each.stop_by_ms is not None]
+        is_told = len(stops) == len(live)
+        return Gang(
+            life=newest[0].record.life,
+            slots=frozenset(slot for each in counted for slot in each.record.slots),
+            stop_by_ms=min(stops) if is_told else None,
+            is_killed=all(each.is_killed for each in live),
+        )
+
+    @property
+    def exited(self) -> Exited | None:
+        """How the last start has ended by itself; None while it has not."""
+        newest = self.newest
+        if self.live or not newest:
+            return None
+        failed = self.failed
+        if failed is not None:
+            where = f"rank {failed.record.rank} on {failed.node or 'no node'}"
+            note = f"{where} exited with {failed.code}" + (
+                f": {failed.note}" if failed.note else ""
+            )
+            return Exited(life=failed.record.life, code=failed.code or CODE_LOST, note=note)
+        is_done = len(newest) == newest[0].record.world and all(each.code == 0 for each in newest)
+        return Exited(life=newest[0].record.life, code=0, note="") if is_done else None
+
+    @property
+    def finished_ms(self) -> int:
+        """When the last of the pods ended."""
+        return max((each.finished_ms for each in self.newest), default=0)
+
+    @property
+    def wanted_before(self) -> Wanted | None:
+        """What was wanted when the last start was made, as far as it says which life it is."""
+        newest = self.newest
+        if not newest:
+            return None
+        work = Work(
+            run=newest[0].record.run,
+            command=(),
+            env={},
+            working_dir="",
+            processes="gpu",
+            grace_ms=0,
+        )
+        parts = tuple(Part(lease=each, bundle=0, slots=()) for each in newest[0].record.leases)
+        return Wanted(
+            life=newest[0].record.life, work=work, parts=parts, nonce=newest[0].record.nonce
+        )

@@ -1,0 +1,127 @@
+"""Making, binding and deleting the pods of runs: what the steps of ``next_step`` are in a cluster.
+
+Everything here may be done twice: a pod that is there is not made again, a pod that is bound stays
+where it is, and a pod that is gone is not missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from quorate.adapters.kubernetes.kube_api import CONFLICT, KubeApi
+from quorate.adapters.kubernetes.pod_gangs import KILLED_S, Pod
+from quorate.adapters.kubernetes.pod_manifest import (
+    LEDGER_LABEL,
+    RECORD,
+    SERVICE_RECORD,
+    Placement,
+    Tree,
+    binding,
+    pod_manifests,
+    service_manifest,
+)
+from quorate.adapters.kubernetes.pod_watch import PodWatch, RunService
+from quorate.keeper.wanted import Wanted
+from quorate.model.specs import Run
+from quorate.ports.errors import ClusterRefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class PodOrders:
+    """Gives orders to one cluster, and lets ``watch`` know at once what came of them."""
+
+    api: KubeApi
+    watch: PodWatch
+
+    def start(self, place: Placement, run: Run, wanted: Wanted, generation: int) -> None:
+        """Have all pods of one start of a run, or none; then bind them.
+
+        Raises ``ClusterError``; a pod that was made before that is deleted again.
+        """
+        self._have_service(place, generation)
+        path = f"/api/v1/namespaces/{place.namespace}/pods"
+        manifests = pod_manifests(place, run, wanted, generation)
+        there = {each.name for each in self.watch.crew(run.name).newest}
+        try:
+            for manifest in manifests:
+                if manifest["metadata"]["name"] not in there:
+                    self.watch.put(self._have_pod(path, manifest))
+        except ClusterRefusedError:
+            self.kill(self.watch.crew(run.name).live)
+            raise
+        for pod in self.watch.crew(run.name).newest:
+            if not pod.node:
+                self._bind(pod)
+
+    def _have_service(self, place: Placement, generation: int) -> None:
+        """Have the Service of a run say which start this is, before there is a pod of it."""
+        path = f"/api/v1/namespaces/{place.namespace}/services"
+        manifest = service_manifest(place, generation)
+        own = f"{path}/{place.service}"
+        try:
+            self.api.create(path, manifest)
+        except ClusterRefusedError as error:
+            if error.status != CONFLICT:
+                raise
+            found = self.api.get(own)["metadata"]
+            if (found.get("labels") or {}).get(LEDGER_LABEL) != place.labels[LEDGER_LABEL]:
+                raise ClusterRefusedError(
+                    f"Service {place.service} in namespace {place.namespace} is not Quorate's; "
+                    "remove it, or give the run another name",
+                    status=CONFLICT,
+                ) from None
+            annotations = {SERVICE_RECORD: manifest["metadata"]["annotations"][SERVICE_RECORD]}
+            self.api.merge(own, {"metadata": {"annotations": annotations}})
+        self.watch.services[place.run] = RunService(own, generation)
+
+    def _have_pod(self, path: str, manifest: Tree) -> Tree:
+        try:
+            return self.api.create(path, manifest)
+        except ClusterRefusedError as error:
+            if error.status != CONFLICT:
+                raise
+            name, namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
+            found = self.api.get(f"{path}/{name}")
+            record = (found["metadata"].get("annotations") or {}).get(RECORD)
+            if record != manifest["metadata"]["annotations"][RECORD]:
+                raise ClusterRefusedError(
+                    f"pod {name} in namespace {namespace} is another one; it has to go first",
+                    status=CONFLICT,
+                ) from None
+            return found
+
+    def _bind(self, pod: Pod) -> None:
+        node = pod.record.slots[0][0]
+        try:
+            self.api.create(f"{pod.path}/binding", binding(pod.name, pod.namespace, node))
+        except ClusterRefusedError as error:
+            if error.status != CONFLICT:
+                raise  # Otherwise it is bound already, or going.
+
+    def end(self, pods: Iterable[Pod], grace_s: int) -> None:
+        """Tell pods to stop within ``grace_s``; with 0 they are forgotten at once.
+
+        0 is for pods that have ended, and for those on a node that has failed.
+        """
+        for pod in pods:
+            found = self.api.delete(pod.path, grace_s=grace_s, uid=pod.uid)
+            if grace_s == 0 or found is None or found.get("kind") != "Pod":
+                self.watch.remove(pod)
+            else:
+                self.watch.put(found)
+
+    def kill(self, pods: Iterable[Pod]) -> None:
+        """Leave nothing of pods, as soon as their nodes confirm it."""
+        for pod in pods:
+            if pod.is_over:
+                self.end([pod], 0)
+            elif not pod.is_killed:
+                self.end([pod], KILLED_S)
+
+    def forget(self, run: str) -> None:
+        """Delete the Service of a run that has ended."""
+        service = self.watch.services.get(run)
+        if service is not None:
+            self.api.delete(service.path)
+            self.watch.services.pop(run, None)

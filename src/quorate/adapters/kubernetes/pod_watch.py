@@ -1,0 +1,193 @@
+"""The pods of one ledger in one cluster, kept up to date by a watch that may be lost at any time.
+
+A lost watch goes on where it was; one that cannot (410 Gone) begins anew with a list. A list
+replaces everything at once, under ``at_work``, which is also held by what makes and deletes pods:
+so a pod that was just made is never missing because the list is a little older.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import Event, Lock, Thread
+from typing import Any, Final
+
+from quorate.adapters.kubernetes.kube_api import GONE, Change, KubeApi
+from quorate.adapters.kubernetes.pod_gangs import Crew, Pod, pod_of
+from quorate.adapters.kubernetes.pod_manifest import SERVICE_RECORD
+from quorate.ports.errors import ClusterError, ClusterRefusedError
+
+_LOG = logging.getLogger(__name__)
+
+PODS: Final = "/api/v1/pods"
+SERVICES: Final = "/api/v1/services"
+AGAIN_S: Final = 0.2
+"""How long until a lost watch is opened again; twice as long after each that fails."""
+AGAIN_S_MAX: Final = 15.0
+GONE_MAX: Final = 10_000
+"""How many pods that are gone are remembered, so that no late word of them brings one back."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunService:
+    """The Service of a run, and how often its pods were started."""
+
+    path: str
+    generation: int
+
+
+class PodWatch:
+    """The pods with the labels of ``selector``. ``tell`` gets the runs whose pods have changed."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        selector: str,
+        tell: Callable[[Iterable[str]], None],
+        *,
+        listed: Callable[[], None],
+    ) -> None:
+        self._api = api
+        self._selector = selector
+        self._tell = tell
+        self._listed = listed
+        self._pods: dict[tuple[str, str], Pod] = {}
+        self._by_run: dict[str, dict[tuple[str, str], Pod]] = {}
+        self._gone: dict[str, None] = {}
+        self._lock = Lock()
+        self._is_closing = Event()
+        self._version = ""
+        self.at_work = Lock()
+        self.services: dict[str, RunService] = {}
+        self.trouble = ""
+        self._thread = Thread(target=self._follow, name="pod-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to list and to watch."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop watching; the connection must be closed as well, which ends the last read."""
+        self._is_closing.set()
+
+    def join(self) -> None:
+        """Return when the watch has ended."""
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def crew(self, run: str) -> Crew:
+        """Return the pods of ``run``."""
+        with self._lock:
+            return Crew(tuple(self._by_run.get(run, {}).values()))
+
+    def on_node(self, node: str) -> list[Pod]:
+        """Return the pods that are bound to ``node``."""
+        with self._lock:
+            return [pod for pod in self._pods.values() if pod.node == node]
+
+    def put(self, tree: dict[str, Any]) -> None:
+        """Take a pod as the API server has just answered, unless something newer is known."""
+        pod = pod_of(tree)
+        if pod is not None:
+            with self._lock:
+                self._put(pod)
+
+    def remove(self, pod: Pod) -> None:
+        """Forget a pod that the API server does not have any more."""
+        with self._lock:
+            self._gone[pod.uid] = None
+            if len(self._gone) > GONE_MAX:
+                del self._gone[next(iter(self._gone))]
+            known = self._pods.get((pod.namespace, pod.name))
+            if known is not None and known.uid == pod.uid:
+                self._drop(known)
+
+    def _put(self, pod: Pod) -> None:
+        key = (pod.namespace, pod.name)
+        known = self._pods.get(key)
+        if pod.uid in self._gone:
+            return  # What is said of it is older than its end.
+        if known is not None and known.version >= pod.version:
+            return
+        self._pods[key] = pod
+        self._by_run.setdefault(pod.record.run, {})[key] = pod
+
+    def _drop(self, pod: Pod) -> None:
+        key = (pod.namespace, pod.name)
+        del self._pods[key]
+        own = self._by_run[pod.record.run]
+        del own[key]
+        if not own:
+            del self._by_run[pod.record.run]
+
+    # --- Its own thread ---
+
+    def _follow(self) -> None:
+        again_s = AGAIN_S
+        while not self._is_closing.is_set():
+            try:
+                if not self._version:
+                    self._list()
+                again_s = AGAIN_S
+                self.trouble = ""
+                for event in self._api.watch(PODS, self._version, self._selector):
+                    self._take(event.change, event.object)
+            except ClusterRefusedError as error:
+                self._version = ""
+                if error.status != GONE:
+                    self._complain(error)
+            except ClusterError as error:
+                self._complain(error)
+            else:
+                continue
+            self._is_closing.wait(again_s)
+            again_s = min(2 * again_s, AGAIN_S_MAX)
+
+    def _complain(self, error: ClusterError) -> None:
+        if not self._is_closing.is_set() and self.trouble != str(error):
+            self.trouble = str(error)
+            _LOG.warning("the pods of this ledger are not seen: %s; tried again", error)
+
+    def _list(self) -> None:
+        with self.at_work:
+            trees, version = self._api.list_all(PODS, self._selector)
+            services, _ = self._api.list_all(SERVICES, self._selector)
+            pods = [pod for tree in trees if (pod := pod_of(tree)) is not None]
+            with self._lock:
+                before = set(self._by_run)
+                self._pods, self._by_run = {}, {}
+                for pod in pods:
+                    self._put(pod)
+                self.services = dict(
+                    each for tree in services if (each := _service_of(tree)) is not None
+                )
+                names = before | set(self._by_run) | set(self.services)
+            self._listed()
+        self._version = version
+        self._tell(names)
+
+    def _take(self, change: Change, tree: dict[str, Any]) -> None:
+        self._version = tree["metadata"]["resourceVersion"]
+        pod = None if change is Change.BOOKMARK else pod_of(tree)
+        if pod is None:
+            return
+        if change is Change.DELETED:
+            self.remove(pod)
+        else:
+            with self._lock:
+                self._put(pod)
+        self._tell([pod.record.run])
+
+
+def _service_of(tree: dict[str, Any]) -> tuple[str, RunService] | None:
+    """Return the run that a Service is for; None where Quorate did not make it."""
+    metadata = tree["metadata"]
+    try:
+        record = json.loads((metadata.get("annotations") or {})[SERVICE_RECORD])
+        run, generation = str(record["run"]), int(record["generation"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    path = f"/api/v1/namespaces/{metadata['namespace']}/services/{metadata['name']}"
+    return run, RunService(path, generation)

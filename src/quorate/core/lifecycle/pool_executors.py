@@ -1,0 +1,63 @@
+"""Which executor a pool has, and which runs it can take (docs/adr/0041)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from quorate.model.closed_words import counted
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Pool, PoolExecutor, Run
+from quorate.model.state.state_view import StateView
+
+
+def image_faults(run: Run, pool: Pool) -> list[Refusal]:
+    """Return a refusal where a run has an image that its pool cannot run, or lacks one."""
+    path = f"Run/{run.name}: spec.image"
+    if pool.executor is PoolExecutor.KUBERNETES:
+        if run.command and run.image is None:
+            return [
+                Refusal(
+                    code=RefusalCode.INVALID,
+                    subject=f"{path}: is required for a command in pool {pool.name!r}, whose "
+                    "executor is kubernetes",
+                    remedy="name the image that its pods run, or another pool",
+                )
+            ]
+    elif run.image is not None:
+        return [
+            Refusal(
+                code=RefusalCode.INVALID,
+                subject=f"{path}: pool {pool.name!r} runs no images",
+                remedy="remove image and podTemplate, or name a pool with executor: kubernetes",
+            )
+        ]
+    return []
+
+
+def executor_faults(view: StateView, pool: Pool) -> Iterator[Refusal]:
+    """Yield a refusal where a pool with runs gets another executor, or another cluster.
+
+    An open lease says what a slot of it is by the executor of its pool.
+    """
+    old = view.pools.get(pool.name) or Pool(name=pool.name)
+    was, now = (each.executor_name or "the service's own" for each in (old, pool))
+    if was != now:
+        change = f"spec.executor: cannot change from {was} to {now}"
+        yield from refused_with_runs(view, pool, change)
+
+
+def refused_with_runs(view: StateView, pool: Pool, change: str) -> Iterator[Refusal]:
+    """Yield a refusal of ``change`` where ``pool`` has runs that wait or hold leases."""
+    there = [name for name in view.pending if view.runs[name].spec.pool == pool.name]
+    there += [n for n, member in view.in_rounds.items() if member.pool == pool.name]
+    leased = {lease.fact.run for lease in view.leases.values()}
+    there += [name for name in leased if view.runs[name].spec.pool == pool.name]
+    if there:
+        runs = len(set(there))
+        yield Refusal(
+            code=RefusalCode.CONFLICT,
+            subject=f"Pool/{pool.name}: {change}: {counted(runs, 'run')} of it "
+            f"{'is' if runs == 1 else 'are'} there, {min(there)!r} among them",
+            wanted=runs,
+            remedy="let them end or cancel them first, or make another pool",
+        )

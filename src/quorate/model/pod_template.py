@@ -1,0 +1,77 @@
+"""What a run declares about its pods, beside its command: volumes, tolerations, requests.
+
+A pool whose executor is Kubernetes runs the work of its runs in pods. Names are those of objects
+in the namespace of the run's owner. Nothing here lets a pod reach the machine below it: host
+paths, host networks and privileges cannot be declared.
+"""
+
+from __future__ import annotations
+
+from quorate.model.closed_words import Word
+from quorate.model.spec_base import Spec
+
+
+class VolumeSource(Word):
+    """What a volume has in it."""
+
+    CLAIM = "persistentVolumeClaim"
+    CONFIG_MAP = "configMap"
+    SECRET = "secret"  # noqa: S105 - a kind of volume
+    EMPTY_DIR = "emptyDir"
+
+
+class Medium(Word):
+    """Where an empty volume is kept."""
+
+    DISK = "Disk"
+    MEMORY = "Memory"
+
+
+class Volume(Spec, frozen=True, kw_only=True):
+    """A volume at ``mount_path`` of every container of a run.
+
+    ``name`` is the object that it is filled from; of an empty one it is the medium.
+    """
+
+    mount_path: str
+    source: VolumeSource
+    name: str
+    read_only: bool = False
+
+
+class TolerationOperator(Word):
+    """How a toleration compares the value of a taint."""
+
+    EQUAL = "Equal"
+    EXISTS = "Exists"
+
+
+class TaintEffect(Word):
+    """What a taint does to pods that do not tolerate it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+class Toleration(Spec, frozen=True, kw_only=True):
+    """A taint that pods stay beside; without an ``effect`` every effect of it."""
+
+    key: str
+    operator: TolerationOperator = TolerationOperator.EQUAL
+    value: str = ""
+    effect: TaintEffect | None = None
+
+
+class PodTemplate(Spec, frozen=True, kw_only=True):
+    """What the pods of a run have beside image, command and GPUs.
+
+    ``cpu`` and ``memory`` are quantities as Kubernetes writes them, for each pod.
+    """
+
+    volumes: tuple[Volume, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    service_account: str | None = None
+    pull_secrets: tuple[str, ...] = ()
+    cpu: str | None = None
+    memory: str | None = None

@@ -1,0 +1,72 @@
+"""A line to an API server that can be cut: every connection goes, and no new one is taken."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from threading import Lock, Thread
+
+READ_BYTES = 65_536
+
+
+class CutLine:
+    """Passes bytes between its own port and ``port``, both on the loopback, until ``close``."""
+
+    def __init__(self, port: int) -> None:
+        self._target = ("127.0.0.1", port)
+        self._lock = Lock()
+        self._open: set[socket.socket] = set()
+        self._is_cut = False
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self.connections = 0
+        Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Cut the line until ``mend``."""
+        with self._lock:
+            self._is_cut = True
+            ends = list(self._open)
+        for each in ends:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        """Let connections through again."""
+        with self._lock:
+            self._is_cut = False
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listening.accept()
+            except OSError:
+                return
+            with self._lock:
+                if self._is_cut:
+                    near.close()
+                    continue
+                far = socket.create_connection(self._target)
+                self._open |= {near, far}
+                self.connections += 1
+            for source, target in ((near, far), (far, near)):
+                Thread(target=self._pass, args=(source, target), daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(READ_BYTES):
+                target.sendall(data)
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            done = self._open & {source}
+            self._open -= done
+        for each in done:
+            each.close()

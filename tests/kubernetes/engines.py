@@ -1,0 +1,218 @@
+"""Real servers of Kubernetes for tests: etcd, kube-apiserver, and a CRD server of a newer version.
+
+They are found in the folder that ``KUBEBUILDER_ASSETS`` names, as everywhere in this ecosystem,
+else beside the checkout, where ``engines/unpack`` puts them. Nothing here is played: kubelets are,
+by ``kubelet.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from quorate.adapters.kubernetes.cluster_access import ClusterAccess, from_kubeconfig
+from quorate.adapters.kubernetes.kube_api import KubeApi
+from quorate.ports.errors import ClusterError
+from tests.bounds import until
+from tests.tidy.tree import ROOT
+
+TOKEN = "secret"  # noqa: S105 - of a server on the loopback that ends with the test
+PROGRAMS = ("etcd", "kube-apiserver")
+_STOP_S = 20.0
+
+
+def find_programs(folder: Path) -> Path:
+    """Return the folder with the programs, unpacked into ``folder`` if need be; else skip."""
+    named = os.environ.get("KUBEBUILDER_ASSETS")
+    if named:
+        missing = [each for each in PROGRAMS if not (Path(named) / each).is_file()]
+        if missing:
+            pytest.skip(f"KUBEBUILDER_ASSETS={named} has no {missing[0]}")
+        return Path(named)
+    unpack = ROOT.parent / "shared" / "engines" / "unpack"
+    if not unpack.is_file():
+        pytest.skip(
+            "no control plane: set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver"
+        )
+    done = subprocess.run([unpack, folder], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"the control plane beside the checkout cannot be unpacked: {done.stderr}")
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        port: int = own.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(arguments: list[str | Path], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program until the end of the block; its output goes to ``log``."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(arguments, stdout=output, stderr=output, start_new_session=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(_STOP_S)
+
+
+@contextmanager
+def etcd(programs: Path, folder: Path) -> Iterator[str]:
+    """Run etcd; give its address."""
+    address, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    arguments: list[str | Path] = [
+        *(programs / "etcd", "--name", "n0", "--data-dir", folder / "etcd"),
+        *("--listen-client-urls", address, "--advertise-client-urls", address),
+        *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
+        *("--initial-cluster", f"n0={peers}", "--unsafe-no-fsync", "--log-level", "error"),
+    ]
+    with running(arguments, folder / "etcd.log"):
+        yield address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A running API server."""
+
+    kubeconfig: Path
+    process: subprocess.Popen[bytes]
+    store: str = ""
+
+    @property
+    def access(self) -> ClusterAccess:
+        """How it is reached."""
+        return from_kubeconfig(self.kubeconfig)
+
+    def api(self) -> KubeApi:
+        """Return a new client of it."""
+        return KubeApi(self.access)
+
+    def compact(self, version: str) -> None:
+        """Have etcd forget what was before ``version``, as a control plane does now and then."""
+        answer = httpx.post(f"{self.store}/v3/kv/compaction", json={"revision": version})
+        assert answer.is_success, answer.text
+
+
+@contextmanager
+def api_server(programs: Path, folder: Path) -> Iterator[Server]:
+    """Run etcd and kube-apiserver; give the server when it is ready."""
+    with ExitStack() as stack:
+        store = stack.enter_context(etcd(programs, folder))
+        port = free_port()
+        private, public = _signing_key(folder)
+        tokens = folder / "tokens.csv"
+        tokens.write_text(f"{TOKEN},admin,admin,system:masters\n", "utf-8")
+        arguments: list[str | Path] = [
+            programs / "kube-apiserver",
+            f"--etcd-servers={store}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--cert-dir={folder / 'certs'}",
+            "--service-cluster-ip-range=10.96.0.0/24",
+            f"--service-account-key-file={public}",
+            f"--service-account-signing-key-file={private}",
+            f"--service-account-issuer=https://127.0.0.1:{port}",
+            f"--token-auth-file={tokens}",
+            "--authorization-mode=RBAC",
+            "--disable-admission-plugins=ServiceAccount",
+            "--enable-priority-and-fairness=false",
+            # Watches of pods come from etcd itself, so that compacting it ends them.
+            "--watch-cache-sizes=pods#0",
+        ]
+        process = stack.enter_context(running(arguments, folder / "apiserver.log"))
+        ready = _ready(folder, port, process, folder / "certs" / "apiserver.crt")
+        yield replace(ready, store=store)
+
+
+@contextmanager
+def crd_server(programs: Path, folder: Path) -> Iterator[Server]:
+    """Run etcd and the CRD server; skips where there is none."""
+    if not (programs / "crdserver").is_file():
+        pytest.skip(f"{programs} has no crdserver")
+    with ExitStack() as stack:
+        store = stack.enter_context(etcd(programs, folder))
+        port = free_port()
+        arguments: list[str | Path] = [
+            *(programs / "crdserver", "-etcd-servers", store),
+            *("-secure-port", str(port), "-cert-dir", folder / "certs"),
+        ]
+        process = stack.enter_context(running(arguments, folder / "crdserver.log"))
+        yield _ready(folder, port, process, None)
+
+
+def _ready(
+    folder: Path, port: int, process: subprocess.Popen[bytes], certificate: Path | None
+) -> Server:
+    """Return the server once it answers; what it signs itself with is trusted if it is known."""
+    kubeconfig = folder / "kubeconfig"
+    trust = (
+        "insecure-skip-tls-verify: true"
+        if certificate is None
+        else f"certificate-authority: {certificate}"
+    )
+    kubeconfig.write_text(
+        f"""\
+apiVersion: v1
+kind: Config
+current-context: test
+contexts: [{{name: test, context: {{cluster: test, user: test}}}}]
+clusters: [{{name: test, cluster: {{server: "https://127.0.0.1:{port}", {trust}}}}}]
+users: [{{name: test, user: {{token: {TOKEN}}}}}]
+""",
+        "utf-8",
+    )
+    server = Server(kubeconfig=kubeconfig, process=process)
+
+    def answers() -> bool:
+        try:
+            api = server.api()
+        except ClusterError:
+            return False  # Its certificate is not made yet.
+        try:
+            api.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", limit="1")
+            if certificate is not None:
+                api.get("/api/v1/namespaces/default")
+        except ClusterError:
+            return False
+        finally:
+            api.close()
+        return True
+
+    until(answers, "the API server answers", server=process, every_s=0.2)
+    return server
+
+
+def _signing_key(folder: Path) -> tuple[Path, Path]:
+    """Return the files of a new key with which service accounts are signed, and its public half."""
+    key = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+    private, public = folder / "sa.key", folder / "sa.pub"
+    private.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+    )
+    public.write_bytes(
+        key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+    )
+    return private, public

@@ -1,0 +1,177 @@
+"""A kubelet that is played: it patches the status of pods as a real one would, and runs nothing.
+
+What a pod does is said by its command: ``[ends, MS]``, ``[fails, MS, CODE]``, ``[stays]``,
+``[defies]`` and ``[counts]``. A pod that is told to stop goes at once, unless it defies: then it
+has its grace, as a real kubelet counts it. A pod that is not bound is not seen.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from threading import Event, Lock, Thread
+from typing import Any
+
+from quorate.adapters.kubernetes.kube_api import Change, KubeApi
+from quorate.adapters.kubernetes.pod_manifest import STEP
+from quorate.adapters.kubernetes.pod_watch import PODS
+from quorate.ports.errors import ClusterError, ClusterRefusedError
+
+EVERY_S = 0.02
+LOOK_S = 0.05
+
+
+@dataclass(slots=True)
+class _Kept:
+    namespace: str
+    name: str
+    uid: str
+    command: list[str]
+    run: str
+    node: str
+    began_s: float = 0.0
+    stop_s: float | None = None
+    is_over: bool = False
+
+    @property
+    def path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+
+
+@dataclass(slots=True)
+class Kubelet:
+    """The kubelets of all nodes of a cluster, until ``close``.
+
+    ``started`` has the run of each pod that was started. On ``failed_nodes`` nothing is confirmed.
+    """
+
+    api: KubeApi
+    started: list[str] = field(default_factory=list)
+    failed_nodes: set[str] = field(default_factory=set)
+    _pods: dict[str, _Kept] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+    _is_closing: Event = field(default_factory=Event)
+    _threads: list[Thread] = field(default_factory=list)
+
+    def start(self) -> None:
+        for target in (self._watch, self._work):
+            thread = Thread(target=target, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def close(self) -> None:
+        self._is_closing.set()
+        self.api.close()
+        for thread in self._threads:
+            thread.join()
+
+    def at_work(self, run: str) -> list[str]:
+        """Return the pods of a run that work now."""
+        with self._lock:
+            return [
+                pod.name
+                for pod in self._pods.values()
+                if pod.run == run and pod.began_s and not pod.is_over
+            ]
+
+    def _watch(self) -> None:
+        version = ""
+        while not self._is_closing.is_set():
+            try:
+                if not version:
+                    trees, version = self.api.list_all(PODS)
+                    for tree in trees:
+                        self._see(Change.ADDED, tree)
+                for event in self.api.watch(PODS, version):
+                    version = event.object["metadata"]["resourceVersion"]
+                    self._see(event.change, event.object)
+            except ClusterError:
+                version = ""
+                self._is_closing.wait(LOOK_S)
+
+    def _see(self, change: Change, tree: dict[str, Any]) -> None:
+        if change is Change.BOOKMARK:
+            return
+        metadata, spec = tree["metadata"], tree["spec"]
+        with self._lock:
+            if change is Change.DELETED:
+                self._pods.pop(metadata["uid"], None)
+                return
+            node = spec.get("nodeName")
+            if not node:
+                return
+            container = spec["containers"][0]
+            env = {each["name"]: each.get("value") for each in container.get("env") or []}
+            pod = self._pods.setdefault(
+                metadata["uid"],
+                _Kept(
+                    namespace=metadata["namespace"],
+                    name=metadata["name"],
+                    uid=metadata["uid"],
+                    command=container.get("command") or ["stays"],
+                    run=env.get("QUORATE_RUN") or "",
+                    node=node,
+                ),
+            )
+            if "deletionTimestamp" in metadata:
+                grace_s = metadata.get("deletionGracePeriodSeconds") or 0
+                by_s = time.monotonic() + (grace_s if pod.command[0] == "defies" else 0)
+                pod.stop_s = by_s if pod.stop_s is None else min(pod.stop_s, by_s)
+
+    def _work(self) -> None:
+        while not self._is_closing.wait(EVERY_S):
+            with self._lock:
+                pods = list(self._pods.values())
+            for pod in pods:
+                try:
+                    self._keep(pod)
+                except ClusterRefusedError:
+                    continue  # It is gone, or another one has its name.
+                except ClusterError:
+                    break
+
+    def _keep(self, pod: _Kept) -> None:
+        if pod.node in self.failed_nodes:
+            return
+        if pod.stop_s is not None:
+            if time.monotonic() >= pod.stop_s:
+                self.api.delete(pod.path, grace_s=0, uid=pod.uid)
+                pod.is_over = True
+            return
+        if not pod.began_s:
+            self._say(pod, {"phase": "Running", "containerStatuses": [_container("running", {})]})
+            with self._lock:
+                pod.began_s = time.monotonic()
+                self.started.append(pod.run)
+            if pod.command[0] == "counts":
+                self.api.merge(pod.path, {"metadata": {"annotations": {STEP: "7"}}})
+            return
+        what, *rest = pod.command
+        if pod.is_over or what not in ("ends", "fails"):
+            return
+        if time.monotonic() >= pod.began_s + int(rest[0]) / 1_000:
+            code = int(rest[1]) if what == "fails" else 0
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            ended = {
+                "exitCode": code,
+                "finishedAt": now,
+                "reason": "Error" if code else "Completed",
+            }
+            phase = "Failed" if code else "Succeeded"
+            pod.is_over = True
+            self._say(pod, {"phase": phase, "containerStatuses": [_container("terminated", ended)]})
+
+    def _say(self, pod: _Kept, status: dict[str, Any]) -> None:
+        self.api.merge(f"{pod.path}/status", {"metadata": {"uid": pod.uid}, "status": status})
+
+
+def _container(state: str, details: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": "work",
+        "image": "played",
+        "imageID": "",
+        "ready": state == "running",
+        "restartCount": 0,
+        "state": {state: details},
+    }

@@ -1,0 +1,259 @@
+"""What a cluster does that the port does not know: quotas, refusals, lost lines, dead nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from threading import Event
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from quorate.adapters.kubernetes.exec_kubernetes import (
+    CODE_INVALID,
+    KubernetesExecutor,
+    Namespaces,
+)
+from quorate.adapters.kubernetes.kube_api import GONE, KubeApi
+from quorate.adapters.kubernetes.pod_watch import PODS
+from quorate.model.events import EndReason, StartReason
+from quorate.model.specs import Processes
+from quorate.ports.errors import ClusterRefusedError, WorkFolderError
+from quorate.ports.executor_port import (
+    EndLease,
+    FenceNode,
+    LeaseGone,
+    RunExited,
+    StartLease,
+    StopLease,
+)
+from quorate.testing import builders
+from quorate.testing.lease_orders import lease_started, start_lease
+from tests.bounds import until
+from tests.kubernetes.cut_line import CutLine
+from tests.kubernetes.engines import Server
+from tests.kubernetes.kubelet import Kubelet
+
+pytestmark = pytest.mark.slow
+
+_NUMBER = count()
+LATE_MS = 4_102_444_800_000
+
+
+class Place:
+    """An executor on a cluster of its own namespaces, with a kubelet."""
+
+    def __init__(self, cluster: Server, number: int) -> None:
+        self.cluster = cluster
+        self.admin = cluster.api()
+        self.kubelet = Kubelet(cluster.api())
+        self.names = Namespaces(template=f"p{number}-{{owner}}", home=f"p{number}-home")
+        self.space = self.names.of(builders.run("r", 1))
+        self.ledger = f"pods-{number}"
+        for name in (self.names.home, self.space):
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            self.admin.create("/api/v1/namespaces", body)
+        self.line = CutLine(urlsplit(cluster.access.server).port or 0)
+        self.kubelet.start()
+        self.executor = self.opened()
+
+    def opened(self) -> KubernetesExecutor:
+        access = replace(self.cluster.access, server=f"https://127.0.0.1:{self.line.port}")
+        executor = KubernetesExecutor(KubeApi(access), self.names)
+        executor.belong_to(self.ledger)
+        return executor
+
+    def close(self) -> None:
+        self.line.mend()
+        self.executor.resume([])
+        until(lambda: not self.pods(), "no pod is left")
+        self.executor.close()
+        self.kubelet.close()
+        self.line.close()
+        self.admin.close()
+
+    def pods(self) -> list[dict[str, Any]]:
+        found = self.admin.list_all(f"/api/v1/namespaces/{self.space}/pods")[0]
+        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def exit_of(self, run: str) -> RunExited | None:
+        for report in self.executor.reports():
+            if isinstance(report, RunExited) and report.run == run:
+                return report
+        return None
+
+
+@pytest.fixture
+def place(cluster: Server) -> Iterator[Place]:
+    found = Place(cluster, next(_NUMBER))
+    yield found
+    found.close()
+
+
+def wide(name: str = "r", number: int = 0, *command: str, image: str = "played") -> StartLease:
+    """Return the start of a run with a pod on each of two nodes."""
+    spec = builders.run(
+        name, 3, command=command or ("stays",), image=image, processes=Processes.NODE
+    )
+    fact = lease_started(f"{name}/{number}", {"n1": [0, 1], "n2": [4]})
+    return start_lease(spec, fact)
+
+
+def test_pods_are_bound_to_the_nodes_that_were_decided_and_share_a_headless_service(
+    place: Place,
+) -> None:
+    place.executor.resume([wide()])
+    until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
+    first, second = place.pods()
+    assert [each["spec"]["nodeName"] for each in (first, second)] == ["n1", "n2"]
+    limits = [each["spec"]["containers"][0]["resources"]["limits"] for each in (first, second)]
+    assert limits == [{"nvidia.com/gpu": "2"}, {"nvidia.com/gpu": "1"}]
+    (service,) = place.admin.list_all(f"/api/v1/namespaces/{place.space}/services")[0]
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["metadata"]["name"] == first["spec"]["subdomain"]
+    place.executor.carry_out([EndLease("r/0", EndReason.END)])
+    until(
+        lambda: not place.admin.list_all(f"/api/v1/namespaces/{place.space}/services")[0],
+        "the Service goes with the run",
+    )
+
+
+def test_a_run_that_a_quota_of_its_namespace_halves_does_not_start_until_all_of_it_may(
+    place: Place,
+) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "pods"},
+        "spec": {"hard": {"pods": "1"}},
+    }
+    path = f"/api/v1/namespaces/{place.space}/resourcequotas"
+    place.admin.create(path, quota)
+    # No quota controller runs here, which would count for the first time.
+    status = {"hard": {"pods": "1"}, "used": {"pods": "0"}}
+    place.admin.merge(f"{path}/pods/status", {"status": status})
+    place.executor.resume([wide()])
+    until(lambda: bool(place.executor._complaints), "the quota is noticed")
+    assert "exceeded quota" in place.executor._complaints["r"]
+    until(lambda: not place.pods(), "the pod that was made is gone again")
+    assert place.kubelet.started == []
+    place.admin.delete(f"{path}/pods")
+    until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
+    assert place.kubelet.started == ["r", "r"]
+
+
+def test_a_run_whose_pods_are_not_accepted_fails_and_says_why(place: Place) -> None:
+    order = wide()
+    spec = builders.run("r", 3, command=("stays",), image="played", env=(("A=B", "1"),))
+    place.executor.resume([replace(order, run=spec)])
+    found = until(lambda: place.exit_of("r"), "the run exits")
+    assert found.code == CODE_INVALID
+    assert "does not accept its pods" in found.note
+    assert place.pods() == []
+
+
+def test_a_pod_that_fails_ends_the_others_and_its_code_is_the_runs(place: Place) -> None:
+    place.executor.resume([wide("r", 0, "fails", "50", "9")])
+    found = until(lambda: place.exit_of("r"), "the run exits")
+    assert found.code == 9
+    assert "exited with 9: Error" in found.note
+
+
+def test_pods_that_someone_deletes_start_anew_together(place: Place) -> None:
+    place.executor.resume([wide()])
+    until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
+    name = place.pods()[1]["metadata"]["name"]
+    place.admin.delete(f"/api/v1/namespaces/{place.space}/pods/{name}", grace_s=0)
+    until(lambda: place.kubelet.started.count("r") == 4, "both pods start anew")
+    until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
+    assert [each["metadata"]["name"] for each in place.pods()] == ["run-r-2-0", "run-r-2-1"]
+    assert list(place.executor.reports()) == []
+
+
+def test_pods_on_a_node_that_is_dead_are_given_up_and_the_run_starts_elsewhere(
+    place: Place,
+) -> None:
+    place.executor.resume([wide()])
+    until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
+    place.kubelet.failed_nodes.add("n2")
+    place.executor.carry_out([FenceNode("n2"), EndLease("r/0", EndReason.FAIL)])
+    again = wide("r", 1)
+    fact = lease_started("r/1", {"n1": [0, 1], "n3": [0]})
+    place.executor.carry_out([replace(again, lease=fact)])
+
+    def nodes() -> bool:
+        return [each["spec"].get("nodeName") for each in place.pods()] == ["n1", "n3"]
+
+    until(nodes, "the run is on the nodes that it has now")
+
+
+def test_orders_and_ends_while_the_api_server_is_away_are_made_up_for(place: Place) -> None:
+    woken = Event()
+    place.executor.listen(woken.set)
+    place.executor.resume([wide("a", 0, "ends", "300"), wide("b"), wide("c")])
+    until(lambda: len(place.kubelet.at_work("b")) == 2, "b works")
+    until(lambda: len(place.kubelet.started) == 6, "all pods were started")
+    place.line.cut()
+    place.executor.carry_out([StopLease("b/0", LATE_MS), wide("d")])
+    until(lambda: place.executor.trouble, "the executor says that the cluster does not answer")
+    assert place.kubelet.at_work("b")
+    place.line.mend()
+    until(lambda: LeaseGone("b/0") in place.executor.reports(), "b has gone")
+    until(lambda: len(place.kubelet.at_work("d")) == 2, "d works")
+    found = until(lambda: place.exit_of("a"), "the exit of a is reported")
+    assert found.code == 0
+    until(lambda: not place.executor.trouble, "the trouble is over")
+    assert len(place.kubelet.at_work("c")) == 2
+    assert sorted(place.kubelet.started) == ["a", "a", "b", "b", "c", "c", "d", "d"]
+    assert woken.is_set()
+
+
+def test_a_watch_from_too_far_back_is_gone_and_the_pods_are_listed_anew(place: Place) -> None:
+    old = place.admin.list_all(PODS)[1]
+    place.executor.resume([wide()])
+    until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
+    place.cluster.compact(place.admin.list_all(PODS)[1])
+    with pytest.raises(ClusterRefusedError) as told:
+        list(place.admin.watch(PODS, old, for_s=1))
+    assert told.value.status == GONE
+    watch = place.executor._watch
+    assert watch is not None
+    watch._version = old
+    place.line.cut()
+    place.line.mend()
+    place.executor.carry_out([StopLease("r/0", LATE_MS)])
+    until(lambda: LeaseGone("r/0") in place.executor.reports(), "r has gone")
+
+
+def test_pods_that_an_earlier_service_has_left_are_adopted(place: Place) -> None:
+    order = wide()
+    place.executor.resume([order])
+    until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
+    before = [each["metadata"]["uid"] for each in place.pods()]
+    place.executor.close()
+    place.executor = place.opened()
+    # Meanwhile the lease was handed over: its work goes on under another one.
+    slots = {"n1": [0, 1], "n2": [4]}
+    fact = lease_started("r/1", slots, reason=StartReason.HANDOVER)
+    place.executor.resume([replace(order, lease=fact), wide("s")])
+    until(lambda: len(place.kubelet.at_work("s")) == 2, "a run that was not started is now")
+    own = [each["metadata"] for each in place.pods()]
+    assert [each["uid"] for each in own if each["name"].startswith("run-r-")] == before
+    assert place.kubelet.started == ["r", "r", "s", "s"]
+    place.executor.carry_out([StopLease("r/1", LATE_MS)])
+    until(lambda: LeaseGone("r/1") in place.executor.reports(), "r has gone")
+
+
+def test_a_cluster_with_the_work_of_another_ledger_is_refused_with_the_remedy(
+    place: Place,
+) -> None:
+    other = KubernetesExecutor(place.cluster.api(), place.names)
+    with pytest.raises(WorkFolderError, match=f"another ledger, {place.ledger}; .* delete the"):
+        other.belong_to("other")
+    other.close()
+    nowhere = KubernetesExecutor(place.cluster.api(), Namespaces(home="nowhere"))
+    with pytest.raises(WorkFolderError, match="needs the namespace nowhere"):
+        nowhere.belong_to("other")
+    nowhere.close()
