@@ -318,7 +318,10 @@ def main(args: Sequence[str], settings: Settings | None = None) -> int:
     except CommandError as error:
         if error.code in (Exit.BROKEN_PIPE, Exit.UNTOLD):
             _drop_output()
-        return _fail(error.code, error.lines)
+        _fail(error.code, error.lines)
+        for note in getattr(error, "__notes__", ()):
+            click.echo(note, err=True)
+        return error.code
     except (click.Abort, KeyboardInterrupt):
         return _fail(Exit.INTERRUPTED, ("interrupted; nothing that was not reported was recorded",))
     except (SystemExit, BrokenPipeError) as error:
