@@ -48,7 +48,27 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "sbatch": (
         "quorate.cli.commands.sbatch_command",
         "sbatch",
-        "Submit a script that was written for Slurm.",
+        "Submit a job that was written for Slurm.",
+    ),
+    "squeue": (
+        "quorate.cli.commands.squeue_command",
+        "squeue",
+        "List jobs that wait or run, as Slurm's squeue does.",
+    ),
+    "scancel": (
+        "quorate.cli.commands.squeue_command",
+        "scancel",
+        "Cancel jobs, as Slurm's scancel does.",
+    ),
+    "sacct": (
+        "quorate.cli.commands.sacct_command",
+        "sacct",
+        "List jobs of the past and of now, as Slurm's sacct does.",
+    ),
+    "sinfo": (
+        "quorate.cli.commands.sacct_command",
+        "sinfo",
+        "List pools and their nodes, as Slurm's sinfo does.",
     ),
     "patch": ("quorate.cli.commands.patch_command", "patch", "Change fields of what was applied."),
     "delete": (
