@@ -16,6 +16,7 @@ import pytest
 
 from quorate.cli.main import main
 from quorate.cli.settings import Settings
+from quorate.views.runs.tried_words import WOULD
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -82,6 +83,13 @@ class Shell:
     def ledger_bytes(self) -> bytes:
         """Return the ledger file as it is on disk."""
         return (self.folder / "quorate.db").read_bytes()
+
+
+def as_done(line: str) -> str:
+    """Return a line of a dry run as it is when the same has happened."""
+    for done, would in sorted(WOULD.items(), key=lambda pair: -len(pair[1])):
+        line = line.replace(would, done)
+    return line.replace(" (dry run)", "")
 
 
 def start(

@@ -283,7 +283,10 @@ def test_a_service_that_says_no_is_told_as_a_file_tells_it(home: Shell) -> None:
     with serving(*acts) as server:
         missing = told("get", "run", "a")
         assert missing.code == 1
-        assert missing.err == "error: there is no run 'a'; list them: quorate get runs\n"
+        assert missing.err == (
+            "error: there is no run 'a'; list them: quorate get runs\n"
+            f"asked: {server.url} (by --server)\n"
+        )
         invalid = told("patch", "system", "--set", "spec.halfLife=soon")
         assert (invalid.code, invalid.err) == (3, "error: one\nerror: two\n")
         assert told("ledger", "verify").code == 5
@@ -300,11 +303,13 @@ def test_a_line_is_of_the_tenant_that_the_service_knows(
     home: Shell, words: tuple[str, ...]
 ) -> None:
     me = {"user": "ann", "role": "user", "tenant": "rai", "scopes": [], "tenants": ["rai"]}
-    acts = [_as("done")] if words else [gives(me), _as("done")]
+    fleet = {"items": [{"status": {"flavor": "H100"}}]}
+    acts = [*([] if words else [gives(me)]), gives(fleet), _as("done")]
     line = ("submit", "--gpus", "8", "--flavor", "H100", *words, "--", "true")
     with serving(*acts) as server:
         assert home("--server", server.url, *line).out == "done\n"
-    assert [got.path for got in server.got] == ["/api/v1/whoami", "/api/v1/runs"][-len(acts) :]
+    paths = ["/api/v1/whoami", "/api/v1/domains", "/api/v1/runs"]
+    assert [got.path for got in server.got] == paths[-len(acts) :]
     owner = server.got[-1].json["document"]["spec"]["owner"]
     assert owner == ("vision" if words else "rai")
 

@@ -8,7 +8,7 @@ import sqlite3
 
 import pytest
 
-from tests.cli.shell import EXAMPLES, Shell
+from tests.cli.shell import EXAMPLES, Shell, as_done
 
 pytestmark = pytest.mark.slow  # Many ledgers are made and spoilt.
 
@@ -66,7 +66,7 @@ def test_a_bad_document_is_told_and_changes_nothing(
     answer = shell("apply", "-f", path.name)
     assert (answer.code, answer.out) == (code, "")
     assert said in answer.err
-    assert all(line.startswith("error: ") for line in answer.err.splitlines())
+    assert all(line.startswith(("error: ", "asked: ")) for line in answer.err.splitlines())
     assert shell.ledger_bytes() == before
 
 
@@ -122,7 +122,7 @@ def test_a_dry_run_shows_and_leaves_every_byte(shell: Shell, words: list[str]) -
     assert out.splitlines()[-1].endswith("nothing was recorded")
     assert shell.ledger_bytes() == before
     real = shell.ok(*words)
-    shown = [line.replace(" (dry run)", "") for line in out.splitlines()[:-1]]
+    shown = [as_done(line) for line in out.splitlines()[:-1]]
     recorded = [line for line in real.splitlines() if line.startswith(("recorded ", "receipt "))]
     told = [line for line in real.splitlines() if line not in (*recorded, "nothing to record")]
     assert shown == told
@@ -200,7 +200,7 @@ def test_a_refused_command_says_why_and_how(
     answer = shell(*words)
     assert (answer.code, answer.out) == (code, "")
     assert said in answer.err
-    assert all(line.startswith("error: ") for line in answer.err.splitlines())
+    assert all(line.startswith(("error: ", "asked: ")) for line in answer.err.splitlines())
     assert shell.ledger_bytes() == before
 
 

@@ -127,6 +127,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     after = shutil.copytree(before, folder / "after")
     for words in (
         ["submit", "-f", "run.yaml"],
+        ["sbatch", "-A", "rai", "-G", "h100:1", "--name", "sweep", "--array=0-19", "--wrap=true"],
         ["ledger", "export", "--out", "ledger.jsonl"],
         ["ledger", "checkpoint", "--out", "checkpoint.json"],
         ["ledger", "backup", "--out", "backup.db", "--with-keys"],

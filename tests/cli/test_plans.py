@@ -114,7 +114,7 @@ def test_submit_tells_a_firm_start_and_says_how(firm: Shell) -> None:
     assert "  more: quorate plan big\n" in out
     assert "tentative" not in out
     dry = firm.ok("submit", "--like", "big", "--name", "more", "--dry-run")
-    assert "run/more has a firm start" in dry
+    assert "run/more would have a firm start" in dry
     assert "quorate plan more" not in dry
 
 
@@ -214,7 +214,7 @@ def test_what_plan_proposes_works_when_typed_in_its_order(crowded: Shell) -> Non
     assert "  quorate cancel big\n  then: quorate submit --like big " in crowded.ok("plan", "big")
     first, second = crowded("plan", "big", "-o", "json").json["remedies"][0]["commands"]
     assert first == ["quorate", "cancel", "big"]
-    assert "run/big-2 waits" in crowded.ok(*second[1:], "--dry-run")
+    assert "run/big-2 would wait" in crowded.ok(*second[1:], "--dry-run")
     crowded.ok(*first[1:])
     assert "run/big-2 started on 2 H100 GPUs" in crowded.ok(*second[1:])
 

@@ -32,8 +32,8 @@ def test_all_runs_are_cancelled_only_with_yes(shell: Shell) -> None:
     submitted(shell, "a", "b")
     said = shell("cancel", "--all")
     assert said.code == 2
-    assert "this would cancel 2 runs (a, b); to do so, add --yes" in said.err
-    assert "run/a cancelled" in shell.ok("cancel", "--all", "--dry-run")
+    assert "this would cancel 2 runs (b, a); to do so, add --yes" in said.err
+    assert "run/a would be cancelled" in shell.ok("cancel", "--all", "--dry-run")
     assert set(phases(shell).values()) == {"Running"}
     shell.ok("cancel", "--all", "--owner", "rai", "--yes")
     assert set(phases(shell).values()) == {"Cancelled"}

@@ -12,6 +12,7 @@ from typing import Final
 
 from quorate.calc.calc_forecast import first_asked, labels_of, reason_of
 from quorate.calc.missing_gpus import missing_now
+from quorate.core.lifecycle.follow import ready_phases
 from quorate.core.planning.foresight import Foresight, PlanState
 from quorate.documents.times import time_text
 from quorate.model.amounts import SECOND_MS
@@ -196,7 +197,8 @@ def _message(view: StateView, told: Chronicle, record: RunRecord) -> str:
     """Return the last event of a run as text, or what it waits for."""
     name, follow = record.spec.name, record.spec.follow
     if _phase(record) == WAITING and follow is not None:
-        names = [up for up in follow.after if view.runs[up].phase is not Phase.COMPLETED]
+        ready = ready_phases(follow)
+        names = [up for up in follow.after if view.runs[up].phase not in ready]
         # Upstreams are called as the follower calls them: without the namespace they share.
         return f"waiting for: {', '.join(up.rpartition('/')[2] for up in names)}"
     return told.messages.get(name, "")

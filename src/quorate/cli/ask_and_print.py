@@ -15,6 +15,7 @@ from quorate.cli.settings import CSV, Settings
 from quorate.operations.caller import Caller
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.table import OPERATIONS
+from quorate.views.exits import UNKNOWN_NAME, CommandError
 
 if TYPE_CHECKING:
     from quorate.operations.answer_types import Answer
@@ -80,7 +81,21 @@ def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
 
 @contextmanager
 def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyDesk]:
-    """Open the ledger's file as the operation needs it; a dry run cannot write."""
+    """Open the ledger's file as the operation needs it; a dry run cannot write.
+
+    The error that a name does not exist says which ledger was asked.
+    """
+    try:
+        with _opened(settings, operation, asked) as context:
+            yield context
+    except CommandError as error:
+        if error.fault == UNKNOWN_NAME:
+            error.add_note(f"asked: the ledger {settings.ledger}")
+        raise
+
+
+@contextmanager
+def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyDesk]:
     # Only here is a ledger decided on; a command for a service imports none of it.
     from quorate.adapters.key_file import load_lottery_secret, lottery_path
     from quorate.cli.session import clock_of, open_to_read, open_to_write

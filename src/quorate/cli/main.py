@@ -48,7 +48,27 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "sbatch": (
         "quorate.cli.commands.sbatch_command",
         "sbatch",
-        "Submit a script that was written for Slurm.",
+        "Submit a job that was written for Slurm.",
+    ),
+    "squeue": (
+        "quorate.cli.commands.squeue_command",
+        "squeue",
+        "List jobs that wait or run, as Slurm's squeue does.",
+    ),
+    "scancel": (
+        "quorate.cli.commands.squeue_command",
+        "scancel",
+        "Cancel jobs, as Slurm's scancel does.",
+    ),
+    "sacct": (
+        "quorate.cli.commands.sacct_command",
+        "sacct",
+        "List jobs of the past and of now, as Slurm's sacct does.",
+    ),
+    "sinfo": (
+        "quorate.cli.commands.sacct_command",
+        "sinfo",
+        "List pools and their nodes, as Slurm's sinfo does.",
     ),
     "patch": ("quorate.cli.commands.patch_command", "patch", "Change fields of what was applied."),
     "delete": (
@@ -318,7 +338,10 @@ def main(args: Sequence[str], settings: Settings | None = None) -> int:
     except CommandError as error:
         if error.code in (Exit.BROKEN_PIPE, Exit.UNTOLD):
             _drop_output()
-        return _fail(error.code, error.lines)
+        _fail(error.code, error.lines)
+        for note in getattr(error, "__notes__", ()):
+            click.echo(note, err=True)
+        return error.code
     except (click.Abort, KeyboardInterrupt):
         return _fail(Exit.INTERRUPTED, ("interrupted; nothing that was not reported was recorded",))
     except (SystemExit, BrokenPipeError) as error:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from quorate.client.contexts import NoContextError, Target
 from quorate.client.errors import QuorateClientError, RefusedError, UnauthenticatedError
 from quorate.client.service_address import BadPlaceError
-from quorate.views.exits import CommandError, Exit
+from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
 
 
 def command_error(error: QuorateClientError, target: Target | None = None) -> CommandError:
@@ -18,7 +18,10 @@ def command_error(error: QuorateClientError, target: Target | None = None) -> Co
             from quorate.views.statuses import status_of
 
             lines = (*error.lines, *_advice(error, target))
-            return CommandError(status_of(error.code).exit, *lines, fault=error.code)
+            refused = CommandError(status_of(error.code).exit, *lines, fault=error.code)
+            if target is not None and error.code == UNKNOWN_NAME:
+                refused.add_note(f"asked: {target.asked}")
+            return refused
         case NoContextError():
             return CommandError(Exit.REFUSED, str(error))
         case BadPlaceError():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -27,6 +27,9 @@ from quorate.ports.errors import LedgerNotFoundError
 from quorate.ports.store_port import EventStore
 from quorate.views.exits import CommandError, Exit
 from quorate.views.runs.instant import Moment
+
+if TYPE_CHECKING:
+    from quorate.client.contexts import Target
 
 NAMES_MAX: Final = 3
 """How many runs are named that keep a command from writing."""
@@ -48,14 +51,22 @@ def check_file(settings: Settings) -> None:
         )
 
 
-def on_file(settings: Settings, command: str) -> None:
-    """Say that ``command`` works on a ledger's file, where a service is chosen all the same.
+def on_file(settings: Settings, command: str) -> Target | None:
+    """Return the service that is chosen, and say that ``command`` works on a ledger's file.
 
-    Raises ``CommandError`` where it was chosen for this very command.
+    Raises ``CommandError`` where it was chosen for this very command. A context that cannot be used
+    is none of this command's business: it is named, and the command goes on.
     """
-    target = settings.service()
+    try:
+        target = settings.service()
+    except CommandError as error:
+        if error.code is Exit.USAGE or settings.context_option is not None:
+            raise
+        for line in error.lines:
+            click.echo(f"note: {command} needs no context; {line}", err=True)
+        return None
     if target is None:
-        return
+        return None
     if target.why in ("--context", "--server"):
         raise CommandError(
             Exit.USAGE,
@@ -63,6 +74,7 @@ def on_file(settings: Settings, command: str) -> None:
             "option out",
         )
     click.echo(f"note: {command} works on a ledger's file; {target.words} is not asked", err=True)
+    return target
 
 
 def open_to_read(settings: Settings) -> EventStore:

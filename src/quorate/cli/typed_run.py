@@ -27,14 +27,35 @@ def domain_statuses(settings: Settings) -> list[dict[str, Any]]:
 
 
 def flavors_or_only(settings: Settings, typed: Sequence[str]) -> list[str]:
-    """Return the flavors that were typed, or the only one that there is."""
+    """Return the flavors that were typed, as the fleet spells them, or the only one that there is.
+
+    ``h100`` is ``H100`` where no node has ``h100``, and standard error says so. Raises
+    ``CommandError`` where that could be several flavors.
+    """
     found = [name for each in typed for name in each.split(",") if name]
-    if found:
-        return found
-    try:
-        return [only_flavor(domain_statuses(settings))]
-    except NoFlavorError as error:
-        raise CommandError(Exit.USAGE, f"--flavor: {error}") from None
+    statuses = domain_statuses(settings)
+    if not found:
+        try:
+            return [only_flavor(statuses)]
+        except NoFlavorError as error:
+            raise CommandError(Exit.USAGE, f"--flavor: {error}") from None
+    known = sorted({str(each["flavor"]) for each in statuses})
+    return list(dict.fromkeys(_spelled(each, known) for each in found))
+
+
+def _spelled(typed: str, known: Sequence[str]) -> str:
+    """Return ``typed`` as one of the ``known`` flavors is spelled; as it is where none is alike."""
+    if typed in known:
+        return typed
+    alike = [each for each in known if each.lower() == typed.lower()]
+    if len(alike) > 1:
+        raise CommandError(
+            Exit.USAGE, f"--flavor {typed}: is it {' or '.join(alike)}? write it as nodes do"
+        )
+    if not alike:
+        return typed
+    click.echo(f"note: --flavor {typed}: taken as {alike[0]}, as nodes have it", err=True)
+    return alike[0]
 
 
 def team_or_own(settings: Settings, typed: str | None) -> str | None:

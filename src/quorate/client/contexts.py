@@ -231,6 +231,12 @@ class Target:
         return f"{what} (by {self.why})"
 
     @property
+    def asked(self) -> str:
+        """Where the service is, and what has chosen it."""
+        context = f"context {self.name!r}, " if self.name else ""
+        return f"{self.place.server} ({context}by {self.why})"
+
+    @property
     def leave(self) -> str:
         """The command after which others work on the ledger's file."""
         if self.why.startswith("QUORATE_"):

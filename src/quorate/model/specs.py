@@ -296,14 +296,15 @@ class Funding(Spec, frozen=True, kw_only=True):
 
 
 class UpstreamFailure(Word):
-    """What a follower does when a run it follows fails."""
+    """What a follower does when a run it follows fails or is cancelled."""
 
     WAIT = "wait"
     FAIL = "fail"
+    START = "start"
 
 
 class Follow(Spec, frozen=True, kw_only=True):
-    """Runs that must complete first."""
+    """Runs that must complete first, or with ``UpstreamFailure.START`` be over first."""
 
     after: tuple[str, ...]
     on_upstream_failure: UpstreamFailure = UpstreamFailure.WAIT

@@ -5,16 +5,19 @@ A resource that the caller may not see gets the same error, so that its existenc
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Final
 
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Run
 from quorate.model.state.run_table import RunQuery
 from quorate.model.state.state_view import StateView
 from quorate.operations.caller import Caller
 from quorate.operations.request_context import RequestContext
 from quorate.operations.visibility import seen_by, sees_owner, tenants_of, visible
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.failures import refused
 from quorate.views.hints import nearest_name
 from quorate.views.kinds.kind_table import KIND_OF
 
@@ -39,6 +42,29 @@ def check_run(context: RequestContext, name: str, kind: str = "run", more: str =
     record = view.runs.get(name)
     if record is None or not sees_owner(view, caller, record.spec.owner):
         raise unknown(view, caller, kind, name, more)
+
+
+def check_run_owners(context: RequestContext, runs: Iterable[Run]) -> None:
+    """Raise ``CommandError`` where a run's owner does not exist and a name near it does.
+
+    Any other unknown owner is left to the decision, which reports all faults of a run together.
+    """
+    view, caller = context.recorded, context.caller
+    for run in runs:
+        if run.owner in view.owners:
+            continue
+        near = nearest_name(run.owner, _known(view, caller, "owner"))
+        if near is not None:
+            subject = f"Run/{run.name}: spec.owner: there is no owner {run.owner!r}"
+            raise refused(
+                [
+                    Refusal(
+                        code=RefusalCode.UNKNOWN_NAME,
+                        subject=subject,
+                        remedy=f"did you mean {near!r}?",
+                    )
+                ]
+            )
 
 
 def check_node(context: RequestContext, name: str) -> None:

@@ -127,7 +127,7 @@ def _run(chance: Random, number: int, before: Sequence[Arrival]) -> Run:
         after = chance.sample([a.run.name for a in before[-8:]], k=min(2, len(before[-8:])))
         follow = Follow(
             after=tuple(after),
-            on_upstream_failure=chance.choice((*UpstreamFailure,)),
+            on_upstream_failure=chance.choice((UpstreamFailure.WAIT, UpstreamFailure.FAIL)),
             grace_ms=chance.choice((0, 30 * MINUTE_MS, 2 * HOUR_MS)),
         )
     run = Run(

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from quorate.cli.sbatch_script import duration_of, read_script
+from quorate.cli.slurm.sbatch_options import Option, split_command_line
+from quorate.cli.slurm.sbatch_script import (
+    KNOWN,
+    duration_text,
+    read_script,
+    read_wrapped,
+    seconds_of,
+)
 from quorate.views.exits import CommandError
 
 
@@ -35,10 +44,9 @@ def test_what_is_understood_is_taken_over() -> None:
         "/data",
     )
     assert (found.gpus_total(), found.flavor, found.duration) == (16, "h100", "36h")
-    assert found.after == ("a", "b", "c")
+    assert (found.after, found.after_any, found.limit_s) == (("a", "b", "c"), False, 129_600)
     assert (found.env, found.copied) == ({"SEED": "1", "WORDS": "a b"}, ("HOME",))
     assert found.said == [
-        "job.sh:4: --time: expected to take 36h; it is not stopped for taking longer",
         "job.sh:6: --partition: taken as pool 'default'",
     ]
 
@@ -53,6 +61,7 @@ def test_what_is_understood_is_taken_over() -> None:
         (["--gres=gpu"], 1, None),
         (["--gres=gpu:tesla:2(S:0-1)", "-N 3-5"], 6, "tesla"),
         (["--gpus-per-task=2", "--ntasks=8"], 16, None),
+        (["--gpus-per-task=2", "--nodes=2", "--ntasks-per-node=4"], 16, None),
         (["--ntasks=8"], None, None),
     ],
 )
@@ -76,25 +85,25 @@ def test_gpus_are_counted_as_slurm_counts_them(
     ],
 )
 def test_times_are_read_as_slurm_reads_them(text: str, duration: str) -> None:
-    assert duration_of(text) == duration
+    assert duration_text(seconds_of(text)) == duration
 
 
 def test_everything_that_is_left_out_is_said_line_by_line() -> None:
     lines = ["--output=%j.out", "--mem=32G", "--qos=high", "--exclusive", "--frobnicate=3"]
     body = (
-        "#SBATCH\n\n# more\n#SBATCH --mail-user=me\nsrun python $SLURM_NTASKS\n#SBATCH --gpus=9\n"
+        "#SBATCH\n\n# more\n#SBATCH --mail-user=me\nsrun python $SLURM_NTASKS ${SLURM_STEP_ID}\n"
+        "#SBATCH --gpus=9\n"
     )
-    found = read_script(_script(*lines, "--export=ALL", body=body), "job.sh")
+    found = read_script(_script(*lines, body=body), "job.sh")
     assert [line.partition(": left out")[0] for line in found.said] == [
         "job.sh:2: --output",
         "job.sh:3: --mem",
         "job.sh:4: --qos",
         "job.sh:5: --exclusive",
         "job.sh:6: --frobnicate",
-        "job.sh:7: --export: ALL",
-        "job.sh:11: --mail-user",
-        "job.sh:12: SLURM_ variables are not set here",
-        "job.sh:12: srun: there may be none where it runs; start processes yourself",
+        "job.sh:10: --mail-user",
+        "job.sh:11: SLURM_STEP_ID is not set here",
+        "job.sh:11: srun: there may be none where it runs; start processes yourself",
     ]
     assert found.gpus_total() is None, "what stands after the first command is not read"
 
@@ -102,15 +111,18 @@ def test_everything_that_is_left_out_is_said_line_by_line() -> None:
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("--array=1-10", "--array: is not possible here; one submit is one run"),
-        ("-a 1-10", "--array: is not possible here"),
+        ("--array=1-", "--array: must be such as 0-9, 1,5,7 or 0-99%4, got '1-'"),
+        ("-a 10-1", "--array: 10-1: must go up"),
+        ("--array=0-1000", "--array: 0-1000: has more than 1000 tasks"),
+        ("--array=1-3%0", "--array: after % must be a number from 1 to 1000, got '0'"),
         ("--begin=now+1hour", "--begin: is not possible here"),
         ("--hold", "--hold: is not possible here"),
-        ("--dependency=afterany:a", "--dependency: 'afterany:a': only afterok"),
-        ("--dependency=afterok:a?afterok:b", "only afterok"),
+        ("--dependency=after:a", "--dependency: 'after:a': is not possible here; write afterok"),
+        ("--dependency=afterok:a?afterok:b", "is not possible here; write afterok"),
+        ("--dependency=afterok:a,afterany:b", "afterok cannot be joined with another kind"),
         ("--gpus=lots", "--gpus: must be a whole number from 1 on, got 'lots'"),
-        ("--time=UNLIMITED", "--time: must be a time such as"),
-        ("--time=0", "--time: 0 means no limit to Slurm"),
+        ("--time=soon", "--time: must be a time such as"),
+        ("--time=0:0", "--time: must be more than 0"),
         ("--gpus=a100:2 --gres=gpu:h100:2", "asks for h100, and a line before it for a100"),
         ("--partition=a,b", "--partition: names several partitions"),
         ("8", "'8' is not an option"),
@@ -126,10 +138,81 @@ def test_what_would_mean_something_else_is_refused(line: str, text: str) -> None
 
 def test_all_faults_are_told_together() -> None:
     with pytest.raises(CommandError) as caught:
-        read_script(_script("--array=1-3", "--gpus=0", "--time=x"), "job.sh")
+        read_script(_script("--array=x", "--gpus=0", "--time=x"), "job.sh")
     assert len(caught.value.lines) == 3
 
 
 def test_a_script_says_what_runs_it() -> None:
     with pytest.raises(CommandError, match=r"job\.sh:1: must begin with #!"):
         read_script("python train.py\n", "job.sh")
+
+
+def _typed(*words: str) -> tuple[tuple[str, ...], tuple[Option, ...], tuple[str, ...]]:
+    ours = {"--team", "--name", "--flavor"}
+    line = split_command_line(words, ours=ours, flags={"--dry-run"}, known=KNOWN)
+    return line.ours, line.options, line.rest
+
+
+def test_a_command_line_has_our_options_those_of_slurm_and_the_script() -> None:
+    ours, options, rest = _typed(
+        *("--team", "rai", "-J", "x", "--dry-run", "-G2", "--time=5", "--requeue"),
+        *("job.sh", "--gpus=9", "--team", "y"),
+    )
+    assert ours == ("--team", "rai", "--dry-run")
+    assert [(each.key, each.value) for each in options] == [
+        ("job-name", "x"),
+        ("gpus", "2"),
+        ("time", "5"),
+        ("requeue", ""),
+    ]
+    assert rest == ("job.sh", "--gpus=9", "--team", "y")
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("--gpu=2", "there is no option --gpu of sbatch here; did you mean --gpus?"),
+        ("--time", "--time: needs a value; write --time=VALUE"),
+        ("-Z", "there is no option -Z of sbatch here"),
+    ],
+)
+def test_a_typed_option_that_nothing_knows_is_refused(word: str, text: str) -> None:
+    with pytest.raises(CommandError, match=re.escape(text)):
+        _typed(word)
+
+
+def test_typed_options_win_over_those_of_the_script() -> None:
+    typed = _typed("--gpus=3", "--array=0-3%2", "--dependency=afterany:a:b")[1]
+    found = read_script(_script("--gpus=9", "--array=1", "--job-name=a"), "job.sh", typed)
+    assert (found.gpus_total(), found.name) == (3, "a")
+    assert found.tasks_of_array is not None
+    assert found.tasks_of_array.indexes == (0, 1, 2, 3)
+    assert (found.after, found.after_any) == (("a", "b"), True)
+
+
+def test_a_limit_of_an_array_cannot_be_joined_with_success_of_others() -> None:
+    with pytest.raises(CommandError, match="not possible together"):
+        read_script(_script("--array=0-9%2", "--dependency=afterok:a"), "job.sh")
+
+
+@pytest.mark.parametrize(
+    ("text", "env", "copied", "is_all"),
+    [
+        ("ALL,A=1,B", {"A": "1"}, ("B",), True),
+        ("A=1,ALL,C=x=y", {"A": "1", "C": "x=y"}, (), True),
+        ("NONE", {}, (), False),
+    ],
+)
+def test_variables_beside_all_are_exported(
+    text: str,
+    env: dict[str, str],
+    copied: tuple[str, ...],
+    is_all: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    found = read_script(_script(f"--export={text}"), "job.sh")
+    assert (found.env, found.copied, found.is_all_copied) == (env, copied, is_all)
+
+
+def test_a_wrapped_command_is_one_for_a_shell() -> None:
+    found = read_wrapped("echo a | cat", _typed("--wrap=echo a | cat", "-G", "1")[1])
+    assert (found.wrapped, found.gpus_total(), found.said) == ("echo a | cat", 1, [])

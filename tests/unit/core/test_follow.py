@@ -16,7 +16,7 @@ from tests.oracles.lives import Life
 
 LATER_MS = NOW_MS + 10 * MINUTE_MS
 GRACE_MS = 5 * MINUTE_MS
-FAIL, WAIT = UpstreamFailure.FAIL, UpstreamFailure.WAIT
+FAIL, WAIT, START = UpstreamFailure.FAIL, UpstreamFailure.WAIT, UpstreamFailure.START
 
 
 def new_life() -> Life:
@@ -87,6 +87,39 @@ def test_what_an_upstream_that_did_not_complete_does_to_a_follower(
     life.do(Tick(), at_ms)
     assert life.phase("b") is phase
     assert life.ask(Tick()).events == ()
+
+
+@pytest.mark.parametrize("how", [Fail, Cancel, Complete])
+def test_a_follower_may_start_however_its_upstreams_ended(
+    how: type[Fail | Cancel | Complete],
+) -> None:
+    life = new_life()
+    for name in ("a", "b"):
+        life.do(Submit(run(name, 1)))
+    life.do(Submit(after("c", "a", "b", policy=START)))
+    life.do(Submit(after("strict", "a", "b", policy=WAIT)))
+    life.do(how("a"), LATER_MS)
+    assert code(life, "c") is RefusalCode.WAITING_FOR_UPSTREAM
+    assert eligible_since_ms(life.state, life.state.runs["c"]) is None
+    life.do(Cancel("b"), LATER_MS + 1)
+    assert life.phase("c") is Phase.RUNNING
+    assert eligible_since_ms(life.state, life.state.runs["c"]) == LATER_MS + 1
+    assert life.phase("strict") is Phase.PENDING
+    assert follow_due_ms(life.state) is None
+
+
+def test_a_follower_starts_when_a_waiting_upstream_is_withdrawn() -> None:
+    life = new_life()
+    life.do(Submit(run("full", 16)))
+    life.do(Submit(run("a", 16)))
+    life.do(Complete("full"), LATER_MS)
+    life.do(Submit(run("b", 1)), LATER_MS)
+    life.do(Submit(after("c", "b", policy=START)), LATER_MS)
+    life.do(Cancel("a"), LATER_MS + 1)
+    assert life.phase("b") is Phase.RUNNING
+    life.do(Submit(after("d", "c", policy=START)), LATER_MS + 1)
+    life.do(Cancel("c"), LATER_MS + 2)
+    assert life.phase("d") is Phase.RUNNING
 
 
 def test_the_note_names_the_upstream_and_what_became_of_it() -> None:

@@ -207,8 +207,8 @@ ADDED: list[tuple[str, list[tuple[str, str, str]]]] = [
         [
             (
                 "follow.onUpstreamFailure",
-                'must be "wait" or "fail" when set, got "retry"',
-                'write "wait" or "fail", or leave it out',
+                'must be "wait" or "fail" or "start" when set, got "retry"',
+                'write "wait" or "fail" or "start", or leave it out',
             )
         ],
     ),

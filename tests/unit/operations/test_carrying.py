@@ -16,6 +16,7 @@ from quorate.operations.resources.run_operations import EndRun, ShrinkRun
 from quorate.ports.executor_port import Order, Report
 from quorate.testing.builders import budget, envelope, fleet, run
 from quorate.testing.memory_engines import HandClock
+from tests.cli.shell import as_done
 from tests.unit.operations.stage import ADMIN, ask, lines_of
 
 WIDTHS = Malleable(gpus_min=2, gpus_max=8, gpus_step=2, gpus_desired=8)
@@ -74,7 +75,7 @@ def test_a_change_is_told_as_it_was_tried(
     *before, last = lines_of(ask(context, name, tried))
     assert last.startswith("dry run: ")
     after = lines_of(ask(context, name, done))
-    assert after[: len(before)] == before
+    assert after[: len(before)] == [as_done(line) for line in before]
     assert after[len(before)].startswith("recorded ")
     assert any("wide" in line for line in before)
 

@@ -137,7 +137,8 @@ def release(settings: Settings, *, name: str, note: str, dry_run: bool) -> None:
     NODE.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.cli.commands.finish_command import checked_note, run_name
+    from quorate.cli.commands.finish_command import checked_note
+    from quorate.cli.typed_names import run_name
     from quorate.operations.fleet.fleet_operations import ReleaseClaim
 
     claimed = run_name(name.removeprefix("claim/"))

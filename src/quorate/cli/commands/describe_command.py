@@ -38,5 +38,9 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
         raise click.UsageError(f"which {found.name}? list them: quorate get {found.plural}")
     # The queue is no resource; a waiting run is described as a run.
     told = "run" if found.name == "queue" else found.name
+    if told == "run":
+        from quorate.cli.typed_names import run_names
+
+        names = tuple(name for word in names for name in reversed(run_names(word)))
     verb = "describe" if settings.is_table else "get"
     ask_each(settings, f"{verb}-{told}", [GetThing(name=name) for name in names])

@@ -58,6 +58,7 @@ def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) ->
         "quorate cancel train-1",
         "quorate cancel $(quorate get runs --phase Running -o name)",
         "quorate cancel --all --dry-run         # every run of yours",
+        "quorate cancel 'sweep[3]' 'sweep[10-19]'     # tasks of an array",
         "quorate cancel --all --owner vision --dry-run",
         'quorate cancel train-1 --note "wrong learning rate"',
     )
@@ -142,10 +143,12 @@ def tick(settings: Settings, dry_run: bool) -> None:
 def _end(settings: Settings, name: str, runs: tuple[str, ...], note: str, *, dry_run: bool) -> None:
     """Ask for one of the operations that end a run, for each of ``runs``."""
     from quorate.cli.ask_and_print import ask_each
+    from quorate.cli.typed_names import run_names
     from quorate.operations.resources.run_operations import EndRun
 
     told = checked_note(note)
-    asked = [EndRun(run=run_name(run), note=told, dry_run=dry_run) for run in dict.fromkeys(runs)]
+    names = dict.fromkeys(name for run in runs for name in run_names(run))
+    asked = [EndRun(run=name, note=told, dry_run=dry_run) for name in names]
     ask_each(settings, name, asked)
 
 
@@ -165,23 +168,24 @@ def _none_found(user: str | None, *, is_mine: bool) -> str:
 
 
 def _live_runs(settings: Settings, owner: str | None, user: str | None) -> tuple[str, ...]:
-    """Return the runs of an owner and a user, or of any, that wait or run and may be seen."""
+    """Return the runs of an owner and a user, or of any, that wait or run and may be seen.
+
+    Those that wait come first, the newest of them first: a run that waits for another to be over
+    must not start when that is cancelled.
+    """
     from quorate.cli.ask_and_print import tree_asked
     from quorate.operations.resources.resource_operations import ListRuns
 
     trees = [
         each
         for phase in ("Pending", "Running")
-        for each in tree_asked(settings, "list-runs", ListRuns(owner=owner, phase=phase))["items"]
+        for each in reversed(
+            tree_asked(settings, "list-runs", ListRuns(owner=owner, phase=phase))["items"]
+        )
     ]
     return tuple(
         each["metadata"]["name"] for each in trees if user is None or each["spec"]["user"] == user
     )
-
-
-def run_name(run: str) -> str:
-    """Return the run's name; ``run/NAME``, as other commands print it, is taken too."""
-    return run.removeprefix("run/")
 
 
 def checked_note(note: str) -> str:

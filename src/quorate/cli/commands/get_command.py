@@ -28,6 +28,7 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
         "quorate get charges               # who paid; adds up to the millisecond",
         "quorate get envelopes -o wide",
         "quorate get run train-1 -o json",
+        "quorate get runs 'sweep[0-3]'     # tasks of an array",
         "quorate get runs --owner rai --phase Running --limit 20",
         "quorate get runs -o name          # run/NAME lines, for other commands",
         "quorate get nodes -o csv > nodes.csv",
@@ -76,6 +77,10 @@ def get(
     kind, names = split_target(kind, names)
     found = kind_named(kind)
     is_run = found.name in ("run", "queue")
+    if is_run:
+        from quorate.cli.typed_names import run_names
+
+        names = tuple(name for word in names for name in reversed(run_names(word)))
     if (owner is not None or phase is not None) and not is_run:
         raise click.UsageError(f"--owner and --phase choose among runs, not {found.plural}")
     if found.name == "system":

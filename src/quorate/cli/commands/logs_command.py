@@ -53,7 +53,7 @@ def logs(
     ledger's file as well. Where there is none this says so, with exit code 1.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.cli.commands.finish_command import run_name
+    from quorate.cli.typed_names import run_name
     from quorate.operations.fleet.looking_operations import RunLogs
 
     name = run_name(run)

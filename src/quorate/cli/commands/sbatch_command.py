@@ -1,175 +1,279 @@
-"""``quorate sbatch``: a script with ``#SBATCH`` lines, submitted as a run."""
+"""``quorate sbatch``: a job as Slurm takes it, submitted as a run, or as one run for each task."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from quorate.cli.completing import names_of
-from quorate.cli.global_options import examples, writer
+from quorate.cli.global_options import FORMATS, examples, writer
 from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-    from quorate.cli.sbatch_script import Script
+    from quorate.cli.slurm.sbatch_options import Option
+    from quorate.cli.slurm.sbatch_script import Script
+
+_SLURM: Final = "quorate.sbatch"
+"""Where the options of Slurm, and the script, are kept while click reads our own."""
+
+
+class _SlurmLine(click.Command):
+    """A command that takes the options of sbatch beside its own, before the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep Slurm's options and the script aside, and parse the rest as any command does."""
+        from quorate.cli.slurm.sbatch_options import split_command_line
+        from quorate.cli.slurm.sbatch_script import KNOWN
+
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        ours = {name for each in options if not each.is_flag for name in each.opts}
+        flags = {name for each in options if each.is_flag for name in each.opts}
+        line = split_command_line(args, ours=_not_slurm(ours, args), flags=flags, known=KNOWN)
+        ctx.meta[_SLURM] = line
+        return super().parse_args(ctx, list(line.ours))
+
+
+def _not_slurm(ours: set[str], args: Sequence[str]) -> set[str]:
+    """Return our options; ``-o`` and ``--output`` are Slurm's where a file is named, not a form."""
+    for at, word in enumerate(args):
+        name, equals, value = word.partition("=")
+        if name in ("-o", "--output"):
+            form = value if equals else "".join(args[at + 1 : at + 2])
+            return ours if form in FORMATS else ours - {"-o", "--output"}
+    return ours
 
 
 @click.command(
-    # What follows the script belongs to the script.
-    context_settings={"allow_interspersed_args": False},
+    cls=_SlurmLine,
     epilog=examples(
-        "quorate sbatch --team rai job.sh",
-        "quorate sbatch --team rai --gpus 16 --dry-run job.sh --epochs 3",
-        "quorate sbatch --team rai --pool default --for 2h job.sh",
+        "quorate sbatch --account=rai job.sh",
+        "quorate sbatch -A rai --gpus=H100:16 --time=4:00:00 --dry-run job.sh --epochs 3",
+        "quorate sbatch -A rai --array=0-9%2 --gpus=h100:1 job.sh",
+        "quorate sbatch -A rai -G h100:1 --wrap='python train.py'",
+        "quorate sbatch -A rai --dependency=afterok:train-1 --parsable job.sh",
     ),
+    options_metavar="[OPTIONS] [SLURM OPTIONS]",
 )
-@click.argument("script", type=click.Path(dir_okay=False))
-@click.argument("arguments", metavar="[ARGUMENT]...", nargs=-1)
-@click.option("--gpus", metavar="N", type=click.IntRange(min=1), help="Work on N GPUs.")
 @click.option(
     "--team",
     "--owner",
     "team",
     metavar="OWNER",
-    help="The owner of the run; by default --account of the script.",
+    help="The owner of the run; by default --account.",
     shell_complete=names_of("owner"),
 )
-@click.option("--flavor", metavar="KIND", help="The kind of GPU.")
+@click.option(
+    "--flavor", metavar="KIND", help="The kind of GPU; by default that of --gpus or --gres."
+)
 @click.option(
     "--for",
     "duration",
     metavar="TIME",
-    help="How long it is expected to take; by default --time of the script.",
+    help="How long it is expected to take; by default as long as its limit, --time.",
 )
 @click.option(
     "--pool",
     metavar="POOL",
-    help="The pool; by default --partition of the script.",
+    help="The pool; by default --partition.",
     shell_complete=names_of("pool"),
 )
 @click.option(
     "--name",
     metavar="NEW",
-    help="The name of the run; by default one that begins with --job-name of the script.",
+    help="The name of the run; by default one that begins with --job-name.",
 )
 @writer
-@click.pass_obj
-def sbatch(
-    settings: Settings,
-    /,
-    *,
-    script: str,
-    arguments: tuple[str, ...],
-    dry_run: bool,
-    **typed: Any,
-) -> None:
-    """Submit a script that was written for Slurm.
+@click.pass_context
+def sbatch(ctx: click.Context, /, *, dry_run: bool, **typed: Any) -> None:
+    """Submit a job that was written for Slurm.
 
-    Its #SBATCH lines are understood: job-name, gpus, gpus-per-node, gpus-per-task, gres=gpu, nodes,
-    ntasks, time, account, partition, chdir, export and dependency=afterok. Ignored options are
-    listed on standard error, line by line; an option that changes the meaning, such as an array, is
-    refused. Options given here win; they come before the script, and what follows it belongs to the
-    script.
+    Write SCRIPT [ARGUMENT]... after the options, or --wrap=COMMAND among them.
 
-    The script is not copied: it must be there, under the same path, when the run starts.
+    Options of sbatch are understood before the script and in its #SBATCH lines; typed ones win:
+    job-name, gpus, gpus-per-node, gpus-per-task, gres=gpu, nodes, ntasks, ntasks-per-node, time,
+    account, partition, chdir, export, array, dependency=afterok|afterany|singleton, wrap, parsable
+    and test-only. Ignored options are listed on standard error, line by line; an option that would
+    change the meaning, such as begin, is refused. What follows the script belongs to the script.
+
+    A task of an array is a run called NAME_INDEX; `NAME[1-3]` names several of them. The script is
+    not copied: it must be there, under the same path, when the run starts.
     """
-    from quorate.cli.ask_and_print import ask
-    from quorate.cli.sbatch_script import read_script
-    from quorate.operations.resources.run_operations import SubmitRun
+    from quorate.cli.slurm.sbatch_options import CommandLine
+    from quorate.cli.typed_run import checked
 
-    path, text = _read(script)
-    given = {line: option for name, line, option in _INSTEAD if typed[name] is not None}
-    found = read_script(text, script, given)
-    tree = _document(settings, found, path, arguments, typed)
-    for line in found.said:
-        click.echo(line, err=True)
-    for word in _meant_for_us(arguments):
+    settings, line = ctx.obj, ctx.meta[_SLURM]
+    assert isinstance(settings, Settings)
+    assert isinstance(line, CommandLine)
+    script, path, arguments = _read(line.options, line.rest, typed)
+    trees = _documents(settings, script, path, arguments, typed)
+    for tree in trees[:1]:
+        checked(tree, _FIELDS)
+    for each in script.said:
+        click.echo(each, err=True)
+    for word in _meant_for_us(ctx, arguments):
         click.echo(
-            f"{word}: comes after {script}, so it is handed to the script; to give it to quorate, "
-            "write it before",
+            f"{word}: comes after {line.rest[0]}, so it is handed to the script; to give it to "
+            "quorate, write it before",
             err=True,
         )
-    click.echo(f"{script}: is not copied; {path} must be there when the run starts", err=True)
-    ask(settings, "submit-run", SubmitRun(document=tree, dry_run=dry_run))
+    if path:
+        click.echo(
+            f"{line.rest[0]}: is not copied; {path} must be there when the run starts", err=True
+        )
+    asked = {option.key for option in line.options} | script.asked
+    _submit(
+        settings, trees, is_dry=dry_run or "test-only" in asked, is_parsable="parsable" in asked
+    )
 
 
-_INSTEAD = (("pool", "partition", "--pool"), ("duration", "time", "--for"))
-"""Parameter, the script's option that it replaces, and what is typed."""
+def _submit(
+    settings: Settings, trees: list[dict[str, Any]], *, is_dry: bool, is_parsable: bool
+) -> None:
+    """Submit the runs together; print what became of them, or for a script the name alone."""
+    from quorate.cli.ask_and_print import ask, tree_asked
+    from quorate.operations.resources.run_operations import SubmitRuns
+
+    asked = SubmitRuns(documents=tuple(trees), dry_run=is_dry)
+    if not is_parsable:
+        ask(settings, "submit-runs", asked)
+        return
+    tree_asked(settings, "submit-runs", asked)
+    env = trees[0]["spec"]["env"]
+    click.echo(env.get("SLURM_ARRAY_JOB_ID", trees[0]["metadata"]["name"]))
 
 
-def _meant_for_us(arguments: Sequence[str]) -> list[str]:
+def _meant_for_us(ctx: click.Context, arguments: Sequence[str]) -> list[str]:
     """Return the words after a script that are also options of this command."""
-    ours = {name for each in click.get_current_context().command.params for name in each.opts}
+    from quorate.cli.slurm.sbatch_script import KNOWN
+
+    ours = {name for each in ctx.command.params for name in each.opts}
+    ours |= {f"--{key}" for key in KNOWN}
     words = (each.partition("=")[0] for each in arguments)
     return [word for word in dict.fromkeys(words) if word.startswith("--") and word in ours]
 
 
-def _read(script: str) -> tuple[Path, str]:
+_INSTEAD: Final = (
+    ("pool", "partition", "--pool"),
+    ("team", "account", "--team"),
+    ("name", "job-name", "--name"),
+)
+"""Parameter, the script's option that it replaces, and what is typed."""
+
+
+def _read(
+    options: Sequence[Option], words: Sequence[str], typed: Mapping[str, Any]
+) -> tuple[Script, str, tuple[str, ...]]:
+    """Return what the job asks for, the path of its script, empty for ``--wrap``, and its words."""
     from pathlib import Path
 
-    from quorate.cli.sbatch_script import SCRIPT_BYTES_MAX
+    from quorate.cli.slurm.sbatch_script import read_script, read_wrapped
+
+    wrapped = next((each.value for each in options if each.key == "wrap"), None)
+    if wrapped is not None:
+        if words:
+            raise CommandError(Exit.USAGE, f"--wrap: has the command; leave {words[0]!r} out")
+        return read_wrapped(wrapped, options), "", ()
+    if not words:
+        raise CommandError(
+            Exit.USAGE, "name a script, as in: quorate sbatch job.sh; or give --wrap=COMMAND"
+        )
+    given = {key: option for name, key, option in _INSTEAD if typed[name] is not None}
+    script = read_script(_text(words[0]), words[0], options, given)
+    return script, str(Path(words[0]).absolute()), tuple(words[1:])
+
+
+def _text(script: str) -> str:
+    from quorate.cli.slurm.sbatch_script import SCRIPT_BYTES_MAX
     from quorate.cli.sources import read_bytes
 
-    data = read_bytes(script)
     if script == "-":
         raise CommandError(
             Exit.USAGE, "a script is read again when the run starts, so it must be in a file"
         )
+    data = read_bytes(script)
     if len(data) > SCRIPT_BYTES_MAX or b"\0" in data:
         raise CommandError(Exit.INVALID, f"{script} is not a script; name one")
-    return Path(script).absolute(), data.decode("utf-8", "replace")
+    return data.decode("utf-8", "replace")
 
 
-def _document(
+def _documents(
     settings: Settings,
     script: Script,
-    path: Path,
+    path: str,
     arguments: Sequence[str],
     typed: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> list[dict[str, Any]]:
+    """Return the Run documents of the job."""
+    import secrets
     from pathlib import Path
 
-    from quorate.cli.typed_run import checked, team_or_own
-    from quorate.client.run_document import Work, prefix
+    from quorate.cli.slurm.batch_job import Job, documents_of, job_words, variables_of
+    from quorate.cli.typed_run import flavors_or_only, team_or_own
+    from quorate.client.run_document import prefix
 
-    gpus = typed["gpus"] or script.gpus_total()
+    what = Path(path).name or "the job"
+    gpus = script.gpus_total()
     if gpus is None:
         raise CommandError(
-            Exit.INVALID, f"{path.name}: asks for no GPUs; add #SBATCH --gpus=N, or give --gpus N"
+            Exit.INVALID, f"{what}: asks for no GPUs; add #SBATCH --gpus=N, or give --gpus=N"
         )
     team = team_or_own(settings, typed["team"] or script.team)
     if team is None:
         raise CommandError(
             Exit.INVALID,
-            f"{path.name}: does not say whose work it is; add #SBATCH --account=OWNER, or give "
-            "--team OWNER",
+            f"{what}: does not say whose work it is; add #SBATCH --account=OWNER, or give "
+            "--account=OWNER",
         )
-    work = Work(
+    flavor = typed["flavor"] or script.flavor
+    job_name = typed["name"] or script.name or (Path(path).name or "wrap")
+    folder = str(Path(script.folder or ".").absolute())
+    script.pool = typed["pool"] or script.pool
+    after = _others(settings, job_name) if script.is_singleton else ()
+    job = Job(
+        script=script,
+        name=typed["name"] or f"{prefix([job_name])}{secrets.token_hex(4)}",
+        job_name=job_name,
+        words=job_words(script, path, arguments),
         gpus=gpus,
         team=team,
-        flavors=_flavors(settings, typed["flavor"] or script.flavor),
-        command=[*script.interpreter, str(path), *arguments],
-        name=typed["name"],
+        flavors=tuple(flavors_or_only(settings, () if flavor is None else (flavor,))),
+        folder=folder,
+        pool=script.pool,
         duration=typed["duration"] or script.duration,
-        env={**_copied(settings, script), **script.env},
-        folder=str(Path(script.folder or ".").absolute()),
-        after=script.after,
-        pool=typed["pool"] or script.pool,
-        processes="run",  # As Slurm does: the script is started once.
+        env=variables_of(
+            script, settings.environ, job_name=job_name, submit_dir=str(Path.cwd()), team=team
+        ),
+        singleton_after=after,
     )
-    tree = work.document()
-    if typed["name"] is None:
-        tree["metadata"] = {"generateName": prefix([script.name or path.name])}
-    return checked(tree, _FIELDS)
+    return documents_of(job)
 
 
-_FIELDS = {
-    "metadata.name": "--name",
-    "metadata.generateName": "--job-name",
+def _others(settings: Settings, job_name: str) -> tuple[str, ...]:
+    """Return the runs of the same job name and user that wait or run: what a singleton follows."""
+    from quorate.cli.ask_and_print import tree_asked
+    from quorate.operations.common_requests import Nothing
+    from quorate.operations.resources.resource_operations import ListRuns
+
+    user = settings.actor()
+    if settings.service() is not None:
+        user = tree_asked(settings, "whoami", Nothing())["user"]
+    return tuple(
+        each["metadata"]["name"]
+        for phase in ("Pending", "Running")
+        for each in tree_asked(settings, "list-runs", ListRuns(phase=phase))["items"]
+        if each["spec"].get("env", {}).get("SLURM_JOB_NAME") == job_name
+        and each["spec"].get("user") == user
+    )
+
+
+_FIELDS: Final = {
+    "metadata.name": "--name or --job-name",
     "spec.owner": "--team or --account",
     "spec.resources.gpuType": "--flavor",
     "spec.resources.totalGPUs": "--gpus",
@@ -181,24 +285,3 @@ _FIELDS = {
     "spec.command": "the script",
 }
 """Fields of a Run document -> what they were taken from."""
-
-
-def _flavors(settings: Settings, wanted: str | None) -> list[str]:
-    """Return the flavor as the fleet spells it: Slurm's types are written in any case."""
-    from quorate.cli.typed_run import domain_statuses, flavors_or_only
-
-    if wanted is None:
-        return flavors_or_only(settings, ())
-    known = {str(each["flavor"]) for each in domain_statuses(settings)}
-    alike = sorted(each for each in known if each.lower() == wanted.lower())
-    return [wanted if wanted in known or not alike else alike[0]]
-
-
-def _copied(settings: Settings, script: Script) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in script.copied:
-        if name in settings.environ:
-            found[name] = settings.environ[name]
-        else:
-            script.said.append(f"--export: {name}: is not set here, so nothing is copied")
-    return found

@@ -32,7 +32,7 @@ def shrink(settings: Settings, *, run: str, to: int | None, by: int | None, dry_
     what becomes free. The run does not grow beyond that again by itself.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.cli.commands.finish_command import run_name
+    from quorate.cli.typed_names import run_name
     from quorate.operations.resources.run_operations import ShrinkRun
 
     if (to is None) == (by is None):

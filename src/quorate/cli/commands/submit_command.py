@@ -17,14 +17,44 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+class _AfterDashes(click.Command):
+    """A command whose words follow ``--``: a word before it is an error, not the program's name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse ``args``; raises ``UsageError`` for a word before ``--`` that is no option's."""
+        before = args[: args.index("--")] if "--" in args else args
+        given, _, _ = self.make_parser(ctx).parse_args(list(before))
+        strays = given.get("command")
+        # Without words some versions of click give a value of their own instead of an empty tuple.
+        if isinstance(strays, tuple) and strays and not ctx.resilient_parsing:
+            raise click.UsageError(_stray_words(strays, before, args[len(before) + 1 :]), ctx)
+        return super().parse_args(ctx, args)
+
+
+def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[str]) -> str:
+    """Return what is wrong with words that stand where no command is expected."""
+    import shlex
+
+    if strays[0].endswith((".yaml", ".yml", ".json")):
+        return f"{strays[0]!r} is no option; to submit a file, write: quorate submit -f {strays[0]}"
+    if after:
+        return f"{strays[0]!r} is before --, and no option; the command is what follows --"
+    options = list(reversed(before))
+    for stray in reversed(strays):
+        options.remove(stray)
+    typed = shlex.join(["quorate", "submit", *reversed(options), "--", *strays])
+    return f"{strays[0]!r} is no option; the command follows --, as in: {typed}"
+
+
 @click.command(
+    cls=_AfterDashes,
     epilog=examples(
         "quorate submit -f run.yaml",
         "quorate submit --gpus 8 --team rai --flavor H100 -- python train.py --lr 0.1",
         "quorate submit --gpus 8 --team rai --flavor H100 --for 4h --env SEED=1 -- python train.py",
         "quorate submit -f run.yaml --set spec.resources.totalGPUs=64 --dry-run",
         "quorate submit --like train-1 --name train-2 --set spec.locality.groupGPUs=null",
-    )
+    ),
 )
 @click.argument("command", metavar="[-- COMMAND [WORD]...]", nargs=-1)
 @click.option(

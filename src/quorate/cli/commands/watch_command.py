@@ -91,13 +91,14 @@ def watch(
 
 
 def _watched(what: str | None, pool: str | None) -> Watched:
+    from quorate.cli.typed_names import run_name
     from quorate.operations.ledger.watch_handlers import Watched
 
     if what == _RESERVATIONS:
         return Watched(reservations=True, pool=pool)
     if what is not None and pool is not None:
         raise click.UsageError("a run is in one pool; give either RUN or --pool POOL")
-    return Watched(run=None if what is None else what.removeprefix("run/"), pool=pool)
+    return Watched(run=None if what is None else run_name(what), pool=pool)
 
 
 def _interval_ms(text: str) -> int:

@@ -32,7 +32,7 @@ def init(settings: Settings) -> None:
     from quorate.cli.printing import print_tree, telling
     from quorate.cli.session import clock_of, on_file
 
-    on_file(settings, "init")
+    asked = on_file(settings, "init")
     path = settings.ledger_path
     ledger_id, public_key = create_ledger(
         settings.ledger, clock_of(settings), actor=settings.actor()
@@ -43,7 +43,6 @@ def init(settings: Settings) -> None:
             tree = {"ledger": str(path), "ledgerId": ledger_id, "publicKey": public_key}
             print_tree(settings, tree)
             return
-        asked = settings.service()
         # What is typed next has to reach this file, not the service that other commands ask.
         prefix = settings.prefix if asked is None else ("--ledger", str(path))
         apply = shlex.join(["quorate", *prefix, "apply"])

@@ -2,35 +2,38 @@
 
 A follower neither ages nor reserves before the last of its upstreams has completed. When one fails
 or is cancelled, a follower waits to be withdrawn, or (``onUpstreamFailure: fail``) fails itself
-once its grace has passed. Cycles cannot arise: a run follows runs that exist already, and
-``declare`` refuses a cycle among runs of one command.
+once its grace has passed, or (``start``) treats that upstream as one that completed. Cycles cannot
+arise: a run follows runs that exist already, and ``declare`` refuses a cycle among runs of one
+command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.stops import finish
 from quorate.model.events import EndReason, Outcome
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.specs import Run, UpstreamFailure
-from quorate.model.state.records import Phase, RunRecord
+from quorate.model.specs import Follow, Run, UpstreamFailure
+from quorate.model.state.records import TERMINAL, Phase, RunRecord
 from quorate.model.state.state_view import StateView
 
 _UNCOMPLETED = (Phase.FAILED, Phase.CANCELLED)
+_COMPLETED = (Phase.COMPLETED,)
 
 
 def waits_for_upstream(view: StateView, run: Run) -> Refusal | None:
     """Return which upstream keeps ``run`` from being tried, if any does."""
     if run.follow is None:
         return None
+    enough = ready_phases(run.follow)
     phases = [(name, view.runs[name].phase) for name in run.follow.after]
     for name, phase in phases:
-        if phase in _UNCOMPLETED:
+        if phase in TERMINAL and phase not in enough:
             return Refusal(code=RefusalCode.UPSTREAM_FAILED, subject=f"run {name}")
     for name, phase in phases:
-        if phase is not Phase.COMPLETED:
+        if phase not in enough:
             return Refusal(code=RefusalCode.WAITING_FOR_UPSTREAM, subject=f"run {name}")
     return None
 
@@ -38,15 +41,26 @@ def waits_for_upstream(view: StateView, run: Run) -> Refusal | None:
 def eligible_since_ms(view: StateView, record: RunRecord) -> int | None:
     """Return since when no upstream keeps a run from starting; None while one does.
 
-    That is when it was submitted or, for a follower, when the last of its upstreams completed.
+    That is when it was submitted or, for a follower, when the last of its upstreams completed or,
+    with ``onUpstreamFailure: start``, ended in any way.
     """
-    since_ms = record.submitted_ms
-    for name in () if record.spec.follow is None else record.spec.follow.after:
+    since_ms, follow = record.submitted_ms, record.spec.follow
+    if follow is None:
+        return since_ms
+    enough = ready_phases(follow)
+    for name in follow.after:
         upstream = view.runs[name]
-        if upstream.phase is not Phase.COMPLETED or upstream.ended_ms is None:
+        if upstream.phase not in enough or upstream.ended_ms is None:
             return None
         since_ms = max(since_ms, upstream.ended_ms)
     return since_ms
+
+
+def ready_phases(follow: Follow) -> Collection[Phase]:
+    """Return the phases of an upstream that let its follower start."""
+    if follow.on_upstream_failure is UpstreamFailure.START:
+        return TERMINAL
+    return _COMPLETED
 
 
 def follow_due_ms(view: StateView) -> int | None:

@@ -75,7 +75,7 @@ from quorate.model.events import (
     StepsCounted,
 )
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.specs import Run
+from quorate.model.specs import Follow, Run
 from quorate.model.state.line_ranks import Ranked
 from quorate.model.state.records import ReservationRecord, RunRecord
 from quorate.model.state.state_view import StateView
@@ -441,16 +441,15 @@ class Walk:
         follower whose wait for an upstream is recorded already is not looked at.
         """
         view, found = self.view, dict[Line, list[Place]]()
-        waits_for: dict[tuple[str, ...], Refusal | None] = {}
+        waits_for: dict[Follow | None, Refusal | None] = {}
         for name in view.followers:
             if name in view.in_rounds:
                 continue  # A run in rounds is in no line.
             record = view.runs[name]
             follow = record.spec.follow
-            after = () if follow is None else follow.after
-            if after not in waits_for:
-                waits_for[after] = waits_for_upstream(view, record.spec)
-            waits = waits_for[after]
+            if follow not in waits_for:
+                waits_for[follow] = waits_for_upstream(view, record.spec)
+            waits = waits_for[follow]
             if waits is not None:
                 if not is_news(record.refusal, waits):
                     self.seen.add(name)

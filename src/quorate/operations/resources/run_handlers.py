@@ -23,8 +23,9 @@ from quorate.operations.request_documents import (
     specs_of,
 )
 from quorate.operations.resources import run_operations
-from quorate.operations.unknown_names import check_run
+from quorate.operations.unknown_names import check_run, check_run_owners
 from quorate.views.exits import CommandError, Exit
+from quorate.views.hints import nearest_name
 from quorate.views.word_forms import gpus
 
 _ENDS: Final[dict[str, type[Cancel | Complete | Fail]]] = {
@@ -81,8 +82,9 @@ def _flavor_notes(view: StateView, runs: list[Run]) -> tuple[str, ...]:
     by_letters = {flavor.lower(): flavor for flavor in there}
     notes = []
     for flavors in wanted:
-        meant = [by_letters[each.lower()] for each in flavors if each.lower() in by_letters]
-        hint = f"did you mean {meant[0]}? " if meant else ""
+        near = (nearest_name(each.lower(), by_letters) for each in flavors)
+        meant = next((by_letters[each] for each in near if each is not None), None)
+        hint = "" if meant is None else f"did you mean {meant}? "
         notes.append(
             f"warning: no node has flavor {' or '.join(flavors)}; {hint}nodes have: "
             f"{', '.join(there)}"
@@ -92,7 +94,9 @@ def _flavor_notes(view: StateView, runs: list[Run]) -> tuple[str, ...]:
 
 def _runs_of(context: RequestContext, documents: list[Document]) -> list[Run]:
     specs = specs_of(context.recorded, context.caller, documents)
-    return [spec for spec in specs if isinstance(spec, Run)]
+    runs = [spec for spec in specs if isinstance(spec, Run)]
+    check_run_owners(context, runs)
+    return runs
 
 
 def _copy(context: RequestContext, like: str, name: str) -> Document:

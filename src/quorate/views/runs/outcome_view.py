@@ -44,6 +44,7 @@ from quorate.views.runs.plan_words import plan_of, start_words
 from quorate.views.runs.promise_view import barred_lines, plan_lines
 from quorate.views.runs.reason_words import ended, lease_stopping, stopping
 from quorate.views.runs.run_history import handover_lines, story_lines, touched
+from quorate.views.runs.tried_words import said
 from quorate.views.table import indented, table
 from quorate.views.word_forms import gpus, hours, names, refusal_lines
 
@@ -84,7 +85,7 @@ def outcome_lines(
     # What time has made due is decided first, and so it is shown first.
     lines += handover_lines(events, before)
     shown, others = _own_events(decision)
-    lines += _event_lines(shown, moment, before, unreal)
+    lines += _event_lines(shown, moment, before, unreal, dry_run=dry_run)
     lines += _plan_lines(decision, moment, unreal)
     lines += others
     lines += story_lines(events, before, _held(events, moment.view))
@@ -94,7 +95,7 @@ def outcome_lines(
             if isinstance(event, LeaseStarted) and event.reason is reason:
                 starts.setdefault(event.run, []).append(event)
         for run, facts in starts.items():
-            lines += _started(moment, run, facts)
+            lines += _started(moment, run, facts, dry_run=dry_run)
     return lines
 
 
@@ -137,7 +138,12 @@ def _plan_lines(decision: Decision, moment: Moment, unreal: Collection[str]) -> 
 
 
 def _event_lines(  # noqa: C901, PLR0912 - one line per event
-    events: Sequence[Event], moment: Moment, before: Mapping[str, Lease], unreal: Collection[str]
+    events: Sequence[Event],
+    moment: Moment,
+    before: Mapping[str, Lease],
+    unreal: Collection[str],
+    *,
+    dry_run: bool,
 ) -> list[str]:
     """Return the lines of each event by itself, in their order.
 
@@ -153,30 +159,32 @@ def _event_lines(  # noqa: C901, PLR0912 - one line per event
     for event in events:
         match event:
             case NodeMarked():
-                lines.append(_marked(event, moment, before))
+                lines.append(_marked(event, moment, before, dry_run=dry_run))
             case NodesClaimed() | NodeWiped():
                 lines.append(_claim_line(event))
             case ThresholdCrossed() | BudgetReported() | BudgetFellBack():
                 lines.append(format_event(event))
             case RunRefused():
-                lines += _waits(event, ask=event.run not in unreal)
+                lines += _waits(event, ask=event.run not in unreal, dry_run=dry_run)
             case HoldExtended():
-                lines.append(f"lease/{event.lease} holds {hours(event.gpu_ms)} GPU-hours more")
+                verb = said("holds", dry_run=dry_run)
+                lines.append(f"lease/{event.lease} {verb} {hours(event.gpu_ms)} GPU-hours more")
             case LeaseEnding() if event.lease not in gone:
-                lines.append(f"lease/{event.lease} {lease_stopping(event)}")
+                lines.append(f"lease/{event.lease} {lease_stopping(event, dry_run=dry_run)}")
             case LeaseEnded() if event.lease not in passed_on:
-                lines.append(_ended(event, facts[event.lease], moment))
+                lines.append(_ended(event, facts[event.lease], moment, dry_run=dry_run))
             case RunStopping():
-                lines.append(f"run/{event.run} {stopping(event)}")
+                lines.append(f"run/{event.run} {stopping(event, dry_run=dry_run)}")
             case RunRequeued():
-                what = "starts over" if event.run in again else "waits again"
+                what = said("starts over" if event.run in again else "waits again", dry_run=dry_run)
                 lines.append(_requeued(event, what, _lost_nodes(event.run, events, facts)))
             case RunEnded():
                 note = f": {event.note}" if event.note else ""
-                lines.append(f"run/{event.run} {event.outcome.lower()}{note}")
+                verb = said(event.outcome.lower(), dry_run=dry_run)
+                lines.append(f"run/{event.run} {verb}{note}")
                 lines += barred_lines(event, moment)
             case ReservationMade():
-                firm += plan_lines(event, moment, ask=event.run not in unreal)
+                firm += plan_lines(event, moment, ask=event.run not in unreal, dry_run=dry_run)
             case _:
                 lines += plan_lines(event, moment)
     return [*lines, *firm]
@@ -240,9 +248,11 @@ def _passed_on(events: Sequence[Event], facts: Mapping[str, LeaseStarted]) -> se
     return found
 
 
-def _marked(event: NodeMarked, moment: Moment, before: Mapping[str, Lease]) -> str:
+def _marked(
+    event: NodeMarked, moment: Moment, before: Mapping[str, Lease], *, dry_run: bool
+) -> str:
     note = f": {event.note}" if event.note else ""
-    line = f"node/{event.node} {_MARKED[event.status]}{note}"
+    line = f"node/{event.node} {said(_MARKED[event.status], dry_run=dry_run)}{note}"
     if event.status is NodeStatus.READY:
         return line
     if not any(_is_on(lease, event.node) for lease in before.values()):
@@ -267,16 +277,17 @@ def _is_on(lease: Lease, node: str) -> bool:
     return any(place == node for place, _ in lease.fact.slots)
 
 
-def _waits(event: RunRefused, *, ask: bool) -> list[str]:
+def _waits(event: RunRefused, *, ask: bool, dry_run: bool) -> list[str]:
     first, *rest = refusal_lines(event.refusal)
     why = [f"  why: quorate explain {event.run}"] if ask else []
-    return [f"run/{event.run} waits: {first}", *rest, *why]
+    return [f"run/{event.run} {said('waits', dry_run=dry_run)}: {first}", *rest, *why]
 
 
-def _ended(event: LeaseEnded, fact: LeaseStarted, moment: Moment) -> str:
+def _ended(event: LeaseEnded, fact: LeaseStarted, moment: Moment, *, dry_run: bool) -> str:
     used = lease_gpus(fact.slots) * (event.end_ms - fact.start_ms)
     return (
-        f"lease/{event.lease} ended: {event.reason}, {_released(fact, moment)}, "
+        f"lease/{event.lease} {said('ended', dry_run=dry_run)}: {event.reason}, "
+        f"{_released(fact, moment)}, "
         f"{hours(used)} GPU-hours paid from {fact.payer}"
     )
 
@@ -294,15 +305,19 @@ def _released(fact: LeaseStarted, moment: Moment) -> str:
     )
 
 
-def _started(moment: Moment, run: str, facts: Sequence[LeaseStarted]) -> list[str]:
+def _started(
+    moment: Moment, run: str, facts: Sequence[LeaseStarted], *, dry_run: bool
+) -> list[str]:
     total = sum(lease_gpus(fact.slots) for fact in facts)
     flavor = moment.view.nodes[facts[0].slots[0][0]].spec.flavor
     rows = [lease_cells(moment, fact, most=NODES_SHOWN_MAX) for fact in facts]
-    head = f"run/{run} started on {counted(total, f'{flavor} GPU')}"
+    verb = said("started", dry_run=dry_run)
+    head = f"run/{run} {verb} on {counted(total, f'{flavor} GPU')}"
     if facts[0].reason is StartReason.GROW:
         grown = sum(lease_gpus(fact.slots) for fact in facts if fact.role is not Role.SPARE)
         width = run_width(moment, moment.view.runs[run])
-        head = f"run/{run} grows: from {width - grown} to {counted(width, f'{flavor} GPU')}"
+        verb = said("grows", dry_run=dry_run)
+        head = f"run/{run} {verb}: from {width - grown} to {counted(width, f'{flavor} GPU')}"
     loans = loan_lines(loans_of(moment.view, moment.view.runs[run]), moment.now_ms)
     return [
         head,

@@ -25,6 +25,7 @@ from quorate.views.runs.explanation_view import how_words
 from quorate.views.runs.instant import Moment
 from quorate.views.runs.loan_words import loan_lines
 from quorate.views.runs.reason_words import bundle_words
+from quorate.views.runs.tried_words import said
 from quorate.views.word_forms import gpus, hours, until
 
 _CUTS_MAX = 8
@@ -36,7 +37,7 @@ _RESULTS = {
 
 
 def plan_lines(  # noqa: PLR0911 - one answer per event
-    event: Event, moment: Moment, *, ask: bool = True
+    event: Event, moment: Moment, *, ask: bool = True, dry_run: bool = False
 ) -> list[str]:
     """Return what ``event`` says about what is to come; nothing for any other event.
 
@@ -45,7 +46,7 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
     now_ms = moment.now_ms
     match event:
         case ReservationMade():
-            return _made(event, moment, ask=ask)
+            return _made(event, moment, ask=ask, dry_run=dry_run)
         case ReservationMoved():
             return _moved(event, now_ms)
         case ReservationClosed():
@@ -72,11 +73,11 @@ def plan_lines(  # noqa: PLR0911 - one answer per event
             return []
 
 
-def _made(event: ReservationMade, moment: Moment, *, ask: bool) -> list[str]:
+def _made(event: ReservationMade, moment: Moment, *, ask: bool, dry_run: bool) -> list[str]:
     now_ms = moment.now_ms
     when, natural_ms = until(event.planned_start_ms, now_ms), event.natural_start_ms
     how = how_words(by_conflict=event.by_conflict)
-    lines = [f"run/{event.run} has a firm start {when}, {how}"]
+    lines = [f"run/{event.run} {said('has', dry_run=dry_run)} a firm start {when}, {how}"]
     if event.by_conflict and natural_ms is not None:
         lines.append(f"  by itself it would start {until(natural_ms, now_ms)}")
     where = f"{event.slice.gpus} {event.slice.flavor}: {place_text(event.slice, most=4)}"

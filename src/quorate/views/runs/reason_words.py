@@ -6,6 +6,7 @@ from typing import Final
 
 from quorate.documents.times import time_text
 from quorate.model.events import EndReason, LeaseEnding, Outcome, RunStopping, StartReason
+from quorate.views.runs.tried_words import said
 
 _BEGAN: Final[dict[StartReason, str]] = {
     StartReason.START: "the run was admitted",
@@ -50,16 +51,18 @@ def ended(reason: EndReason) -> str:
     return f"{reason}, {_ENDED[reason]}"
 
 
-def stopping(event: RunStopping) -> str:
+def stopping(event: RunStopping, *, dry_run: bool = False) -> str:
     """Return why a run is stopping, and what happens when its last lease has ended."""
     note = f" ({event.note})" if event.note else ""
-    return f"stopping: {ended(event.reason)}{note}; then it {_afterwards(event.outcome)}"
+    verb = said("stopping", dry_run=dry_run)
+    return f"{verb}: {ended(event.reason)}{note}; then it {_afterwards(event.outcome)}"
 
 
 def _afterwards(outcome: Outcome | None) -> str:
     return "waits again" if outcome is None else f"is {outcome.lower()}"
 
 
-def lease_stopping(event: LeaseEnding) -> str:
+def lease_stopping(event: LeaseEnding, *, dry_run: bool = False) -> str:
     """Return why a lease is stopping, and by when it has to be gone."""
-    return f"stopping: {ended(event.reason)}; it has until {time_text(event.deadline_ms)}"
+    verb = said("stopping", dry_run=dry_run)
+    return f"{verb}: {ended(event.reason)}; it has until {time_text(event.deadline_ms)}"

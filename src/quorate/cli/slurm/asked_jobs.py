@@ -1,0 +1,126 @@
+"""Runs asked for as jobs, and chosen as the options of squeue, scancel and sacct choose them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from quorate.adapters.clock_system import SystemClock
+from quorate.cli.ask_and_print import tree_asked
+from quorate.cli.settings import Settings
+from quorate.cli.slurm.job_rows import COMPACT, JobRow, job_rows
+from quorate.cli.typed_names import run_names
+from quorate.operations.common_requests import Nothing
+from quorate.operations.resources.resource_operations import ListRuns, ListThings
+
+LIVE: Final = ("Pending", "Running")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which jobs are meant; an empty field chooses all."""
+
+    jobs: frozenset[str] = frozenset()
+    users: frozenset[str] = frozenset()
+    accounts: frozenset[str] = frozenset()
+    partitions: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    states: frozenset[str] = frozenset()
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing was said about which."""
+        parts = (self.jobs, self.users, self.accounts, self.partitions, self.names, self.states)
+        return not any(parts)
+
+    def has(self, row: JobRow) -> bool:
+        """Return whether ``row`` is meant; a job is named by its run or by its array."""
+        return (
+            (not self.jobs or row.run in self.jobs or row.array in self.jobs)
+            and (not self.users or row.user in self.users)
+            and (not self.accounts or row.account in self.accounts)
+            and (not self.partitions or row.partition in self.partitions)
+            and (not self.names or row.name in self.names)
+            and (not self.states or row.state in self.states)
+        )
+
+
+def chosen(
+    settings: Settings,
+    *,
+    jobs: Sequence[str] = (),
+    users: str | None = None,
+    is_mine: bool = False,
+    accounts: str | None = None,
+    partitions: str | None = None,
+    names: str | None = None,
+    states: str | None = None,
+) -> Chosen:
+    """Return which jobs the options mean; raises ``UsageError`` for a state that there is not."""
+    wanted = _words(users) | ({caller_name(settings)} if is_mine else set())
+    runs = {name for word in jobs for each in _split_jobs(word) for name in run_names(each)}
+    return Chosen(
+        jobs=frozenset(runs),
+        users=frozenset(wanted),
+        accounts=frozenset(_words(accounts)),
+        partitions=frozenset(_words(partitions)),
+        names=frozenset(_words(names)),
+        states=frozenset(_state(word) for word in _words(states) if word.lower() != "all"),
+    )
+
+
+def _words(text: str | None) -> set[str]:
+    return {word for word in (text or "").split(",") if word}
+
+
+def _split_jobs(text: str) -> list[str]:
+    """Return the jobs of a list with commas; those inside of brackets divide nothing."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part for part in parts if part]
+
+
+def _state(word: str) -> str:
+    long = {short: state for state, short in COMPACT.items()} | {state: state for state in COMPACT}
+    if word.upper() not in long:
+        raise click.UsageError(f"there is no state {word!r} here; there are: {', '.join(COMPACT)}")
+    return long[word.upper()]
+
+
+def now_of(settings: Settings) -> datetime:
+    """Return the time it is."""
+    clock = SystemClock() if settings.clock is None else settings.clock
+    return datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
+
+
+def caller_name(settings: Settings) -> str:
+    """Return the user that the caller's runs have."""
+    if settings.service() is None:
+        return settings.actor()
+    return str(tree_asked(settings, "whoami", Nothing())["user"])
+
+
+def asked_jobs(settings: Settings, phases: Iterable[str | None], which: Chosen) -> list[JobRow]:
+    """Return the jobs of ``phases`` that are meant, oldest first in each; None is every phase.
+
+    With jobs that run come the nodes that they have.
+    """
+    runs: list[Any] = []
+    for phase in phases:
+        runs += tree_asked(settings, "list-runs", ListRuns(phase=phase))["items"]
+    nodes: dict[str, dict[str, None]] = {}
+    if any(run["status"]["phase"] == "Running" for run in runs):
+        for lease in tree_asked(settings, "list-leases", ListThings())["items"]:
+            found = nodes.setdefault(lease["status"]["run"], {})
+            found |= dict.fromkeys(slot["node"] for slot in lease["status"]["slots"])
+    rows = job_rows(runs, {run: tuple(found) for run, found in nodes.items()})
+    return [row for row in rows if which.has(row)]

@@ -1,0 +1,136 @@
+"""Run documents of a batch job: its command with its limit, its variables, one run for each task.
+
+Pure: names, the environment and the folder are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from quorate.cli.slurm.array_tasks import Tasks, task_name
+from quorate.cli.slurm.sbatch_script import Script
+from quorate.cli.slurm.sbatch_words import PATHS
+from quorate.client.run_document import Work
+
+KILL_AFTER_S: Final = 30
+"""How long work that has reached its limit may take to stop before it is killed."""
+PROLOGUE: Final = (
+    'export SLURM_JOB_ID="$QUORATE_RUN" SLURM_JOBID="$QUORATE_RUN" SLURM_NNODES="$NNODES" '
+    'SLURM_JOB_NUM_NODES="$NNODES" SLURM_NODEID=0 SLURM_PROCID=0 SLURM_LOCALID=0 '
+    'SLURM_RESTART_COUNT="$((${QUORATE_GENERATION:-1} - 1))" SLURMD_NODENAME="$QUORATE_NODE" '
+    'SLURM_JOB_GPUS="$CUDA_VISIBLE_DEVICES"; exec "$@"'
+)
+"""Gives the job the variables that are known only where and when it starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is submitted. ``words`` are the command; ``name`` is that of the run or the array."""
+
+    script: Script
+    name: str
+    job_name: str
+    words: tuple[str, ...]
+    gpus: int
+    team: str
+    flavors: tuple[str, ...]
+    folder: str
+    pool: str | None
+    duration: str | None
+    env: Mapping[str, str]
+    singleton_after: tuple[str, ...] = ()
+
+
+def documents_of(job: Job) -> list[dict[str, Any]]:
+    """Return the Run documents of ``job``: one, or one for each task of its array."""
+    tasks = job.script.tasks_of_array
+    if tasks is None:
+        return [_document(job, job.name, job.env, ())]
+    return [
+        _document(
+            job,
+            task_name(job.name, index),
+            {**job.env, **_task_variables(job.name, tasks, index)},
+            () if before is None else (task_name(job.name, before),),
+        )
+        for position, index in enumerate(tasks.indexes)
+        for before in (tasks.before(position),)
+    ]
+
+
+def _document(job: Job, name: str, env: Mapping[str, str], lane: tuple[str, ...]) -> dict[str, Any]:
+    script = job.script
+    after = dict.fromkeys((*script.after, *job.singleton_after, *lane))
+    tree = Work(
+        gpus=job.gpus,
+        team=job.team,
+        flavors=job.flavors,
+        command=_command(job),
+        name=name,
+        duration=job.duration,
+        env=env,
+        folder=job.folder,
+        after=tuple(after),
+        pool=job.pool,
+        processes="run",  # As Slurm does: the script is started once.
+    ).document()
+    if after and (script.after_any or not script.after):
+        tree["spec"]["follow"]["onUpstreamFailure"] = "start"
+    return tree
+
+
+def _command(job: Job) -> list[str]:
+    limit_s = job.script.limit_s
+    limit = [] if limit_s is None else ["timeout", f"--kill-after={KILL_AFTER_S}s", f"{limit_s}s"]
+    return ["sh", "-c", PROLOGUE, "sbatch", *limit, *job.words]
+
+
+def _task_variables(array: str, tasks: Tasks, index: int) -> dict[str, str]:
+    return {
+        "SLURM_ARRAY_JOB_ID": array,
+        "SLURM_ARRAY_TASK_ID": str(index),
+        "SLURM_ARRAY_TASK_COUNT": str(len(tasks.indexes)),
+        "SLURM_ARRAY_TASK_MIN": str(tasks.indexes[0]),
+        "SLURM_ARRAY_TASK_MAX": str(tasks.indexes[-1]),
+    }
+
+
+def variables_of(
+    script: Script, environ: Mapping[str, str], *, job_name: str, submit_dir: str, team: str
+) -> dict[str, str]:
+    """Return the variables of a job that are known when it is submitted; its own win.
+
+    A variable that is to be copied and is not set is named in ``script.said``.
+    """
+    found = {name: environ[name] for name in PATHS if script.is_all_copied and name in environ}
+    for name in script.copied:
+        if name in environ:
+            found[name] = environ[name]
+        else:
+            script.said.append(f"--export: {name}: is not set here, so nothing is copied")
+    gpus, tasks = script.gpus_total(), script.tasks_total()
+    stated: dict[str, int | str | None] = {
+        "SLURM_JOB_NAME": job_name,
+        "SLURM_SUBMIT_DIR": submit_dir,
+        "SLURM_JOB_ACCOUNT": team,
+        "SLURM_JOB_PARTITION": script.pool,
+        "SLURM_GPUS": gpus,
+        "SLURM_GPUS_PER_NODE": script.gpus_per_node,
+        "SLURM_GPUS_ON_NODE": script.gpus_per_node,
+        "SLURM_GPUS_PER_TASK": script.gpus_per_task,
+        "SLURM_NTASKS": tasks,
+        "SLURM_NPROCS": tasks,
+        "SLURM_NTASKS_PER_NODE": script.tasks_per_node,
+        "SLURM_CPUS_PER_TASK": script.cpus_per_task,
+    }
+    found |= {name: str(value) for name, value in stated.items() if value is not None}
+    return {**found, **script.env}
+
+
+def job_words(script: Script, path: str, arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the command of a job: what runs its script, or a shell for ``--wrap``."""
+    if script.wrapped is not None:
+        return ("sh", "-c", script.wrapped)
+    return (*script.interpreter, path, *arguments)

@@ -1,0 +1,46 @@
+"""The options by which squeue, scancel and sacct choose jobs. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def choice_options(command: F) -> F:
+    """Return ``command`` with the options that squeue and scancel have."""
+    return _with(command, name=("-n",), partition=("-p",), state=("-t", "--states"))
+
+
+def past_choice_options(command: F) -> F:
+    """Return ``command`` with the options that sacct has: other letters for the same."""
+    return _with(command, name=(), partition=("-r",), state=("-s",))
+
+
+def _with(
+    command: F, *, name: tuple[str, ...], partition: tuple[str, ...], state: tuple[str, ...]
+) -> F:
+    options = (
+        click.option("-u", "--user", "users", metavar="USER", help="Only jobs of these users."),
+        click.option("--me", "is_mine", is_flag=True, help="Only your own jobs."),
+        click.option(
+            "-A", "--account", "accounts", metavar="OWNER", help="Only jobs of these owners."
+        ),
+        click.option(
+            *partition, "--partition", "partitions", metavar="POOL", help="Only in these pools."
+        ),
+        click.option(*name, "--name", "names", metavar="NAME", help="Only jobs of these names."),
+        click.option(
+            *state,
+            "--state",
+            "states",
+            metavar="STATE",
+            help="Only in these states: PD, R, CD, CA, F, TO, or their long names.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command

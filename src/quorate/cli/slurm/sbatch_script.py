@@ -1,0 +1,345 @@
+"""Jobs as Slurm takes them: what ``#SBATCH`` lines and typed options ask for, in our words. Pure.
+
+Whatever is not carried over is said, line by line. What would change the meaning of a script if it
+were left out is refused instead.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from quorate.cli.slurm.array_tasks import Tasks, read_tasks
+from quorate.cli.slurm.sbatch_options import FLAGS, Option, script_options
+from quorate.cli.slurm.sbatch_words import LEFT_OUT, PATHS, REFUSED, SILENT, VARIABLES
+from quorate.views.exits import CommandError, Exit
+
+SCRIPT_BYTES_MAX: Final = 4 * 1024 * 1024
+
+
+@dataclass(slots=True, kw_only=True)
+class Script:
+    """What a job asks for; ``said`` are the remarks about it, in order.
+
+    ``limit_s`` is how long it may run. ``after`` are runs that must have completed first, or with
+    ``after_any`` be over; ``is_singleton`` also those of the same user and job name.
+    """
+
+    interpreter: tuple[str, ...] = ()
+    wrapped: str | None = None
+    asked: frozenset[str] = frozenset()
+    tasks_of_array: Tasks | None = None
+    tasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    limit_s: int | None = None
+    after_any: bool = False
+    is_singleton: bool = False
+    is_all_copied: bool = False
+    name: str | None = None
+    gpus: int | None = None
+    gpus_per_node: int | None = None
+    gpus_per_task: int | None = None
+    nodes: int | None = None
+    tasks: int | None = None
+    flavor: str | None = None
+    duration: str | None = None
+    team: str | None = None
+    pool: str | None = None
+    folder: str | None = None
+    after: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    copied: tuple[str, ...] = ()
+    said: list[str] = field(default_factory=list)
+
+    def gpus_total(self) -> int | None:
+        """Return how many GPUs it asks for in all; None where it does not say."""
+        if self.gpus is not None:
+            return self.gpus
+        if self.gpus_per_node is not None:
+            return self.gpus_per_node * (self.nodes or 1)
+        if self.gpus_per_task is not None:
+            return self.gpus_per_task * (self.tasks_total() or 1)
+        return None
+
+    def tasks_total(self) -> int | None:
+        """Return how many processes Slurm would start by srun; None where it does not say."""
+        if self.tasks is not None or self.tasks_per_node is None:
+            return self.tasks
+        return self.tasks_per_node * (self.nodes or 1)
+
+
+def read_script(
+    text: str, name: str, typed: Sequence[Option] = (), given: Mapping[str, str] | None = None
+) -> Script:
+    """Return what the script ``text`` and the ``typed`` options ask for; typed ones win.
+
+    ``given`` are options that words of our own replace: those are ignored in the script. Raises
+    ``CommandError`` with all that is refused.
+    """
+    lines = text.splitlines()
+    if not lines or not lines[0].startswith("#!"):
+        raise CommandError(
+            Exit.INVALID,
+            f"{name}:1: must begin with #! and what runs it, such as #!/bin/bash",
+        )
+    script = Script(interpreter=tuple(shlex.split(lines[0].removeprefix("#!"))) or ("sh",))
+    typed_keys = {option.key for option in typed}
+    written: list[Option] = []
+    for option in script_options(lines, name):
+        if given and option.key in given:
+            script.said.append(f"{option.where}: left out: {given[option.key]} is given")
+        elif option.key not in typed_keys:
+            written.append(option)
+    _take_all(script, [*written, *typed])
+    _warn_of_slurm(script, lines, name)
+    return script
+
+
+def read_wrapped(command: str, typed: Sequence[Option]) -> Script:
+    """Return what the ``typed`` options ask for, where ``--wrap`` has the command for a shell."""
+    script = Script(wrapped=command)
+    _take_all(script, typed)
+    _warn_of_slurm(script, [command], "--wrap")
+    return script
+
+
+def _take_all(script: Script, options: Sequence[Option]) -> None:
+    faults: list[str] = []
+    for option in options:
+        if option.key in REFUSED:
+            faults.append(f"{option.where}: is not possible here; {REFUSED[option.key]}")
+            continue
+        try:
+            _take(script, option)
+        except ValueError as error:
+            faults.append(f"{option.where}: {error}")
+    tasks = script.tasks_of_array
+    if (
+        tasks is not None
+        and tasks.at_once_max is not None
+        and script.after
+        and not script.after_any
+    ):
+        faults.append(
+            "--dependency=afterok and a limit of --array are not possible together; write "
+            "afterany, or leave the limit out"
+        )
+    if faults:
+        raise CommandError(Exit.INVALID, *faults)
+    script.asked = frozenset(option.key for option in options)
+
+
+def _take(script: Script, option: Option) -> None:
+    if option.key in SILENT or option.key == "wrap":
+        return
+    reader = _READ.get(option.key)
+    if reader is None:
+        why = LEFT_OUT.get(option.key, "it is not known here")
+        script.said.append(f"{option.where}: left out: {why}")
+        return
+    note = reader(script, option.value)
+    if note:
+        script.said.append(f"{option.where}: {note}")
+
+
+def _warn_of_slurm(script: Script, lines: list[str], name: str) -> None:
+    """Say which lines count on what only Slurm gives a script."""
+    for number, line in enumerate(lines, start=1):
+        if line.lstrip().startswith("#"):
+            continue
+        for variable in sorted(set(re.findall(r"\$\{?(SLURM_\w+)", line)) - VARIABLES):
+            script.said.append(f"{name}:{number}: {variable} is not set here")
+        if re.search(r"(^|[\s;&|(])srun\s", line):
+            script.said.append(
+                f"{name}:{number}: srun: there may be none where it runs; start processes yourself"
+            )
+
+
+def _whole(value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise ValueError(f"must be a whole number from 1 on, got {value!r}")
+    return int(value)
+
+
+def _count(script: Script, value: str) -> int:
+    """Return N of ``[TYPE:]N``, and keep the type."""
+    kind, colon, count = value.rpartition(":")
+    if colon:
+        if script.flavor is not None and script.flavor.lower() != kind.lower():
+            raise ValueError(f"asks for {kind}, and a line before it for {script.flavor}")
+        script.flavor = kind
+    return _whole(count)
+
+
+def _read_gpus(script: Script, value: str) -> str:
+    script.gpus = _count(script, value)
+    return ""
+
+
+def _read_gpus_per_node(script: Script, value: str) -> str:
+    script.gpus_per_node = _count(script, value)
+    return ""
+
+
+def _read_gpus_per_task(script: Script, value: str) -> str:
+    script.gpus_per_task = _count(script, value)
+    return ""
+
+
+def _read_gres(script: Script, value: str) -> str:
+    for each in value.split(","):
+        kind, _, rest = each.partition(":")
+        if kind not in ("gpu", "gres/gpu"):
+            return f"{each}: left out: only GPUs are counted"
+        # What is in parentheses names sockets, and is Slurm's own.
+        script.gpus_per_node = _count(script, re.sub(r"\(.*\)$", "", rest) or "1")
+    return ""
+
+
+def _read_nodes(script: Script, value: str) -> str:
+    low, dash, _ = value.partition("-")
+    script.nodes = _whole(low)
+    return f"taken as {low}: a run has one width" if dash else ""
+
+
+def _read_tasks(script: Script, value: str) -> str:
+    script.tasks = _whole(value)
+    return "counts GPUs per task only: the script is started once, and starts its own processes"
+
+
+def _read_tasks_per_node(script: Script, value: str) -> str:
+    script.tasks_per_node = _whole(value)
+    return "counts GPUs per task only: the script is started once, and starts its own processes"
+
+
+def _read_cpus(script: Script, value: str) -> str:
+    script.cpus_per_task = _whole(value)
+    return "told to the script in SLURM_CPUS_PER_TASK only: cores are not counted"
+
+
+def _read_array(script: Script, value: str) -> str:
+    script.tasks_of_array = read_tasks(value)
+    return ""
+
+
+def _read_time(script: Script, value: str) -> str:
+    if value.upper() in ("INFINITE", "UNLIMITED", "0"):
+        return "no limit; say how long it takes with --for"
+    script.limit_s = seconds_of(value)
+    script.duration = duration_text(script.limit_s)
+    return ""
+
+
+def seconds_of(value: str) -> int:
+    """Return a Slurm time in seconds: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", value)
+    if found is None:
+        raise ValueError(f"must be a time such as 90, 1:30:00 or 2-12:00, got {value!r}")
+    days, *rest = found.groups()
+    parts = [int(each) for each in rest if each is not None]
+    units: tuple[int, ...] = (3_600, 60, 1)
+    if days is None:
+        units = units[-len(parts) :] if len(parts) > 1 else (60,)
+    seconds = int(days or 0) * 86_400 + sum(
+        part * unit for part, unit in zip(parts, units, strict=False)
+    )
+    if seconds == 0:
+        raise ValueError("must be more than 0; leave it out where there is no limit")
+    return seconds
+
+
+def duration_text(seconds: int) -> str:
+    """Return ``seconds`` as a duration of documents, in the largest unit that is exact."""
+    for unit, length in (("h", 3_600), ("m", 60)):
+        if seconds % length == 0:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def _read_name(script: Script, value: str) -> str:
+    if not value:
+        raise ValueError("must not be empty")
+    script.name = value
+    return ""
+
+
+def _read_account(script: Script, value: str) -> str:
+    script.team = value
+    return ""
+
+
+def _read_partition(script: Script, value: str) -> str:
+    if "," in value:
+        raise ValueError("names several partitions; a run is in one pool, so name one")
+    script.pool = value
+    return f"taken as pool {value!r}"
+
+
+def _read_folder(script: Script, value: str) -> str:
+    script.folder = value
+    return ""
+
+
+def _read_dependency(script: Script, value: str) -> str:
+    how = "write afterok:RUN[:RUN...], afterany:RUN[:RUN...] or singleton"
+    after: list[str] = []
+    kinds: set[str] = set()
+    for each in value.split(","):
+        kind, _, runs = each.partition(":")
+        kinds.add(kind)
+        if kind == "singleton" and not runs:
+            script.is_singleton = True
+        elif kind not in ("afterok", "afterany") or not runs or "?" in each or "+" in runs:
+            raise ValueError(f"{each!r}: is not possible here; {how}")
+        else:
+            after += [name.removeprefix("run/") for name in runs.split(":")]
+    if "afterok" in kinds and len(kinds) > 1:
+        raise ValueError("afterok cannot be joined with another kind; write one of them")
+    script.after = tuple(dict.fromkeys(after))
+    script.after_any = "afterok" not in kinds
+    return ""
+
+
+def _read_export(script: Script, value: str) -> str:
+    copied: list[str] = []
+    note = ""
+    for each in value.split(","):
+        name, equals, text = each.partition("=")
+        if equals:
+            script.env[name] = text
+        elif name == "ALL":
+            script.is_all_copied = True
+            note = (
+                f"ALL: only {', '.join(PATHS)} are copied: a run's variables are recorded for ever"
+            )
+        elif name not in ("NONE", "NIL"):
+            copied.append(name)
+    script.copied = tuple(copied)
+    return note
+
+
+_READ: Final[dict[str, Callable[[Script, str], str]]] = {
+    "job-name": _read_name,
+    "gpus": _read_gpus,
+    "gpus-per-node": _read_gpus_per_node,
+    "gpus-per-task": _read_gpus_per_task,
+    "gres": _read_gres,
+    "nodes": _read_nodes,
+    "ntasks": _read_tasks,
+    "ntasks-per-node": _read_tasks_per_node,
+    "cpus-per-task": _read_cpus,
+    "array": _read_array,
+    "time": _read_time,
+    "account": _read_account,
+    "partition": _read_partition,
+    "chdir": _read_folder,
+    "workdir": _read_folder,
+    "dependency": _read_dependency,
+    "export": _read_export,
+}
+"""Option -> what takes it over; it returns what is to be said about that, if anything."""
+KNOWN: Final = frozenset({*_READ, *LEFT_OUT, *REFUSED, *SILENT, *FLAGS, "wrap"})
+"""Every option of sbatch that is known here."""

@@ -1,0 +1,74 @@
+"""Words of Slurm: options that are refused or left out and why, and variables that are set."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PATHS: Final = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "CONDA_DEFAULT_ENV",
+)
+"""What ``--export=ALL`` copies: where programs are, and no secrets."""
+VARIABLES: Final = frozenset(
+    f"SLURM_{name}"
+    for name in (
+        *("JOB_ID", "JOBID", "JOB_NAME", "JOB_ACCOUNT", "JOB_PARTITION", "SUBMIT_DIR"),
+        *("NNODES", "JOB_NUM_NODES", "NODEID", "PROCID", "LOCALID", "RESTART_COUNT", "JOB_GPUS"),
+        *("NTASKS", "NPROCS", "NTASKS_PER_NODE", "CPUS_PER_TASK", "GPUS", "GPUS_PER_NODE"),
+        *("GPUS_ON_NODE", "GPUS_PER_TASK"),
+        *("ARRAY_JOB_ID", "ARRAY_TASK_ID", "ARRAY_TASK_COUNT", "ARRAY_TASK_MIN", "ARRAY_TASK_MAX"),
+    )
+)
+"""What a job finds in its environment: docs/reference/sbatch.md."""
+REFUSED: Final = {
+    "begin": "a run starts as soon as it can; submit it when it may start",
+    "hold": "a run starts as soon as it can; submit it when it may start",
+    "clusters": "choose the service with --context",
+    "deadline": "there is no deadline; leave it out",
+    "gpus-per-socket": "sockets are not known; write --gpus or --gpus-per-node",
+    "input": "standard input is empty; let the script read the file",
+}
+"""What would change the meaning of a script if it were left out -> what to do."""
+LEFT_OUT: Final = {
+    "output": "the executor keeps the output; read it with: quorate logs RUN",
+    "error": "the executor keeps the output; read it with: quorate logs RUN",
+    "mem": "runs are placed by GPUs; memory is not counted",
+    "mem-per-cpu": "runs are placed by GPUs; memory is not counted",
+    "mem-per-gpu": "runs are placed by GPUs; memory is not counted",
+    "cpus-per-gpu": "runs are placed by GPUs; cores are not counted",
+    "mincpus": "runs are placed by GPUs; cores are not counted",
+    "qos": "there are no priorities; budgets decide",
+    "nice": "there are no priorities; budgets decide",
+    "priority": "there are no priorities; budgets decide",
+    "mail-type": "no mail is sent; follow it with: quorate notices, or quorate watch RUN",
+    "mail-user": "no mail is sent; follow it with: quorate notices, or quorate watch RUN",
+    "constraint": "name the kind of GPU with --flavor",
+    "nodelist": "nodes are chosen for you",
+    "exclude": "nodes are chosen for you; cordon those that are broken",
+    "exclusive": "whole nodes are a matter of the pool",
+    "requeue": "a run that is cut waits again by itself",
+    "no-requeue": "a run that is cut waits again by itself",
+    "signal": "a run that is stopped is warned, and has its checkpoint grace",
+    "wait": "sbatch returns at once; wait with: quorate watch RUN",
+    "licenses": "licences are not counted",
+    "distribution": "ranks are not laid out; start processes yourself",
+    "comment": "there is no field for it; give the run a name that says it",
+    "time-min": "a run has one limit, --time",
+    "open-mode": "the executor keeps the output; read it with: quorate logs RUN",
+    "tmp": "runs are placed by GPUs; disks are not counted",
+    "spread-job": "nodes are chosen for you",
+    "use-min-nodes": "nodes are chosen for you",
+    "contiguous": "nodes are chosen for you; GPUs of one group stay in one domain",
+    "overcommit": "cores are not counted",
+    "oversubscribe": "a GPU is of one run",
+    "gpu-bind": "a run sees the GPUs that it has",
+    "cpu-bind": "cores are not counted",
+    "reservation": "reservations are made for runs by themselves",
+}
+"""What is not carried over -> why, or what to use instead."""
+SILENT: Final = frozenset({"quiet", "verbose", "ignore-pbs", "parsable", "test-only"})
+"""What says how sbatch itself behaves; the command looks at these."""
