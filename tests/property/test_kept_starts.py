@@ -73,9 +73,8 @@ def plan_of(state: State) -> KeptPlan | None:
     return plan
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("seed", few_of(range(60), 6))
-def test_a_ledger_that_keeps_starts_is_the_ledger_that_finds_them_anew(seed: int) -> None:
+def starts_taken_over(seed: int) -> int:
+    """Return how many starts a ledger takes over; every decision is that of one which does not."""
     chance = Random(seed)
     keeping, finding = State(), State()
     for state in (keeping, finding):
@@ -97,7 +96,13 @@ def test_a_ledger_that_keeps_starts_is_the_ledger_that_finds_them_anew(seed: int
                 name in before.starts and start.entry is before.starts[name].entry
                 for name, start in after.starts.items()
             )
-    assert taken_over
+    return taken_over
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("seeds", few_of([range(at, at + 6) for at in range(0, 60, 6)], 1))
+def test_a_ledger_that_keeps_starts_is_the_ledger_that_finds_them_anew(seeds: range) -> None:
+    assert sum(starts_taken_over(seed) for seed in seeds) > 10
 
 
 @pytest.mark.heavy

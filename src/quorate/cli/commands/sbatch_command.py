@@ -68,9 +68,7 @@ def _not_slurm(ours: set[str], args: Sequence[str]) -> set[str]:
     help="The owner of the run; by default --account.",
     shell_complete=names_of("owner"),
 )
-@click.option(
-    "--flavor", metavar="KIND", help="The kind of GPU; by default that of --gpus or --gres."
-)
+@click.option("--flavor", metavar="KIND", help="The GPU; by default that of --gpus or --gres.")
 @click.option(
     "--for",
     "duration",
