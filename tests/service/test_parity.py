@@ -67,10 +67,16 @@ UNTYPED: Final = {
     "calc": "the command works it out itself: see LOCAL",
 }
 """Operation -> why the command that does the same asks for something else."""
-AGAIN: Final = {
-    "ledger replay": "asks what `get` asks, for a time that is past",
+AGAIN: Final[dict[str, set[str]]] = {
+    # For a time that is past.
+    "ledger replay": {each.name for each in OPERATIONS.values() if "get" in each.cli},
+    # In the words and columns of Slurm.
+    "squeue": {"list-runs", "list-leases"},
+    "sacct": {"list-runs", "list-leases"},
+    "sinfo": {"list-nodes"},
+    "scancel": {"list-runs", "list-leases", "cancel-run"},
 }
-"""Command -> which other command's operations it asks for."""
+"""Command -> the operations of other commands that it asks for."""
 RENAMED: Final = {"create-tenant": {"changes"}, "update-tenant": {"changes"}}
 """Parameters that a client's method has beside the fields: all of them in one mapping."""
 
@@ -198,6 +204,10 @@ LINES: Final = {
         f"submit -f {EXAMPLES / 'train.yaml'} {DRY}",
     ],
     "sbatch": [f"sbatch {DRY} job.sh"],
+    "squeue": ["squeue"],
+    "sacct": ["sacct"],
+    "sinfo": ["sinfo"],
+    "scancel": [f"scancel {DRY} steady"],
     "queue": ["queue"],
     "top": ["top"],
     "waldur status": ["waldur status"],
@@ -271,9 +281,8 @@ def test_each_command_asks_for_what_the_table_says(typed: Typed) -> None:
     kinds = typed.furnished.kinds | {"at": as_of}
     typed.told(set())
     for command in in_order():
-        source = "get" if command in AGAIN else command
-        table = {each.name for each in OPERATIONS.values() if source in each.cli}
-        wanted = table - UNTYPED.keys()
+        table = {each.name for each in OPERATIONS.values() if command in each.cli}
+        wanted = AGAIN.get(command, table) - UNTYPED.keys()
         for line in lines(command, kinds):
             typed.type(line.split())
         asked = typed.told(wanted)

@@ -62,6 +62,13 @@ def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
         return answer(context, operation, asked).tree()
 
 
+def own_user(settings: Settings) -> str:
+    """Return the user that the caller's own runs have."""
+    from quorate.operations.common_requests import Nothing
+
+    return str(tree_asked(settings, "whoami", Nothing())["user"])
+
+
 @contextmanager
 def answered(settings: Settings, name: str, asked: Struct) -> Iterator[Answer]:
     """Request the operation called ``name``; its response can be read until this is left."""

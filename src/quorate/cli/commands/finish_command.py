@@ -108,8 +108,10 @@ def cancel(
     if all_users and user is not None:
         raise click.UsageError("write --user or --all-users, not both")
     if is_all:
+        from quorate.cli.ask_and_print import own_user
+
         is_mine = user is None and owner is None and not all_users
-        whose = _own_name(settings) if is_mine else user
+        whose = own_user(settings) if is_mine else user
         runs = _live_runs(settings, owner, whose)
         if not runs:
             click.echo(_none_found(whose, is_mine=is_mine), err=True)
@@ -150,14 +152,6 @@ def _end(settings: Settings, name: str, runs: tuple[str, ...], note: str, *, dry
     names = dict.fromkeys(name for run in runs for name in run_names(run))
     asked = [EndRun(run=name, note=told, dry_run=dry_run) for name in names]
     ask_each(settings, name, asked)
-
-
-def _own_name(settings: Settings) -> str:
-    """Return the user that the caller's own runs have."""
-    from quorate.cli.ask_and_print import tree_asked
-    from quorate.operations.common_requests import Nothing
-
-    return str(tree_asked(settings, "whoami", Nothing())["user"])
 
 
 def _none_found(user: str | None, *, is_mine: bool) -> str:

@@ -10,11 +10,10 @@ from typing import Any, Final
 import click
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.cli.ask_and_print import tree_asked
+from quorate.cli.ask_and_print import own_user, tree_asked
 from quorate.cli.settings import Settings
 from quorate.cli.slurm.job_rows import COMPACT, JobRow, job_rows
 from quorate.cli.typed_names import run_names
-from quorate.operations.common_requests import Nothing
 from quorate.operations.resources.resource_operations import ListRuns, ListThings
 
 LIVE: Final = ("Pending", "Running")
@@ -61,7 +60,7 @@ def chosen(
     states: str | None = None,
 ) -> Chosen:
     """Return which jobs the options mean; raises ``UsageError`` for a state that there is not."""
-    wanted = _words(users) | ({caller_name(settings)} if is_mine else set())
+    wanted = _words(users) | ({own_user(settings)} if is_mine else set())
     runs = {name for word in jobs for each in _split_jobs(word) for name in run_names(each)}
     return Chosen(
         jobs=frozenset(runs),
@@ -100,13 +99,6 @@ def now_of(settings: Settings) -> datetime:
     """Return the time it is."""
     clock = SystemClock() if settings.clock is None else settings.clock
     return datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
-
-
-def caller_name(settings: Settings) -> str:
-    """Return the user that the caller's runs have."""
-    if settings.service() is None:
-        return settings.actor()
-    return str(tree_asked(settings, "whoami", Nothing())["user"])
 
 
 def asked_jobs(settings: Settings, phases: Iterable[str | None], which: Chosen) -> list[JobRow]:
