@@ -47,9 +47,9 @@ def test_all_means_the_callers_own_runs_unless_others_are_named(shell: Shell) ->
     shell.ok("--actor", "bob", "submit", *LINE, "--name", "c", "--", "true")
     shell.ok("cancel", "--all", "--yes")
     assert phases(shell) == {"a": "Cancelled", "b": "Cancelled", "c": "Running"}
-    assert "run/c cancelled" in shell.ok("cancel", "--all", "--user", "bob", "--dry-run")
+    assert "run/c would be cancelled" in shell.ok("cancel", "--all", "--user", "bob", "--dry-run")
     for words in (("--owner", "rai"), ("--all-users",), ("--owner", "rai", "--user", "bob")):
-        assert "run/c cancelled" in shell.ok("cancel", "--all", "--dry-run", *words), words
+        assert "run/c would be cancelled" in shell.ok("cancel", "--all", "--dry-run", *words), words
     assert "no run of cid waits" in shell("cancel", "--all", "--user", "cid", "--yes").err
     assert "not both" in shell("cancel", "--all", "--user", "cid", "--all-users").err
 
