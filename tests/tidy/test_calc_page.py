@@ -36,7 +36,7 @@ READ = {
 INSIDE = {
     ("World", "owners"): ("world_funds", "_OWNER"),
     ("Budget", "aggregateCaps"): ("world_funds", "_CAP"),
-    ("Envelope", "preActivation"): ("world_funds", "_EARLY"),
+    ("Envelope", "preActivation"): ("documents.budget_document", "_PRE_ACTIVATION"),
     ("Envelope", "lending"): ("world_funds", "_LENDING"),
     ("Run", "malleable"): ("world_runs", "_MALLEABLE"),
     ("Run", "funding"): ("world_runs", "_FUNDING"),
@@ -55,7 +55,9 @@ INSIDE = {
 
 
 def _fields(module: str, name: str) -> list[str]:
-    return sorted(getattr(import_module(f"quorate.calc.{module}"), name))
+    """Return the fields that ``name`` lists; a module without a package is one of ``calc``."""
+    where = module if "." in module else f"calc.{module}"
+    return sorted(getattr(import_module(f"quorate.{where}"), name))
 
 
 @pytest.mark.parametrize("heading", READ)
