@@ -55,8 +55,9 @@ INSIDE = {
 
 
 def _fields(module: str, name: str) -> list[str]:
-    full = f"quorate.{module}" if "." in module else f"quorate.calc.{module}"
-    return sorted(getattr(import_module(full), name))
+    """Return the fields that ``name`` lists; a module without a package is one of ``calc``."""
+    where = module if "." in module else f"calc.{module}"
+    return sorted(getattr(import_module(f"quorate.{where}"), name))
 
 
 @pytest.mark.parametrize("heading", READ)

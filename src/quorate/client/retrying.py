@@ -28,7 +28,7 @@ WAIT_S_MIN: Final = 0.2
 WAIT_S_MAX: Final = 20.0
 KEY_BYTES: Final = 16
 GATEWAY: Final = (502, 503, 504)
-"""What a proxy says that could not reach the service."""
+"""Statuses of a proxy that could not reach the service."""
 _KEY: Final = "idempotency_key"
 _DICE: Final = SystemRandom()
 

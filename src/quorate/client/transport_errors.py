@@ -48,7 +48,7 @@ def unanswered(server: str, within_s: float) -> UnreachableError:
 
 
 def cut_off(error: Exception, server: str) -> UnreachableError:
-    """Return that what was sent got no answer, or one that is not HTTP."""
+    """Return the error for a request without an answer, or with one that is not HTTP."""
     return UnreachableError(
         f"{server} hung up or does not speak HTTP ({_plain(error)}); try again, and check the "
         "address: http or https, host and port",

@@ -71,7 +71,7 @@ class EventStore(Protocol):
         *,
         base_seq: int = 0,
     ) -> None:
-        """Keep ``payload``, the state at ``head``, in place of an earlier one, all or nothing.
+        """Store ``payload``, the state at ``head``, and drop the snapshot before: both or neither.
 
         The runs ``ended`` are added to the archive of the snapshot at ``base_seq``; at 0 they are
         all of it. Raises ``StoreError`` when another snapshot than that is kept, and then changes

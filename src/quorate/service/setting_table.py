@@ -355,7 +355,8 @@ SETTINGS: Final = (
         read=values.seconds(1, 604_800),
         default="600",
         field="waldur_stale_s",
-        text="for how long an answer counts without another; then the ledger's own figure does",
+        text="how long an answer of Waldur counts without a new one; after that the ledger's own "
+        "figure counts",
         kind=_SECONDS,
     ),
     Setting(

@@ -12,7 +12,7 @@ Cell = str | bool | int | Decimal | None
 """What a cell may hold; None is left empty."""
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What a text begins with that some spreadsheet would compute."""
+"""First characters of texts that a spreadsheet would compute as a formula."""
 
 
 def to_csv(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:

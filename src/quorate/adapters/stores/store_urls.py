@@ -85,7 +85,7 @@ def read_store(url: str) -> EventStore:
 
 
 def read_pages(url: str, *, is_archive_kept: bool = False) -> EventStore:
-    """Return the store at ``url`` as it is now, of which nothing is open between two reads.
+    """Return the store at ``url`` for reading; its file is closed again after each read.
 
     With ``is_archive_kept`` the archive of ended runs stays open, for one thread.
     """

@@ -144,7 +144,7 @@ def is_exact(payer_list: PayerList, payers: Iterable[tuple[EnvelopeId, Tier]]) -
 
 
 _Ahead = tuple[tuple[EnvelopeId, ...], tuple[CapId, ...]]
-"""From one cell on: the payers that may pay again, and their caps."""
+"""The payers that may pay again in later cells, and their caps."""
 
 
 def _ahead(payer_list: PayerList, choices: Sequence[Choice]) -> list[_Ahead]:

@@ -100,7 +100,7 @@ class Headroom:
         return None
 
     def _new_at_least(self, owner: str, islands: Sequence[Island], gpus: int) -> int:
-        """Return how many nodes that ``owner`` does not hold any ``gpus`` of ``islands`` need."""
+        """Return how many nodes beyond those of ``owner`` any ``gpus`` GPUs of ``islands`` need."""
         has, others = self.view.holdings.has, Counter[int]()
         for island in islands:
             for position, free in enumerate(island.free):

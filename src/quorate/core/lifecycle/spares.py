@@ -201,7 +201,7 @@ def may_come_back(
 
 
 def _would_be_asked(view: StateView, pledge: PledgeRecord) -> bool:
-    """Return whether the payer may still pay for the run's owner, as when the spare started."""
+    """Return whether the payer may still pay for the run's owner."""
     run, account = view.runs[pledge.run].spec, view.envelopes[pledge.payer]
     if pledge.tier is Tier.BORROWED:
         return run.funding.allow_borrow and account.spec.lending.admits(run.owner)

@@ -1,4 +1,4 @@
-"""Where runs may go, and when leases alone will have left enough there, kept between decisions.
+"""A cache between decisions: where runs may go, and when ending leases leave enough room there.
 
 Sites are sets of domains that runs may use. For a site and a number of GPUs the index knows, of
 each domain, an instant before which it cannot have as many free. Such a bound holds until an event

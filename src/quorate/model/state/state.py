@@ -39,7 +39,7 @@ class State(TenancyState):
         """
         self.refresh()
         self._index_leases()
-        over = State.__new__(State)
+        over = _Overlay.__new__(_Overlay)
         over._below = self  # noqa: SLF001 - another state, the same class
         over.seq, over.at_ms = self.seq, self.at_ms
         over.ledger_id, over.public_key, over.system = self.ledger_id, self.public_key, self.system
@@ -65,16 +65,6 @@ class State(TenancyState):
         over._crossings = self.crossings.layer() if is_budgeted else None  # noqa: SLF001
         over.leases_indexed = True
         return over
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> object:
-            """Return a table of an overlay, made when it is first used: most never are."""
-            if name not in _LAYERED:
-                raise AttributeError(name)
-            table = getattr(self._below, name).layer()
-            setattr(self, name, table)
-            return table
 
     @property
     def crossings(self) -> Crossings:
@@ -111,6 +101,25 @@ class State(TenancyState):
         self.list_lease(name, lease)
         self.list_hold(name, lease)  # Its entry may have been dropped while it was lifted.
         self.runs.own(lease.fact.run).leases[name] = None
+
+
+class _Overlay(State):
+    """A state over another one.
+
+    It is a class of its own because of ``__getattr__``, which makes every read of a slot slower.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Return a table of the overlay, made when it is first used: most never are."""
+            if name not in _LAYERED:
+                raise AttributeError(name)
+            table = getattr(self._below, name).layer()
+            setattr(self, name, table)
+            return table
 
 
 SLOTS: Final = tuple(name for part in State.__mro__ for name in vars(part).get("__slots__", ()))

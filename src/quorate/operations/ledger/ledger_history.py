@@ -114,10 +114,7 @@ def _last(
         if len(found) >= limit:
             return list(found)[-limit:], ()
         if looked_at >= LOOKED_AT_MAX and page.first_seq > 1:
-            note = (
-                f"only the last {looked_at} events were read; of those before them ask with "
-                "--from 1"
-            )
+            note = f"only the last {looked_at} events were read; for earlier ones use --from 1"
             return found, (note,)
     return found, ()
 

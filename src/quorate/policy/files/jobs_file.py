@@ -74,7 +74,7 @@ class JobState:
 def read_jobs(data: bytes) -> tuple[JobState, ...] | Faulty:
     """Return the jobs of a file, or every fault it has.
 
-    A file is a list of jobs; or an object that has them by their ids, or has ``jobs`` alone.
+    A file is a list of jobs, an object from ids to jobs, or an object with the one field ``jobs``.
     """
     at = At()
     tree = decoded(data, at)

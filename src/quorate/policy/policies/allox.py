@@ -77,7 +77,7 @@ def _by_levels(problem: Problem) -> tuple[Ints, float]:
     begun: dict[int, int] = {}
     for column, rows in groupby(by_place.tolist(), key=columns.__getitem__):
         here, flavor = list(rows), int(levels.flavor[column])
-        # A job further from the end uses a GPU of one of these, too.
+        # Each job that was placed further from the end has one of these GPUs.
         heads = here[: len(here) - begun.get(flavor, 0)]
         found[order[heads]] = flavor
         begun[flavor] = len(here)

@@ -55,9 +55,9 @@ def fifo_perf(problem: Problem) -> Allocation | Unsolved:
 def fifo_packed(problem: Problem) -> Allocation | Unsolved:
     """Return the jobs of ``fifo_perf``, and those that wait sharing with them where that gains.
 
-    The next job shares with the one it gains most with, of equal scale and not sharing yet; the
-    first that gains nowhere ends it. As published, a job that found too few GPUs left is skipped:
-    jobs behind it get no GPU of their own.
+    The next waiting job shares with the job, of the same scale and not sharing yet, with which it
+    gains most; the first waiting job that gains nowhere ends the search. As published, a job that
+    found too few GPUs left is skipped: jobs behind it get no GPU of their own.
     """
     if (refusal := without_anything(problem)) is not None:
         return refusal

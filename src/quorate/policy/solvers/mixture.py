@@ -17,7 +17,7 @@ from quorate.policy.problem import Floats, Ints
 WORTH: Final = 1e-11
 """What a column must add at least to the value, for each unit of it, to enter the basis."""
 PIVOT: Final = 1e-11
-"""The least pivot: less is rounding."""
+"""The smallest number that is used as a pivot; smaller ones are rounding errors."""
 TIED: Final = 1e-12
 """Parts that reach 0 within this of each other do so together."""
 STEPS_PER_ROW: Final = 20

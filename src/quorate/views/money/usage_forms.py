@@ -57,7 +57,7 @@ _USER_CSV: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """So many days, from an instant until another."""
+    """A number of days, and the instants at which they begin and end."""
 
     days: int
     from_ms: int

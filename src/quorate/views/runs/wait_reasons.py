@@ -1,4 +1,4 @@
-"""Why runs wait: as the decision that refused each recorded it, or asked anew for a few. Pure.
+"""Why runs wait: the recorded refusal of each; for a few runs it is computed anew. Pure.
 
 The ledger keeps a refusal when its code changes, so its numbers are those of that time. Of a short
 list each is what admission answers now; of a long one the rest are shown as recorded, and say so.
