@@ -24,7 +24,13 @@ from quorate.documents.run_parts import (
 )
 from quorate.documents.synonyms import Words, in_own_words
 from quorate.documents.times import any_duration, positive_duration
-from quorate.model.amounts import GPUS_MAX, GRACE_DEFAULT_MS, GROUPS_MAX, STEPS_MAX
+from quorate.model.amounts import (
+    FLAVORS_MAX,
+    GPUS_MAX,
+    GRACE_DEFAULT_MS,
+    GROUPS_MAX,
+    STEPS_MAX,
+)
 from quorate.model.selector import Selector
 from quorate.model.specs import (
     DEFAULT_POOL,
@@ -80,6 +86,7 @@ _RESOURCES: Final = frozenset({"gpuType", "gpuTypes", "totalGPUs"})
 _LOCALITY: Final = frozenset({"groupGPUs", "allowCrossGroupSpread", "selector"})
 _MALLEABLE: Final = frozenset({"minTotalGPUs", "maxTotalGPUs", "stepGPUs", "desiredTotalGPUs"})
 _RUNTIME: Final = frozenset({"expectedDuration", "checkpoint"})
+_FEW_FLAVORS: Final = values.few_names(FLAVORS_MAX)
 _SPARES: Final = values.whole(low=0, high=GPUS_MAX)
 _REPLACE: Final = values.choice(Replace)
 _ON_QUOTA: Final = values.choice(OnQuota)
@@ -192,7 +199,7 @@ def _flavor_list(value: object, at: At) -> tuple[str, ...] | None:
     if value == []:
         at.fault("must list at least one kind of GPU", "list them in order of preference")
         return None
-    return values.unique_names(value, at)
+    return _FEW_FLAVORS(value, at)
 
 
 def _locality(value: object, at: At) -> _Locality | None:
