@@ -128,6 +128,8 @@ def _own_run(spec: object, at: At, head: Head) -> Run | None:
     if malleable is not None and gpus is not None:
         total_at = fields.at("resources").child("totalGPUs")
         _check_on_grid(gpus, malleable, total_at, "must fall within malleable min/max")
+    if malleable is not None and flavors is not None:
+        _check_steps_of_all(malleable, len(flavors), fields.at("malleable").child("stepGPUs"))
     group_gpus, spread, selector = fields.optional("locality", _locality, (None, True, ()))
     most = gpus if malleable is None else malleable.gpus_max
     if group_gpus is not None and most is not None and most > group_gpus * GROUPS_MAX:
@@ -249,6 +251,18 @@ def _malleable(value: object, at: At) -> Malleable | None:
     if desired is not None:
         _check_on_grid(desired, found, fields.at("desiredTotalGPUs"), "must fall within min/max")
     return found
+
+
+def _check_steps_of_all(malleable: Malleable, flavors: int, at: At) -> None:
+    """Report too many steps of all flavors together: each is tried where the run cannot start."""
+    wide = malleable.gpus_max - malleable.gpus_min
+    steps = wide // malleable.gpus_step
+    if flavors > 1 and STEPS_MAX // flavors < steps <= STEPS_MAX:
+        at.fault(
+            f"{malleable.gpus_step} gives {steps} steps of each of {flavors} kinds of GPU, over "
+            f"{STEPS_MAX} together",
+            f"use steps of {-(-wide // (STEPS_MAX // flavors))} GPUs or more, or name fewer kinds",
+        )
 
 
 def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None:

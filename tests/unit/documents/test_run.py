@@ -526,6 +526,26 @@ def test_a_list_that_every_decision_would_walk_over_has_a_most(
     assert f"over {most}" in fault.message
 
 
+def test_steps_of_all_kinds_of_gpu_together_have_a_most() -> None:
+    """Each is tried anew whenever it is asked why the run does not start."""
+    spec = {
+        "owner": "o",
+        "user": "u",
+        "resources": {"gpuTypes": ["a", "b", "c", "d"], "totalGPUs": 100},
+        "malleable": {"minTotalGPUs": 1, "maxTotalGPUs": 100, "stepGPUs": 3},
+    }
+    tree = {"apiVersion": "quorate.dev/v1", "kind": "Run", "metadata": {"name": "r"}, "spec": spec}
+    found = parse_tree(None, tree)
+    assert not isinstance(found, Documents)
+    (problem,) = found.problems
+    assert problem.text() == (
+        "input: Run/r: spec.malleable.stepGPUs: 3 gives 33 steps of each of 4 kinds of GPU, over "
+        "128 together; use steps of 4 GPUs or more, or name fewer kinds"
+    )
+    spec["malleable"] = {"minTotalGPUs": 4, "maxTotalGPUs": 100, "stepGPUs": 4}
+    assert isinstance(parse_tree(None, tree), Documents)
+
+
 def test_a_run_names_few_kinds_of_gpu() -> None:
     flavors = [f"g{number}" for number in range(FLAVORS_MAX + 1)]
     spec = {"owner": "o", "user": "u", "resources": {"gpuTypes": flavors, "totalGPUs": 1}}
