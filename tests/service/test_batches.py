@@ -248,3 +248,18 @@ def test_a_reader_tries_a_stop_as_an_executor_would_carry_it_out() -> None:
         found[is_executed] = [each["tag"] for each in Reader(config).reply(question).tree["events"]]
     assert "lease-ended/1" in found[False], found
     assert "lease-ended/1" not in found[True], "it has not gone before its executor says so"
+
+
+def test_a_run_of_many_kinds_of_gpu_is_refused_as_every_decision_would_try_them_all(
+    served: Served,
+) -> None:
+    """One such run in the queue, of 10,000 kinds, made each write of others take seconds."""
+    tree = run_tree("wide", "team", gpus=1)
+    flavors = [f"g{number}" for number in range(10_000)]
+    tree["spec"]["resources"] = {"gpuTypes": flavors, "totalGPUs": 1}
+    with served.client(token(served, "ann")["secret"]) as user:
+        for path, body in (("", {"document": tree}), ("/batch", {"documents": [tree]})):
+            said = user.post(f"/api/v1/runs{path}", json=body)
+            assert said.status_code == 422, said.text
+            assert "spec.resources.gpuTypes: lists 10000 names, over 16" in said.json()["detail"]
+        assert user.get("/api/v1/runs").json()["items"] == []

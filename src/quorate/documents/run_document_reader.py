@@ -25,7 +25,13 @@ from quorate.documents.run_parts import (
 )
 from quorate.documents.synonyms import Words, in_own_words
 from quorate.documents.times import any_duration, positive_duration
-from quorate.model.amounts import GPUS_MAX, GRACE_DEFAULT_MS, GROUPS_MAX, STEPS_MAX
+from quorate.model.amounts import (
+    FLAVORS_MAX,
+    GPUS_MAX,
+    GRACE_DEFAULT_MS,
+    GROUPS_MAX,
+    STEPS_MAX,
+)
 from quorate.model.pod_template import PodTemplate
 from quorate.model.selector import Selector
 from quorate.model.specs import (
@@ -82,6 +88,7 @@ _RESOURCES: Final = frozenset({"gpuType", "gpuTypes", "totalGPUs"})
 _LOCALITY: Final = frozenset({"groupGPUs", "allowCrossGroupSpread", "selector"})
 _MALLEABLE: Final = frozenset({"minTotalGPUs", "maxTotalGPUs", "stepGPUs", "desiredTotalGPUs"})
 _RUNTIME: Final = frozenset({"expectedDuration", "checkpoint"})
+_FEW_FLAVORS: Final = values.few_names(FLAVORS_MAX)
 _SPARES: Final = values.whole(low=0, high=GPUS_MAX)
 _REPLACE: Final = values.choice(Replace)
 _ON_QUOTA: Final = values.choice(OnQuota)
@@ -123,6 +130,8 @@ def _own_run(spec: object, at: At, head: Head) -> Run | None:
     if malleable is not None and gpus is not None:
         total_at = fields.at("resources").child("totalGPUs")
         _check_on_grid(gpus, malleable, total_at, "must fall within malleable min/max")
+    if malleable is not None and flavors is not None:
+        _check_steps_of_all(malleable, len(flavors), fields.at("malleable").child("stepGPUs"))
     group_gpus, spread, selector = fields.optional("locality", _locality, (None, True, ()))
     most = gpus if malleable is None else malleable.gpus_max
     if group_gpus is not None and most is not None and most > group_gpus * GROUPS_MAX:
@@ -207,7 +216,7 @@ def _flavor_list(value: object, at: At) -> tuple[str, ...] | None:
     if value == []:
         at.fault("must list at least one kind of GPU", "list them in order of preference")
         return None
-    return values.unique_names(value, at)
+    return _FEW_FLAVORS(value, at)
 
 
 def _locality(value: object, at: At) -> _Locality | None:
@@ -257,6 +266,18 @@ def _malleable(value: object, at: At) -> Malleable | None:
     if desired is not None:
         _check_on_grid(desired, found, fields.at("desiredTotalGPUs"), "must fall within min/max")
     return found
+
+
+def _check_steps_of_all(malleable: Malleable, flavors: int, at: At) -> None:
+    """Report too many steps of all flavors together: each is tried where the run cannot start."""
+    wide = malleable.gpus_max - malleable.gpus_min
+    steps = wide // malleable.gpus_step
+    if flavors > 1 and STEPS_MAX // flavors < steps <= STEPS_MAX:
+        at.fault(
+            f"{malleable.gpus_step} gives {steps} steps of each of {flavors} kinds of GPU, over "
+            f"{STEPS_MAX} together",
+            f"use steps of {-(-wide // (STEPS_MAX // flavors))} GPUs or more, or name fewer kinds",
+        )
 
 
 def _check_on_grid(gpus: int, malleable: Malleable, at: At, bounds: str) -> None:

@@ -15,11 +15,10 @@ from quorate.documents.field_reader import (
     fields_of,
     listed,
     mapped,
-    refuse_repeats,
 )
 from quorate.documents.rates import rate, weight
 from quorate.documents.times import any_duration
-from quorate.model.amounts import DURATION_MS_MAX, SECOND_MS
+from quorate.model.amounts import DURATION_MS_MAX, RATES_MAX, SECOND_MS, SPONSORS_MAX, UPSTREAMS_MAX
 from quorate.model.rounds_bounds import TOTAL_STEPS_MAX
 from quorate.model.specs import Follow, Funding, RoundsWork, UpstreamFailure
 
@@ -49,7 +48,7 @@ def funding(value: object, at: At) -> Funding | None:
     found = Funding(
         allow_borrow=allow is True,
         borrow_gpus_max=fields.maybe("maxBorrowGPUs", values.gpus),
-        sponsors=fields.optional("sponsors", values.unique_names, ()),
+        sponsors=fields.optional("sponsors", values.few_names(SPONSORS_MAX), ()),
     )
     if allow is False or "allowBorrow" not in fields:
         for name in ("maxBorrowGPUs", "sponsors"):
@@ -67,13 +66,12 @@ def follow_reader(name: str, *, lenient: bool) -> Read[Follow]:
         if value == []:
             at.fault("must list at least one run", "name a run, or remove follow")
             return None
-        found = listed(value, at, values.name)
-        refuse_repeats(found, at)
+        found = values.few_names(UPSTREAMS_MAX)(value, at)
         if name and name in (found or ()):
             at.fault(
                 f"names the run itself: a run cannot follow itself ({quoted(name)})", "remove it"
             )
-        return complete(found)
+        return found
 
     def read(value: object, at: At) -> Follow | None:
         fields = fields_of(value, at, _LENIENT_FOLLOW if lenient else _FOLLOW)
@@ -161,5 +159,8 @@ def rounds_work(fields: Fields) -> RoundsWork | None:
 def _throughputs(value: object, at: At) -> tuple[tuple[str, float], ...] | None:
     if value == {}:
         at.fault("must give the rate of at least one flavor", "add one, e.g. {v100: 12.5}")
+        return None
+    if isinstance(value, dict) and len(value) > RATES_MAX:
+        at.fault(f"gives {len(value)} rates, over {RATES_MAX}", "keep those of flavors of its pool")
         return None
     return mapped(value, at, key=values.name, read=rate)

@@ -277,3 +277,15 @@ def unique_names(value: object, at: At) -> tuple[str, ...] | None:
     found = listed(value, at, name)
     refuse_repeats(found, at)
     return complete(found)
+
+
+def few_names(most: int) -> Read[tuple[str, ...]]:
+    """Return a reader of up to ``most`` names, each listed once."""
+
+    def read(value: object, at: At) -> tuple[str, ...] | None:
+        if isinstance(value, list) and len(value) > most:
+            at.fault(f"lists {len(value)} names, over {most}", f"keep the first {most} at most")
+            return None
+        return unique_names(value, at)
+
+    return read

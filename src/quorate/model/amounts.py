@@ -27,6 +27,14 @@ STEPS_MAX: Final = 128
 """Into how many steps above its minimum a malleable run may be cut."""
 GROUPS_MAX: Final = 4_096
 """Into how many groups a run may be cut; each has a lease of its own."""
+FLAVORS_MAX: Final = 16
+"""How many kinds of GPU a run may name; a start is searched for with each of them."""
+RATES_MAX: Final = 64
+"""For how many kinds of GPU a run may declare its rate."""
+UPSTREAMS_MAX: Final = 1_000
+"""How many runs a run may follow, as many as one request may submit."""
+SPONSORS_MAX: Final = 100
+"""How many sponsors a run may name; each of their envelopes is looked at."""
 DURATION_MS_MAX: Final = 366 * 10 * DAY_MS
 TIME_MS_MIN: Final = 0
 TIME_MS_MAX: Final = 7_258_118_400_000  # 2200-01-01T00:00:00Z

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from quorate.core.admission.admit import Admitted, admit
+from quorate.core.admission.layout import bundles_of
 from quorate.core.admission.search_budget import SearchBudget
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Malleable
-from quorate.testing.builders import NOW_MS, budget, envelope, node, run, world
+from quorate.testing.builders import NOW_MS, budget, envelope, fleet, node, run, world
+from tests.oracles.counting import counting
 
 
 @pytest.mark.heavy
@@ -29,3 +31,16 @@ def test_however_long_the_search_for_more_was_the_least_width_is_searched_in_ful
     assert found.plan.nodes == {"n7"}
     # A budget of steps that several attempts share is not renewed.
     assert isinstance(admit(state, elastic, NOW_MS, steps=SearchBudget()), Refusal)
+
+
+def test_widths_for_which_too_few_gpus_are_free_are_not_laid_out() -> None:
+    """One such run in the queue made each decision take seconds."""
+    flavors = ("H100", "A100", "L40")
+    state = world(nodes=fleet({"A": 24}), budgets=[budget("b", "team", envelope("e", 999))])
+    wide = Malleable(gpus_min=20, gpus_max=120, gpus_step=1, gpus_desired=120)
+    spec = run("r", 120, malleable=wide, flavors=flavors, group_gpus=3)
+    with counting(bundles_of) as laid_out:
+        admitted = admit(state, spec, NOW_MS)
+    assert isinstance(admitted, Admitted)
+    assert admitted.width == 24
+    assert laid_out[0] == 1

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -60,6 +56,7 @@ from quorate.testing.builders import (
     world,
 )
 from quorate.views.runs.explanation_view import explanation_lines
+from tests.oracles.counting import counting
 from tests.oracles.effort import sized
 
 
@@ -500,22 +497,6 @@ def test_asking_is_bounded_however_many_payers_and_runs_there_are() -> None:
             assert_proven(state, name, remedy)
         listed.append(len(found.remedies))
     assert listed[0] > 0, "one more GPU of one envelope is enough for the next in the queue"
-
-
-@contextmanager
-def counting(function: Callable[..., object]) -> Iterator[list[int]]:
-    """Return how often ``function`` is called, in a list."""
-    calls, code = [0], function.__code__
-
-    def note(frame: FrameType, event: str, argument: object) -> None:
-        del argument
-        calls[0] += event == "call" and frame.f_code is code
-
-    sys.setprofile(note)
-    try:
-        yield calls
-    finally:
-        sys.setprofile(None)
 
 
 FLAVORS = ("H100", "V100")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from quorate.documents import Documents, parse_documents
+from quorate.documents import Documents, parse_documents, parse_tree
 from quorate.model import specs as sp
+from quorate.model.amounts import FLAVORS_MAX, RATES_MAX, SPONSORS_MAX, UPSTREAMS_MAX
 from tests.unit.documents.told import NAME_REMEDY, NAME_RULE, RUN, Told, faults, headed, spec
 
 WHOLE = "write a whole number from 1 to 1048576"
@@ -500,3 +501,57 @@ spec:
         ),
         processes=sp.Processes.NODE,
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "most"),
+    [
+        ("funding: {{allowBorrow: true, sponsors: [{names}]}}", "funding.sponsors", SPONSORS_MAX),
+        ("follow: {{after: [{names}]}}", "follow.after", UPSTREAMS_MAX),
+        ("throughputs: {{{rates}}}", "throughputs", RATES_MAX),
+    ],
+)
+def test_a_list_that_every_decision_would_walk_over_has_a_most(
+    line: str, path: str, most: int
+) -> None:
+    def text(count: int) -> str:
+        names = [f"n{number}" for number in range(count)]
+        rates = ", ".join(f"{name}: 1" for name in names)
+        return f"{RUN}  {line.format(names=', '.join(names), rates=rates)}\n"
+
+    assert isinstance(parse_documents(text(most), source="x.yaml"), Documents)
+    (fault,) = faults(text(most + 1))
+    assert fault.path == f"spec.{path}"
+    assert f"{most + 1}" in fault.message
+    assert f"over {most}" in fault.message
+
+
+def test_steps_of_all_kinds_of_gpu_together_have_a_most() -> None:
+    """Each is tried anew whenever it is asked why the run does not start."""
+    spec = {
+        "owner": "o",
+        "user": "u",
+        "resources": {"gpuTypes": ["a", "b", "c", "d"], "totalGPUs": 100},
+        "malleable": {"minTotalGPUs": 1, "maxTotalGPUs": 100, "stepGPUs": 3},
+    }
+    tree = {"apiVersion": "quorate.dev/v1", "kind": "Run", "metadata": {"name": "r"}, "spec": spec}
+    found = parse_tree(None, tree)
+    assert not isinstance(found, Documents)
+    (problem,) = found.problems
+    assert problem.text() == (
+        "input: Run/r: spec.malleable.stepGPUs: 3 gives 33 steps of each of 4 kinds of GPU, over "
+        "128 together; use steps of 4 GPUs or more, or name fewer kinds"
+    )
+    spec["malleable"] = {"minTotalGPUs": 4, "maxTotalGPUs": 100, "stepGPUs": 4}
+    assert isinstance(parse_tree(None, tree), Documents)
+
+
+def test_a_run_names_few_kinds_of_gpu() -> None:
+    flavors = [f"g{number}" for number in range(FLAVORS_MAX + 1)]
+    spec = {"owner": "o", "user": "u", "resources": {"gpuTypes": flavors, "totalGPUs": 1}}
+    tree = {"apiVersion": "quorate.dev/v1", "kind": "Run", "metadata": {"name": "r"}, "spec": spec}
+    found = parse_tree(None, tree)
+    assert not isinstance(found, Documents)
+    assert "spec.resources.gpuTypes: lists 17 names, over 16" in found.problems[0].text()
+    spec["resources"] = {"gpuTypes": flavors[1:], "totalGPUs": 1}
+    assert isinstance(parse_tree(None, tree), Documents)

@@ -96,8 +96,13 @@ def admit(  # noqa: PLR0913 - whose start, when, and how long to search
     *wider, least = run.widths() if width is None else (width,)
     shared = steps
     steps = SearchBudget() if shared is None else shared
+    free = [view.domains(run.pool, cover.flavor).gpus_free for cover in covers] if wider else []
     for wide in wider:
-        admitted = _at_width(view, [_attempt(view, run, c, wide, steps) for c in covers], steps)
+        # A run of many widths and flavors waits mostly for GPUs: others are not even tried.
+        able = [cover for cover, gpus in zip(covers, free, strict=True) if gpus >= wide]
+        if not able:
+            continue
+        admitted = _at_width(view, [_attempt(view, run, c, wide, steps) for c in able], steps)
         if admitted is not None:
             return admitted
         if steps.exhausted:
