@@ -80,11 +80,10 @@ def start_by_conflict(log: DecisionLog, record: RunRecord, natural_ms: int) -> E
             made_ms=log.now_ms,
             now_ms=first_ms,
             has_executor=log.has_executor,
+            if_short=True,  # Leases that are stopping anyway may leave enough room.
         )
         if found is None or found.start_ms + lead_ms >= best_ms:
             continue
-        if not found.deficit:
-            continue  # Leases that are stopping anyway leave enough room: no conflict is needed.
         lost_gpu_ms, flavor = found.lost_gpu_ms, found.slice.flavor
         refused = may_call(view, record, log.now_ms, lost_gpu_ms=lost_gpu_ms, flavor=flavor)
         if refused is not None:

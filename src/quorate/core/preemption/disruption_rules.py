@@ -139,12 +139,14 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
     now_ms: int,
     has_executor: bool = False,
     reservation: str = "",
+    if_short: bool = False,
 ) -> Foreseen | None:
     """Return the first conflict from ``now_ms`` on that would make room for ``run`` in ``place``.
 
     None where ending all that may be ended is never enough. What runs now counts, as if it went on:
     it may be drawn from when it has run for its pool's minimum, or at once if it began past
     ``made_ms``. ``reservation`` is the run's own.
+    With ``if_short`` it is None, too, where the run needs no conflict to start there.
     """
     survey, goal, resolver = _asked(
         view,
@@ -154,6 +156,8 @@ def foresee_conflict(  # noqa: PLR0913 - whose start, where, and beside which pr
         has_executor=has_executor,
         reservation=reservation,
     )
+    if if_short and not resolver.deficit:
+        return None
     at_ms = _first_enough(view, survey, resolver, made_ms, now_ms)
     if at_ms is None:
         return None

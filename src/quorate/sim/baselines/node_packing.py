@@ -1,0 +1,115 @@
+"""Packing by the rules of others: on which node a piece of work of whole GPUs goes.
+
+Work needs all of its GPUs on one node. *First fit* takes the first node that holds it, *best fit*
+the one with the fewest free GPUs, *fragmentation gradient* the one on which the expected fragments
+grow least. All of them break ties by the order of the nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Work that needs ``gpus`` GPUs of one node."""
+
+    name: str
+    gpus: int
+
+
+class Packer(Protocol):
+    """What places work on nodes, and takes it away."""
+
+    def place(self, piece: Piece) -> bool:
+        """Place ``piece``; return False where it finds no node."""
+        ...
+
+    def remove(self, piece: Piece) -> None:
+        """Free the GPUs of ``piece``, which was placed."""
+        ...
+
+    def free(self) -> Sequence[int]:
+        """Return how many GPUs are free on each node, in the order of the nodes."""
+        ...
+
+
+Choose = Callable[[Sequence[int], int], int | None]
+"""Returns the number of a node for so many GPUs, given what is free; None where none has room."""
+
+
+class RulePacker:
+    """A packer that follows one rule over all nodes."""
+
+    def __init__(self, sizes: Iterable[int], choose: Choose) -> None:
+        self._free = list(sizes)
+        self._choose = choose
+        self._at: dict[str, int] = {}
+
+    def place(self, piece: Piece) -> bool:
+        """Place ``piece`` where the rule says; return False where it finds no node."""
+        found = self._choose(self._free, piece.gpus)
+        if found is None:
+            return False
+        self._free[found] -= piece.gpus
+        self._at[piece.name] = found
+        return True
+
+    def remove(self, piece: Piece) -> None:
+        """Free the GPUs of ``piece``, which was placed."""
+        self._free[self._at.pop(piece.name)] += piece.gpus
+
+    def free(self) -> Sequence[int]:
+        """Return how many GPUs are free on each node."""
+        return self._free
+
+
+def first_fit(free: Sequence[int], gpus: int) -> int | None:
+    """Return the first node with room."""
+    return min((free.index(left) for left in set(free) if left >= gpus), default=None)
+
+
+def best_fit(free: Sequence[int], gpus: int) -> int | None:
+    """Return the node with the fewest free GPUs that has room, the first of several."""
+    least = min((left for left in set(free) if left >= gpus), default=None)
+    return None if least is None else free.index(least)
+
+
+def least_gradient(parts: Mapping[int, float]) -> Choose:
+    """Return the rule that takes the node on which the expected fragments grow least.
+
+    ``parts`` is which part of the work that comes is of each size.
+    """
+
+    def choose(free: Sequence[int], gpus: int) -> int | None:
+        grown = (
+            (fragments(left - gpus, parts) - fragments(left, parts), free.index(left))
+            for left in set(free)
+            if left >= gpus
+        )
+        return min(grown, default=(0.0, None))[1]
+
+    return choose
+
+
+def parts_of(pieces: Iterable[Piece]) -> dict[int, float]:
+    """Return which part of ``pieces`` is of each size."""
+    count = Counter(piece.gpus for piece in pieces)
+    total = sum(count.values())
+    return {gpus: number / total for gpus, number in sorted(count.items())}
+
+
+def fragments(free: int, parts: Mapping[int, float]) -> float:
+    """Return how many of a node's ``free`` GPUs are expected to be of no use to the next piece.
+
+    To a piece that needs more GPUs than the node has free, all of them are.
+    """
+    return free * sum(part for gpus, part in parts.items() if gpus > free)
+
+
+def fragments_in(free: Iterable[int], parts: Mapping[int, float]) -> float:
+    """Return the expected fragments of all nodes together, in GPUs."""
+    return sum(fragments(left, parts) * nodes for left, nodes in Counter(free).items())
