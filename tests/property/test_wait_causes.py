@@ -14,6 +14,7 @@ from quorate.model.refusal import RefusalCode
 from quorate.sim.demand import Size
 from quorate.sim.round_world import draw_round_world
 from quorate.sim.seed_trial import Trial
+from quorate.views.runs.wait_view import wait_of
 from tests.oracles.effort import IS_SOAK, few_of, sized
 from tests.oracles.rounds import POLICIES
 from tests.oracles.waiting import leases_of, span_of, wait_parts
@@ -56,6 +57,23 @@ def _check(events: list[Event]) -> Counter[WaitCause]:
     return total
 
 
+def _check_read_back(trial: Trial, events: list[Event]) -> None:
+    """Check that reading only the blocks that name a run gives the same wait."""
+    engine = trial.simulation.engine
+    assert engine is not None, "it is open at the end"
+    checked = 0
+    for count in (len(events) // 2, len(events)):
+        book, now_ms = WaitBook(), events[count - 1].at_ms
+        book.enter(events[:count])
+        for run in book.runs():
+            record = engine.view.runs.get(run)
+            if record is not None:
+                found = wait_of(trial.store, record, upto_seq=count, now_ms=now_ms)
+                assert found == book.wait_of(run, now_ms), run
+                checked += 1
+    assert checked
+
+
 def _without_gpus_ms(events: list[Event], run: str, now_ms: int) -> int:
     """Return for how long ``run`` had no open lease, from the union of its leases."""
     began_ms, over_ms = span_of(events, run, now_ms)
@@ -72,8 +90,11 @@ def _without_gpus_ms(events: list[Event], run: str, now_ms: int) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", few_of(range(12), 1))
 def test_the_parts_of_every_wait_add_up_in_pools_that_bind(seed: int) -> None:
-    total = _check(_events(Trial(seed, size=_SIZE)))
+    trial = Trial(seed, size=_SIZE)
+    events = _events(trial)
+    total = _check(events)
     assert len(total) >= 2, total
+    _check_read_back(trial, events)
 
 
 @pytest.mark.slow
@@ -82,8 +103,10 @@ def test_the_parts_of_every_wait_add_up_in_pools_of_rounds(seed: int) -> None:
     draw = partial(draw_round_world, policies=tuple(POLICIES), with_pairs=bool(seed % 2))
     trial = Trial(seed, size=_SIZE if IS_SOAK else _SMALL, draw=draw)
     trial.simulation.share_by(POLICIES)
-    total = _check(_events(trial))
+    events = _events(trial)
+    total = _check(events)
     assert WaitCause.ROUNDS in total, total
+    _check_read_back(trial, events)
 
 
 def test_every_refusal_that_holds_a_run_has_a_cause() -> None:

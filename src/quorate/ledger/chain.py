@@ -8,7 +8,7 @@ or rewritten it from some block on: that takes a checkpoint kept elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -184,6 +184,26 @@ def open_blocks(
         events = open_block(block, after=after, not_before_ms=not_before_ms)
         after, not_before_ms = block.head, events[-1].at_ms
         yield after, events
+
+
+def open_blocks_naming(
+    blocks: Iterable[Block], names: Collection[str], *, after: Head
+) -> Iterator[tuple[Head, list[Event]]]:
+    """Yield the events of those ``blocks`` in which one of ``names`` is written, with their heads.
+
+    The bodies of others are hashed, and not decoded: text is stored as it is, so an event that has
+    a name has its bytes. The caller may add to ``names`` meanwhile. Raises as ``open_block`` does,
+    but for times that run back.
+    """
+    for block in blocks:
+        body = block.body
+        if any(name.encode() in body for name in names):
+            yield block.head, open_block(block, after=after)
+        else:
+            fault = _fault(block, after)
+            if fault is not None:
+                raise CorruptLedgerError(fault, height=block.height, seq=after.seq + 1)
+        after = block.head
 
 
 def verify_blocks(

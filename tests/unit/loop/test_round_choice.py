@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace as replace_value
 
 import numpy as np
 import pytest
@@ -385,3 +386,32 @@ def test_spare_gpus_go_to_owners_by_their_targets_however_wide_their_runs_are(gp
     assert sum(had) >= 2 * 38 * ROUND_MS
     assert max(had) <= 1.3 * min(had), had
     room.look_back()
+
+
+def _granted(shares: list[list[float]], *, withholds: bool = False) -> dict[str, str]:
+    """Return the flavors of runs, one GPU of each of which is there, by their given shares."""
+    room = Room(world(team("ant"), per_flavor=1, gpus=1))
+    rates = {"a100": 4.0, "k80": 1.0, "v100": 2.0}
+    runs = [run(f"r{n}", "ant", rounds=work(rates)) for n in range(len(shares))]
+    room.submit_together(*runs)
+    now_ms = room.timeline.now_ms
+    funds = Funds(room.view, POOL, now_ms)
+    floor = floor_of(room.view, POOL, funds, now_ms)
+    assert floor.flavors == ("a100", "k80", "v100")
+    answer = alone(np.array(shares), objective=0.0, bound=0.0, method=Method.RULE)
+    if withholds:
+        answer = replace_value(answer, discounts=np.ones(len(shares)))
+    return {each.run: each.flavor for each in choose_rows(floor, floor.members, answer, funds)}
+
+
+def test_a_chosen_run_has_a_faster_flavor_that_would_be_idle() -> None:
+    assert _granted([[0.0, 1.0, 0.0]]) == {"r0": "a100"}
+
+
+def test_a_faster_flavor_is_left_to_the_run_with_a_share_of_it() -> None:
+    shares = [[0.0, 1.0, 0.0], [0.1, 0.0, 0.0]]
+    assert _granted(shares) == {"r0": "v100", "r1": "a100"}
+
+
+def test_what_a_policy_withholds_makes_no_run_faster() -> None:
+    assert _granted([[0.0, 1.0, 0.0]], withholds=True) == {"r0": "k80"}

@@ -12,7 +12,7 @@ from quorate.loop.rounds.round_held import HeldLeases
 from quorate.loop.rounds.round_limits import Limits
 from quorate.loop.rounds.round_seats import Nodes, Seats
 from quorate.loop.rounds.round_snapshot import Floor, Member
-from quorate.loop.rounds.round_spare import spare_candidates
+from quorate.loop.rounds.round_spare import faster_candidates, spare_candidates
 from quorate.model.amounts import SECOND_MS
 from quorate.model.events import RoundGrant
 from quorate.policy.allocation import ALONE, Allocation, run_shares
@@ -31,8 +31,9 @@ def choose_rows(
     What every run is owed comes from the ledger, so a choice needs no memory of its own. Where a
     run fits nowhere beside more deserving ones, or its owner's money or quotas are too small for
     it, the next in turn is chosen in its place, and the run stays owed. The rest goes to other runs
-    that can use it, whatever their shares; unless the policy has withheld it (``discounts``), so
-    that no run gains by what it says. Then no run is given more than its share.
+    that can use it, whatever their shares, and before that to chosen runs that are slower where
+    they are; unless the policy has withheld it (``discounts``), so that no run gains by what it
+    says. Then no run is given more than its share.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
@@ -59,6 +60,10 @@ def choose_rows(
         return choices
 
     choices = chosen(None)
+    faster = [] if withholds else faster_candidates(floor, by_name, choices.rows, free)
+    if faster:
+        candidates += faster
+        choices = chosen(None)
     if floor.room is not None:
         room, likely = floor.room, choices.rows
         choices = chosen(Seats(floor.view, room.over(), by_name, held, likely))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
+from math import inf, nextafter
 from typing import Final
 
 from quorate.core.rounds.round_checks import targets_ppm
@@ -17,6 +18,10 @@ from quorate.policy.rounds.row_choice import Candidate
 
 RATE_MIN: Final = 0.1
 """How fast a run must be there, of its fastest: GPUs are paid for, however little they do."""
+
+
+FASTER_MIN: Final = 1.2
+"""How much faster a run must be on another flavor to be moved there for a round."""
 
 
 def spare_candidates(
@@ -55,6 +60,38 @@ def spare_candidates(
             heapreplace(turns, (had[owner] / max(1, targets[owner]), owner))
         else:
             heappop(turns)
+
+
+def faster_candidates(
+    floor: Floor,
+    members: Mapping[str, Member],
+    chosen: Sequence[Candidate],
+    free: Mapping[str, int],
+) -> list[Candidate]:
+    """Return the ``chosen`` runs on flavors that would be idle and where they are much faster.
+
+    A policy gives each run time on several flavors, and in one round a run has one of them. Its
+    slow flavor may be its turn while GPUs of a fast one are free. The most deserving run chooses
+    first; each keeps its rank, and takes nothing from a run with a share of that flavor.
+    """
+    left = dict(free)
+    for each in chosen:
+        left[each.flavor] -= each.gpus
+    found: list[Candidate] = []
+    places = {flavor: place for place, flavor in enumerate(floor.flavors)}
+    for each in chosen:
+        if len(each.row) > 1 or not each.share:
+            continue
+        rates = members[each.row[0]].rates
+        least = FASTER_MIN * rates[places[each.flavor]]
+        fitting = [f for f in floor.flavors if left[f] >= each.gpus and rates[places[f]] > least]
+        if fitting:
+            flavor = max(fitting, key=lambda f: rates[places[f]])
+            left[flavor] -= each.gpus
+            # Just before itself on the slower flavor, which is left to it where this one fails.
+            deficit_s = nextafter(each.deficit_s, inf)
+            found.append(each._replace(flavor=flavor, deficit_s=deficit_s))
+    return found
 
 
 def _had(members: Sequence[Member]) -> dict[str, int]:

@@ -90,6 +90,11 @@ def html_report(
         parts += [_comparison(comparison)]
     parts += ["<h2>Over all</h2>", _grid(plots), "<h2>Shares</h2>", _grid(detailed)]
     parts += ["<h2>Work</h2>", _grid(work)]
+    return html_page(title, parts)
+
+
+def html_page(title: str, parts: Sequence[str]) -> str:
+    """Return a page of ``parts``, in the style of reports; it needs no network."""
     body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, Final
 
 from quorate.core.accounting.wait_causes import Wait, WaitBook
-from quorate.ledger.chain import Head, open_blocks
+from quorate.ledger.chain import Head, open_blocks_naming
 from quorate.model.amounts import MINUTE_MS
-from quorate.model.events import Event
+from quorate.model.events import Event, LeaseStarted
 from quorate.model.state.records import RunRecord
 from quorate.ports.store_port import EventStore
 from quorate.views.word_forms import exact_length
@@ -21,23 +21,28 @@ SHOWN_MS: Final = MINUTE_MS
 def wait_of(store: EventStore, record: RunRecord, *, upto_seq: int, now_ms: int) -> Wait:
     """Return how long a run had waited by ``now_ms``, as recorded up to ``upto_seq``.
 
-    Reads the ledger from the run's submission on, and nothing before it.
+    Reads the ledger from the run's submission on, and nothing before it. Blocks that do not name
+    the run or a lease of it are checked, and not decoded.
     """
     run = record.spec.name
     book = WaitBook([run])
-    book.enter(_events(store, record.seq, upto_seq))
+    book.enter(_events(store, run, record.seq, upto_seq))
     return book.wait_of(run, now_ms)
 
 
-def _events(store: EventStore, from_seq: int, upto_seq: int) -> Iterator[Event]:
-    """Yield the events from ``from_seq`` to ``upto_seq``, whose blocks are checked on the way."""
+def _events(store: EventStore, run: str, from_seq: int, upto_seq: int) -> Iterator[Event]:
+    """Yield the events from ``from_seq`` to ``upto_seq`` of the blocks that name ``run``."""
     blocks = store.blocks(from_height=store.height_at(from_seq))
     first = next(blocks)
     before = Head(height=first.height - 1, seq=first.first_seq - 1, hash=first.prev_hash)
-    for head, events in open_blocks(chain((first,), blocks), after=before):
-        if head.seq - len(events) >= upto_seq:
-            return
-        yield from events[: len(events) - max(0, head.seq - upto_seq)]
+    upto = takewhile(lambda block: block.first_seq <= upto_seq, chain((first,), blocks))
+    names = {run}
+    for head, events in open_blocks_naming(upto, names, after=before):
+        for event in events[: len(events) - max(0, head.seq - upto_seq)]:
+            if isinstance(event, LeaseStarted) and run in (event.run, event.partner):
+                # The lease of a pair has the name of one of the two runs.
+                names.add(event.lease)
+            yield event
 
 
 def wait_text(wait: Wait) -> str:
