@@ -1,4 +1,4 @@
-"""``quorate node discover``: the Node document of the machine that it is typed on."""
+"""``quorate node discover``: the Node document of this machine, or those of a cluster."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ FLAVOR_UNKNOWN: Final = "GPU"
         'quorate node discover || echo "declare them: --gpus 4"',
         "quorate node discover --gpus 4 --flavor H100 > this.yaml",
         "quorate node discover --gpus 2 --name laptop -o json",
+        'quorate node discover --kubeconfig west.kubeconfig --cluster west || echo "not there"',
     )
 )
 @click.option(
@@ -27,14 +28,30 @@ FLAVOR_UNKNOWN: Final = "GPU"
 )
 @click.option("--gpus", metavar="N", type=int, help="How many GPUs to declare, found or not.")
 @click.option("--name", metavar="NAME", help="The name of the node; by default the host's name.")
+@click.option(
+    "--kubeconfig", metavar="PATH", help="Print the GPU nodes of this Kubernetes cluster instead."
+)
+@click.option("--context", metavar="NAME", help="The context of the kubeconfig.")
+@click.option("--cluster", metavar="NAME", help="The name of the cluster in pools; with --kubeconfig.")
 @output_option
 @click.pass_obj
-def discover(settings: Settings, *, flavor: str | None, gpus: int | None, name: str | None) -> None:
+def discover(  # noqa: PLR0917 - click passes them by name
+    settings: Settings,
+    flavor: str | None,
+    gpus: int | None,
+    name: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    cluster: str | None,
+) -> None:
     """Print the Node document of this machine.
 
     Its GPUs are found with NVIDIA's library, an optional part: pip install 'quorate[nvml]'. A
     machine without any can be declared as well, to try everything: --gpus 4. Nothing is recorded;
     check the document, and then: quorate apply -f FILE.
+
+    With --kubeconfig and --cluster the nodes of a Kubernetes cluster that have GPUs are printed
+    instead: how many from nvidia.com/gpu, where and of which flavor from their labels.
     """
     from quorate.cli.printing import print_tree
     from quorate.documents.render import render
@@ -42,6 +59,15 @@ def discover(settings: Settings, *, flavor: str | None, gpus: int | None, name: 
     from quorate.model.amounts import GPUS_PER_NODE_MAX
     from quorate.model.specs import Node
 
+    if kubeconfig is not None:
+        if cluster is None or flavor or gpus or name:
+            raise click.UsageError(
+                "--kubeconfig goes with --cluster NAME, and says the rest itself"
+            )
+        _print_cluster(settings, kubeconfig, context, cluster)
+        return
+    if context is not None or cluster is not None:
+        raise click.UsageError("--context and --cluster go with --kubeconfig PATH")
     if gpus is not None and not 1 <= gpus <= GPUS_PER_NODE_MAX:
         raise click.UsageError(f"--gpus must be from 1 to {GPUS_PER_NODE_MAX}, got {gpus}")
     kind, count = (flavor, gpus) if flavor and gpus else _found(flavor, gpus)
@@ -54,6 +80,39 @@ def discover(settings: Settings, *, flavor: str | None, gpus: int | None, name: 
         name=called, flavor=kind, gpus=count, region="local", cluster="local", domain=called
     )
     print_tree(settings, render(node))
+
+
+def _print_cluster(settings: Settings, kubeconfig: str, context: str | None, cluster: str) -> None:
+    """Print the documents of a cluster's GPU nodes; those that are left out go to stderr."""
+    from pathlib import Path
+
+    from quorate.adapters.kubernetes.cluster_access import from_kubeconfig
+    from quorate.adapters.kubernetes.kube_api import KubeApi
+    from quorate.adapters.kubernetes.node_inventory import NODES, nodes_of
+    from quorate.cli.printing import print_tree
+    from quorate.documents.head import API_VERSION
+    from quorate.documents.render import render
+    from quorate.ports.errors import ClusterError
+
+    try:
+        api = KubeApi(from_kubeconfig(Path(kubeconfig), context))
+        try:
+            trees, _ = api.list_all(NODES)
+        finally:
+            api.close()
+    except ClusterError as error:
+        raise CommandError(Exit.UNUSABLE, str(error)) from None
+    found, left_out = nodes_of(trees, cluster)
+    for each in left_out:
+        click.echo(f"node {each.name} is left out: {each.why}", err=True)
+    if not found:
+        raise CommandError(
+            Exit.REFUSED,
+            f"none of the cluster's {len(trees)} nodes can be declared: none offers nvidia.com/gpu "
+            "and says its region and flavor; is the device plugin installed?",
+        )
+    items = [render(node) for node in found]
+    print_tree(settings, {"apiVersion": API_VERSION, "kind": "List", "items": items})
 
 
 def _found(flavor: str | None, gpus: int | None) -> tuple[str, int]:

@@ -1,0 +1,96 @@
+"""The GPU nodes of a cluster as nodes of Quorate: labels say where they are and what they have.
+
+Quorate's own labels come first (``region``, ``cluster``, ``fabric.domain``, ``rack``,
+``gpu.flavor``); where a node has none, those that cloud providers and NVIDIA's operator set are
+read. A node whose fabric is not known is a domain of its own: nothing is promised of its network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from quorate.adapters.kubernetes.pod_manifest import GPU
+from quorate.documents.labels import FLAVOR_LABEL
+from quorate.documents.values import is_name
+from quorate.model.amounts import GPUS_PER_NODE_MAX
+from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION
+from quorate.model.specs import Node
+
+NODES: Final = "/api/v1/nodes"
+REGIONS: Final = (REGION, "topology.kubernetes.io/region")
+DOMAINS: Final = (DOMAIN, "nvidia.com/gpu.clique")
+RACKS: Final = (RACK, "topology.kubernetes.io/rack")
+FLAVORS: Final = (FLAVOR_LABEL, "nvidia.com/gpu.product")
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A node with GPUs that cannot be declared, and what to do about it."""
+
+    name: str
+    why: str
+
+
+def nodes_of(trees: Iterable[Mapping[str, Any]], cluster: str) -> tuple[list[Node], list[LeftOut]]:
+    """Return the nodes with GPUs by name, and those that are left out; ``cluster`` is their name.
+
+    A node without GPUs is in neither list.
+    """
+    found: list[Node] = []
+    left_out: list[LeftOut] = []
+    for tree in sorted(trees, key=lambda each: str(each["metadata"]["name"])):
+        made = _node(tree, cluster)
+        if isinstance(made, Node):
+            found.append(made)
+        elif made is not None:
+            left_out.append(made)
+    return found, left_out
+
+
+def _node(tree: Mapping[str, Any], cluster: str) -> Node | LeftOut | None:
+    name = str(tree["metadata"]["name"])
+    gpus = _gpus(tree)
+    if gpus == 0:
+        return None
+    labels = tree["metadata"].get("labels") or {}
+    place = {
+        FLAVORS: _first(labels, FLAVORS),
+        REGIONS: _first(labels, REGIONS),
+        DOMAINS: _first(labels, DOMAINS) or name,
+        (CLUSTER,): labels.get(CLUSTER) or cluster,
+    }
+    for keys, value in place.items():
+        if not is_name(value):
+            said = f"says {value!r}, which is no name" if value else "is not there"
+            remedy = f"kubectl label node {name} {keys[0]}=NAME"
+            return LeftOut(name, f"its label {keys[-1]} {said}; label it: {remedy}")
+    if not is_name(name):
+        return LeftOut(name, "its name is too long for Quorate, 128 characters")
+    if gpus > GPUS_PER_NODE_MAX:
+        return LeftOut(name, f"it has {gpus} GPUs, and a node has at most {GPUS_PER_NODE_MAX}")
+    rack = _first(labels, RACKS)
+    return Node(
+        name=name,
+        flavor=place[FLAVORS],
+        gpus=gpus,
+        region=place[REGIONS],
+        cluster=place[CLUSTER,],
+        domain=place[DOMAINS],
+        rack=rack if is_name(rack) else None,
+    )
+
+
+def _gpus(tree: Mapping[str, Any]) -> int:
+    """Return how many GPUs a node lets pods ask for; 0 where it says nothing of GPUs."""
+    status = tree.get("status") or {}
+    for table in (status.get("allocatable"), status.get("capacity")):
+        text = str((table or {}).get(GPU, ""))
+        if text.isdecimal():
+            return int(text)
+    return 0
+
+
+def _first(labels: Mapping[str, Any], keys: Iterable[str]) -> str:
+    return next((str(labels[key]) for key in keys if labels.get(key)), "")
