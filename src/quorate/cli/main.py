@@ -41,6 +41,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "apply",
         "Create or update resources from files.",
     ),
+    "diff": (
+        "quorate.cli.commands.diff_command",
+        "diff",
+        "Show what applying files would change.",
+    ),
     "submit": (
         "quorate.cli.commands.submit_command",
         "submit",
