@@ -67,7 +67,7 @@ RUNS: Final = (
             "sensitive-pool-size",
             "key-reused",
         ),
-        cli=("submit", "sbatch"),
+        cli=("submit",),
     ),
     Operation(
         name="submit-runs",
@@ -90,7 +90,7 @@ RUNS: Final = (
             "sensitive-pool-size",
             "key-reused",
         ),
-        cli=("submit",),
+        cli=("submit", "sbatch"),
     ),
     *(
         Operation(
