@@ -102,7 +102,7 @@ def test_what_explain_prints_works_when_typed(shell: Shell) -> None:
     for command in commands:
         assert command[0] == "quorate"
         dry = shell.ok(*command[1:], "--dry-run")
-        assert " started on " in dry, (command, dry)
+        assert " would start on " in dry, (command, dry)
     copies = [command for command in commands if "--like" in command]
     then = [line for line in out.splitlines() if line.startswith("  then: ")]
     assert then == ["  then: quorate cancel second"] * len(copies)
@@ -270,7 +270,7 @@ def test_complete_keeps_the_note(shell: Shell) -> None:
 
 def test_a_dry_run_names_no_run_that_will_not_be_there(shell: Shell) -> None:
     dry = shell.ok("submit", "-f", EXAMPLES / "too-big.yaml", "--dry-run")
-    assert "run/too-big waits: " in dry
+    assert "run/too-big would wait: " in dry
     assert "quorate explain" not in dry
 
 

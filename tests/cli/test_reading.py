@@ -288,3 +288,43 @@ def test_a_leases_description_has_its_slots_as_ranges(busy: Shell) -> None:
     out = busy.ok("describe", "lease", "train/1")
     assert "Slots:\n  b1[0-7]\n  b2[0-7]\n" in out
     assert "Paid from:  rai/west (owned)" in out
+
+
+@pytest.mark.heavy
+def test_a_list_is_chosen_by_labels_and_fields_and_ordered(busy: Shell) -> None:
+    nodes = busy("get", "nodes", "-o", "json").json["items"]
+    domain = nodes[0]["metadata"]["labels"]["fabric.domain"]
+    inside = [
+        each["metadata"]["name"]
+        for each in nodes
+        if each["metadata"]["labels"]["fabric.domain"] == domain
+    ]
+    listed = busy.ok("get", "nodes", "-l", f"fabric.domain={domain}", "-o", "name").split()
+    assert listed == [f"node/{name}" for name in inside]
+    assert 0 < len(inside) < len(nodes)
+    rows = busy.ok("get", "nodes", "--field", f"metadata.name={inside[0]}").splitlines()
+    assert [row.split()[0] for row in rows[1:]] == inside[:1]
+    order = busy.ok("get", "nodes", "--sort-by", ".status.freeGPUs", "-o", "json")
+    free = [each["status"]["freeGPUs"] for each in json.loads(order)["items"]]
+    assert free == sorted(free)
+    table = busy.ok("get", "nodes", "--sort-by", ".status.freeGPUs").splitlines()
+    names = [each["metadata"]["name"] for each in json.loads(order)["items"]]
+    assert [row.split()[0] for row in table[1:]] == names
+    assert "no node is chosen" in busy("get", "nodes", "-l", "zone").err
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("nodes", "-l", "a b"), "-l 'a b': write KEY=VALUE"),
+        (("nodes", "--field", "spec"), "--field 'spec': write PATH=VALUE"),
+        (("nodes", "--sort-by", ".status.no"), "--sort-by .status.no: none of these has a value"),
+        (("nodes", "-l", "a", "--limit", "1"), "are for whole lists, without --limit"),
+    ],
+)
+def test_a_choice_that_cannot_be_made_is_an_error(
+    busy: Shell, words: tuple[str, ...], text: str
+) -> None:
+    said = busy("get", *words)
+    assert (said.code, said.out) == (2, "")
+    assert text in said.err

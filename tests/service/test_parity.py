@@ -67,16 +67,18 @@ UNTYPED: Final = {
     "calc": "the command works it out itself: see LOCAL",
 }
 """Operation -> why the command that does the same asks for something else."""
-AGAIN: Final[dict[str, set[str]]] = {
-    # For a time that is past.
-    "ledger replay": {each.name for each in OPERATIONS.values() if "get" in each.cli},
-    # In the words and columns of Slurm.
-    "squeue": {"list-runs", "list-leases"},
-    "sacct": {"list-runs", "list-leases"},
-    "sinfo": {"list-nodes"},
-    "scancel": {"list-runs", "list-leases", "cancel-run"},
+AGAIN: Final = {
+    "ledger replay": "asks what `get` asks, for a time that is past",
 }
-"""Command -> the operations of other commands that it asks for."""
+"""Command -> which other command's operations it asks for."""
+VIEWS: Final[dict[str, set[str]]] = {
+    "squeue": {"list-runs"},
+    "sacct": {"list-runs"},
+    "scancel": {"list-runs", "cancel-run"},
+    "sinfo": {"list-nodes"},
+    "diff": {"list-nodes"},
+}
+"""Command that shows or does in another form what others do -> the operations that it asks for."""
 RENAMED: Final = {"create-tenant": {"changes"}, "update-tenant": {"changes"}}
 """Parameters that a client's method has beside the fields: all of them in one mapping."""
 
@@ -204,10 +206,11 @@ LINES: Final = {
         f"submit -f {EXAMPLES / 'train.yaml'} {DRY}",
     ],
     "sbatch": [f"sbatch {DRY} job.sh"],
+    "diff": [f"diff -f {EXAMPLES / 'fleet.yaml'}"],
     "squeue": ["squeue"],
-    "sacct": ["sacct"],
+    "sacct": ["sacct -S 2020-01-01"],
+    "scancel": [f"scancel steady {DRY}"],
     "sinfo": ["sinfo"],
-    "scancel": [f"scancel {DRY} steady"],
     "queue": ["queue"],
     "top": ["top"],
     "waldur status": ["waldur status"],
@@ -265,8 +268,8 @@ def test_an_operation_has_a_command(operation: Operation) -> None:
 
 def test_a_command_asks_for_something_or_says_why_not() -> None:
     asking = {command for operation in OPERATIONS.values() for command in operation.cli}
-    assert COMMANDS.keys() == asking | LOCAL.keys() | AGAIN.keys()
-    assert not AGAIN.keys() & asking
+    assert COMMANDS.keys() == asking | LOCAL.keys() | AGAIN.keys() | VIEWS.keys()
+    assert not (AGAIN.keys() | VIEWS.keys()) & asking
     assert UNTYPED.keys() < OPERATIONS.keys()
 
 
@@ -281,8 +284,9 @@ def test_each_command_asks_for_what_the_table_says(typed: Typed) -> None:
     kinds = typed.furnished.kinds | {"at": as_of}
     typed.told(set())
     for command in in_order():
-        table = {each.name for each in OPERATIONS.values() if command in each.cli}
-        wanted = AGAIN.get(command, table) - UNTYPED.keys()
+        source = "get" if command in AGAIN else command
+        table = {each.name for each in OPERATIONS.values() if source in each.cli}
+        wanted = VIEWS.get(command, table - UNTYPED.keys())
         for line in lines(command, kinds):
             typed.type(line.split())
         asked = typed.told(wanted)
@@ -291,6 +295,9 @@ def test_each_command_asks_for_what_the_table_says(typed: Typed) -> None:
 
 ASIDE: Final[dict[str, set[str]]] = {
     "sbatch": {"list-domains", "whoami"},
+    "squeue": {"list-leases"},
+    "sacct": {"list-leases"},
+    "scancel": {"list-leases"},
 }
 """What commands look up before they ask for what they are for."""
 

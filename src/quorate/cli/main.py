@@ -5,12 +5,13 @@ Only click is imported here; a subcommand's module is imported when it runs.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -39,6 +40,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "quorate.cli.commands.apply_command",
         "apply",
         "Create or update resources from files.",
+    ),
+    "diff": (
+        "quorate.cli.commands.diff_command",
+        "diff",
+        "Show what applying files would change.",
     ),
     "submit": (
         "quorate.cli.commands.submit_command",
@@ -347,8 +353,8 @@ def main(args: Sequence[str], settings: Settings | None = None) -> int:
     except (SystemExit, BrokenPipeError) as error:
         return _stopped(error)
     except Exception as error:
+        from quorate.views.error_codes import exit_of
         from quorate.views.failures import text_of
-        from quorate.views.statuses import exit_of
 
         code = exit_of(error)
         if code is None:
@@ -405,4 +411,20 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets its number instead of a traceback.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
-    sys.exit(main(sys.argv[1:]))
+    _leave(int(main(sys.argv[1:])))
+
+
+def _leave(code: int) -> NoReturn:
+    """End the program, and do not take its modules apart, which takes a sixth of a short command.
+
+    What was registered for the end is done, and what was printed is written. While another thread
+    runs, the program ends as any other does.
+    """
+    threading = sys.modules.get("threading")
+    if threading is None or threading.active_count() == 1:
+        atexit._run_exitfuncs()  # noqa: SLF001 - what Python itself does at the end
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    sys.exit(code)

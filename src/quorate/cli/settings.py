@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from quorate.ports.clock_port import Clock
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from quorate.client.contexts import Target
+    from quorate.ports.clock_port import Clock
 
 LEDGER_DEFAULT: Final = "quorate.db"
 CSV: Final = "csv"

@@ -77,9 +77,10 @@ class Sources:
             yield
         except CommandError as error:
             lines = [self._located(line) for line in error.lines]
-            raise CommandError(
-                error.code, *lines, fault=error.fault, refusals=error.refusals
-            ) from None
+            told = CommandError(error.code, *lines, fault=error.fault, refusals=error.refusals)
+            for note in getattr(error, "__notes__", ()):
+                told.add_note(note)
+            raise told from None
 
     def _located(self, line: str) -> str:
         """Return ``line`` with file and line before it, where it is about one of the documents."""

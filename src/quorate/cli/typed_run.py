@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
@@ -11,7 +12,6 @@ import click
 from quorate.cli.ask_and_print import tree_asked
 from quorate.cli.settings import Settings
 from quorate.client.run_document import NoFlavorError, only_flavor
-from quorate.documents import Invalid, parse_tree
 from quorate.operations.common_requests import Nothing
 from quorate.operations.resources.resource_operations import ListThings
 from quorate.views.exits import CommandError, Exit
@@ -92,8 +92,29 @@ def variables(typed: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def checked(tree: dict[str, Any], options: Mapping[str, str]) -> dict[str, Any]:
-    """Return the document ``tree``, or raise with its faults, named by the options they came by."""
+@contextmanager
+def worded(
+    settings: Settings, tree: Mapping[str, Any], options: Mapping[str, str]
+) -> Iterator[None]:
+    """Submit the document ``tree``; its faults are named by the ``options`` that they came by.
+
+    A ledger's file is given sound documents only. A service finds faults by itself, so they are
+    looked for here only when it has found some: reading documents takes longer than asking.
+    """
+    if settings.service() is None:
+        check_document(tree, options)
+    try:
+        yield
+    except CommandError as error:
+        if error.code in (Exit.INVALID, Exit.USAGE):
+            check_document(tree, options)
+        raise
+
+
+def check_document(tree: Mapping[str, Any], options: Mapping[str, str]) -> None:
+    """Raise ``CommandError`` with the faults of ``tree``, if any."""
+    from quorate.documents import Invalid, parse_tree
+
     parsed = parse_tree(None, tree, source="the command line")
     if isinstance(parsed, Invalid):
         lines = [
@@ -101,7 +122,6 @@ def checked(tree: dict[str, Any], options: Mapping[str, str]) -> dict[str, Any]:
             for each in parsed.problems
         ]
         raise CommandError(Exit.USAGE, *lines)
-    return tree
 
 
 def _option(path: str, options: Mapping[str, str]) -> str:

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from quorate.client import flows, wire
 from quorate.client.errors import NotQuorateError
 from quorate.client.flows import Flow
-from quorate.client.resources.any_resource import ResourceList
-from quorate.client.resources.fleet_resources import DomainInfo
-from quorate.client.resources.run_resources import RunInfo
 from quorate.client.retrying import Retrying
-from quorate.client.run_document import Work, only_flavor
 from quorate.operations.common_responses import Outcome
 from quorate.operations.fleet.looking_operations import RunLogs
 from quorate.operations.operation import Effect
 from quorate.operations.resources import resource_operations, run_operations
 from quorate.operations.table import OPERATIONS
 
+if TYPE_CHECKING:
+    from quorate.client.resources.any_resource import ResourceList
+    from quorate.client.resources.fleet_resources import DomainInfo
+    from quorate.client.resources.run_resources import RunInfo
+    from quorate.client.run_document import Work
+
 TERMINAL: Final = frozenset({"Completed", "Cancelled", "Failed"})
 """The phases after which nothing happens to a run any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(Struct, frozen=True):
     """Makes flows; ``retrying`` says how often each request is tried."""
 
-    retrying: Retrying = field(default_factory=Retrying)
+    retrying: Retrying = Retrying()
 
     def answer(self, name: str, question: Struct) -> Flow[Any]:
         """Return what an operation gives, as the table types it."""
@@ -79,13 +80,18 @@ class Asking:
         self, document: Mapping[str, Any] | Work, key: str | None
     ) -> Flow[tuple[str, Outcome]]:
         """Return the name of the run that was submitted, and the result."""
-        if isinstance(document, Work):
+        # Only the Python client says a run in words; the command line sends its document.
+        from quorate.client import run_document  # noqa: PLC0415
+
+        if isinstance(document, run_document.Work):
             work = document
             if not work.flavors:
                 listing: ResourceList[DomainInfo] = yield from self.answer(
                     "list-domains", resource_operations.ListThings()
                 )
-                work = replace(work, flavors=[only_flavor([s.status for s in listing.items])])
+                work = replace(
+                    work, flavors=[run_document.only_flavor([s.status for s in listing.items])]
+                )
             document = work.document()
         question = run_operations.SubmitRun(document=dict(document), idempotency_key=key)
         outcome: Outcome = yield from self.answer("submit-run", question)

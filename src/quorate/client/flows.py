@@ -7,7 +7,6 @@ result of each; a driver carries the steps out, with ``await`` or without (``dri
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -26,15 +25,13 @@ from quorate.operations.operation import Operation
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Send a request; gives its ``Reply``."""
 
     request: wire.Request
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(Struct, frozen=True):
     """Send a request and keep the answer open; gives a ``Reply`` whose body is empty if it is ok.
 
     What was open before is closed.
@@ -43,25 +40,21 @@ class Open:
     request: wire.Request
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """Read on in what is open; gives bytes, none at its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """Wait; gives nothing."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Now:
+class Now(Struct, frozen=True):
     """Read a clock that never goes back; gives seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(Struct, frozen=True):
     """Pass a value to the iterating caller; gives nothing."""
 
     value: Any

@@ -1,4 +1,4 @@
-"""Requests carried by the standard library: for a command that asks once and ends.
+"""Requests carried over one plain connection: for a command that asks once and ends.
 
 httpx takes longer to be imported than a service takes to answer. Proxies are httpx's business.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterator, Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from quorate.client import transport_errors
 from quorate.client.errors import QuorateClientError
+from quorate.client.http_exchange import Exchange, NotHttpError, Response
 from quorate.client.service_address import Place
 from quorate.client.sync_runner import (
     STREAM_SILENCE_S_MAX,
@@ -24,7 +24,6 @@ from quorate.client.sync_runner import (
 )
 from quorate.client.wire import Reply, Request
 
-CHUNK_BYTES: Final = 64 * 1024
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 
 
@@ -51,12 +50,8 @@ class PlainDriver(SyncRunner):
         self._timeout_s = timeout_s
         self._waited_s = timeout_s
         self._is_connected = False
-        if place.is_tls:
-            self._http: HTTPConnection = HTTPSConnection(
-                parts.hostname, parts.port, timeout=timeout_s, context=place.tls()
-            )
-        else:
-            self._http = HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+        tls = place.tls() if place.is_tls else None
+        self._http = Exchange(parts.hostname, parts.port, tls=tls, timeout_s=timeout_s)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -65,18 +60,18 @@ class PlainDriver(SyncRunner):
     def send(self, request: Request) -> Reply:
         """Return the whole answer to ``request``."""
         response = self._asked(request, self._timeout_s)
-        return _reply(response, response.read())
+        return _reply(response, b"".join(response.body))
 
     def open(self, request: Request, opened: Opened) -> Reply:
         """Return the head of the answer to ``request``, whose body ``opened`` then has."""
         response = self._asked(request, STREAM_SILENCE_S_MAX)
-        opened.chunks, opened.shut = _chunks(response), self.close
+        opened.chunks, opened.shut = response.body, self.close
         found = _reply(response, b"")
-        return found if found.is_ok else _reply(response, response.read())
+        return found if found.is_ok else _reply(response, b"".join(response.body))
 
     def fault_of(self, error: Exception) -> QuorateClientError | None:
         """Return the client error for ``error``; None where the request did not cause it."""
-        if not isinstance(error, OSError | HTTPException):
+        if not isinstance(error, OSError | NotHttpError):
             return None
         self.close()
         untrusted = transport_errors.untrusted(error, self._server)
@@ -89,7 +84,7 @@ class PlainDriver(SyncRunner):
             return transport_errors.unanswered(self._server, self._waited_s)
         return transport_errors.cut_off(error, self._server)
 
-    def _asked(self, request: Request, silence_s: float) -> HTTPResponse:
+    def _asked(self, request: Request, silence_s: float) -> Response:
         """Return the answer, of which the head was read."""
         if self._http.sock is not None and select.select([self._http.sock], [], [], 0)[0]:
             self.close()  # What can be read before anything is asked is that the service hung up.
@@ -97,25 +92,14 @@ class PlainDriver(SyncRunner):
             self._is_connected = False
             self._http.connect()
         self._is_connected = True
-        self._http.sock.settimeout(silence_s)
+        self._http.wait_at_most(silence_s)
         self._waited_s = silence_s
         path = self._base + request.path
         if request.query:
             path += "?" + urlencode(request.query, quote_via=quote)
-        self._http.request(
-            request.method, path, body=request.body, headers={**self._headers, **request.headers}
-        )
-        return self._http.getresponse()
+        headers = {**self._headers, **request.headers}
+        return self._http.ask(request.method, path, headers, request.body)
 
 
-def _chunks(response: HTTPResponse) -> Iterator[bytes]:
-    """Yield the body as it comes; raises ``IncompleteRead`` where it breaks off."""
-    while chunk := response.read1(CHUNK_BYTES):
-        yield chunk
-    if response.length:
-        raise IncompleteRead(b"", response.length)
-
-
-def _reply(response: HTTPResponse, body: bytes) -> Reply:
-    headers = {name.lower(): value for name, value in response.getheaders()}
-    return Reply(status=response.status, headers=headers, body=body)
+def _reply(response: Response, body: bytes) -> Reply:
+    return Reply(status=response.status, headers=response.headers, body=body)

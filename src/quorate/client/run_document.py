@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Required, TypedDict
 
+from quorate.model.api_version import API_VERSION
+
 NAME_CHARS_MAX: Final = 40
 """How much of a program's name a generated name keeps."""
 _LAUNCHERS: Final = frozenset(
@@ -37,8 +39,6 @@ class Work:
 
     def document(self) -> dict[str, Any]:
         """Return the Run document. Without a name one is generated where it is submitted."""
-        from quorate.documents import API_VERSION  # noqa: PLC0415 - most commands write none
-
         if isinstance(self.command, str):
             raise TypeError(
                 "command: give a list of words, such as ['python', 'train.py']; no shell reads it"

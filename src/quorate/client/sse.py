@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from quorate.client.errors import NotQuorateError
 
@@ -14,8 +14,7 @@ MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 """How long one message may be. A block of the ledger is shorter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Struct, frozen=True, kw_only=True):
     """One message: what kind of event it is, its id, and its data."""
 
     kind: str
@@ -34,18 +33,17 @@ class Message:
             ) from None
 
 
-@dataclass(slots=True)
-class Messages:
+class Messages(Struct):
     """Takes bytes as they come, and gives the messages that are whole.
 
     What a cut connection left of a message is never given: it comes again, whole.
     """
 
-    _rest: bytearray = field(default_factory=bytearray)
+    _rest: bytearray = msgspec.field(default_factory=bytearray)
     _kind: str = ""
     _id: str = ""
     _has_id: bool = False
-    _data: list[str] = field(default_factory=list)
+    _data: list[str] = msgspec.field(default_factory=list)
     _bytes: int = 0
 
     def feed(self, chunk: bytes) -> Iterator[Message]:

@@ -6,8 +6,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
+
+from msgspec import Struct
 
 from quorate.client.errors import QuorateClientError
 from quorate.client.flows import Emit, Flow, Now, Open, Pause, Read, Send, Step
@@ -72,8 +73,7 @@ class Walk(Generic[T]):
         self._flow.close()
 
 
-@dataclass(slots=True)
-class Opened:
+class Opened(Struct):
     """The answer that is being read, if any."""
 
     chunks: Iterator[bytes] | None = None

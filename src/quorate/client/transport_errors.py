@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import socket
-import ssl
+import sys
 from collections.abc import Iterator
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from quorate.client.errors import (
     NotListeningError,
@@ -15,12 +15,19 @@ from quorate.client.errors import (
     UntrustedError,
 )
 
+if TYPE_CHECKING:
+    import ssl
+
 E = TypeVar("E", bound=BaseException)
 _DEPTH_MAX: Final = 20
 
 
 def untrusted(error: BaseException, server: str) -> UntrustedError | None:
     """Return the error of TLS that caused ``error``; None where another thing caused it."""
+    if "ssl" not in sys.modules:
+        return None  # Nothing was encrypted, and importing it takes longer than an answer.
+    import ssl  # noqa: PLC0415
+
     found = _cause(error, ssl.SSLError)
     return None if found is None else UntrustedError(_tls_text(found, server))
 
@@ -57,6 +64,8 @@ def cut_off(error: Exception, server: str) -> UnreachableError:
 
 
 def _tls_text(error: ssl.SSLError, server: str) -> str:
+    import ssl  # noqa: PLC0415 - there is an error of TLS, so it is loaded
+
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"{server} does not prove who it is: {error.verify_message}; where its certificate is "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
@@ -18,7 +17,6 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 from msgspec.structs import FieldInfo, fields
 
-from quorate.client.answer_fields import part_of
 from quorate.client.errors import (
     BusyError,
     FailedError,
@@ -30,8 +28,6 @@ from quorate.client.errors import (
     StaleVersionError,
     UnauthenticatedError,
 )
-from quorate.client.resources.resource_table import answer_type
-from quorate.client.watched_events import Event
 from quorate.model.amounts import fits_double
 from quorate.operations.operation import ASIDE, DRY_RUN, NOTES, Operation
 
@@ -49,23 +45,21 @@ RETRY_AFTER_S_MAX: Final = 3_600.0
 _BODY: Final = msgspec.json.Encoder(decimal_format="number")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """A request of REST, without server and token."""
 
     method: str
     path: str
     query: tuple[tuple[str, str], ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     body: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """An answer of REST; the names of ``headers`` are in lower case."""
 
     status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     body: bytes = b""
 
     @property
@@ -74,8 +68,7 @@ class Reply:
         return self.status // 100 == 2  # noqa: PLR2004 - the class of success
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Told(Struct, frozen=True, kw_only=True):
     """The text for a person: for standard output, standard error, and a failed print."""
 
     out: tuple[str, ...]
@@ -142,6 +135,9 @@ def given_of(operation: Operation, reply: Reply) -> Any:
 
     In trees a number that a double cannot hold is a ``Decimal``: what is read can be sent again.
     """
+    # The command line asks for trees and lines alone, and has no time for typed answers.
+    from quorate.client.resources.resource_table import answer_type  # noqa: PLC0415
+
     check(reply)
     return _converted(_decoded(reply, JSON, _SOUND), answer_type(operation))
 
@@ -180,6 +176,9 @@ def line_of(operation: Operation, line: str) -> Any:
 
 def event_of(operation: Operation, tree: Tree) -> Any:
     """Return what one message of a stream gives: an event, or what the table types."""
+    from quorate.client.resources.resource_table import answer_type  # noqa: PLC0415
+    from quorate.client.watched_events import Event  # noqa: PLC0415
+
     kind = answer_type(operation)
     return Event.of(tree) if kind is Event else _converted(tree, kind)
 
@@ -299,6 +298,8 @@ def _shapes(gives: Any) -> tuple[Any, ...]:
 
 
 def _converted(tree: Any, gives: Any) -> Any:
+    from quorate.client.answer_fields import part_of  # noqa: PLC0415 - as above
+
     faults: list[str] = []
     for shape in _shapes(gives):
         try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from quorate.documents.bare import Bare
 from quorate.documents.document_problem import Problem
 from quorate.documents.emit import to_json, to_yaml
-from quorate.documents.head import API_VERSION
 from quorate.documents.parse import (
     KINDS,
     Declared,
@@ -23,6 +22,7 @@ from quorate.documents.parse import (
     parse_tree,
 )
 from quorate.documents.render import kind_of, render
+from quorate.model.api_version import API_VERSION
 
 __all__ = [
     "API_VERSION",

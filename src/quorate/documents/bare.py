@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from quorate.documents.field_reader import Fault
-from quorate.documents.head import API_VERSION, RUN
+from quorate.documents.head import RUN
+from quorate.model.api_version import API_VERSION
 
 HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 GENERATED: Final = "run-"

@@ -9,8 +9,7 @@ from msgspec import Struct
 from quorate.documents import values
 from quorate.documents.document_problem import shown
 from quorate.documents.field_reader import At, Fields, as_it_is, fields_of
-
-API_VERSION: Final = "quorate.dev/v1"
+from quorate.model.api_version import API_VERSION
 
 NODE: Final = "Node"
 OWNER: Final = "Owner"

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from quorate.documents.head import (
-    API_VERSION,
     BUDGET,
     NODE,
     OWNER,
@@ -23,6 +22,7 @@ from quorate.documents.parse import Declared
 from quorate.documents.times import duration_text, time_text
 from quorate.documents.written import fraction, hours, seconds
 from quorate.model.amounts import GRACE_DEFAULT_MS
+from quorate.model.api_version import API_VERSION
 from quorate.model.job_types import ALONE_KEY, JobType
 from quorate.model.pod_template import PodTemplate, TolerationOperator
 from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from quorate.ledger.errors import RESTORE
 from quorate.model.refusal import Refusal, sentence
 from quorate.ports.errors import CorruptLedgerError, QuorateError
+from quorate.views.error_codes import exit_of
 from quorate.views.error_length import in_bounds
 from quorate.views.exits import CommandError
-from quorate.views.statuses import STATUSES, exit_of
+from quorate.views.statuses import STATUSES
 from quorate.views.word_forms import shortage
 
 

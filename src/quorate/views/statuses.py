@@ -1,19 +1,14 @@
-"""The one table from error codes to HTTP status, gRPC status and exit code."""
+"""The one table from error codes to HTTP status, gRPC status and exit code. Imports little.
+
+Which code an exception of the world has says ``error_codes.py``.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-from quorate.documents.document_problem import CalcInputError
 from quorate.model.refusal import RefusalCode
-from quorate.ports.errors import (
-    CheckpointError,
-    CorruptLedgerError,
-    LedgerExistsError,
-    QuorateError,
-    StoreUrlError,
-)
 from quorate.views.exits import Exit
 
 FORBIDDEN: Final = "forbidden"
@@ -84,24 +79,7 @@ STATUSES: Final[dict[str, Status]] = {
 }
 """Code -> status. The codes are public for ever: docs/reference/refusals.md."""
 
-ERRORS: Final[tuple[tuple[type[Exception], str], ...]] = (
-    (CorruptLedgerError, UNSOUND),
-    (LedgerExistsError, REFUSED),
-    (StoreUrlError, USAGE),
-    (CheckpointError, INVALID),
-    (CalcInputError, INVALID),
-    (QuorateError, UNUSABLE),
-    (OSError, UNUSABLE),
-)
-"""Errors of the world -> code; the first type that fits decides. What is not here is a bug."""
-
 
 def status_of(code: str) -> Status:
     """Return the status of a fault; a fault that is not in the table is a conflict."""
     return STATUSES.get(code, _CONFLICT)
-
-
-def exit_of(error: Exception) -> Exit | None:
-    """Return the exit code of ``error``; None when it is a bug and deserves its traceback."""
-    code = next((code for kind, code in ERRORS if isinstance(error, kind)), None)
-    return None if code is None else STATUSES[code].exit

@@ -11,8 +11,8 @@ from quorate.ledger.chain import GENESIS
 from quorate.ports.errors import LedgerExistsError, StoreReadOnlyError, StoreUrlError
 from quorate.service.config import configured
 from quorate.testing.store_contract import fill
+from quorate.views.error_codes import exit_of
 from quorate.views.exits import CommandError, Exit
-from quorate.views.statuses import exit_of
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from quorate.cli.operator_commands.calc_command import KINDS as NAMED_KINDS
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.operations.table import OPERATIONS
 from quorate.ports import errors
+from quorate.views.error_codes import exit_of
 from quorate.views.exits import CommandError, Exit
 from quorate.views.failures import refused, text_of
-from quorate.views.statuses import STATUSES, exit_of
+from quorate.views.statuses import STATUSES
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/reference/exit-codes.md"
 

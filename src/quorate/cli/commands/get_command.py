@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from quorate.cli.completing import kinds, names_of_kind
 from quorate.cli.global_options import JSON_PATH, NAME, examples, get_reader
-from quorate.cli.settings import Settings
+from quorate.cli.settings import CSV, Settings
 
 if TYPE_CHECKING:
     from msgspec import Struct
+
+    from quorate.cli.choosing import Choosing
+    from quorate.operations.resources.resource_operations import ListThings
 
 PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
 """The phases of ``quorate.model``, named here so that ``--help`` need not import it."""
@@ -30,6 +33,8 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
         "quorate get run train-1 -o json",
         "quorate get runs 'sweep[0-3]'     # tasks of an array",
         "quorate get runs --owner rai --phase Running --limit 20",
+        "quorate get nodes -l region=us-west --sort-by .status.freeGPUs",
+        "quorate get runs --field spec.resources.gpuType=H100",
         "quorate get runs -o name          # run/NAME lines, for other commands",
         "quorate get nodes -o csv > nodes.csv",
         "quorate get runs -o jsonpath='{.items[*].metadata.name}'",
@@ -49,6 +54,15 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
     type=click.IntRange(min=1),
     help="At most N: the newest N runs, or the first N of another list.",
 )
+@click.option("-l", "--selector", "labels", metavar="LABELS", help="Only with these: region=eu.")
+@click.option(
+    "--field",
+    "fields",
+    metavar="PATH=VALUE",
+    multiple=True,
+    help="Only with this value: spec.owner=rai, or != for any other. May be repeated.",
+)
+@click.option("--sort-by", "sort_path", metavar="PATH", help="By this value: .status.submitted.")
 @get_reader
 @click.pass_obj
 def get(
@@ -59,13 +73,18 @@ def get(
     owner: str | None,
     phase: str | None,
     limit: int | None,
+    labels: str | None,
+    fields: tuple[str, ...],
+    sort_path: str | None,
 ) -> None:
     """List what there is.
 
     KIND is one of nodes, domains, pools, owners, budgets, envelopes, caps, runs, queue,
     reservations, resolveroutcomes, leases, charges, system; singular and short names work too.
-    Amounts in tables are GPU-hours; json and yaml have exact GPU-milliseconds.
+    Amounts in tables are GPU-hours; json and yaml have exact GPU-milliseconds. -l, --field and
+    --sort-by look at what `-o json` prints.
     """
+    from quorate.cli.choosing import Choosing
     from quorate.operations.resources.resource_operations import (
         GetSystem,
         GetThing,
@@ -83,6 +102,15 @@ def get(
         names = tuple(name for word in names for name in reversed(run_names(word)))
     if (owner is not None or phase is not None) and not is_run:
         raise click.UsageError(f"--owner and --phase choose among runs, not {found.plural}")
+    choosing = Choosing(labels=labels, fields=fields, sort_path=sort_path)
+    if choosing.is_any:
+        if found.name == "system" or limit is not None:
+            raise click.UsageError("-l, --field and --sort-by are for whole lists, without --limit")
+        listing: ListThings = ListThings(names=names)
+        if is_run:
+            listing = ListRuns(names=names, owner=owner, phase=phase)
+        _print_chosen(settings, found.name, f"list-{found.plural}", listing, choosing)
+        return
     if found.name == "system":
         _print(settings, "system", "get-system", GetSystem())
     elif len(names) == 1 and found.name != "queue" and owner is None and phase is None:
@@ -96,18 +124,56 @@ def get(
         _print(settings, found.name, f"list-{found.plural}", asked_all)
 
 
+def _print_chosen(
+    settings: Settings, kind: str, operation: str, asked: ListThings, choosing: Choosing
+) -> None:
+    """Print those of a list that are chosen, in the order that was typed."""
+    from quorate.cli.ask_and_print import ask, tree_asked
+    from quorate.cli.choosing import ChoiceError
+    from quorate.operations.resources.resource_operations import NAMES_MAX
+
+    try:
+        choosing.check()
+        tree = tree_asked(settings, operation, asked)
+        tree["items"] = choosing.chosen(tree["items"])
+    except ChoiceError as error:
+        raise click.UsageError(str(error)) from None
+    if not settings.is_table and settings.output != CSV:
+        _print_tree(settings, kind, tree)
+        return
+    names = tuple(each["metadata"]["name"] for each in tree["items"])
+    if not names:
+        click.echo(f"no {kind} is chosen by that", err=True)
+    elif len(names) > NAMES_MAX:
+        raise click.UsageError(
+            f"{len(names)} are chosen, and a table has {NAMES_MAX} at most then; choose fewer, or "
+            "write -o name or -o json"
+        )
+    else:
+        ask(settings, operation, type(asked)(names=names))
+
+
 def _print(settings: Settings, kind: str, operation: str, asked: Struct) -> None:
     """Ask for the operation, and print the response in the form that was typed."""
     from quorate.cli.ask_and_print import ask, tree_asked
 
+    if settings.output == NAME or settings.output.startswith(JSON_PATH):
+        _print_tree(settings, kind, tree_asked(settings, operation, asked))
+    else:
+        ask(settings, operation, asked)
+
+
+def _print_tree(settings: Settings, kind: str, tree: Any) -> None:
+    """Print a response for programs in the form that was typed."""
     if settings.output == NAME:
-        tree = tree_asked(settings, operation, asked)
         for each in tree.get("items", [tree]):
             click.echo(f"{kind}/{each['metadata']['name']}")
     elif settings.output.startswith(JSON_PATH):
         from quorate.cli.json_path import fill_in, read_template
 
         template = read_template(settings.output.removeprefix(JSON_PATH))
-        click.echo(fill_in(template, tree_asked(settings, operation, asked)))
+        click.echo(fill_in(template, tree))
     else:
-        ask(settings, operation, asked)
+        from quorate.cli.printing import print_tree
+
+        print_tree(settings, tree)

@@ -103,15 +103,13 @@ def sbatch(ctx: click.Context, /, *, dry_run: bool, **typed: Any) -> None:
     not copied: it must be there, under the same path, when the run starts.
     """
     from quorate.cli.slurm.sbatch_options import CommandLine
-    from quorate.cli.typed_run import checked
+    from quorate.cli.typed_run import worded
 
     settings, line = ctx.obj, ctx.meta[_SLURM]
     assert isinstance(settings, Settings)
     assert isinstance(line, CommandLine)
     script, path, arguments = _read(line.options, line.rest, typed)
     trees = _documents(settings, script, path, arguments, typed)
-    for tree in trees[:1]:
-        checked(tree, _FIELDS)
     for each in script.said:
         click.echo(each, err=True)
     for word in _meant_for_us(ctx, arguments):
@@ -124,10 +122,9 @@ def sbatch(ctx: click.Context, /, *, dry_run: bool, **typed: Any) -> None:
         click.echo(
             f"{line.rest[0]}: is not copied; {path} must be there when the run starts", err=True
         )
-    asked = {option.key for option in line.options} | script.asked
-    _submit(
-        settings, trees, is_dry=dry_run or "test-only" in asked, is_parsable="parsable" in asked
-    )
+    is_dry = dry_run or "test-only" in script.asked
+    with worded(settings, trees[0], _FIELDS):
+        _submit(settings, trees, is_dry=is_dry, is_parsable="parsable" in script.asked)
 
 
 def _submit(

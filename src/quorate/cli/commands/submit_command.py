@@ -153,9 +153,12 @@ def submit(
     elif files:
         _submit_files(settings, files, assignments, dry_run=dry_run)
     else:
+        from quorate.cli.typed_run import worded
+
         tree = _typed_run(settings, command, name, said)
         asked = SubmitRun(document=tree, assignments=assignments, dry_run=dry_run)
-        ask(settings, "submit-run", asked)
+        with worded(settings, tree, _FIELDS):
+            ask(settings, "submit-run", asked)
 
 
 _OPTIONS = {
@@ -201,7 +204,7 @@ def _typed_run(
     """Return the Run document of one command line."""
     from pathlib import Path
 
-    from quorate.cli.typed_run import checked, flavors_or_only, team_or_own, variables
+    from quorate.cli.typed_run import flavors_or_only, team_or_own, variables
     from quorate.client.run_document import Work
 
     if said["gpus"] is None:
@@ -228,7 +231,7 @@ def _typed_run(
         pool=said["pool"],
         processes=said["processes"],
     )
-    return checked(work.document(), _FIELDS)
+    return work.document()
 
 
 _FIELDS = {

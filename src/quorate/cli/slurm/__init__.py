@@ -2,5 +2,5 @@
 
 The commands are in ``commands/``, and ``asked_jobs.py`` asks for runs; everything else is pure.
 Start reading at ``sbatch_script.py``, options in our words; ``batch_job.py`` makes run documents of
-them, and ``job_rows.py`` shows runs as jobs.
+them, and ``job_rows.py`` shows runs as jobs (docs/adr/0043).
 """

@@ -1,0 +1,113 @@
+"""Resources chosen by labels and fields, and ordered by a value that they hold. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+_LABEL: Final = re.compile(r"(?P<no>!?)(?P<key>[A-Za-z0-9./_-]+)(?:(?P<how>==|=|!=)(?P<value>.*))?")
+_FIELD: Final = re.compile(r"(?P<path>[^=!]+)(?P<how>==|=|!=)(?P<value>.*)")
+
+Tree = Mapping[str, Any]
+
+
+class ChoiceError(ValueError):
+    """A choice that cannot be read; its text says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choosing:
+    """What was typed to choose and to order resources."""
+
+    labels: str | None = None
+    fields: tuple[str, ...] = ()
+    sort_path: str | None = None
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anything was typed."""
+        return self.labels is not None or bool(self.fields) or self.sort_path is not None
+
+    def check(self) -> None:
+        """Raise ``ChoiceError`` where what was typed cannot be read."""
+        self._tests()
+
+    def chosen(self, trees: Sequence[Tree]) -> list[Tree]:
+        """Return those of ``trees`` that are meant, in their order; raises ``ChoiceError``."""
+        tests = self._tests()
+        found = [tree for tree in trees if all(test(tree) for test in tests)]
+        return found if self.sort_path is None else sorted_by(found, self.sort_path)
+
+    def _tests(self) -> list[Callable[[Tree], bool]]:
+        by_labels = [] if self.labels is None else [label_choice(self.labels)]
+        return [*by_labels, *map(field_choice, self.fields)]
+
+
+def label_choice(text: str) -> Callable[[Tree], bool]:
+    """Return what chooses by labels: ``a=b``, ``a!=b``, ``a`` and ``!a``, joined by commas."""
+    tests: list[Callable[[Mapping[str, str]], bool]] = []
+    for part in text.split(","):
+        matched = _LABEL.fullmatch(part.strip())
+        if matched is None or (matched["no"] and matched["how"]):
+            raise ChoiceError(f"-l {text!r}: write KEY=VALUE, KEY!=VALUE, KEY or !KEY")
+        tests.append(_label_test(matched["key"], matched["how"], matched["value"], matched["no"]))
+    return lambda tree: all(test(tree["metadata"].get("labels", {})) for test in tests)
+
+
+def _label_test(
+    key: str, how: str | None, value: str | None, no: str
+) -> Callable[[Mapping[str, str]], bool]:
+    if how is None:
+        return lambda labels: (key in labels) != bool(no)
+    return lambda labels: (labels.get(key) == value) == (how != "!=")
+
+
+def field_choice(text: str) -> Callable[[Tree], bool]:
+    """Return what chooses by a field: ``status.phase=Running`` or ``spec.owner!=rai``."""
+    matched = _FIELD.fullmatch(text)
+    if matched is None:
+        raise ChoiceError(f"--field {text!r}: write PATH=VALUE or PATH!=VALUE")
+    path, wanted, is_same = matched["path"], matched["value"], matched["how"] != "!="
+    return lambda tree: (_text(value_at(tree, path)) == wanted) == is_same
+
+
+def _text(value: object) -> str:
+    """Return a value as it is typed: JSON's words, and nothing for what is not there."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)
+
+
+def value_at(tree: Any, path: str) -> Any:
+    """Return what ``tree`` has at ``path``, such as ``.spec.owner``; None where it has nothing."""
+    for key in path.strip("{}").lstrip(".").split("."):
+        if not isinstance(tree, Mapping):
+            return None
+        tree = tree.get(key)
+    return tree
+
+
+def sorted_by(trees: Sequence[Tree], path: str) -> list[Tree]:
+    """Return ``trees`` by what they have at ``path``: numbers, then texts, then what has neither.
+
+    Of equal ones the order stays. Raises ``ChoiceError`` where no resource has a value there.
+    """
+    found = [(_rank(value_at(tree, path)), tree) for tree in trees]
+    if trees and all(rank[0] == _NOTHING for rank, _ in found):
+        raise ChoiceError(f"--sort-by {path}: none of these has a value there; see: -o json")
+    return [tree for _, tree in sorted(found, key=lambda pair: pair[0])]
+
+
+_NOTHING: Final = 2
+
+
+def _rank(value: object) -> tuple[int, float, str]:
+    match value:
+        case bool() | str():
+            return (1, 0.0, _text(value))
+        case int() | float():
+            return (0, float(value), "")
+        case _:
+            return (_NOTHING, 0.0, "")

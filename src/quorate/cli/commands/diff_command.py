@@ -1,0 +1,115 @@
+"""``quorate diff``: what applying files would change, document by document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from quorate.cli.global_options import examples, ledger_options
+from quorate.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_MADE: Final = ("nonce", "user")
+"""Fields of a run that are made where it is submitted, if it does not say them."""
+
+
+@click.command(
+    epilog=examples(
+        "quorate diff -f fleet.yaml -f budgets.yaml",
+        "quorate get budgets -o yaml | quorate diff -f -",
+    )
+)
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    required=True,
+    help="YAML or JSON with one or more documents; - is standard input. May be repeated.",
+)
+@ledger_options
+@click.pass_obj
+def diff(settings: Settings, files: tuple[str, ...]) -> int:
+    """Show what applying files would change.
+
+    Prints, for each document, the lines that are there and not in the file with -, and those of the
+    file with +. What a resource has and its document does not say is shown as removed, because
+    `apply` replaces the whole resource. Nothing is recorded; for the effect on runs see `quorate
+    apply --dry-run`. The exit code is 0 where nothing differs and 1 where something does.
+    """
+    from quorate.cli.sources import read_sources
+    from quorate.views.exits import Exit
+
+    sources = read_sources(files, needs_owner=settings.service() is None)
+    there = _Resources(settings)
+    has_differed = False
+    for wanted in sources.trees:
+        for line in difference(there.find(wanted), wanted):
+            has_differed = True
+            click.echo(line)
+    return Exit.REFUSED if has_differed else Exit.OK
+
+
+class _Resources:
+    """What there is, asked for once for each kind."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._known: dict[str, dict[str, Any]] = {}
+
+    def find(self, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the resource that ``wanted`` states, as it is; None where there is none."""
+        from quorate.views.kind_names import kind_named
+
+        name = wanted["metadata"].get("name")
+        if name is None:
+            return None  # A generated name is always new.
+        kind = kind_named(str(wanted["kind"]).lower())
+        if kind.name not in self._known:
+            self._known[kind.name] = {
+                each["metadata"]["name"]: each for each in self._asked(kind.name, kind.plural)
+            }
+        return self._known[kind.name].get(name)
+
+    def _asked(self, kind: str, plural: str) -> Sequence[Any]:
+        from quorate.cli.ask_and_print import tree_asked
+        from quorate.operations.resources.resource_operations import (
+            GetSystem,
+            ListRuns,
+            ListThings,
+        )
+
+        if kind == "system":
+            return [tree_asked(self._settings, "get-system", GetSystem())]
+        asked = ListRuns() if kind == "run" else ListThings()
+        items: Sequence[Any] = tree_asked(self._settings, f"list-{plural}", asked)["items"]
+        return items
+
+
+def difference(there: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a unified diff from ``there``, None where it is new, to ``wanted``."""
+    from difflib import unified_diff
+
+    from quorate.documents import to_yaml
+
+    spec = wanted.get("spec", {})
+    before: list[str] = []
+    if there is not None:
+        kept = {key: value for key, value in there.items() if key != "status"}
+        kept["metadata"] = {key: there["metadata"].get(key) for key in wanted["metadata"]}
+        if wanted["kind"] == "Run":
+            made = [name for name in _MADE if name not in spec]
+            kept["spec"] = {key: value for key, value in kept["spec"].items() if key not in made}
+        before = to_yaml(kept).splitlines()
+    name = f"{wanted['kind'].lower()}/{wanted['metadata'].get('name', '(generated)')}"
+    yield from unified_diff(
+        before,
+        to_yaml(wanted).splitlines(),
+        f"{name} as it is" if there is not None else "/dev/null",
+        f"{name} in the file",
+        lineterm="",
+    )
