@@ -32,7 +32,7 @@ FLAVOR_UNKNOWN: Final = "GPU"
     "--kubeconfig", metavar="PATH", help="Print the GPU nodes of this Kubernetes cluster instead."
 )
 @click.option("--context", metavar="NAME", help="The context of the kubeconfig.")
-@click.option("--cluster", metavar="NAME", help="The name of the cluster in pools; with --kubeconfig.")
+@click.option("--cluster", metavar="NAME", help="The cluster's name in pools; with --kubeconfig.")
 @output_option
 @click.pass_obj
 def discover(  # noqa: PLR0917 - click passes them by name
@@ -90,8 +90,8 @@ def _print_cluster(settings: Settings, kubeconfig: str, context: str | None, clu
     from quorate.adapters.kubernetes.kube_api import KubeApi
     from quorate.adapters.kubernetes.node_inventory import NODES, nodes_of
     from quorate.cli.printing import print_tree
-    from quorate.documents.head import API_VERSION
     from quorate.documents.render import render
+    from quorate.model.api_version import API_VERSION
     from quorate.ports.errors import ClusterError
 
     try:
