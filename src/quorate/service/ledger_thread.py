@@ -14,14 +14,13 @@ from concurrent.futures import Future as ThreadFuture
 from contextlib import nullcontext
 from dataclasses import replace
 from threading import Thread
-from time import monotonic, thread_time
+from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
 from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
-from quorate.core.decision_log import GoOn
 from quorate.loop.engine import Engine
 from quorate.model.state.records import TokenRecord
 from quorate.operations.answer_types import Answer
@@ -31,7 +30,6 @@ from quorate.operations.batch_bounds import WIDTHS_MAX
 from quorate.operations.caller import Caller
 from quorate.operations.group_commit import (
     GROUP_MAX,
-    Asking,
     answer_together,
     may_wait_for_others,
 )
@@ -50,9 +48,16 @@ from quorate.service.http.accepting import Connections
 from quorate.service.http.body_reader import BodyReader
 from quorate.service.limits.overload_limit import Admission
 from quorate.service.metrics.registry import Metrics, service_metrics
-from quorate.service.readers.read_pool import AnyReader, ReadPool
-from quorate.service.readers.reader_process import ProcessConfig, RemoteReader
-from quorate.service.readers.state_reader import Question, Reader, ReaderConfig
+from quorate.service.queued_answers import (
+    Response,
+    asking_of,
+    caller_of,
+    deliver,
+    response_of,
+    within_cpu,
+)
+from quorate.service.readers.reader_pools import ReaderPools, next_part
+from quorate.service.readers.state_reader import Question, ReaderConfig
 from quorate.service.reply import Form, Reply, reply_of
 from quorate.service.request_queue import Line, QueuedRequest, unavailable
 from quorate.service.timers import Timers
@@ -71,8 +76,6 @@ LARGE_CPU_S_MAX: Final = 2.0
 """How much CPU deciding one large request may take; then it is given up and refused."""
 CLOSE_S_MAX: Final = 10.0
 """How long the ledger's thread may take to end what it does, and close the ledger."""
-PART_BYTES: Final = 64 * 1024
-"""How much of a long answer is made at a time, before others are answered."""
 
 T = TypeVar("T")
 
@@ -83,10 +86,6 @@ class Listener(Protocol):
     def __call__(self, engine: Engine) -> None:
         """Handle a ledger whose head has moved."""
         ...
-
-
-_Response = tuple["asyncio.Future[Any]", Any, BaseException | None]
-_Settled = list[_Response]
 
 
 class LedgerThread:
@@ -127,8 +126,7 @@ class LedgerThread:
         self._clock = clock or SystemClock()
         self._reading = reading
         self._ledger = ledger
-        self._read_pool: ReadPool | None = None
-        self._streams: ReadPool | None = None
+        self._readers: ReaderPools | None = None
         self._commits = CommitHealth(check_writable)
         # The blocks that all watchers read together; for the ledger's thread only.
         self._recent: Recent | None = None
@@ -165,33 +163,16 @@ class LedgerThread:
                 is_executed=is_executed,
                 logs=self._logs,
             )
-            # Answers that are made in parts, as their callers read them, are made by these readers.
-            self._streams = ReadPool(lambda: Reader(config))
-            self._streams.open()
-            self._read_pool = ReadPool(self._readers(config))
-            self._read_pool.open()
-
-    def _readers(self, config: ReaderConfig) -> Callable[[], AnyReader]:
-        """Return a function that makes readers: processes, where the ledger is a file."""
-        if self._ledger is None:
-            return lambda: Reader(config)
-        process = ProcessConfig(
-            ledger=self._ledger,
-            name=config.name,
-            signer=config.signer,
-            is_executed=config.is_executed,
-            logs=config.logs,
-        )
-        return lambda: RemoteReader(process, config.clock)
+            self._readers = ReaderPools(config, self._ledger)
+            self._readers.open()
 
     async def stop(self, within_s: float = CLOSE_S_MAX) -> None:
         """Take nothing more, answer what waits, and close the ledger.
 
         Raises ``CommandError`` when that takes too long; the thread is then abandoned.
         """
-        for room in (self._read_pool, self._streams):
-            if room is not None:
-                room.close()
+        if self._readers is not None:
+            self._readers.close()
         self.bodies.close()
         self._line.close()
         if self._thread is not None:
@@ -252,17 +233,11 @@ class LedgerThread:
         if place is Place.AT_ONCE:
             context = CallerContext(caller=caller, tenants=self._tenants)
             return reply_of(answer(context, operation, asked), operation, form)
-        room = self._streams if form is Form.LINES else self._read_pool
-        if room is not None and place is not Place.WRITER:
+        if self._readers is not None and place is not Place.WRITER:
             # The answer includes all that was acknowledged: its sequence is noted before any answer
             # is given.
             question = Question(caller, operation, asked, form, self.recorded_seq)
-            return await room.ask(
-                caller,
-                lambda reader: reader.reply(question),
-                is_long=place is not Place.PAGE,
-                is_apart=operation.is_apart,
-            )
+            return await self._readers.ask(question, place)
         queued = QueuedRequest(self._future(), None, caller, operation, asked, form)
         is_submit = form in (Form.TREE, Form.JSON) and may_wait_for_others(operation, asked)
         if not is_submit:
@@ -283,10 +258,10 @@ class LedgerThread:
     ) -> AsyncIterator[bytes]:
         """Yield an answer in parts: made by readers if ``is_long``, else by the ledger's thread."""
         while True:
-            if is_long and self._streams is not None:
-                part = await self._streams.run(lambda _: _part(lines), goes_on=True)
+            if is_long and self._readers is not None:
+                part = await self._readers.part_of(lines)
             else:
-                part = await self.run(lambda _: _part(lines))
+                part = await self.run(lambda _: next_part(lines))
             if not part:
                 return
             yield part
@@ -327,7 +302,7 @@ class LedgerThread:
 
     def _context_of(self, engine: Engine, queued: QueuedRequest) -> RequestContext:
         """Return the context of ``queued``; deciding a large request has its bound."""
-        context = self.context(engine, _caller(queued))
+        context = self.context(engine, caller_of(queued))
         return replace(context, go_on=within_cpu(LARGE_CPU_S_MAX)) if queued.is_large else context
 
     def _own(self, opened: ThreadFuture[bool]) -> None:
@@ -356,7 +331,7 @@ class LedgerThread:
         self._trouble = "the ledger is closed"
         left = self._line.rest()
         gone = unavailable("the service has stopped; ask again when it runs")
-        self._tell(_deliver, [(queued.done, None, gone) for queued in left])
+        self._tell(deliver, [(queued.done, None, gone) for queued in left])
         engine.close()
         self._tell(_set, self.ended)
 
@@ -393,10 +368,10 @@ class LedgerThread:
 
     def _commit_submits(self, engine: Engine, queued_requests: Sequence[QueuedRequest]) -> None:
         self._watchdog.begin("submits")
-        settled: _Settled = []
+        settled: list[Response] = []
         try:
             askings = [
-                _asking(self._context_of(engine, queued), queued) for queued in queued_requests
+                asking_of(self._context_of(engine, queued), queued) for queued in queued_requests
             ]
             with counted(self.metrics, engine) as commands:
                 found = answer_together(engine, askings, within_cpu(SUBMITS_CPU_S_MAX))
@@ -406,7 +381,7 @@ class LedgerThread:
             for queued, each in zip(queued_requests, found, strict=False):
                 if isinstance(each, CommandError):
                     self.metrics.refused(each.refusals)
-                settled.append(_replied(queued, each))
+                settled.append(response_of(queued, each))
         except Exception as error:  # noqa: BLE001 - the loop's top frame: told to all who wait
             self._commits.failed(error)
             settled = [(queued.done, None, error) for queued in queued_requests]
@@ -424,7 +399,7 @@ class LedgerThread:
     def _answer_others(self, engine: Engine) -> None:
         """Answer other requests one after another, until submits have waited long enough."""
         until_s = monotonic() + OTHERS_S_MAX
-        settled: _Settled = []
+        settled: list[Response] = []
         while queued := self._line.other():
             settled.append(self._done(engine, queued))
             if monotonic() >= until_s:
@@ -441,7 +416,7 @@ class LedgerThread:
         else:
             self._settle(engine, [self._done(engine, queued)])
 
-    def _done(self, engine: Engine, queued: QueuedRequest) -> _Response:
+    def _done(self, engine: Engine, queued: QueuedRequest) -> Response:
         """Return what ``queued`` comes to; a fault is raised to who asked."""
         assert queued.do is not None, queued
         self._watchdog.begin("itself" if queued.operation is None else queued.operation.name)
@@ -454,12 +429,12 @@ class LedgerThread:
             return queued.done, None, error
         return queued.done, found, None
 
-    def _settle(self, engine: Engine, settled: _Settled) -> None:
+    def _settle(self, engine: Engine, settled: list[Response]) -> None:
         """Deliver answers all at once: waking the event loop costs more than an answer."""
         if not settled:
             return
         self._look(engine)
-        self._tell(_deliver, settled)
+        self._tell(deliver, settled)
 
     def _look(self, engine: Engine) -> None:
         """Record the ledger's head, and notify its followers when it has moved."""
@@ -500,54 +475,5 @@ class LedgerThread:
             _LOG.warning("answers could not be delivered, because the service has ended")
 
 
-def _caller(queued: QueuedRequest) -> Caller:
-    assert queued.caller is not None, queued
-    return queued.caller
-
-
-def _asking(context: RequestContext, queued: QueuedRequest) -> Asking:
-    assert queued.operation is not None, queued
-    assert queued.asked is not None, queued
-    return Asking(context, queued.operation, queued.asked)
-
-
-def _replied(queued: QueuedRequest, found: Answer | Exception) -> _Response:
-    if isinstance(found, Exception):
-        return queued.done, None, found
-    assert queued.operation is not None, queued
-    try:
-        return queued.done, reply_of(found, queued.operation, queued.form), None
-    except Exception as error:  # noqa: BLE001 - told to who asked, who is one of many
-        return queued.done, None, error
-
-
-def _deliver(settled: _Settled) -> None:
-    for done, found, error in settled:
-        if done.done():
-            continue  # The caller has disconnected.
-        if error is None:
-            done.set_result(found)
-        else:
-            done.set_exception(error)
-
-
-def within_cpu(seconds: float) -> GoOn:
-    """Return a function that says whether this thread has taken less than so much CPU since now."""
-    end_s = thread_time() + seconds
-    return lambda: thread_time() < end_s
-
-
 def _set(event: asyncio.Event) -> None:
     event.set()
-
-
-def _part(lines: Iterator[str]) -> bytes:
-    """Return the next lines, about ``PART_BYTES`` of them; nothing at the end."""
-    found: list[str] = []
-    size = 0
-    for line in lines:
-        found.append(line)
-        size += len(line)
-        if size >= PART_BYTES:
-            break
-    return "".join(found).encode()
