@@ -13,8 +13,7 @@ from time import process_time
 from typing import Final
 
 from benchmarks.figure import Baseline, Effort, Figure
-from quorate.model.specs import Placement
-from quorate.sim.baselines.node_packing import (
+from benchmarks.node_packing import (
     Packer,
     Piece,
     RulePacker,
@@ -23,7 +22,8 @@ from quorate.sim.baselines.node_packing import (
     least_gradient,
     parts_of,
 )
-from quorate.sim.packing_play import EnginePacker, come_and_go, drawn, fill
+from benchmarks.packing_play import EnginePacker, come_and_go, drawn, fill
+from quorate.model.specs import Placement
 from quorate.sim.traces.cluster_traces import read_openb_nodes, read_openb_pods
 
 TRACES: Final = Path(__file__).parents[2] / "shared" / "data" / "traces"

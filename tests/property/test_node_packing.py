@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.sim.baselines.node_packing import (
+from benchmarks.node_packing import (
     Piece,
     RulePacker,
     best_fit,
@@ -18,7 +18,7 @@ from quorate.sim.baselines.node_packing import (
     least_gradient,
     parts_of,
 )
-from quorate.sim.packing_play import EnginePacker, come_and_go, drawn, fill
+from benchmarks.packing_play import EnginePacker, come_and_go, drawn, fill
 from quorate.sim.traces.trace_job import TraceJob
 from tests.oracles.effort import examples
 

@@ -13,12 +13,12 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Final
 
+from benchmarks.node_packing import Packer, Piece, fragments_in
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Cancel, Complete, Submit
 from quorate.loop.engine import Engine
 from quorate.model.events import LeaseStarted, lease_gpus
 from quorate.model.specs import Budget, Envelope, Node, Owner, Placement, Pool, Run
-from quorate.sim.baselines.node_packing import Packer, Piece, fragments_in
 from quorate.sim.fleet_simulation import REGION_NAME, START_MS, WINDOW_MS
 from quorate.sim.simulation import VirtualClock
 from quorate.sim.traces.trace_job import TraceJob
