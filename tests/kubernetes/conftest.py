@@ -1,27 +1,95 @@
-"""A control plane for all tests of one process that ask for it; starting one takes seconds."""
+"""A control plane for all tests that ask for it, however many processes run them.
+
+Starting one takes seconds and 400 MB. The first process that needs one has it started, the others
+use it as well, and it ends with the test run.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.engines import Server, api_server, crd_server, find_programs
+from tests.bounds import until
+from tests.kubernetes.control_plane import STOP, read_server
+from tests.kubernetes.engines import Server, find_programs
+from tests.tidy.tree import ROOT
+
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+LOG = "control-plane.log"
+READY_S = 180.0
 
 
 @pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return find_programs(tmp_path_factory.mktemp("engines"))
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that all processes of this test run have."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if IS_WORKER else own) / "control-planes"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Be the only process of this test run in the block."""
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")
-def cluster(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with api_server(programs, tmp_path_factory.mktemp("cluster")) as server:
+def programs(shared: Path) -> Path:
+    with locked(shared):
+        return find_programs(shared / "programs")
+
+
+@contextmanager
+def served(kind: str, programs: Path, shared: Path) -> Iterator[Server]:
+    """Give the server of ``kind``, which is started where no other process has."""
+    folder = shared / kind
+    with locked(shared):
+        if not folder.is_dir():
+            folder.mkdir()
+            # It watches the process of the whole test run: a worker may end before the others.
+            pid = os.getppid() if IS_WORKER else os.getpid()
+            with (folder / LOG).open("wb") as log:
+                subprocess.run(
+                    [
+                        *(sys.executable, "-m", "tests.kubernetes.control_plane"),
+                        *(kind, programs, folder, str(pid)),
+                    ],
+                    cwd=ROOT,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    check=True,
+                )
+    yield until(
+        lambda: read_server(folder),
+        f"the control plane {kind} is ready",
+        within_s=READY_S,
+        tell=lambda: (folder / LOG).read_text("utf-8"),
+    )
+    if not IS_WORKER:
+        (folder / STOP).touch()
+        until(lambda: read_server(folder) is None, f"the control plane {kind} has ended")
+
+
+@pytest.fixture(scope="session")
+def cluster(programs: Path, shared: Path) -> Iterator[Server]:
+    with served("cluster", programs, shared) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def newer(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with crd_server(programs, tmp_path_factory.mktemp("newer")) as server:
+def newer(programs: Path, shared: Path) -> Iterator[Server]:
+    if not (programs / "crdserver").is_file():
+        pytest.skip(f"{programs} has no crdserver")
+    with served("newer", programs, shared) as server:
         yield server

@@ -15,7 +15,6 @@ from typing import Any
 
 from quorate.adapters.kubernetes.kube_api import Change, KubeApi
 from quorate.adapters.kubernetes.pod_manifest import STEP
-from quorate.adapters.kubernetes.pod_watch import PODS
 from quorate.ports.errors import ClusterError, ClusterRefusedError
 
 EVERY_S = 0.02
@@ -41,12 +40,13 @@ class _Kept:
 
 @dataclass(slots=True)
 class Kubelet:
-    """The kubelets of all nodes of a cluster, until ``close``.
+    """The kubelets of all nodes, for the pods of one namespace, until ``close``.
 
     ``started`` has the run of each pod that was started. On ``failed_nodes`` nothing is confirmed.
     """
 
     api: KubeApi
+    namespace: str
     started: list[str] = field(default_factory=list)
     failed_nodes: set[str] = field(default_factory=set)
     _pods: dict[str, _Kept] = field(default_factory=dict)
@@ -77,13 +77,17 @@ class Kubelet:
 
     def _watch(self) -> None:
         version = ""
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
         while not self._is_closing.is_set():
             try:
                 if not version:
-                    trees, version = self.api.list_all(PODS)
+                    trees, version = self.api.list_all(path)
+                    there = {tree["metadata"]["uid"] for tree in trees}
+                    with self._lock:
+                        self._pods = {k: pod for k, pod in self._pods.items() if k in there}
                     for tree in trees:
                         self._see(Change.ADDED, tree)
-                for event in self.api.watch(PODS, version):
+                for event in self.api.watch(path, version):
                     version = event.object["metadata"]["resourceVersion"]
                     self._see(event.change, event.object)
             except ClusterError:
@@ -136,8 +140,9 @@ class Kubelet:
             return
         if pod.stop_s is not None:
             if time.monotonic() >= pod.stop_s:
-                self.api.delete(pod.path, grace_s=0, uid=pod.uid)
+                # Its containers have ended before the API server hears of it.
                 pod.is_over = True
+                self.api.delete(pod.path, grace_s=0, uid=pod.uid)
             return
         if not pod.began_s:
             self._say(pod, {"phase": "Running", "containerStatuses": [_container("running", {})]})

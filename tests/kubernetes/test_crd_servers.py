@@ -196,7 +196,9 @@ def test_kubectl_prints_what_people_look_for(older_api: KubeApi) -> None:
     older_api.merge(f"{at}/shown/status", {"status": status})
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
     answer = older_api._http.get(
-        at, headers={**older_api._access.headers(), "Accept": accept}
+        at,
+        params={"fieldSelector": "metadata.name=shown"},
+        headers={**older_api._access.headers(), "Accept": accept},
     ).json()
     assert [each["name"] for each in answer["columnDefinitions"]] == [
         *("Name", "Owner", "Phase", "GPUs", "Width", "Reason", "Planned", "Age")

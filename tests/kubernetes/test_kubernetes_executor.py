@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -43,15 +44,15 @@ class TestKubernetesExecutor(ExecutorContract):
         self.cluster = cluster
         self.woken = Event()
         self.admin = cluster.api()
-        self.kubelet = Kubelet(cluster.api())
-        self.namespaces = Namespaces(
-            template=f"t{next(_NUMBER)}-{{owner}}", home=f"t{next(_NUMBER)}-home"
-        )
+        own = f"t{os.getpid()}-{next(_NUMBER)}"
+        self.ledger = f"contract-{own}"
+        self.namespaces = Namespaces(template=f"{own}-{{owner}}", home=f"{own}-home")
+        space = self.namespaces.of(builders.run("r", 1))
         make_namespace(self.admin, self.namespaces.home)
-        make_namespace(self.admin, self.namespaces.of(builders.run("r", 1)))
+        make_namespace(self.admin, space)
+        self.kubelet = Kubelet(cluster.api(), space)
         self.kubelet.start()
         yield
-        space = self.namespaces.of(builders.run("r", 1))
         for pod in self.admin.list_all(f"/api/v1/namespaces/{space}/pods")[0]:
             path = f"/api/v1/namespaces/{space}/pods/{pod['metadata']['name']}"
             self.admin.delete(path, grace_s=0)

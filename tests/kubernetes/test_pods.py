@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
@@ -45,13 +46,13 @@ LATE_MS = 4_102_444_800_000
 class Place:
     """An executor on a cluster of its own namespaces, with a kubelet."""
 
-    def __init__(self, cluster: Server, number: int) -> None:
+    def __init__(self, cluster: Server, own: str) -> None:
         self.cluster = cluster
         self.admin = cluster.api()
-        self.kubelet = Kubelet(cluster.api())
-        self.names = Namespaces(template=f"p{number}-{{owner}}", home=f"p{number}-home")
+        self.names = Namespaces(template=f"{own}-{{owner}}", home=f"{own}-home")
         self.space = self.names.of(builders.run("r", 1))
-        self.ledger = f"pods-{number}"
+        self.kubelet = Kubelet(cluster.api(), self.space)
+        self.ledger = own
         for name in (self.names.home, self.space):
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             self.admin.create("/api/v1/namespaces", body)
@@ -87,7 +88,7 @@ class Place:
 
 @pytest.fixture
 def place(cluster: Server) -> Iterator[Place]:
-    found = Place(cluster, next(_NUMBER))
+    found = Place(cluster, f"p{os.getpid()}-{next(_NUMBER)}")
     yield found
     found.close()
 

@@ -99,7 +99,7 @@ def admin(cluster: Server) -> Iterator[KubeApi]:
     for name in SPACES:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         api.create("/api/v1/namespaces", body)
-    kubelet = Kubelet(cluster.api())
+    kubelet = Kubelet(cluster.api(), SPACES[0])
     kubelet.start()
     yield api
     kubelet.close()

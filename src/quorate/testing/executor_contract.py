@@ -73,6 +73,8 @@ class ExecutorContract(ABC):
 
     outlives_service = True
     """Whether work goes on, and is found again, when the service ends."""
+    ledger = "contract"
+    """The ledger that the executors of a test work for."""
     wipes_nodes = True
     """Whether it wipes nodes itself; otherwise an operator does, and tells the ledger."""
 
@@ -109,14 +111,14 @@ class ExecutorContract(ABC):
     def opened(self, *orders: Order) -> ServedExecutor:
         """Return a new executor that works for a ledger with ``orders``."""
         executor = self.make_executor()
-        executor.belong_to("contract")
+        executor.belong_to(self.ledger)
         executor.resume(orders)
         return executor
 
     def served_again(self, executor: ServedExecutor, *orders: Order) -> ServedExecutor:
         """Return the executor of a service that starts again on a ledger with ``orders``."""
         again = self.reopen(executor)
-        again.belong_to("contract")
+        again.belong_to(self.ledger)
         again.resume(orders)
         return again
 
@@ -485,7 +487,7 @@ class ExecutorContract(ABC):
         again = self.reopen(executor)
         if self.outlives_service:
             self.until_idle(again, "r")
-        again.belong_to("contract")
+        again.belong_to(self.ledger)
         again.resume([order])
         assert self.exit_of(again, "r").lease == "r/0"
         again.close()
@@ -556,7 +558,7 @@ class ExecutorContract(ABC):
     def test_one_ledger_may_come_back_and_another_may_not_take_its_work(self) -> None:
         executor = self.opened(self.start("r/0"))
         again = self.reopen(executor)
-        again.belong_to("contract")
+        again.belong_to(self.ledger)
         again.close()
         if self.outlives_service:
             other = self.reopen(again)
