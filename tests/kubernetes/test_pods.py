@@ -18,6 +18,7 @@ from quorate.adapters.kubernetes.exec_kubernetes import (
     Namespaces,
 )
 from quorate.adapters.kubernetes.kube_api import GONE, KubeApi
+from quorate.adapters.kubernetes.pod_manifest import SERVICE_RECORD, STEP
 from quorate.adapters.kubernetes.pod_watch import PODS
 from quorate.model.events import EndReason, StartReason
 from quorate.model.specs import Processes
@@ -258,3 +259,42 @@ def test_a_cluster_with_the_work_of_another_ledger_is_refused_with_the_remedy(
     with pytest.raises(WorkFolderError, match="needs the namespace nowhere"):
         nowhere.belong_to("other")
     nowhere.close()
+
+
+def test_objects_of_other_namespaces_and_wild_annotations_change_nothing(place: Place) -> None:
+    """An owner may write what it likes in its own namespace, and on its own pods."""
+    place.executor.resume([wide()])
+    until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
+    before = [each["metadata"]["uid"] for each in place.pods()]
+    space = f"{place.ledger}-decoys"
+    place.admin.create(
+        "/api/v1/namespaces",
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}},
+    )
+    real = place.pods()[0]
+    spec = {"containers": [{"name": "work", "image": "i"}], "schedulerName": "none"}
+    metadata = {key: real["metadata"][key] for key in ("name", "labels", "annotations")}
+    path = f"/api/v1/namespaces/{space}"
+    decoy = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    place.admin.create(f"{path}/pods", decoy)
+    place.admin.merge(f"{path}/pods/{metadata['name']}/status", {"status": {"phase": "Failed"}})
+    for number, generation in enumerate(("1e999", "1" + "0" * 60, "999999999")):
+        told = {SERVICE_RECORD: f'{{"run":"r","generation":{generation}}}'}
+        service = {"name": f"s{number}", "labels": metadata["labels"], "annotations": told}
+        ports = {"clusterIP": "None", "ports": [{"port": 1}]}
+        place.admin.create(
+            f"{path}/services",
+            {"apiVersion": "v1", "kind": "Service", "metadata": service, "spec": ports},
+        )
+    own = f"/api/v1/namespaces/{place.space}/pods/{metadata['name']}"
+    place.admin.merge(own, {"metadata": {"annotations": {STEP: "9" * 5_000}}})
+    place.executor.close()
+    place.executor = place.opened()
+    place.executor.resume([wide(), wide("later")])
+    until(lambda: len(place.kubelet.at_work("later")) == 2, "what starts later is seen to")
+    uids = [each["metadata"]["uid"] for each in place.pods()]
+    assert (set(before) < set(uids), place.executor.trouble) == (True, "")
+    assert (list(place.executor.reports()), place.executor.steps(["r"])) == ([], {})
+    place.executor.carry_out([EndLease("later/0", EndReason.END)])
+    until(lambda: len(place.pods()) == 2, "the end of the later one is seen to")
+    assert place.admin.get(f"{path}/pods/{metadata['name']}")["status"]["phase"] == "Failed"

@@ -11,7 +11,7 @@ from quorate.core.decide import decide
 from quorate.core.profile.gained_rooms import KeptPlan
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import Event
-from quorate.model.specs import Run
+from quorate.model.specs import OnQuota, Owner, Quota, Run
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import Phase
 from quorate.model.state.state import State
@@ -26,14 +26,16 @@ DOMAINS = {"A": 6, "B": 8, "C": 8, "D": 4, "E": 8}
 
 
 def a_ledger(chance: Random) -> list[Event]:
-    """Return a ledger of five domains, on some of which owners are short of money."""
+    """Return a ledger of five domains; owners may be short of money, and have quotas."""
     width = chance.choice((12, 20, 90))
     pool = quiet_pool(
         horizon_ms=chance.choice((0, 20, 60)) * MINUTE_MS,
         reservation_depth=chance.choice((4, 9, 30)),
     )
     budgets = [funds(owner, width) for owner in OWNERS]
-    return opening(nodes=fleet(DOMAINS), budgets=budgets, owners=(), pools=[pool])
+    quota = Quota(nodes_max=chance.choice((2, 3)), concurrent_runs_max=chance.choice((None, 4)))
+    owners = [Owner(name=owner, quota=quota) for owner in OWNERS] if chance.random() < 0.3 else []
+    return opening(nodes=fleet(DOMAINS), budgets=budgets, owners=owners, pools=[pool])
 
 
 def a_run(chance: Random, name: str) -> Run:
@@ -44,6 +46,9 @@ def a_run(chance: Random, name: str) -> Run:
         more["cross_group_spread"] = False
     if chance.random() < 0.3:
         more["checkpoint_ms"] = 5 * MINUTE_MS
+    if chance.random() < 0.1:
+        more |= {"group_gpus": 4, "spares_per_group": 2}
+    more["on_quota"] = OnQuota.WAIT
     return of(name, gpus, chance.choice(OWNERS), chance.choice((7, 30, 60, 95, 240)), **more)
 
 

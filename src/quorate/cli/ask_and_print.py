@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from msgspec import Struct
@@ -62,11 +62,29 @@ def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
         return answer(context, operation, asked).tree()
 
 
-def own_user(settings: Settings) -> str:
-    """Return the user that the caller's own runs have."""
+class OwnRuns(NamedTuple):
+    """What the caller's own runs have: a user and an owner, or any owner in a file's ledger."""
+
+    user: str
+    owner: str | None
+
+    def has(self, user: str, owner: str) -> bool:
+        """Return whether a run of that user and owner is the caller's: others may share a name."""
+        return user == self.user and self.owner in (None, owner)
+
+
+def own_runs(settings: Settings) -> OwnRuns:
+    """Return which runs are the caller's own; raises ``UsageError`` for one without an owner."""
     from quorate.operations.common_requests import Nothing
 
-    return str(tree_asked(settings, "whoami", Nothing())["user"])
+    caller = tree_asked(settings, "whoami", Nothing())
+    if settings.service() is None:
+        return OwnRuns(caller["user"], None)
+    if not caller.get("tenant"):
+        raise click.UsageError(
+            f"{caller['user']} belongs to no owner, so no run is its own; say whose runs you mean"
+        )
+    return OwnRuns(caller["user"], caller["tenant"])
 
 
 @contextmanager

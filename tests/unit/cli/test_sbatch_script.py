@@ -59,6 +59,8 @@ def test_what_is_understood_is_taken_over() -> None:
         (["--gpus=12", "--gres=gpu:8", "--nodes=4"], 12, None),
         (["--gres=gpu:A100:4"], 4, "A100"),
         (["--gres=gpu"], 1, None),
+        (["--gres=nvme:1,gpu:h100:4"], 4, "h100"),
+        (["--gres=gpu:h100"], 1, "h100"),
         (["--gres=gpu:tesla:2(S:0-1)", "-N 3-5"], 6, "tesla"),
         (["--gpus-per-task=2", "--ntasks=8"], 16, None),
         (["--gpus-per-task=2", "--nodes=2", "--ntasks-per-node=4"], 16, None),

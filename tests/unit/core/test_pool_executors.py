@@ -37,6 +37,15 @@ def test_a_command_in_a_cluster_needs_an_image() -> None:
     assert not submitted(state, run("bare", 1)).refusals
 
 
+def test_a_run_in_a_cluster_does_not_say_which_gpus_its_pods_see() -> None:
+    spec = run("r", 1, image="i", env=(("NVIDIA_VISIBLE_DEVICES", "all"), ("SEED", "7")))
+    (refusal,) = submitted(state_with(CLUSTER), spec).refusals
+    assert refusal.code is RefusalCode.INVALID
+    assert "spec.env.NVIDIA_VISIBLE_DEVICES: the device plugin" in refusal.subject
+    other = run("r", 1, env=(("NVIDIA_VISIBLE_DEVICES", "all"),))
+    assert not submitted(state_with(LOCAL), other).refusals
+
+
 def test_an_image_is_refused_where_no_pods_are_run() -> None:
     for pool in (LOCAL, Pool(name="default")):
         (refusal,) = submitted(state_with(pool), run("r", 1, image="i")).refusals

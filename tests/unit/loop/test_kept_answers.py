@@ -10,7 +10,7 @@ import pytest
 from quorate.loop.rounds.kept_answers import KeptAnswers, asks_the_same
 from quorate.loop.rounds.round_problem import PoolPolicy
 from quorate.loop.rounds.round_snapshot import steady
-from quorate.policy.allocation import Allocation, Unsolved
+from quorate.policy.allocation import Allocation, Unsolved, solver_failed
 from quorate.policy.askable import answer
 from quorate.policy.problem import Entity, Pairs, Problem
 from quorate.policy.table import POLICIES
@@ -140,3 +140,11 @@ def test_a_rate_that_has_hardly_changed_is_the_one_of_the_last_round(
     rates: tuple[int, ...], used: tuple[int, ...], found: tuple[int, ...]
 ) -> None:
     assert steady(rates, used) == found
+
+
+def test_a_solver_that_failed_is_called_again() -> None:
+    """What kept it from an answer, such as a lack of memory, may be over."""
+    answers = iter([solver_failed("no memory", "ask again"), answer(TIMELESS, problem())])
+    kept = KeptAnswers(solve=lambda *_: next(answers))
+    assert isinstance(kept.of("pool", TIMELESS, problem()), Unsolved)
+    assert isinstance(kept.of("pool", TIMELESS, problem()), Allocation)

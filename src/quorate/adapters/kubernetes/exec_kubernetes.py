@@ -173,7 +173,13 @@ class KubernetesExecutor:
             self._note(self._book.runs())
         if self._watch is None:
             selector = f"{LEDGER_LABEL}={object_name(self._ledger)}"
-            self._watch = PodWatch(self._api, selector, self._changed_in, listed=self._adopt)
+            self._watch = PodWatch(
+                self._api,
+                selector,
+                self._changed_in,
+                listed=self._adopt,
+                namespace_of=self._namespace_of,
+            )
             self._watch.start()
             self._thread.start()
         self._news.set()
@@ -210,6 +216,11 @@ class KubernetesExecutor:
 
     def _note(self, runs: Iterable[str]) -> None:
         self._changed.update(dict.fromkeys(runs))
+
+    def _namespace_of(self, run: str) -> str | None:
+        """Return the namespace of the objects of ``run``; None where it is unknown here."""
+        spec = self._book.spec(run)
+        return None if spec is None else self._namespaces.of(spec)
 
     # --- Told by the watch ---
 
@@ -334,8 +345,8 @@ class KubernetesExecutor:
             return False
         if isinstance(step, Start):
             orders.end(crew.pods, 0)
-            known = orders.watch.services.get(spec.name)
-            last = max(0 if known is None else known.generation, crew.generation)
+            known = orders.watch.services(spec.name)
+            last = max(crew.generation, *(each.generation for each in known), 0)
             return self._start(orders, spec, wanted, last + 1)
         return _end_some(orders, crew, step, now_ms)
 

@@ -21,6 +21,8 @@ from quorate.model.amounts import SECOND_MS
 
 CODE_LOST: Final = 137
 """The code of a pod that ended without one: evicted, or not admitted to its node."""
+STEP_DIGITS_MAX: Final = 15
+"""How long the text of a reported step may be; a longer one is not a step."""
 KILLED_S: Final = 1
 """The grace of a pod that is killed: none at all would forget the pod while it still works."""
 _OVER: Final = frozenset({"Succeeded", "Failed"})
@@ -99,7 +101,7 @@ def pod_of(tree: Mapping[str, Any]) -> Pod | None:
         # The API server says whole seconds: the last millisecond of that one is never too early.
         stop_by_ms=None if deleted is None else _ms(deleted) + SECOND_MS - 1,
         grace_s=int(metadata.get("deletionGracePeriodSeconds") or 0),
-        step=int(step) if step.isdecimal() else None,
+        step=int(step) if step.isdecimal() and len(step) <= STEP_DIGITS_MAX else None,
     )
 
 

@@ -8,10 +8,9 @@ are there: so a run starts whole or not at all, on servers with scheduling gates
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -39,6 +38,18 @@ MASTER_PORT: Final = 29_500
 CONTAINER: Final = "work"
 
 
+GENERATION_MAX: Final = 10**9
+"""The highest number of a start that is believed: it is a part of names, which are short."""
+Generation = Annotated[int, msgspec.Meta(ge=0, le=GENERATION_MAX)]
+
+
+class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The run of a Service, and how often its pods were started."""
+
+    run: str
+    generation: Generation
+
+
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Which process of which start of its run a pod is.
 
@@ -48,7 +59,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     nonce: str
     life: str
-    generation: int
+    generation: Generation
     world: int
     leases: tuple[str, ...]
     rank: int
@@ -80,7 +91,7 @@ class Placement:
 
 def service_manifest(place: Placement, generation: int) -> Tree:
     """Return the headless Service by which the pods of a run find each other."""
-    record = json.dumps({"run": place.run, "generation": generation})
+    record = msgspec.json.encode(ServiceRecord(run=place.run, generation=generation)).decode()
     return {
         "apiVersion": "v1",
         "kind": "Service",

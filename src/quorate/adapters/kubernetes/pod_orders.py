@@ -73,7 +73,7 @@ class PodOrders:
                 ) from None
             annotations = {SERVICE_RECORD: manifest["metadata"]["annotations"][SERVICE_RECORD]}
             self.api.merge(own, {"metadata": {"annotations": annotations}})
-        self.watch.services[place.run] = RunService(own, generation)
+        self.watch.put_service(place.run, place.namespace, RunService(own, generation))
 
     def _have_pod(self, path: str, manifest: Tree) -> Tree:
         try:
@@ -121,7 +121,6 @@ class PodOrders:
 
     def forget(self, run: str) -> None:
         """Delete the Service of a run that has ended."""
-        service = self.watch.services.get(run)
-        if service is not None:
+        for service in self.watch.services(run):
             self.api.delete(service.path)
-            self.watch.services.pop(run, None)
+        self.watch.remove_services(run)

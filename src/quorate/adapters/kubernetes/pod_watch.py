@@ -3,20 +3,24 @@
 A lost watch goes on where it was; one that cannot (410 Gone) begins anew with a list. A list
 replaces everything at once, under ``at_work``, which is also held by what makes and deletes pods:
 so a pod that was just made is never missing because the list is a little older.
+
+Objects say by annotations of which run they are, and owners may write such annotations in their own
+namespaces. So objects count for a run only in the namespace of its owner.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import Any, Final
 
+import msgspec
+
 from quorate.adapters.kubernetes.kube_api import GONE, Change, KubeApi
 from quorate.adapters.kubernetes.pod_gangs import Crew, Pod, pod_of
-from quorate.adapters.kubernetes.pod_manifest import SERVICE_RECORD
+from quorate.adapters.kubernetes.pod_manifest import SERVICE_RECORD, ServiceRecord
 from quorate.ports.errors import ClusterError, ClusterRefusedError
 
 _LOG = logging.getLogger(__name__)
@@ -39,7 +43,10 @@ class RunService:
 
 
 class PodWatch:
-    """The pods with the labels of ``selector``. ``tell`` gets the runs whose pods have changed."""
+    """The pods with the labels of ``selector``. ``tell`` gets the runs whose pods have changed.
+
+    ``namespace_of`` returns the namespace of a run's objects; None where the run is unknown.
+    """
 
     def __init__(
         self,
@@ -48,11 +55,13 @@ class PodWatch:
         tell: Callable[[Iterable[str]], None],
         *,
         listed: Callable[[], None],
+        namespace_of: Callable[[str], str | None],
     ) -> None:
         self._api = api
         self._selector = selector
         self._tell = tell
         self._listed = listed
+        self._namespace_of = namespace_of
         self._pods: dict[tuple[str, str], Pod] = {}
         self._by_run: dict[str, dict[tuple[str, str], Pod]] = {}
         self._gone: dict[str, None] = {}
@@ -60,7 +69,7 @@ class PodWatch:
         self._is_closing = Event()
         self._version = ""
         self.at_work = Lock()
-        self.services: dict[str, RunService] = {}
+        self._services: dict[str, dict[str, RunService]] = {}
         self.trouble = ""
         self._thread = Thread(target=self._follow, name="pod-watch", daemon=True)
 
@@ -78,9 +87,28 @@ class PodWatch:
             self._thread.join()
 
     def crew(self, run: str) -> Crew:
-        """Return the pods of ``run``."""
+        """Return the pods of ``run``; those in every namespace, if the run is unknown."""
+        own = self._namespace_of(run)
         with self._lock:
-            return Crew(tuple(self._by_run.get(run, {}).values()))
+            pods = tuple(self._by_run.get(run, {}).values())
+        return Crew(tuple(pod for pod in pods if own in (None, pod.namespace)))
+
+    def services(self, run: str) -> list[RunService]:
+        """Return the Service of ``run``, if it has one; of every namespace, if it is unknown."""
+        own = self._namespace_of(run)
+        with self._lock:
+            found = tuple(self._services.get(run, {}).items())
+        return [service for namespace, service in found if own in (None, namespace)]
+
+    def put_service(self, run: str, namespace: str, service: RunService) -> None:
+        """Take the Service of ``run`` as it was just made or changed."""
+        with self._lock:
+            self._services.setdefault(run, {})[namespace] = service
+
+    def remove_services(self, run: str) -> None:
+        """Forget the Services of ``run``."""
+        with self._lock:
+            self._services.pop(run, None)
 
     def on_node(self, node: str) -> list[Pod]:
         """Return the pods that are bound to ``node``."""
@@ -140,12 +168,16 @@ class PodWatch:
                     self._complain(error)
             except ClusterError as error:
                 self._complain(error)
+            except Exception as error:  # noqa: BLE001 - a watch that ended would see no work end
+                self._version = ""
+                self._complain(error)
+                _LOG.debug("the watch of pods failed", exc_info=True)
             else:
                 continue
             self._is_closing.wait(again_s)
             again_s = min(2 * again_s, AGAIN_S_MAX)
 
-    def _complain(self, error: ClusterError) -> None:
+    def _complain(self, error: Exception) -> None:
         if not self._is_closing.is_set() and self.trouble != str(error):
             self.trouble = str(error)
             _LOG.warning("the pods of this ledger are not seen: %s; tried again", error)
@@ -160,10 +192,10 @@ class PodWatch:
                 self._pods, self._by_run = {}, {}
                 for pod in pods:
                     self._put(pod)
-                self.services = dict(
-                    each for tree in services if (each := _service_of(tree)) is not None
-                )
-                names = before | set(self._by_run) | set(self.services)
+                self._services = {}
+                for run, namespace, service in filter(None, map(_service_of, services)):
+                    self._services.setdefault(run, {})[namespace] = service
+                names = before | set(self._by_run) | set(self._services)
             self._listed()
         self._version = version
         self._tell(names)
@@ -181,13 +213,14 @@ class PodWatch:
         self._tell([pod.record.run])
 
 
-def _service_of(tree: dict[str, Any]) -> tuple[str, RunService] | None:
-    """Return the run that a Service is for; None where Quorate did not make it."""
+def _service_of(tree: dict[str, Any]) -> tuple[str, str, RunService] | None:
+    """Return the run that a Service is for, and its namespace; None where it is not Quorate's."""
     metadata = tree["metadata"]
     try:
-        record = json.loads((metadata.get("annotations") or {})[SERVICE_RECORD])
-        run, generation = str(record["run"]), int(record["generation"])
-    except (KeyError, TypeError, ValueError):
+        text = (metadata.get("annotations") or {})[SERVICE_RECORD]
+        record = msgspec.json.decode(text, type=ServiceRecord)
+    except (KeyError, TypeError, msgspec.MsgspecError):
         return None
-    path = f"/api/v1/namespaces/{metadata['namespace']}/services/{metadata['name']}"
-    return run, RunService(path, generation)
+    namespace = metadata["namespace"]
+    path = f"/api/v1/namespaces/{namespace}/services/{metadata['name']}"
+    return record.run, namespace, RunService(path, record.generation)

@@ -108,13 +108,14 @@ def cancel(
     if all_users and user is not None:
         raise click.UsageError("write --user or --all-users, not both")
     if is_all:
-        from quorate.cli.ask_and_print import own_user
+        from quorate.cli.ask_and_print import own_runs
 
         is_mine = user is None and owner is None and not all_users
-        whose = own_user(settings) if is_mine else user
-        runs = _live_runs(settings, owner, whose)
+        if is_mine:
+            user, owner = own_runs(settings)
+        runs = _live_runs(settings, owner, user, has_below=not is_mine)
         if not runs:
-            click.echo(_none_found(whose, is_mine=is_mine), err=True)
+            click.echo(_none_found(user, is_mine=is_mine), err=True)
             return
         if not yes and not dry_run:
             raise click.UsageError(
@@ -161,9 +162,12 @@ def _none_found(user: str | None, *, is_mine: bool) -> str:
     return f"no run of {user} waits or runs{others}"
 
 
-def _live_runs(settings: Settings, owner: str | None, user: str | None) -> tuple[str, ...]:
+def _live_runs(
+    settings: Settings, owner: str | None, user: str | None, *, has_below: bool
+) -> tuple[str, ...]:
     """Return the runs of an owner and a user, or of any, that wait or run and may be seen.
 
+    ``has_below``: those of owners below ``owner`` are meant too, as far as they are listed for it.
     Those that wait come first, the newest of them first: a run that waits for another to be over
     must not start when that is cancelled.
     """
@@ -178,7 +182,10 @@ def _live_runs(settings: Settings, owner: str | None, user: str | None) -> tuple
         )
     ]
     return tuple(
-        each["metadata"]["name"] for each in trees if user is None or each["spec"]["user"] == user
+        each["metadata"]["name"]
+        for each in trees
+        if user in (None, each["spec"]["user"])
+        and (has_below or owner in (None, each["spec"]["owner"]))
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.cli.ask_and_print import own_user, tree_asked
+from quorate.cli.ask_and_print import OwnRuns, own_runs, tree_asked
 from quorate.cli.settings import Settings
 from quorate.cli.slurm.job_rows import COMPACT, JobRow, job_rows
 from quorate.cli.typed_names import run_names
@@ -29,18 +29,20 @@ class Chosen:
     partitions: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
     states: frozenset[str] = frozenset()
+    mine: OwnRuns | None = None
 
     @property
     def is_all(self) -> bool:
         """Whether nothing was said about which."""
         parts = (self.jobs, self.users, self.accounts, self.partitions, self.names, self.states)
-        return not any(parts)
+        return not any(parts) and self.mine is None
 
     def has(self, row: JobRow) -> bool:
         """Return whether ``row`` is meant; a job is named by its run or by its array."""
         return (
             (not self.jobs or row.run in self.jobs or row.array in self.jobs)
             and (not self.users or row.user in self.users)
+            and (self.mine is None or self.mine.has(row.user, row.account))
             and (not self.accounts or row.account in self.accounts)
             and (not self.partitions or row.partition in self.partitions)
             and (not self.names or row.name in self.names)
@@ -60,11 +62,11 @@ def chosen(
     states: str | None = None,
 ) -> Chosen:
     """Return which jobs the options mean; raises ``UsageError`` for a state that there is not."""
-    wanted = _words(users) | ({own_user(settings)} if is_mine else set())
     runs = {name for word in jobs for each in _split_jobs(word) for name in run_names(each)}
     return Chosen(
         jobs=frozenset(runs),
-        users=frozenset(wanted),
+        users=frozenset(_words(users)),
+        mine=own_runs(settings) if is_mine else None,
         accounts=frozenset(_words(accounts)),
         partitions=frozenset(_words(partitions)),
         names=frozenset(_words(names)),

@@ -152,7 +152,7 @@ def _warn_of_slurm(script: Script, lines: list[str], name: str) -> None:
             continue
         for variable in sorted(set(re.findall(r"\$\{?(SLURM_\w+)", line)) - VARIABLES):
             script.said.append(f"{name}:{number}: {variable} is not set here")
-        if re.search(r"(^|[\s;&|(])srun\s", line):
+        if re.search(r"(^|[\s;&|(])srun(\s|$)", line):
             script.said.append(
                 f"{name}:{number}: srun: there may be none where it runs; start processes yourself"
             )
@@ -190,13 +190,17 @@ def _read_gpus_per_task(script: Script, value: str) -> str:
 
 
 def _read_gres(script: Script, value: str) -> str:
+    others: list[str] = []
     for each in value.split(","):
         kind, _, rest = each.partition(":")
         if kind not in ("gpu", "gres/gpu"):
-            return f"{each}: left out: only GPUs are counted"
+            others.append(each)
+            continue
         # What is in parentheses names sockets, and is Slurm's own.
-        script.gpus_per_node = _count(script, re.sub(r"\(.*\)$", "", rest) or "1")
-    return ""
+        wanted = re.sub(r"\(.*\)$", "", rest) or "1"
+        is_kind = not wanted.rpartition(":")[2].isdecimal()
+        script.gpus_per_node = _count(script, f"{wanted}:1" if is_kind else wanted)
+    return f"{','.join(others)}: left out: only GPUs are counted" if others else ""
 
 
 def _read_nodes(script: Script, value: str) -> str:

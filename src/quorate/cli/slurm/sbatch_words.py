@@ -71,4 +71,4 @@ LEFT_OUT: Final = {
 }
 """What is not carried over -> why, or what to use instead."""
 SILENT: Final = frozenset({"quiet", "verbose", "ignore-pbs", "parsable", "test-only"})
-"""What says how sbatch itself behaves; the command looks at these."""
+"""What says how sbatch itself behaves, not the job: taken without a word."""

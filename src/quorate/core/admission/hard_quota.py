@@ -29,7 +29,6 @@ from quorate.model.refusal import Refusal, RefusalCode, Shortage
 from quorate.model.specs import Run
 from quorate.model.state.free_slots import Island
 from quorate.model.state.holdings import lineage
-from quorate.model.state.records import RunRecord
 from quorate.model.state.state_view import StateView
 
 HARD: Final = frozenset((RefusalCode.MAX_NODES, RefusalCode.MAX_CONCURRENT_RUNS))
@@ -219,26 +218,6 @@ def held_by_quota(view: StateView, run: Run) -> Refusal | None:
         if current + nodes > limit:
             return _over(RefusalCode.MAX_NODES, owner, current, nodes, limit)
     return None
-
-
-def still_over_quota(view: StateView, record: RunRecord, full: set[tuple[str, str]]) -> bool:
-    """Return whether a parked run certainly has no headroom now.
-
-    False says nothing. Many runs may wait behind one limit, and most of them wait on: ``full`` are
-    the (tenant at its limit, owner below it) found so far.
-    """
-    refusal = record.refusal
-    if refusal is None or refusal.also is None or refusal.code is not _WAITING:
-        return False
-    if refusal.also.code is not _RUNS:
-        return False
-    key = (refusal.subject, record.spec.owner)
-    if key in full:
-        return True
-    if refusal.subject in view.holdings.bounds_of(key[1]) and _is_full(view, refusal.subject):
-        full.add(key)
-        return True
-    return False
 
 
 def woken(log: DecisionLog) -> Iterator[str]:

@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from quorate.model.closed_words import counted
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Pool, PoolExecutor, Run
 from quorate.model.state.state_view import StateView
 
+DEVICE_VARIABLES: Final = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "NVIDIA_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+    }
+)
+"""Variables by which a pod may see more GPUs than its own: the device plugin sets them."""
+
 
 def image_faults(run: Run, pool: Pool) -> list[Refusal]:
-    """Return a refusal where a run has an image that its pool cannot run, or lacks one."""
+    """Return a refusal where a run has an image that its pool cannot run, or lacks one.
+
+    In a pool of a cluster its environment must not say which GPUs its pods see.
+    """
     path = f"Run/{run.name}: spec.image"
     if pool.executor is PoolExecutor.KUBERNETES:
+        said = sorted(DEVICE_VARIABLES.intersection(name for name, _ in run.env))
+        if said:
+            return [
+                Refusal(
+                    code=RefusalCode.INVALID,
+                    subject=f"Run/{run.name}: spec.env.{said[0]}: the device plugin of the cluster "
+                    "says which GPUs a pod sees",
+                    remedy="remove it",
+                )
+            ]
         if run.command and run.image is None:
             return [
                 Refusal(

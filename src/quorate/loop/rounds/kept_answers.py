@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from quorate.loop.rounds.round_problem import PoolPolicy
-from quorate.policy.allocation import Allocation, Unsolved
+from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode
 from quorate.policy.askable import answer
 from quorate.policy.plugin_policies import known_policies
 from quorate.policy.problem import Pairs, Problem
@@ -44,7 +44,10 @@ class KeptAnswers:
         if last is not None and last[0] is policy and asks_the_same(last[1], problem):
             return last[2]
         found = self.solve(policy, problem)
-        self._last[pool] = (policy, problem, found)
+        if isinstance(found, Unsolved) and found.code is UnsolvedCode.SOLVER_FAILED:
+            self._last.pop(pool, None)  # What failed may not fail again.
+        else:
+            self._last[pool] = (policy, problem, found)
         return found
 
 
