@@ -566,7 +566,7 @@ def test_room_made_by_hand_is_declared_one_notice_ahead(crowded: Shell) -> None:
     ("scope", "code", "said"),
     [
         ("flavour=H100", 2, "there is no key 'flavour'; did you mean flavor?"),
-        ("domain=A", 2, "it has no flavor"),
+        ("domain=A", 2, "the scope has no flavor"),
         ("flavor=H100,domain", 2, "'domain' is not KEY=VALUE"),
         ("flavor=H100,flavor=A100", 2, "flavor is given twice"),
         ("flavor=H101", 1, "pool 'default' has no node of flavor 'H101'; there are: A100, H100"),

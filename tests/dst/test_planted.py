@@ -243,14 +243,17 @@ BUGS: Final = (
     Bug(
         "count on stopping what has gone by then anyway",
         "core/planning/overstay.py",
-        """        if _end_ms(profile, each) > pin.start_ms
+        """        if (end_ms := _end_ms(profile, each))
+        > (gone_ms := _gone_ms(profile, each, pin, has_executor=has_executor))
     ]
-    for each in gone:
-        _take(profile, pin, each, pin.start_ms, _end_ms(profile, each), -1)
+    for each, gone_ms, end_ms in gone:
+        _take(profile, pin, each, gone_ms, end_ms, -1)
 """,
-        """    ]
-    for each in gone:
-        _take(profile, pin, each, pin.start_ms, FOREVER_MS, -1)
+        """        if (end_ms := FOREVER_MS)
+        > (gone_ms := _gone_ms(profile, each, pin, has_executor=has_executor))
+    ]
+    for each, gone_ms, end_ms in gone:
+        _take(profile, pin, each, gone_ms, end_ms, -1)
 """,
     ),
 )

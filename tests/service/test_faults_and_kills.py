@@ -36,7 +36,7 @@ from tests.service.worlds import run_tree
 _LOG = logging.getLogger(__name__)
 
 CLIENTS = 8
-SHORT, LONG = 2, 50
+SHORT, LONG = 3, 50
 LIFE_S_MAX = 40.0
 """How long one life may take on a machine with much other work."""
 DISK_BYTES = 64 * 1024 * 1024

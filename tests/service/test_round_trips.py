@@ -43,7 +43,7 @@ from tests.service.serving import Served, new_ledger, serving
 
 METHODS: Final = {method.operation.name: method for method in schema().methods}
 OWNER: Final = "team"
-BIND, ROUNDS = "bound", "shared"
+BIND, ROUNDS, PODS = "bound", "shared", "pods"
 POLICIES: Final = ("max_min_fairness", "fifo", "finish_time_fairness_perf")
 NEW: Final = count()
 UNSHRUNK: Final = (Phase.explicit, Phase.reuse, Phase.generate)
@@ -190,6 +190,12 @@ FURNITURE: Final[tuple[Declared, ...]] = (
     sp.Owner(name=OWNER),
     sp.Pool(name=BIND, selector=(("tier", "none"),)),
     sp.Pool(
+        name=PODS,
+        selector=(("tier", "cluster"),),
+        executor=sp.PoolExecutor.KUBERNETES,
+        cluster="west",
+    ),
+    sp.Pool(
         name=ROUNDS,
         selector=(("tier", "no-more"),),
         discipline=sp.Discipline.ROUNDS,
@@ -260,7 +266,8 @@ def _fitted_run(run: sp.Run) -> sp.Run:
     run = replace(run, pool=BIND, funding=replace(run.funding, sponsors=sponsors), sensitive=False)
     work = run.rounds
     if work is None:
-        return run
+        return run if run.image is None else replace(run, pool=PODS)
+    run = replace(run, image=None, pod_template=None)
     # Rates are those of the flavors that are asked for, and not 0 everywhere.
     rates = tuple((flavor, rate or 1.5) for flavor, rate in work.throughputs)
     flavors = tuple(flavor for flavor, _ in rates) or run.flavors
