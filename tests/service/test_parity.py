@@ -37,6 +37,7 @@ LOCAL: Final = {
     "context set": "as context current",
     "context use": "as context current",
     "demo": "plays on a ledger of its own, which it makes for the occasion",
+    "import kueue": "turns files into documents, which `apply` sends",
     "init": "makes the file that a service serves",
     "ledger backup": "copies the file that a service serves, on the machine that has it",
     "ledger import": "makes the file that a service serves, from an export",

@@ -46,6 +46,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "diff",
         "Show what applying files would change.",
     ),
+    "import": (
+        "quorate.cli.operator_commands.import_command",
+        "import_group",
+        "Turn what another scheduler has into documents of Quorate.",
+    ),
     "submit": (
         "quorate.cli.commands.submit_command",
         "submit",

@@ -8,10 +8,16 @@ from typing import Final
 from quorate.documents import values
 from quorate.documents.document_problem import quoted, shown
 from quorate.documents.field_reader import At, mapped, nearest
-from quorate.model.selector import ANY, LABELS, Selector
+from quorate.model.selector import ANY, DOMAIN, LABELS, RACK, REGION, Selector
 
 FLAVOR_LABEL: Final = "gpu.flavor"
 """The label that holds the flavor of Jobtree's nodes; read as ``spec.flavor``."""
+
+REGIONS: Final = (REGION, "topology.kubernetes.io/region")
+DOMAINS: Final = (DOMAIN, "nvidia.com/gpu.clique")
+RACKS: Final = (RACK, "topology.kubernetes.io/rack")
+FLAVORS: Final = (FLAVOR_LABEL, "nvidia.com/gpu.product")
+"""Labels of a cluster's nodes that say the same: Quorate's own, then those of others."""
 
 _LABEL_KEY: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
 _AT_LEAST_ONE: Final = (

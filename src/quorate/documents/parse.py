@@ -117,11 +117,11 @@ def parse_documents(
     """
     read = read_source(text)
     if isinstance(read, Unreadable):
-        return Invalid(problems=(_unreadable(read, source),))
+        return Invalid(problems=(unreadable(read, source),))
     items: list[Document] = []
     problems: list[Problem] = []
     firsts: dict[tuple[str, str], Position] = {}
-    for index, document in enumerate(_unpacked(read)):
+    for index, document in enumerate(unpacked(read)):
         judged = _judge(document.tree, None, lenient=False, needs_owner=needs_owner, bare=bare)
         _refuse_second(judged, firsts, document.start)
         if judged.faults:
@@ -151,12 +151,12 @@ def lines_of(text: str | bytes) -> list[dict[str, int]]:
     return [
         {"": document.start.line}
         | {path_text(path): place.line for path, place in document.places().items()}
-        for document in _unpacked(read)
+        for document in unpacked(read)
     ]
 
 
-def _unpacked(read: Iterable[SourceDocument]) -> Iterator[SourceDocument]:
-    """Yield the documents, those in a ``List`` one by one."""
+def unpacked(read: Iterable[SourceDocument]) -> Iterator[SourceDocument]:
+    """Yield the documents of ``read``, those in a ``List`` one by one."""
     for document in read:
         tree = document.tree
         if (
@@ -336,7 +336,8 @@ def _problem(
     )
 
 
-def _unreadable(read: Unreadable, source: str) -> Problem:
+def unreadable(read: Unreadable, source: str) -> Problem:
+    """Return the problem of a text of ``source`` that cannot be read."""
     return Problem(
         source=source,
         document_index=read.document_index,

@@ -12,17 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from quorate.adapters.kubernetes.pod_manifest import GPU
-from quorate.documents.labels import FLAVOR_LABEL
+from quorate.documents.labels import DOMAINS, FLAVORS, RACKS, REGIONS
 from quorate.documents.values import is_name
 from quorate.model.amounts import GPUS_PER_NODE_MAX
-from quorate.model.selector import CLUSTER, DOMAIN, RACK, REGION
+from quorate.model.selector import CLUSTER
 from quorate.model.specs import Node
 
 NODES: Final = "/api/v1/nodes"
-REGIONS: Final = (REGION, "topology.kubernetes.io/region")
-DOMAINS: Final = (DOMAIN, "nvidia.com/gpu.clique")
-RACKS: Final = (RACK, "topology.kubernetes.io/rack")
-FLAVORS: Final = (FLAVOR_LABEL, "nvidia.com/gpu.product")
 
 
 @dataclass(frozen=True, slots=True)
