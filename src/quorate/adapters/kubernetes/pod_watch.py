@@ -17,7 +17,7 @@ from typing import Any, Final
 from quorate.adapters.kubernetes.kube_api import GONE, Change, KubeApi
 from quorate.adapters.kubernetes.pod_gangs import Crew, Pod, pod_of
 from quorate.adapters.kubernetes.pod_manifest import SERVICE_RECORD
-from quorate.ports.errors import ClusterError, ClusterRefusedError
+from quorate.ports.errors import ClusterError, ClusterRefusedError, WorkFolderError
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,7 +39,10 @@ class RunService:
 
 
 class PodWatch:
-    """The pods with the labels of ``selector``. ``tell`` gets the runs whose pods have changed."""
+    """The pods with the labels of ``selector``. ``tell`` gets the runs whose pods have changed.
+
+    ``before`` is called before each list, and raises where the cluster must not be used.
+    """
 
     def __init__(
         self,
@@ -47,11 +50,13 @@ class PodWatch:
         selector: str,
         tell: Callable[[Iterable[str]], None],
         *,
+        before: Callable[[], None],
         listed: Callable[[], None],
     ) -> None:
         self._api = api
         self._selector = selector
         self._tell = tell
+        self._before = before
         self._listed = listed
         self._pods: dict[tuple[str, str], Pod] = {}
         self._by_run: dict[str, dict[tuple[str, str], Pod]] = {}
@@ -131,26 +136,29 @@ class PodWatch:
                 if not self._version:
                     self._list()
                 again_s = AGAIN_S
-                self.trouble = ""
+                if self.trouble:
+                    self.trouble = ""
+                    _LOG.info("the pods of this ledger are seen again")
                 for event in self._api.watch(PODS, self._version, self._selector):
                     self._take(event.change, event.object)
             except ClusterRefusedError as error:
                 self._version = ""
                 if error.status != GONE:
                     self._complain(error)
-            except ClusterError as error:
+            except (ClusterError, WorkFolderError) as error:
                 self._complain(error)
             else:
                 continue
             self._is_closing.wait(again_s)
             again_s = min(2 * again_s, AGAIN_S_MAX)
 
-    def _complain(self, error: ClusterError) -> None:
+    def _complain(self, error: ClusterError | WorkFolderError) -> None:
         if not self._is_closing.is_set() and self.trouble != str(error):
             self.trouble = str(error)
             _LOG.warning("the pods of this ledger are not seen: %s; tried again", error)
 
     def _list(self) -> None:
+        self._before()
         with self.at_work:
             trees, version = self._api.list_all(PODS, self._selector)
             services, _ = self._api.list_all(SERVICES, self._selector)
