@@ -49,6 +49,15 @@ def programs(shared: Path) -> Path:
         return find_programs(shared / "programs")
 
 
+@pytest.fixture
+def only_gpu_nodes(shared: Path) -> Iterator[None]:
+    """Be the only test of this run that has nodes with GPUs in the cluster."""
+    folder = shared / "gpu-nodes"
+    folder.mkdir(exist_ok=True)
+    with locked(folder):
+        yield
+
+
 @contextmanager
 def served(kind: str, programs: Path, shared: Path) -> Iterator[Server]:
     """Give the server of ``kind``, which is started where no other process has."""

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
+from pathlib import Path
 from threading import Lock, Thread
 
+import httpx
+
+from tests.kubernetes.engines import Server
+
 READ_BYTES = 65_536
+
+
+def line_to(cluster: Server, folder: Path) -> tuple[CutLine, Path]:
+    """Return a line to a cluster, and a kubeconfig in ``folder`` that goes through it."""
+    port = httpx.URL(cluster.access.server).port
+    assert port is not None, cluster
+    line, config = CutLine(port), folder / "cut.kubeconfig"
+    text = cluster.kubeconfig.read_text("utf-8")
+    config.write_text(text.replace(f":{port}", f":{line.port}"), "utf-8")
+    return line, config
 
 
 class CutLine:

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.shell import Shell
 from tests.kubernetes.engines import Server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("only_gpu_nodes")]
 LABELS = {"region": "us", "gpu.flavor": "H100", "fabric.domain": "A"}
 
 

@@ -15,6 +15,7 @@ from quorate.documents.text_source import read_source
 from tests.bounds import until
 from tests.kubernetes.engines import Server
 from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.played_nodes import PlayedNodes
 from tests.service.program import client, program
 
 pytestmark = pytest.mark.slow
@@ -28,12 +29,12 @@ spec: {selector: {cluster: west}, executor: kubernetes, cluster: west}
 ---
 apiVersion: quorate.dev/v1
 kind: Node
-metadata: {name: g1, labels: {region: us, cluster: west, fabric.domain: A}}
+metadata: {name: e2e-1, labels: {region: us, cluster: west, fabric.domain: A}}
 spec: {flavor: H100, gpus: 8}
 ---
 apiVersion: quorate.dev/v1
 kind: Node
-metadata: {name: g2, labels: {region: us, cluster: west, fabric.domain: A}}
+metadata: {name: e2e-2, labels: {region: us, cluster: west, fabric.domain: A}}
 spec: {flavor: H100, gpus: 8}
 ---
 apiVersion: quorate.dev/v1
@@ -99,10 +100,14 @@ def admin(cluster: Server) -> Iterator[KubeApi]:
     for name in SPACES:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         api.create("/api/v1/namespaces", body)
+    nodes = PlayedNodes(api)
+    for name in ("e2e-1", "e2e-2"):
+        nodes.add(name)
     kubelet = Kubelet(cluster.api(), SPACES[0])
     kubelet.start()
     yield api
     kubelet.close()
+    nodes.remove_all()
     api.close()
 
 
@@ -126,7 +131,9 @@ def test_runs_become_pods_and_a_service_that_is_killed_goes_on_with_them(
             asking.post("runs", {"document": run("bad", 8, "fails", "50", "4")})
             asking.until_phase("bad", "Failed")
             asking.post("runs", {"document": run("long", 16, "stays")})
-            until(lambda: sorted(asking.pods().values()) == ["g1", "g2"], "both pods are bound")
+            until(
+                lambda: sorted(asking.pods().values()) == ["e2e-1", "e2e-2"], "both pods are bound"
+            )
             before = asking.pods()
         first.end(signal.SIGKILL)
     with program(tmp_path, *words) as second, client(second.wait_ready(), token) as http:

@@ -69,6 +69,7 @@ from quorate.model.state.records import (
     EnvelopeAccount,
     Lease,
     Lottery,
+    NodeMark,
     Phase,
     PledgeRecord,
     ReportRecord,
@@ -82,7 +83,7 @@ from quorate.model.state.records import (
 )
 from quorate.model.state.state import State
 
-SNAPSHOT_FORMAT: Final = 12
+SNAPSHOT_FORMAT: Final = 13
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -159,6 +160,7 @@ class _Snapshot(Struct, array_like=True):
     pools: list[Pool]
     nodes: list[Node]
     node_status: dict[str, NodeStatus]
+    node_marks: dict[str, NodeMark]
     unwiped: dict[str, UnwipedNode]
     owners: list[tuple[Owner, int]]
     budgets: list[Budget]
@@ -332,6 +334,7 @@ def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot
         list(state.pools.values()),
         [record.spec for record in state.nodes.values()],
         dict(state.node_status.items()),
+        dict(state.node_marks.items()),
         {name: node.copy() for name, node in state.unwiped.items()},
         [(owner, state.owner_versions[name]) for name, owner in state.owners.items()],
         list(state.budgets.values()),
@@ -418,7 +421,7 @@ def _restore(found: _Snapshot, rows: ArchiveRows | None) -> State:
     for lease in found.leases:
         _restore_lease(state, lease)
     for name, status in found.node_status.items():
-        state.mark_node(name, status)
+        state.mark_node(name, status, found.node_marks[name])
     for name, unwiped in found.unwiped.items():
         state.set_apart(name, unwiped)
     _restore_plans(state, found)

@@ -149,6 +149,14 @@ class ServedExecutor(Executor, Protocol):
         """What keeps work from being started and stopped; empty when nothing does."""
         ...
 
+    @property
+    def outages(self) -> Mapping[str, str]:
+        """What keeps the work of some pools from that, by the executor that they name.
+
+        Other pools go on, so this is no ``trouble``.
+        """
+        ...
+
     def belong_to(self, ledger_id: str) -> None:
         """Work for one ledger from now on, before any order of it is taken.
 

@@ -48,6 +48,9 @@ class Configuration:
     """Empty where there are none."""
     kubernetes_namespace: str
     kubernetes_home: str
+    node_not_ready_s: float
+    declare_nodes: str
+    """The names of clusters, with commas between them."""
     work_folder: str
     log_format: str
     log_level: str
@@ -200,6 +203,13 @@ def _check(made: Configuration) -> None:
         wrong.append(
             "executor.allow_root: with executor.run_as no work runs as root; leave one of them out"
         )
+    known = made.clusters.kubeconfigs if isinstance(made.clusters, Clusters) else {}
+    wrong += [
+        f"kubernetes.declare_nodes: {name}: there is no such cluster in kubernetes.clusters; "
+        "add it there, or leave it out here"
+        for name in filter(None, made.declare_nodes.split(","))
+        if name not in known
+    ]
     if made.waldur_stale_s < made.waldur_refresh_s:
         wrong.append("waldur.stale_s: must not be less than waldur.refresh_s")
     if wrong:

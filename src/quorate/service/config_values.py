@@ -195,6 +195,17 @@ def clusters(value: object) -> Clusters:
     return Clusters(found)
 
 
+def names(value: object) -> str:
+    """Return names, with commas between them, from such text or from a list."""
+    found = value.split(",") if isinstance(value, str) else value
+    if not isinstance(found, list) or not found:
+        raise WrongSettingError("must be names with commas between them, or a list of names")
+    cleaned = [each.strip() if isinstance(each, str) else "" for each in found]
+    if not all(map(is_name, cleaned)):
+        raise WrongSettingError("must have names only, such as west,east")
+    return ",".join(cleaned)
+
+
 def namespace(value: object) -> str:
     """Return the name of a namespace, which may have ``{owner}`` in it."""
     found = text(value)

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quorate.adapters.executors.exec_local import LocalExecutor
 from quorate.adapters.executors.executors_by_pool import OWN, ExecutorsByPool, NoExecutor
@@ -25,6 +25,9 @@ from quorate.service.config import Configuration
 from quorate.service.config_values import Clusters
 from quorate.service.simulated_room import SimulatedRoom
 from quorate.views.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from quorate.adapters.kubernetes.kube_api import KubeApi
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,21 +58,33 @@ def make_executor(configuration: Configuration, clock: Clock) -> ServedExecutor 
 
 def _in_clusters(configuration: Configuration, clusters: Clusters) -> dict[str, ServedExecutor]:
     """Return the executor of each cluster, by the name that pools call it."""
+    from quorate.adapters.kubernetes.exec_kubernetes import (  # noqa: PLC0415 - with httpx
+        KubernetesExecutor,
+        Namespaces,
+    )
+
+    namespaces = Namespaces(
+        template=configuration.kubernetes_namespace, home=configuration.kubernetes_home
+    )
+    return {
+        f"{PoolExecutor.KUBERNETES}/{name}": KubernetesExecutor(api, namespaces)
+        for name, api in cluster_apis(clusters).items()
+    }
+
+
+def cluster_apis(clusters: Clusters) -> dict[str, KubeApi]:
+    """Return a connection to each cluster, for one owner that closes it.
+
+    Raises ``CommandError`` where a kubeconfig cannot be used.
+    """
     # With httpx, which a service without clusters does not load.
     from quorate.adapters.kubernetes.cluster_access import (  # noqa: PLC0415
         from_kubeconfig,
         in_cluster,
     )
-    from quorate.adapters.kubernetes.exec_kubernetes import (  # noqa: PLC0415
-        KubernetesExecutor,
-        Namespaces,
-    )
     from quorate.adapters.kubernetes.kube_api import KubeApi  # noqa: PLC0415
 
-    namespaces = Namespaces(
-        template=configuration.kubernetes_namespace, home=configuration.kubernetes_home
-    )
-    found: dict[str, ServedExecutor] = {}
+    found: dict[str, KubeApi] = {}
     for name, where in clusters.kubeconfigs.items():
         path, _, context = where.partition("#")
         try:
@@ -80,8 +95,7 @@ def _in_clusters(configuration: Configuration, clusters: Clusters) -> dict[str, 
             )
         except ClusterAccessError as error:
             raise CommandError(Exit.INVALID, f"kubernetes.clusters: {name}: {error}") from None
-        executor = KubernetesExecutor(KubeApi(access), namespaces)
-        found[f"{PoolExecutor.KUBERNETES}/{name}"] = executor
+        found[name] = KubeApi(access)
     return found
 
 

@@ -200,6 +200,11 @@ class LedgerThread:
         )
 
     @property
+    def outages(self) -> Mapping[str, str]:
+        """What keeps the work of some pools from being run, by the executor that they name."""
+        return {} if self._executor is None else self._executor.outages
+
+    @property
     def crowding(self) -> str:
         """What there is too much of, so that callers have to ask again later; empty if nothing."""
         connections = "" if self.connections is None else self.connections.trouble

@@ -152,6 +152,23 @@ SETTINGS: Final = (
         text="the namespace in which each cluster records which ledger its work belongs to",
     ),
     Setting(
+        key="kubernetes.not_ready_s",
+        read=values.seconds(0, 86_400),
+        default=60.0,
+        field="node_not_ready_s",
+        text="how long a node of a cluster may be not ready before it has failed",
+        kind=_SECONDS,
+    ),
+    Setting(
+        key="kubernetes.declare_nodes",
+        read=values.names,
+        default="",
+        field="declare_nodes",
+        text="the clusters whose new GPU nodes are declared in the ledger, where a pool of that "
+        "cluster selects them",
+        kind="NAME,... or list",
+    ),
+    Setting(
         key="work.folder",
         read=values.path,
         default="",

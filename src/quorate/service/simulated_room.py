@@ -65,6 +65,11 @@ class SimulatedRoom:
         """Empty: a simulation does not break down."""
         return ""
 
+    @property
+    def outages(self) -> Mapping[str, str]:
+        """Nothing: a simulation does not break down."""
+        return {}
+
     def belong_to(self, ledger_id: str) -> None:
         """Work for any ledger: nothing that was simulated outlives the program."""
 

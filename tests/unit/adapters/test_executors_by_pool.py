@@ -26,6 +26,7 @@ class Listening:
     """An executor that notes its orders and reports what a test says."""
 
     trouble: str = ""
+    outages: Mapping[str, str] = field(default_factory=dict)
     due_ms: int | None = None
     said: list[Report] = field(default_factory=list)
     heard: list[Order] = field(default_factory=list)
@@ -114,6 +115,14 @@ def test_a_lease_whose_executor_is_missing_is_left_alone_and_that_is_trouble() -
     assert alone.trouble == ""
     local.trouble = "the disk is full"
     assert alone.trouble == "the disk is full"
+
+
+def test_a_cluster_that_is_away_is_an_outage_of_its_pools_and_no_trouble_of_the_service() -> None:
+    local, west = Listening(), Listening(trouble="no answer")
+    both = ExecutorsByPool({OWN: local, "local": local, "kubernetes/west": west})
+    assert (both.trouble, dict(both.outages)) == ("", {"kubernetes/west": "no answer"})
+    local.trouble, west.trouble = "the disk is full", ""
+    assert (both.trouble, dict(both.outages)) == ("the disk is full", {})
 
 
 def test_without_an_executor_of_its_own_a_pool_has_its_stops_confirmed_at_once() -> None:

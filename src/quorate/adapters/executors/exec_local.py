@@ -119,6 +119,11 @@ class LocalExecutor:
         """What keeps work from being started and stopped; empty when nothing does."""
         return self._trouble
 
+    @property
+    def outages(self) -> Mapping[str, str]:
+        """Nothing: all pools of this machine work, or none."""
+        return {}
+
     def close(self) -> None:
         """Pass the last orders to the keepers, and do no more. The work continues."""
         self._is_closing = True

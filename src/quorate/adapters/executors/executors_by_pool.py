@@ -42,14 +42,21 @@ class ExecutorsByPool:
 
     @property
     def trouble(self) -> str:
-        """What keeps work from being started and stopped; empty when nothing does."""
+        """What keeps work from being started and stopped here; empty when nothing does."""
         missing = sorted({name for name in self._home.values() if name not in self._named})
         if missing:
             return (
                 f"a pool with runs names the executor {missing[0]}, which this service does not "
                 "have; configure it and start the service again"
             )
-        return next((each.trouble for each in self._all if each.trouble), "")
+        return self._named[OWN].trouble
+
+    @property
+    def outages(self) -> Mapping[str, str]:
+        """What keeps the work of some pools from that, by the executor that they name."""
+        own = self._named[OWN]
+        others = {name: each for name, each in self._named.items() if each is not own}
+        return {name: each.trouble for name, each in sorted(others.items()) if each.trouble}
 
     def belong_to(self, ledger_id: str) -> None:
         """Have every executor work for one ledger; raises ``WorkFolderError``."""
@@ -129,6 +136,7 @@ class NoExecutor:
     """
 
     trouble: str = ""
+    outages: Mapping[str, str] = field(default_factory=dict)
     _stopping: dict[str, None] = field(default_factory=dict)
 
     def belong_to(self, ledger_id: str) -> None:

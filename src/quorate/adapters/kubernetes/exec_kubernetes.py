@@ -16,7 +16,8 @@ from time import monotonic, time
 from typing import Final
 
 from quorate.adapters.executors.lease_book import Book
-from quorate.adapters.kubernetes.kube_api import NOT_FOUND, KubeApi
+from quorate.adapters.kubernetes.cluster_owner import ClusterOwner
+from quorate.adapters.kubernetes.kube_api import KubeApi
 from quorate.adapters.kubernetes.object_names import object_name
 from quorate.adapters.kubernetes.pod_gangs import KILLED_S, Crew
 from quorate.adapters.kubernetes.pod_manifest import LEDGER_LABEL, Placement
@@ -26,7 +27,11 @@ from quorate.keeper.next_step import Drop, Kill, Rest, Start, Warn, gone, next_s
 from quorate.keeper.wanted import Exited, Status, Wanted, Work
 from quorate.model.amounts import SECOND_MS
 from quorate.model.specs import Run
-from quorate.ports.errors import ClusterError, ClusterRefusedError, WorkFolderError
+from quorate.ports.errors import (
+    ClusterDownError,
+    ClusterError,
+    ClusterRefusedError,
+)
 from quorate.ports.executor_port import FenceNode, Order, Report, StartLease, WipeNode
 
 _LOG = logging.getLogger(__name__)
@@ -41,8 +46,6 @@ CODE_INVALID: Final = 126
 INVALID: Final = 422
 STEPS_MAX: Final = 8
 """How many steps of one run are taken in a row."""
-OWNER_CONFIG: Final = "quorate"
-"""The ConfigMap that says which ledger the work in a cluster belongs to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,7 @@ class KubernetesExecutor:
     def __init__(self, api: KubeApi, namespaces: Namespaces | None = None) -> None:
         self._api = api
         self._namespaces = namespaces or Namespaces()
+        self._owner = ClusterOwner(api, self._namespaces.home)
         self._book = Book(lambda run: run.image is not None, _work_of)
         self._ledger = ""
         self._watch: PodWatch | None = None
@@ -96,42 +100,23 @@ class KubernetesExecutor:
         """What keeps work from being started and stopped; empty when nothing does."""
         return self._trouble or ("" if self._watch is None else self._watch.trouble)
 
+    @property
+    def outages(self) -> Mapping[str, str]:
+        """Nothing: what keeps this cluster from work is ``trouble``."""
+        return {}
+
     def belong_to(self, ledger_id: str) -> None:
         """Record in the cluster that the work there is of one ledger.
 
-        Raises ``WorkFolderError`` where it is of another one, or the cluster cannot be asked.
+        Raises ``WorkFolderError`` where it is of another one, or refuses to record it. A cluster
+        that does not answer is asked again before any pod is listed, and nothing is done there
+        until it agrees.
         """
-        home = self._namespaces.home
-        path = f"/api/v1/namespaces/{home}/configmaps"
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": OWNER_CONFIG, "namespace": home},
-            "data": {"ledger": ledger_id},
-        }
-        try:
-            found = self._had(path, body)
-        except ClusterError as error:
-            raise WorkFolderError(
-                f"the cluster cannot be used for work: {error}; it needs the namespace {home}, and "
-                "the service the right to make a ConfigMap there"
-            ) from None
-        if found != ledger_id:
-            raise WorkFolderError(
-                f"the cluster has the work of another ledger, {found}; when none of it is left, "
-                f"delete the ConfigMap {OWNER_CONFIG} in the namespace {home}"
-            )
         self._ledger = ledger_id
-
-    def _had(self, path: str, body: Mapping[str, object]) -> str:
-        """Return the ledger of the cluster's ConfigMap, which is made where there is none."""
         try:
-            found = self._api.get(f"{path}/{OWNER_CONFIG}")
-        except ClusterRefusedError as error:
-            if error.status != NOT_FOUND:
-                raise
-            found = self._api.create(path, body)
-        return str((found.get("data") or {}).get("ledger", ""))
+            self._owner.check(ledger_id)
+        except ClusterDownError as error:
+            _LOG.warning("the cluster is away, and the service goes on without it: %s", error)
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Have ``wake`` called, from another thread, whenever there is something to report."""
@@ -177,6 +162,7 @@ class KubernetesExecutor:
                 self._api,
                 selector,
                 self._changed_in,
+                before=lambda: self._owner.check(self._ledger),
                 listed=self._adopt,
                 namespace_of=self._namespace_of,
             )

@@ -37,7 +37,7 @@ def nodes_of(trees: Iterable[Mapping[str, Any]], cluster: str) -> tuple[list[Nod
     found: list[Node] = []
     left_out: list[LeftOut] = []
     for tree in sorted(trees, key=lambda each: str(each["metadata"]["name"])):
-        made = _node(tree, cluster)
+        made = node_of(tree, cluster)
         if isinstance(made, Node):
             found.append(made)
         elif made is not None:
@@ -45,7 +45,8 @@ def nodes_of(trees: Iterable[Mapping[str, Any]], cluster: str) -> tuple[list[Nod
     return found, left_out
 
 
-def _node(tree: Mapping[str, Any], cluster: str) -> Node | LeftOut | None:
+def node_of(tree: Mapping[str, Any], cluster: str) -> Node | LeftOut | None:
+    """Return a node of ``cluster`` as Quorate has it; None where it has no GPUs."""
     name = str(tree["metadata"]["name"])
     gpus = _gpus(tree)
     if gpus == 0:

@@ -21,7 +21,7 @@ import msgspec
 from quorate.adapters.kubernetes.kube_api import GONE, Change, KubeApi
 from quorate.adapters.kubernetes.pod_gangs import Crew, Pod, pod_of
 from quorate.adapters.kubernetes.pod_manifest import SERVICE_RECORD, ServiceRecord
-from quorate.ports.errors import ClusterError, ClusterRefusedError
+from quorate.ports.errors import ClusterError, ClusterRefusedError, WorkFolderError
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ class RunService:
 class PodWatch:
     """The pods with the labels of ``selector``. ``tell`` gets the runs whose pods have changed.
 
+    ``before`` is called before each list, and raises where the cluster must not be used.
     ``namespace_of`` returns the namespace of a run's objects; None where the run is unknown.
     """
 
@@ -54,12 +55,14 @@ class PodWatch:
         selector: str,
         tell: Callable[[Iterable[str]], None],
         *,
+        before: Callable[[], None],
         listed: Callable[[], None],
         namespace_of: Callable[[str], str | None],
     ) -> None:
         self._api = api
         self._selector = selector
         self._tell = tell
+        self._before = before
         self._listed = listed
         self._namespace_of = namespace_of
         self._pods: dict[tuple[str, str], Pod] = {}
@@ -159,14 +162,16 @@ class PodWatch:
                 if not self._version:
                     self._list()
                 again_s = AGAIN_S
-                self.trouble = ""
+                if self.trouble:
+                    self.trouble = ""
+                    _LOG.info("the pods of this ledger are seen again")
                 for event in self._api.watch(PODS, self._version, self._selector):
                     self._take(event.change, event.object)
             except ClusterRefusedError as error:
                 self._version = ""
                 if error.status != GONE:
                     self._complain(error)
-            except ClusterError as error:
+            except (ClusterError, WorkFolderError) as error:
                 self._complain(error)
             except Exception as error:  # noqa: BLE001 - a watch that ended would see no work end
                 self._version = ""
@@ -183,6 +188,7 @@ class PodWatch:
             _LOG.warning("the pods of this ledger are not seen: %s; tried again", error)
 
     def _list(self) -> None:
+        self._before()
         with self.at_work:
             trees, version = self._api.list_all(PODS, self._selector)
             services, _ = self._api.list_all(SERVICES, self._selector)

@@ -28,6 +28,8 @@ _FLAGS = (
     ("kubernetes.clusters", "NAME=PATH,...", "The kubeconfigs of the clusters that pools name."),
     ("kubernetes.namespace", "TEMPLATE", "The namespace of pods.  [default: quorate-{owner}]"),
     ("kubernetes.home", "NAME", "The namespace of Quorate's own.  [default: quorate]"),
+    ("kubernetes.not_ready_s", "SECONDS", "How long a node may be not ready.  [default: 60]"),
+    ("kubernetes.declare_nodes", "NAME,...", "The clusters whose new GPU nodes are declared."),
     ("work.folder", "PATH", "Where local work has its folders.  [default: LEDGER.work]"),
     ("log.format", "text|json", "How the log is written to stderr.  [default: text]"),
     ("log.level", "LEVEL", "debug, info, warning or error.  [default: info]"),
@@ -248,6 +250,10 @@ def _extras(made: Configuration) -> Extras:
         from quorate.service.grpc.grpc_surface import configured_surface
 
         extras.surfaces = [configured_surface(made)]
+    if made.clusters and made.executor != "simulated":
+        from quorate.service.cluster_nodes import nodes_surface
+
+        extras.surfaces = [*extras.surfaces, nodes_surface(made)]
     if made.waldur_url:
         from quorate.service.accounting.waldur_thread import linked_surface
 

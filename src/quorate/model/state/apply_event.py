@@ -29,6 +29,7 @@ from quorate.model.state.records import (
     CapAccount,
     EnvelopeAccount,
     Lease,
+    NodeMark,
     Phase,
     ReportRecord,
     RoundsRun,
@@ -122,7 +123,14 @@ def _pool_removed(state: State, event: e.PoolRemoved) -> None:
 
 
 def _node_marked(state: State, event: e.NodeMarked) -> None:
-    state.mark_node(event.node, event.status)
+    before = state.node_marks.get(event.node)
+    cordoned_by = "" if before is None else before.cordoned_by
+    if event.status is e.NodeStatus.CORDONED and (
+        before is None or before.actor != event.actor or not cordoned_by
+    ):
+        # An actor that takes its own failure back leaves the cordon that was there before.
+        cordoned_by = event.actor
+    state.mark_node(event.node, event.status, NodeMark(event.actor, cordoned_by))
 
 
 def _nodes_claimed(state: State, event: e.NodesClaimed) -> None:

@@ -75,6 +75,17 @@ class NodeRecord(Record):
         return NodeRecord(self.spec, self.island, self.position)
 
 
+class NodeMark(Struct, frozen=True, gc=False):
+    """Who marked a node that is not ready: the ``actor`` of its status.
+
+    ``cordoned_by`` is the actor of its cordon, which stays while the node is failed; empty where
+    the node is not cordoned.
+    """
+
+    actor: str
+    cordoned_by: str = ""
+
+
 class UnwipedNode(Record):
     """A node that ``claim`` has, or that was not wiped since it had it; only its user may use it.
 

@@ -13,6 +13,7 @@ from quorate.model.state.domain_index import DomainIndex
 from quorate.model.state.free_slots import Island, IslandKey, all_slots
 from quorate.model.state.records import (
     Lease,
+    NodeMark,
     NodeRecord,
     UnwipedNode,
 )
@@ -30,6 +31,7 @@ class FleetState(PlanState):
         "_pending_nodes",
         "_stale",
         "islands",
+        "node_marks",
         "node_status",
         "pools",
         "unwiped",
@@ -40,6 +42,7 @@ class FleetState(PlanState):
         self.pools: Table[str, Pool] = Table({DEFAULT_POOL: Pool(name=DEFAULT_POOL)})
         self._nodes: Table[str, NodeRecord] = Table()
         self.node_status: Table[str, NodeStatus] = Table()
+        self.node_marks: Table[str, NodeMark] = Table()
         self.unwiped: Table[str, UnwipedNode] = Table()
         self.islands: Table[IslandKey, Island] = Table()
         self._domains: Table[tuple[str, str], DomainIndex] = Table()
@@ -90,17 +93,19 @@ class FleetState(PlanState):
         self._pending_nodes[node.name] = node
         self._pending_free[node.name] = free
 
-    def mark_node(self, name: str, status: NodeStatus) -> None:
-        """Set the status of a node, and offer or withhold its slots accordingly."""
+    def mark_node(self, name: str, status: NodeStatus, mark: NodeMark) -> None:
+        """Set the status of a node and who marked it; offer or withhold its slots accordingly."""
         self.ends_changed()
         record = self.nodes[name]
         island = self._own_island(record.island)
         if status is NodeStatus.READY:
             self.node_status.pop(name, None)
+            self.node_marks.pop(name, None)
             if name not in self.unwiped:
                 island.offer(record.position)
         else:
             self.node_status[name] = status
+            self.node_marks[name] = mark
             island.withhold(record.position)
 
     def occupy(self, slots: Slots) -> int:
@@ -142,6 +147,7 @@ class FleetState(PlanState):
         self.ends_changed()
         self.ranks_changed()
         self.node_status.pop(name, None)
+        self.node_marks.pop(name, None)
         self._pending_nodes[name] = None
         self._pending_free.pop(name, None)
 

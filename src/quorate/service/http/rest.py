@@ -345,11 +345,15 @@ class _Own:
         await _json({"status": "alive"})(scope, receive, send)
 
     async def _readyz(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Say whether the ledger can be used."""
-        trouble = self._parts.ledger_thread.trouble or self._parts.ledger_thread.crowding
+        """Say whether the ledger can be used, and which executors are away."""
+        ledger_thread = self._parts.ledger_thread
+        trouble = ledger_thread.trouble or ledger_thread.crowding
         if trouble:
             raise problem(UNAVAILABLE, f"not ready: {trouble}")
-        tree = {"status": "ready", "sequence": self._parts.ledger_thread.recorded_seq}
+        tree: dict[str, object] = {"status": "ready", "sequence": ledger_thread.recorded_seq}
+        outages = ledger_thread.outages
+        if outages:
+            tree["outages"] = dict(outages)
         await _json(tree)(scope, receive, send)
 
     async def _version(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -13,6 +13,7 @@ from quorate.model.specs import (
 from quorate.model.state.domain_index import DomainIndex
 from quorate.model.state.free_slots import Island, IslandKey
 from quorate.model.state.records import (
+    NodeMark,
     NodeRecord,
     UnwipedNode,
 )
@@ -34,6 +35,11 @@ class FleetView(Protocol):
     @property
     def node_status(self) -> Mapping[str, NodeStatus]:
         """The nodes that are not ready, with their status."""
+        ...
+
+    @property
+    def node_marks(self) -> Mapping[str, NodeMark]:
+        """Who marked each node that is not ready."""
         ...
 
     @property

@@ -1,0 +1,255 @@
+"""What clusters say of their nodes becomes marks of nodes in the ledger, while it is served.
+
+The ledger is compared with a cluster whenever one of both has changed, so a lost watch or a restart
+loses nothing, and nothing is written when nothing has changed. The commands are those that
+operators have, with ``kubernetes/CLUSTER`` as their actor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+from quorate.adapters.kubernetes.node_health import Health, SeenNodes
+from quorate.adapters.kubernetes.node_inventory import LeftOut
+from quorate.adapters.kubernetes.node_watch import NodeWatch
+from quorate.core.commands import Apply, Command, MarkNode
+from quorate.loop.engine import Engine
+from quorate.model.events import NodeStatus
+from quorate.model.refusal import sentence
+from quorate.model.specs import Node, PoolExecutor
+from quorate.model.state.reads.fleet_reads import FleetView
+from quorate.model.state.records import NodeMark
+from quorate.ports.errors import QuorateError
+from quorate.service.auth.authenticator import Authenticator
+from quorate.service.config import Configuration
+from quorate.service.config_values import Clusters
+from quorate.service.executor_choice import cluster_apis
+from quorate.service.ledger_thread import LedgerThread
+from quorate.views.exits import CommandError
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_S: Final = 10.0
+"""How long until a change of the ledger is compared with a cluster that has said nothing."""
+TROUBLE_S: Final = 5.0
+"""How long to wait after something could not be recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRules:
+    """How the nodes of ``cluster`` are judged, and whether new ones are declared."""
+
+    cluster: str
+    not_ready_s: float
+    declares: bool = False
+
+    @property
+    def actor(self) -> str:
+        """The actor of what is recorded: the name that pools have for the executor there."""
+        return f"{PoolExecutor.KUBERNETES}/{self.cluster}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanges:
+    """What has to be recorded, and when a node fails that does not get ready until then."""
+
+    commands: tuple[Command, ...] = ()
+    due_s: float | None = None
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def node_changes(view: FleetView, rules: NodeRules, seen: SeenNodes, now_s: float) -> NodeChanges:
+    """Return what makes the ledger say of the nodes of a cluster what the cluster says."""
+    pools = {name for name, pool in view.pools.items() if pool.executor_name == rules.actor}
+    commands: list[Command] = []
+    due_s: list[float] = []
+    for name, record in view.nodes.items():
+        if record.island.pool not in pools:
+            continue
+        found = seen.finding(name, now_s, rules.not_ready_s)
+        if found.due_s is not None:
+            due_s.append(found.due_s)
+        status = view.node_status.get(name, NodeStatus.READY)
+        wanted = wanted_status(found.health, status, view.node_marks.get(name), rules.actor)
+        if wanted is not None:
+            commands.append(MarkNode(name, wanted, found.why))
+    new, left_out = _new_nodes(view, pools, seen) if rules.declares else ([], [])
+    commands += [Apply((node,)) for node in new]
+    return NodeChanges(tuple(commands), min(due_s, default=None), tuple(left_out))
+
+
+def wanted_status(
+    health: Health, status: NodeStatus, mark: NodeMark | None, actor: str
+) -> NodeStatus | None:
+    """Return what a node with ``status`` and ``mark`` becomes; None where it stays as it is.
+
+    Only a failure and a cordon that ``actor`` has recorded are taken back.
+    """
+    if health is Health.UNSURE:
+        return None
+    if health is Health.FAILED:
+        return None if status is NodeStatus.FAILED else NodeStatus.FAILED
+    if status is NodeStatus.READY:
+        return NodeStatus.CORDONED if health is Health.CORDONED else None
+    assert mark is not None, status
+    is_cordoned = health is Health.CORDONED or mark.cordoned_by not in ("", actor)
+    if status is NodeStatus.CORDONED:
+        return None if is_cordoned else NodeStatus.READY
+    if mark.actor != actor:
+        return None
+    return NodeStatus.CORDONED if is_cordoned else NodeStatus.READY
+
+
+def _new_nodes(
+    view: FleetView, pools: Collection[str], seen: SeenNodes
+) -> tuple[list[Node], list[LeftOut]]:
+    """Return the ready GPU nodes that the ledger does not have, and those that it cannot have."""
+    found: list[Node] = []
+    left_out: list[LeftOut] = []
+    for name in sorted(seen.nodes.keys() - view.nodes.keys()):
+        node = seen.nodes[name]
+        if isinstance(node.declared, LeftOut):
+            left_out.append(node.declared)
+        elif node.declared is not None and node.is_ready:
+            if view.pool_of(node.declared) in pools:
+                found.append(node.declared)
+            else:
+                left_out.append(LeftOut(name, "no pool of this cluster selects it"))
+    return found, left_out
+
+
+def nodes_surface(
+    made: Configuration,
+) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
+    """Return a context manager that watches the nodes of all clusters while a ledger is served."""
+    assert isinstance(made.clusters, Clusters), "asked for where there are clusters"
+    clusters, declaring = made.clusters, made.declare_nodes.split(",")
+
+    async def surface(
+        ledger_thread: LedgerThread, authenticator: Authenticator
+    ) -> AsyncIterator[str]:
+        del authenticator
+        keepers = []
+        for name, api in cluster_apis(clusters).items():
+            rules = NodeRules(
+                cluster=name, not_ready_s=made.node_not_ready_s, declares=name in declaring
+            )
+            keeper = NodeKeeper(ledger_thread, rules)
+            keeper.start(NodeWatch(api, name, keeper.changed))
+            keepers.append(keeper)
+        try:
+            yield f"the nodes of {', '.join(clusters.kubeconfigs)} are watched"
+        finally:
+            await asyncio.gather(*(keeper.stop() for keeper in keepers))
+
+    return surface
+
+
+class NodeKeeper:
+    """Has the ledger say what one cluster says of its nodes, as a task of the event loop."""
+
+    def __init__(self, ledger_thread: LedgerThread, rules: NodeRules) -> None:
+        self._ledger_thread = ledger_thread
+        self._rules = rules
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._watch: NodeWatch | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._compared_seq = -1
+        self._trouble = ""
+        self._left_out: frozenset[LeftOut] = frozenset()
+
+    def changed(self) -> None:
+        """Compare the cluster with the ledger soon; from any thread."""
+        with suppress(RuntimeError):  # The event loop has ended: there is no ledger to change.
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    def start(self, watch: NodeWatch) -> None:
+        """Begin to watch."""
+        self._watch = watch
+        watch.start()
+        self._task = asyncio.create_task(self._keep(watch))
+
+    async def stop(self) -> None:
+        """Return when nothing is watched or recorded any more."""
+        assert self._task is not None, "started first"
+        assert self._watch is not None, "started first"
+        await asyncio.to_thread(self._watch.close)
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _keep(self, watch: NodeWatch) -> None:
+        due_s: float | None = None
+        while True:
+            wait_s = LOOK_S if due_s is None else min(LOOK_S, max(0.0, due_s - monotonic()))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), wait_s)
+            is_due = due_s is not None and monotonic() >= due_s
+            is_old = self._ledger_thread.recorded_seq != self._compared_seq
+            seen = watch.seen()
+            if seen is None:
+                due_s = None
+                self._changed.clear()
+                # It is compared as soon as it is seen again.
+                continue
+            if not (self._changed.is_set() or is_due or is_old):
+                continue
+            self._changed.clear()
+            due_s = await self._compare(seen)
+
+    async def _compare(self, seen: SeenNodes) -> float | None:
+        """Record what has changed; return when to compare again though nothing has."""
+        rules = self._rules
+        try:
+            found, seq = await self._ledger_thread.run(
+                lambda engine: record_nodes(engine, rules, seen, monotonic())
+            )
+        except (CommandError, QuorateError) as error:
+            if self._trouble != str(error):
+                self._trouble = str(error)
+                _LOG.warning("cluster %s: its nodes are not recorded: %s", rules.cluster, error)
+            return monotonic() + TROUBLE_S
+        except Exception:  # noqa: BLE001 - the top frame of this task
+            _LOG.exception("cluster %s: a bug keeps its nodes from the ledger", rules.cluster)
+            return monotonic() + LOOK_S
+        self._trouble, self._compared_seq = "", seq
+        for each in found.left_out:
+            if each not in self._left_out:
+                _LOG.warning(
+                    "cluster %s: node %s is not declared: %s", rules.cluster, each.name, each.why
+                )
+        self._left_out = frozenset(found.left_out)
+        return found.due_s
+
+
+def record_nodes(
+    engine: Engine, rules: NodeRules, seen: SeenNodes, now_s: float
+) -> tuple[NodeChanges, int]:
+    """Record what a cluster says and the ledger does not, on the ledger's thread.
+
+    Returns it with the sequence that the ledger has then. What is refused is left out, and why.
+    """
+    found = node_changes(engine.view, rules, seen, now_s)
+    refused: list[LeftOut] = []
+    if found.commands:
+        receipts = engine.execute_all(found.commands, actor=rules.actor)
+        for command, receipt in zip(found.commands, receipts, strict=True):
+            for refusal in receipt.decision.refusals:
+                name = command.node if isinstance(command, MarkNode) else _declared(command)
+                refused.append(LeftOut(name, sentence(refusal)))
+    changes = NodeChanges(found.commands, found.due_s, (*found.left_out, *refused))
+    return changes, engine.head.seq
+
+
+def _declared(command: Command) -> str:
+    assert isinstance(command, Apply), command
+    (spec,) = command.specs
+    assert isinstance(spec, Node), spec
+    return spec.name

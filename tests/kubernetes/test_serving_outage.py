@@ -1,0 +1,109 @@
+"""A service whose cluster is away: it is ready, says so, and other pools go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from quorate.documents.text_source import read_source
+from tests.bounds import until
+from tests.kubernetes.cut_line import line_to
+from tests.kubernetes.engines import Server
+from tests.service.program import client, program
+
+pytestmark = pytest.mark.slow
+
+HOME = "outage-home"
+WORLD = """\
+apiVersion: quorate.dev/v1
+kind: Pool
+metadata: {name: west}
+spec: {selector: {cluster: west}, executor: kubernetes, cluster: west}
+---
+apiVersion: quorate.dev/v1
+kind: Pool
+metadata: {name: own}
+spec: {selector: {cluster: own}, executor: local}
+---
+apiVersion: quorate.dev/v1
+kind: Node
+metadata: {name: here, labels: {region: us, cluster: own, fabric.domain: A}}
+spec: {flavor: H100, gpus: 8}
+---
+apiVersion: quorate.dev/v1
+kind: Owner
+metadata: {name: rai}
+---
+apiVersion: quorate.dev/v1
+kind: Budget
+metadata: {name: rai}
+spec:
+  owner: rai
+  envelopes:
+    - {name: all, flavor: H100, selector: {region: us}, concurrency: 16,
+       start: 2026-01-01T00:00:00Z, end: 2100-01-01T00:00:00Z}
+"""
+
+
+def ready(http: httpx.Client) -> dict[str, Any]:
+    """Return what ``/readyz`` says of a service that is ready."""
+    answer = http.get("/readyz")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def complete_one(http: httpx.Client, name: str) -> None:
+    """Have a run of the service's own machine complete."""
+    spec = {
+        "owner": "rai",
+        "pool": "own",
+        "resources": {"gpuType": "H100", "totalGPUs": 1},
+        "command": ["true"],
+    }
+    head = {"apiVersion": "quorate.dev/v1", "kind": "Run", "metadata": {"name": name}}
+    answer = http.post("/api/v1/runs", json={"document": {**head, "spec": spec}})
+    assert answer.is_success, answer.text
+
+    def look() -> bool:
+        phase = http.get(f"/api/v1/runs/{name}").json()["status"]["phase"]
+        return bool(phase == "Completed")
+
+    until(look, f"{name} completes")
+
+
+def test_a_cluster_that_is_away_is_told_and_keeps_no_other_pool_from_work(
+    cluster: Server, tmp_path: Path
+) -> None:
+    api = cluster.api()
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}
+    api.create("/api/v1/namespaces", body)
+    api.close()
+    line, config = line_to(cluster, tmp_path)
+    words = (
+        *("--kubernetes-clusters", f"west={config}", "--kubernetes-home", HOME),
+        *("--executor", "local", "--executor-allow-root"),
+    )
+    line.cut()
+    with program(tmp_path, *words) as service:
+        url, token = service.wait_ready(), service.token
+        service.logged("the cluster is away, and the service goes on without it")
+        with client(url, token) as http:
+            sources = read_source(WORLD)
+            assert isinstance(sources, tuple), sources
+            asked = {"documents": [each.tree for each in sources]}
+            assert http.post("/api/v1/apply", json=asked).is_success
+            complete_one(http, "while-it-was-never-there")
+            until(lambda: "outages" in ready(http), "the outage is told")
+            assert "does not answer" in ready(http)["outages"]["kubernetes/west"]
+            line.mend()
+            until(lambda: "outages" not in ready(http), "the outage is over")
+            service.logged("the pods of this ledger are seen again")
+            line.cut()
+            until(lambda: "outages" in ready(http), "the next outage is told")
+            complete_one(http, "while-it-was-lost")
+        assert service.end() == 0
+    line.close()
