@@ -135,8 +135,8 @@ def api_server(programs: Path, folder: Path) -> Iterator[Server]:
             "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount",
             "--enable-priority-and-fairness=false",
-            # Watches of pods come from etcd itself, so that compacting it ends them.
-            "--watch-cache-sizes=pods#0",
+            # Watches of pods and nodes come from etcd itself, so that compacting it ends them.
+            "--watch-cache-sizes=pods#0,nodes#0",
         ]
         process = stack.enter_context(running(arguments, folder / "apiserver.log"))
         ready = _ready(folder, port, process, folder / "certs" / "apiserver.crt")
