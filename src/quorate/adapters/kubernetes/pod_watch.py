@@ -49,7 +49,7 @@ class PodWatch:
     ``namespace_of`` returns the namespace of a run's objects; None where the run is unknown.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where, which, and what to call when
         self,
         api: KubeApi,
         selector: str,
