@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,17 +30,23 @@ def ask(settings: Settings, name: str, asked: Struct) -> None:
     ask_each(settings, name, [asked])
 
 
-def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None:
+def ask_each(
+    settings: Settings,
+    name: str,
+    questions: Sequence[Struct],
+    line_of: Callable[[Any], str] | None = None,
+) -> None:
     """Request one operation several times, and print the responses with lines between them.
 
-    Where it writes, all requests are made, also when nobody reads the output any more.
+    Where it writes, all requests are made, also when nobody reads the output any more. ``line_of``:
+    a table has only this line of each request.
     """
     operation = OPERATIONS[name]
     target = settings.service()
     if target is not None:
         from quorate.cli.remote import ask_service
 
-        ask_service(settings, target, name, questions)
+        ask_service(settings, target, name, questions, line_of)
         return
     from quorate.operations.answering import answer
 
@@ -47,9 +54,15 @@ def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None
     with desk_of(settings, operation, questions[0]) as context:
         for position, asked in enumerate(questions):
             found = answer(context, operation, asked)
-            is_apart = bool(position) and settings.is_table
+            if line_of is not None and settings.is_table:
+                found = replace(found, lines=partial(_only, line_of(asked)))
+            is_apart = bool(position) and settings.is_table and line_of is None
             printouts.add(found.done, partial(_print_next, settings, found, is_apart=is_apart))
     printouts.check()
+
+
+def _only(line: str, _wide: bool) -> list[str]:
+    return [line]
 
 
 def _print_next(settings: Settings, found: Answer, *, is_apart: bool) -> None:

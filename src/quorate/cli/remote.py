@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -53,13 +53,24 @@ def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> It
             yield client
 
 
-def ask_service(settings: Settings, target: Target, name: str, questions: Sequence[Struct]) -> None:
-    """Request one operation several times, and print the responses with lines between them."""
+def ask_service(
+    settings: Settings,
+    target: Target,
+    name: str,
+    questions: Sequence[Struct],
+    line_of: Callable[[Any], str] | None,
+) -> None:
+    """Request one operation several times, and print the responses with lines between them.
+
+    ``line_of``: a table has only this line of each request.
+    """
     printouts = Printouts(goes_on=OPERATIONS[name].effect is Effect.WRITE)
     with service(settings, target) as client:
         for position, asked in enumerate(questions):
             told = _told(settings, client, name, asked)
-            is_apart = bool(position) and settings.is_table
+            if line_of is not None and settings.is_table:
+                told = told._replace(shown=[line_of(asked)])
+            is_apart = bool(position) and settings.is_table and line_of is None
             printouts.add(told.done, partial(_print, settings, told, is_apart=is_apart))
     printouts.check()
 

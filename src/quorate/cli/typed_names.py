@@ -42,22 +42,22 @@ class Task(NamedTuple):
 
 
 def runs_named(
-    settings: Settings, words: Sequence[str], *, is_live_only: bool = False
+    settings: Settings, words: Sequence[str], *, is_ending: bool = False
 ) -> tuple[str, ...]:
-    """Return the runs that ``words`` name, tasks last first; an array's name means all its tasks.
+    """Return the runs that ``words`` name; an array's name means all its tasks.
 
-    ``is_live_only``: of an array named so, only tasks that wait or run. A word that names neither a
-    run nor an array is returned as it is.
+    ``is_ending``: tasks come last first, and of an array named so only those that wait or run. A
+    word that names neither a run nor an array is returned as it is.
     """
     arrays = _arrays_of(settings, words)
     found: dict[str, None] = {}
     for word in words:
         tasks = arrays.get(word.removeprefix("run/"))
         if tasks is None:
-            found |= dict.fromkeys(run_names(word))
-            continue
-        wanted = [task.run for task in tasks if task.is_live or not is_live_only]
-        found |= dict.fromkeys(reversed(wanted))
+            names = run_names(word)[::-1]
+        else:
+            names = tuple(task.run for task in tasks if task.is_live or not is_ending)
+        found |= dict.fromkeys(reversed(names) if is_ending else names)
     return tuple(found)
 
 
