@@ -205,3 +205,22 @@ def test_calc_answers_what_the_library_answers(tmp_path: Path) -> None:
     assert (bad.code, bad.out) == (3, "")
     assert bad.err.startswith("error: nodes")
     assert process(tmp_path, "calc", "topology", stdin=b"{").code == 3
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("words", [("cancel", "a", "b", "c"), ("scancel", "a", "b", "c")])
+def test_all_runs_are_ended_though_nobody_reads(shell: Shell, words: tuple[str, ...]) -> None:
+    for name in "abc":
+        line = ("--gpus", "1", "--team", "rai", "--flavor", "H100", "--name", name)
+        shell.ok("submit", *line, "--", "true")
+    shell.ok("cancel", "c")  # Nothing is recorded for what is cancelled already.
+    running = start(shell.folder, words[0], *reversed(words[1:]))
+    assert running.stdout is not None
+    running.stdout.close()
+    with running:
+        assert running.stderr is not None
+        err = running.stderr.read().decode()
+    assert running.returncode == 141
+    assert err.startswith("error: the output was not read; all ")
+    items = shell("get", "runs", "-o", "json").json["items"]
+    assert {each["status"]["phase"] for each in items} == {"Cancelled"}

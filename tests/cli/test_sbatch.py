@@ -218,3 +218,24 @@ def test_a_line_that_is_no_job_says_why(shell: Shell, words: tuple[str, ...], te
     said = shell("sbatch", *words)
     assert (said.code, said.out) == (2, "")
     assert text in said.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "indexes"),
+    [("sweep", (1, 2, 3)), ("sweep[1,3]", (1, 3)), ("run/sweep_[1-3:2]", (1, 3))],
+)
+def test_an_array_is_followed_by_its_name(
+    shell: Shell, typed: str, indexes: tuple[int, ...]
+) -> None:
+    name = shell.ok(*WRAP, "--name", "sweep", "--parsable", "-a", "1-3", "--wrap=true").strip()
+    assert name == "sweep"
+    shell.ok(*WRAP, "--name", "one", "--wrap=true")
+    shell.ok(*WRAP, "--name", "last", "-d", f"afterok:{typed}:one", "--wrap=true")
+    after = _runs(shell)["last"]["spec"]["follow"]["after"]
+    assert sorted(after) == ["one", *(f"sweep_{index}" for index in indexes)]
+
+
+def test_what_is_neither_run_nor_array_cannot_be_followed(shell: Shell) -> None:
+    said = shell(*WRAP, "-d", "afterok:nowhere", "--wrap=true")
+    assert said.code != 0
+    assert "nowhere" in said.err

@@ -91,3 +91,37 @@ def test_nodes_are_listed_by_pool_and_state(shell: Shell) -> None:
     assert any("drain" in line and "a1" in line for line in lines)
     each = shell.ok("sinfo", "-h", "-N", "-o", "%N %t %G").splitlines()
     assert any(line.startswith("a1 drain gpu:") for line in each)
+
+
+def test_an_array_is_named_as_a_whole_in_other_commands(shell: Shell) -> None:
+    shell.ok(*JOB, "--name", "sweep", "--array=1-3", "--wrap=true")
+    names = [f"run/sweep_{index}" for index in (1, 2, 3)]
+    assert shell.ok("get", "runs", "sweep", "-o", "name").split() == names
+    assert "sweep_2" in shell.ok("describe", "run", "sweep")
+    for command in ("logs", "explain", "plan"):
+        said = shell(command, "sweep")
+        assert said.code == 1, said
+        assert "'sweep' is an array, sweep[1-3]; name one task, such as sweep_1" in said.err
+        assert "there is no run 'nowhere'" in shell(command, "nowhere").err
+    shell.ok("complete", "sweep_1")
+    out = shell.ok("cancel", "run/sweep")
+    assert "run/sweep_1" not in out
+    assert out.index("run/sweep_3 cancelled") < out.index("run/sweep_2 cancelled")
+    said = shell("cancel", "sweep")
+    assert (said.code, said.out, said.err) == (0, "", "no task of sweep waits or runs\n")
+
+
+def test_a_cancelled_job_is_one_line_and_one_that_is_over_none(shell: Shell) -> None:
+    shell.ok(*JOB, "--name", "sweep", "--array=1-3", "--wrap=true")
+    shell.ok(*JOB, "--name", "other", "--wrap=true")
+    shell.ok("complete", "sweep_1")
+    assert shell.ok("scancel", "sweep_2", "--dry-run") == (
+        "run/sweep_2 would be cancelled (dry run)\n"
+    )
+    assert len(shell.ok("scancel", "-v", "sweep_2").splitlines()) > 1
+    said = shell("scancel", "sweep", "nowhere")
+    assert (said.code, said.out) == (1, "run/sweep_3 cancelled\n")
+    assert "there is no run 'nowhere'" in said.err
+    said = shell("scancel", "sweep_[1-3]", "sweep_2")
+    assert (said.code, said.out, said.err) == (0, "", "")
+    assert shell.ok("squeue", "-h", "-o", "%i").split() == ["other"]

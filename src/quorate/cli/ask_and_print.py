@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from msgspec import Struct
 
-from quorate.cli.printing import print_tree, telling
+from quorate.cli.printing import Printouts, print_tree, telling
 from quorate.cli.settings import CSV, Settings
 from quorate.operations.caller import Caller
 from quorate.operations.operation import DRY_RUN, Effect, Operation
@@ -28,23 +30,45 @@ def ask(settings: Settings, name: str, asked: Struct) -> None:
     ask_each(settings, name, [asked])
 
 
-def ask_each(settings: Settings, name: str, questions: Sequence[Struct]) -> None:
-    """Request one operation several times, and print the responses with lines between them."""
+def ask_each(
+    settings: Settings,
+    name: str,
+    questions: Sequence[Struct],
+    line_of: Callable[[Any], str] | None = None,
+) -> None:
+    """Request one operation several times, and print the responses with lines between them.
+
+    Where it writes, all requests are made, also when nobody reads the output any more. ``line_of``:
+    a table has only this line of each request.
+    """
     operation = OPERATIONS[name]
     target = settings.service()
     if target is not None:
         from quorate.cli.remote import ask_service
 
-        ask_service(settings, target, name, questions)
+        ask_service(settings, target, name, questions, line_of)
         return
     from quorate.operations.answering import answer
 
+    printouts = Printouts(goes_on=operation.effect is Effect.WRITE)
     with desk_of(settings, operation, questions[0]) as context:
         for position, asked in enumerate(questions):
             found = answer(context, operation, asked)
-            if position and settings.is_table:
-                click.echo()
-            print_answer(settings, found)
+            if line_of is not None and settings.is_table:
+                found = replace(found, lines=partial(_only, line_of(asked)))
+            is_apart = bool(position) and settings.is_table and line_of is None
+            printouts.add(found.done, partial(_print_next, settings, found, is_apart=is_apart))
+    printouts.check()
+
+
+def _only(line: str, _wide: bool) -> list[str]:
+    return [line]
+
+
+def _print_next(settings: Settings, found: Answer, *, is_apart: bool) -> None:
+    if is_apart:
+        click.echo()
+    _print(settings, found)
 
 
 def tree_asked(settings: Settings, name: str, asked: Struct) -> Any:
@@ -163,14 +187,18 @@ def _logs(ledger: Path) -> Logs | None:
 def print_answer(settings: Settings, found: Answer) -> None:
     """Print a response in the requested form; its notes go to stderr."""
     with telling(found.done) if found.done else nullcontext():
-        for note in found.notes:
-            click.echo(note, err=True)
-        if settings.output == CSV:
-            assert found.csv is not None, "only a command with this form offers it"
-            click.echo(found.csv(), nl=False)
-            return
-        if not settings.is_table:
-            print_tree(settings, found.tree())
-            return
-        for line in found.lines(settings.wide):
-            click.echo(line)
+        _print(settings, found)
+
+
+def _print(settings: Settings, found: Answer) -> None:
+    for note in found.notes:
+        click.echo(note, err=True)
+    if settings.output == CSV:
+        assert found.csv is not None, "only a command with this form offers it"
+        click.echo(found.csv(), nl=False)
+        return
+    if not settings.is_table:
+        print_tree(settings, found.tree())
+        return
+    for line in found.lines(settings.wide):
+        click.echo(line)

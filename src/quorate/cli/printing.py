@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 import click
 
@@ -31,3 +31,52 @@ def telling(done: str) -> Iterator[None]:
         raise CommandError(
             Exit.UNTOLD, f"the output could not be written: {error.strerror}; {done}"
         ) from None
+
+
+class Printouts:
+    """Prints what several requests came to, and lets them go on when the output is gone.
+
+    Requests that write must all be made, whoever reads: ``check`` raises the error afterwards.
+    """
+
+    def __init__(self, *, goes_on: bool) -> None:
+        self._goes_on = goes_on
+        self._fault: CommandError | OSError | None = None
+        self._made = 0
+        self._done = ""
+
+    def add(self, done: str, write: Callable[[], None]) -> None:
+        """Call ``write``, which prints, unless the output is gone; ``done`` is what was recorded.
+
+        Raises what ``write`` raises where no request may follow it.
+        """
+        self._made += 1
+        self._done = done or self._done
+        if self._fault is not None:
+            return
+        try:
+            with telling(done) if done else nullcontext():
+                write()
+        except CommandError as error:
+            if not self._goes_on or error.code not in (Exit.BROKEN_PIPE, Exit.UNTOLD):
+                raise
+            self._fault = error
+        except OSError as error:
+            if not self._goes_on:
+                raise
+            self._fault = error
+
+    def check(self) -> None:
+        """Raise the error that the output could not be written, with all that was done."""
+        error = self._fault
+        if error is None:
+            return
+        if self._made == 1 or not self._done:
+            raise error
+        if isinstance(error, CommandError):
+            code, text = error.code, error.lines[0].partition(";")[0]
+        elif isinstance(error, BrokenPipeError):
+            code, text = Exit.BROKEN_PIPE, "the output was not read"
+        else:
+            code, text = Exit.UNTOLD, f"the output could not be written: {error.strerror}"
+        raise CommandError(code, f"{text}; all {self._made} requests were made; {self._done}")

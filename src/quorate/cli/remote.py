@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quorate.cli.printing import print_tree, telling
+from quorate.cli.printing import Printouts, print_tree
 from quorate.cli.service_errors import telling_why
 from quorate.cli.settings import CSV, Settings
 from quorate.client.asker import Asker
@@ -18,7 +19,8 @@ from quorate.client.contexts import Target
 from quorate.client.plain_http import driver_for
 from quorate.client.retrying import Retrying
 from quorate.operations.common_requests import MORE
-from quorate.operations.operation import JSON_LINES, Operation
+from quorate.operations.operation import JSON_LINES, Effect, Operation
+from quorate.operations.table import OPERATIONS
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -51,11 +53,26 @@ def service(settings: Settings, target: Target, *, tries: int = TRIES_MAX) -> It
             yield client
 
 
-def ask_service(settings: Settings, target: Target, name: str, questions: Sequence[Struct]) -> None:
-    """Request one operation several times, and print the responses with lines between them."""
+def ask_service(
+    settings: Settings,
+    target: Target,
+    name: str,
+    questions: Sequence[Struct],
+    line_of: Callable[[Any], str] | None,
+) -> None:
+    """Request one operation several times, and print the responses with lines between them.
+
+    ``line_of``: a table has only this line of each request.
+    """
+    printouts = Printouts(goes_on=OPERATIONS[name].effect is Effect.WRITE)
     with service(settings, target) as client:
         for position, asked in enumerate(questions):
-            _ask(settings, client, name, asked, is_first=not position)
+            told = _told(settings, client, name, asked)
+            if line_of is not None and settings.is_table:
+                told = told._replace(shown=[line_of(asked)])
+            is_apart = bool(position) and settings.is_table and line_of is None
+            printouts.add(told.done, partial(_print, settings, told, is_apart=is_apart))
+    printouts.check()
 
 
 def service_answer(client: Asker, operation: Operation, asked: Struct) -> Answer:
@@ -70,25 +87,37 @@ def service_answer(client: Asker, operation: Operation, asked: Struct) -> Answer
     )
 
 
-def _ask(settings: Settings, client: Asker, name: str, asked: Struct, *, is_first: bool) -> None:
+class _Told(NamedTuple):
+    """A response: ``shown`` is lines of a table, the text of CSV, or a tree for programs."""
+
+    shown: Any
+    notes: Sequence[str]
+    done: str = ""
+
+
+def _told(settings: Settings, client: Asker, name: str, asked: Struct) -> _Told:
+    """Return the response of a service in the requested form."""
     if settings.output == CSV:
-        text, notes = client.ask_json_and_notes(name, asked, accept=CSV_TYPE)
-        _aside(notes)
-        click.echo(text, nl=False)
+        return _Told(*client.ask_json_and_notes(name, asked, accept=CSV_TYPE))
+    if settings.is_table:
+        text = client.ask_text(name, asked, wide=settings.wide)
+        return _Told(text.out, text.err, text.done)
+    tree, notes = all_pages(client, name, asked)
+    return _Told(tree, notes, _done(tree))
+
+
+def _print(settings: Settings, told: _Told, *, is_apart: bool) -> None:
+    """Print a response, its notes on stderr; ``is_apart``: with an empty line before it."""
+    _aside(told.notes)
+    if is_apart:
+        click.echo()
+    if settings.output == CSV:
+        click.echo(told.shown, nl=False)
     elif settings.is_table:
-        told = client.ask_text(name, asked, wide=settings.wide)
-        with telling(told.done) if told.done else nullcontext():
-            _aside(told.err)
-            if not is_first:
-                click.echo()
-            for line in told.out:
-                click.echo(line)
+        for line in told.shown:
+            click.echo(line)
     else:
-        tree, aside = all_pages(client, name, asked)
-        done = _done(tree)
-        with telling(done) if done else nullcontext():
-            _aside(aside)
-            print_tree(settings, tree)
+        print_tree(settings, told.shown)
 
 
 def _aside(notes: Sequence[str]) -> None:

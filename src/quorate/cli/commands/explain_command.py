@@ -28,6 +28,8 @@ def explain(settings: Settings, *, run: str, is_exact: bool) -> None:
     the odds. Nothing is changed.
     """
     from quorate.cli.ask_and_print import ask
+    from quorate.cli.typed_names import one_run
     from quorate.operations.ledger.plan_operations import AboutRun
 
-    ask(settings, "explain-run", AboutRun(run=run, exact=is_exact))
+    with one_run(settings, run) as name:
+        ask(settings, "explain-run", AboutRun(run=name, exact=is_exact))

@@ -58,6 +58,7 @@ def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) ->
         "quorate cancel train-1",
         "quorate cancel $(quorate get runs --phase Running -o name)",
         "quorate cancel --all --dry-run         # every run of yours",
+        "quorate cancel sweep                   # an array: its tasks that wait or run",
         "quorate cancel 'sweep[3]' 'sweep[10-19]'     # tasks of an array",
         "quorate cancel --all --owner vision --dry-run",
         'quorate cancel train-1 --note "wrong learning rate"',
@@ -146,11 +147,14 @@ def tick(settings: Settings, dry_run: bool) -> None:
 def _end(settings: Settings, name: str, runs: tuple[str, ...], note: str, *, dry_run: bool) -> None:
     """Ask for one of the operations that end a run, for each of ``runs``."""
     from quorate.cli.ask_and_print import ask_each
-    from quorate.cli.typed_names import run_names
+    from quorate.cli.typed_names import runs_named
     from quorate.operations.resources.run_operations import EndRun
 
     told = checked_note(note)
-    names = dict.fromkeys(name for run in runs for name in run_names(run))
+    names = runs_named(settings, runs, is_ending=True)
+    if not names:
+        click.echo(f"no task of {', '.join(runs)} waits or runs", err=True)
+        return
     asked = [EndRun(run=name, note=told, dry_run=dry_run) for name in names]
     ask_each(settings, name, asked)
 

@@ -31,7 +31,8 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
         "quorate get charges               # who paid; adds up to the millisecond",
         "quorate get envelopes -o wide",
         "quorate get run train-1 -o json",
-        "quorate get runs 'sweep[0-3]'     # tasks of an array",
+        "quorate get runs sweep            # the tasks of an array",
+        "quorate get runs 'sweep[0-3]'     # some of them",
         "quorate get runs --owner rai --phase Running --limit 20",
         "quorate get nodes -l region=us-west --sort-by .status.freeGPUs",
         "quorate get runs --field spec.resources.gpuType=H100",
@@ -97,9 +98,9 @@ def get(
     found = kind_named(kind)
     is_run = found.name in ("run", "queue")
     if is_run:
-        from quorate.cli.typed_names import run_names
+        from quorate.cli.typed_names import runs_named
 
-        names = tuple(name for word in names for name in reversed(run_names(word)))
+        names = runs_named(settings, names)
     if (owner is not None or phase is not None) and not is_run:
         raise click.UsageError(f"--owner and --phase choose among runs, not {found.plural}")
     choosing = Choosing(labels=labels, fields=fields, sort_path=sort_path)

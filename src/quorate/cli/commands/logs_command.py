@@ -53,23 +53,30 @@ def logs(
     ledger's file as well. Where there is none this says so, with exit code 1.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.cli.typed_names import run_name
+    from quorate.cli.typed_names import one_run
     from quorate.operations.fleet.looking_operations import RunLogs
 
-    name = run_name(run)
-    if settings.is_table:
-        is_silent = first == 0
-        for line in _lines(settings, RunLogs(run=name, from_=first, tail=tail), follow=follow):
-            click.echo(f"{_prefix(line)} {line.text}" if prefix else line.text)
-            is_silent = False
-        if is_silent:
-            click.echo(f"note: {name!r} has written nothing yet; quorate explain {name}", err=True)
-        return
-    if follow or prefix:
-        raise click.UsageError(
-            "-f and --prefix print lines; leave out -o, or leave out -f and --prefix"
+    with one_run(settings, run) as name:
+        asked = RunLogs(run=name, from_=first, tail=tail)
+        if settings.is_table:
+            _print_lines(settings, asked, follow=follow, prefix=prefix)
+        elif follow or prefix:
+            raise click.UsageError(
+                "-f and --prefix print lines; leave out -o, or leave out -f and --prefix"
+            )
+        else:
+            ask(settings, "run-logs", asked)
+
+
+def _print_lines(settings: Settings, asked: RunLogs, *, follow: bool, prefix: bool) -> None:
+    is_silent = asked.from_ == 0
+    for line in _lines(settings, asked, follow=follow):
+        click.echo(f"{_prefix(line)} {line.text}" if prefix else line.text)
+        is_silent = False
+    if is_silent:
+        click.echo(
+            f"note: {asked.run!r} has written nothing yet; quorate explain {asked.run}", err=True
         )
-    ask(settings, "run-logs", RunLogs(run=name, from_=first, tail=tail))
 
 
 def _lines(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLine]:

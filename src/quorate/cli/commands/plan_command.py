@@ -60,7 +60,10 @@ def plan(
     from quorate.operations.ledger.plan_operations import AboutRun, PlanRuns
 
     if run is not None:
-        ask(settings, "plan-run", AboutRun(run=run, exact=is_exact))
+        from quorate.cli.typed_names import one_run
+
+        with one_run(settings, run) as name:
+            ask(settings, "plan-run", AboutRun(run=name, exact=is_exact))
         return
     from quorate.cli.sources import read_sources
     from quorate.operations.request_documents import RUNS, check_only_runs

@@ -57,6 +57,7 @@ def _not_slurm(ours: set[str], args: Sequence[str]) -> set[str]:
         "quorate sbatch -A rai --array=0-9%2 --gpus=h100:1 job.sh",
         "quorate sbatch -A rai -G h100:1 --wrap='python train.py'",
         "quorate sbatch -A rai --dependency=afterok:train-1 --parsable job.sh",
+        "quorate sbatch -A rai --dependency='afterok:sweep[1-3]' job.sh   # tasks of an array",
     ),
     options_metavar="[OPTIONS] [SLURM OPTIONS]",
 )
@@ -209,6 +210,7 @@ def _documents(
     from pathlib import Path
 
     from quorate.cli.slurm.batch_job import Job, documents_of, job_words, variables_of
+    from quorate.cli.typed_names import runs_named
     from quorate.cli.typed_run import flavors_or_only, team_or_own
     from quorate.client.run_document import prefix
 
@@ -229,6 +231,8 @@ def _documents(
     job_name = typed["name"] or script.name or (Path(path).name or "wrap")
     folder = str(Path(script.folder or ".").absolute())
     script.pool = typed["pool"] or script.pool
+    # What follows an array, by the name that --parsable prints, follows all its tasks.
+    script.after = runs_named(settings, script.after)
     after = _others(settings, job_name) if script.is_singleton else ()
     job = Job(
         script=script,

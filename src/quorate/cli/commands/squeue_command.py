@@ -12,6 +12,7 @@ from quorate.cli.settings import Settings
 from quorate.cli.slurm.choice_options import choice_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from quorate.cli.slurm.job_rows import JobRow
@@ -132,28 +133,57 @@ def _time(at: datetime | None) -> str:
 )
 @click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=names_of("run"))
 @choice_options
+@click.option("-v", "--verbose", "is_long", is_flag=True, help="Print all that is recorded.")
 @writer
 @click.pass_obj
-def scancel(settings: Settings, /, *, jobs: tuple[str, ...], dry_run: bool, **which: Any) -> None:
+def scancel(
+    settings: Settings,
+    /,
+    *,
+    jobs: tuple[str, ...],
+    is_long: bool,
+    dry_run: bool,
+    **which: Any,
+) -> None:
     """Cancel jobs, as Slurm's scancel does.
 
     JOB is a run, an array, or tasks of one, as in sweep_[3-5]. Options choose among the jobs that
     wait or run. Jobs that wait are cancelled first, the newest of them first, so that none starts
-    because another is cancelled.
+    because another is cancelled. Jobs that are over are passed by without a word.
     """
     from quorate.cli.ask_and_print import ask_each
     from quorate.cli.slurm.asked_jobs import LIVE, asked_jobs, chosen
-    from quorate.cli.typed_names import run_names
     from quorate.operations.resources.run_operations import EndRun
 
     found = chosen(settings, jobs=jobs, **which)
     if found.is_all:
         raise click.UsageError("name the jobs, or choose them: quorate scancel --me")
     names = [row.run for phase in LIVE for row in reversed(asked_jobs(settings, (phase,), found))]
-    if jobs and not names and not any(which.values()):
-        # A run that is over, or is not there, is answered as any other command answers it.
-        names = [name for job in jobs for name in run_names(job)]
+    # A job that is not there is answered as any other command answers it, after the others.
+    names += _missing(settings, jobs)
     if not names:
-        click.echo("no job is chosen by that", err=True)
+        if any(which.values()):
+            click.echo("no job is chosen by that", err=True)
         return
-    ask_each(settings, "cancel-run", [EndRun(run=name, dry_run=dry_run) for name in names])
+    done = "would be cancelled (dry run)" if dry_run else "cancelled"
+    ask_each(
+        settings,
+        "cancel-run",
+        [EndRun(run=name, dry_run=dry_run) for name in names],
+        None if is_long else lambda asked: f"run/{asked.run} {done}",
+    )
+
+
+def _missing(settings: Settings, jobs: Sequence[str]) -> list[str]:
+    """Return those of ``jobs`` that name no run and no array, neither of now nor of the past."""
+    from quorate.cli.slurm.asked_jobs import Chosen, asked_jobs, job_words
+    from quorate.cli.typed_names import run_names
+
+    named = {word: run_names(word) for job in jobs for word in job_words(job)}
+    if not named:
+        return []
+    wanted = frozenset(name for names in named.values() for name in names)
+    there: set[str | None] = set()
+    for row in asked_jobs(settings, (None,), Chosen(jobs=wanted)):
+        there |= {row.run, row.array}
+    return [names[0] for names in named.values() if there.isdisjoint(names)]

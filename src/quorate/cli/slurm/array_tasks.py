@@ -97,3 +97,15 @@ def indexes_text(indexes: Sequence[int]) -> str:
         else:
             parts.append([index])
     return ",".join("-".join(map(str, part)) for part in parts)
+
+
+def split_outside(text: str, mark: str) -> list[str]:
+    """Return the parts of ``text`` between each ``mark`` that is outside of brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == mark and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts

@@ -12,6 +12,7 @@ import click
 from quorate.adapters.clock_system import SystemClock
 from quorate.cli.ask_and_print import OwnRuns, own_runs, tree_asked
 from quorate.cli.settings import Settings
+from quorate.cli.slurm.array_tasks import split_outside
 from quorate.cli.slurm.job_rows import COMPACT, JobRow, job_rows
 from quorate.cli.typed_names import run_names
 from quorate.operations.resources.resource_operations import ListRuns, ListThings
@@ -62,7 +63,7 @@ def chosen(
     states: str | None = None,
 ) -> Chosen:
     """Return which jobs the options mean; raises ``UsageError`` for a state that there is not."""
-    runs = {name for word in jobs for each in _split_jobs(word) for name in run_names(each)}
+    runs = {name for word in jobs for each in job_words(word) for name in run_names(each)}
     return Chosen(
         jobs=frozenset(runs),
         users=frozenset(_words(users)),
@@ -74,20 +75,13 @@ def chosen(
     )
 
 
+def job_words(text: str) -> list[str]:
+    """Return the jobs of a list with commas; an empty place names none."""
+    return [part for part in split_outside(text, ",") if part]
+
+
 def _words(text: str | None) -> set[str]:
     return {word for word in (text or "").split(",") if word}
-
-
-def _split_jobs(text: str) -> list[str]:
-    """Return the jobs of a list with commas; those inside of brackets divide nothing."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part for part in parts if part]
 
 
 def _state(word: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from quorate.cli.slurm.array_tasks import Tasks, read_tasks
+from quorate.cli.slurm.array_tasks import Tasks, named_runs, read_tasks, split_outside
 from quorate.cli.slurm.sbatch_options import FLAGS, Option, script_options
 from quorate.cli.slurm.sbatch_words import LEFT_OUT, PATHS, REFUSED, SILENT, VARIABLES
 from quorate.views.exits import CommandError, Exit
@@ -291,7 +291,7 @@ def _read_dependency(script: Script, value: str) -> str:
     how = "write afterok:RUN[:RUN...], afterany:RUN[:RUN...] or singleton"
     after: list[str] = []
     kinds: set[str] = set()
-    for each in value.split(","):
+    for each in split_outside(value, ","):
         kind, _, runs = each.partition(":")
         kinds.add(kind)
         if kind == "singleton" and not runs:
@@ -299,7 +299,8 @@ def _read_dependency(script: Script, value: str) -> str:
         elif kind not in ("afterok", "afterany") or not runs or "?" in each or "+" in runs:
             raise ValueError(f"{each!r}: is not possible here; {how}")
         else:
-            after += [name.removeprefix("run/") for name in runs.split(":")]
+            for name in split_outside(runs, ":"):
+                after += reversed(named_runs(name.removeprefix("run/")))
     if "afterok" in kinds and len(kinds) > 1:
         raise ValueError("afterok cannot be joined with another kind; write one of them")
     script.after = tuple(dict.fromkeys(after))
