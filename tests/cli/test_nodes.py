@@ -273,3 +273,12 @@ def test_where_no_gpu_is_found_it_is_said_how_to_declare_some(bare: Shell) -> No
         assert "to declare some all the same: quorate node discover --gpus 4" in said.err
     else:
         assert said.out.startswith("apiVersion: quorate.dev/v1\nkind: Node\n")
+
+
+def test_a_wide_table_of_nodes_has_all_their_labels(shell: Shell) -> None:
+    listed = shell("get", "nodes", "-o", "json").json["items"]
+    rows = shell.ok("get", "nodes", "-o", "wide").splitlines()[1:]
+    assert len(rows) == len(listed)
+    for row, each in zip(rows, listed, strict=True):
+        labels = dict(pair.split("=") for pair in row.split()[-1].split(","))
+        assert labels == each["metadata"]["labels"]

@@ -319,6 +319,8 @@ def test_a_list_is_chosen_by_labels_and_fields_and_ordered(busy: Shell) -> None:
         (("nodes", "-l", "a b"), "-l 'a b': write KEY=VALUE"),
         (("nodes", "--field", "spec"), "--field 'spec': write PATH=VALUE"),
         (("nodes", "--sort-by", ".status.no"), "--sort-by .status.no: none of these has a value"),
+        (("nodes", "--field", "status.no=1"), "--field status.no=1: none of these has status.no"),
+        (("nodes", "--field", "status.freeGPUs>=4"), "there are no other operators"),
         (("nodes", "-l", "a", "--limit", "1"), "are for whole lists, without --limit"),
     ],
 )

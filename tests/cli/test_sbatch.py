@@ -52,6 +52,7 @@ def test_a_script_for_slurm_is_a_run(shell: Shell) -> None:
         "SLURM_JOB_NAME": "resnet",
         "SLURM_SUBMIT_DIR": str(shell.folder),
         "SLURM_JOB_ACCOUNT": "rai",
+        "SLURM_JOB_PARTITION": "default",
         "SLURM_GPUS": "16",
         "SLURM_GPUS_PER_NODE": "8",
         "SLURM_GPUS_ON_NODE": "8",

@@ -353,3 +353,19 @@ def test_nothing_is_said_where_nothing_can_be_completed(bare: Shell) -> None:
         },
     )
     assert (found.out.strip(), found.err) == ("", "")
+
+
+def test_a_diff_that_is_refused_is_not_one_that_found_a_difference(place: Place) -> None:
+    changed = (
+        (place.folder / "examples/fleet.yaml").read_text("utf-8").replace("gpus: 8", "gpus: 4")
+    )
+    (place.folder / "changed.yaml").write_text(changed, "utf-8")
+    barred = {**place.env, "QUORATE_TOKEN": f"{place.env['QUORATE_TOKEN'][:-1]}_"}
+    assert process(place.folder, "get", "nodes", env=barred).code == 1
+    for file, env, code in (
+        ("examples/fleet.yaml", place.env, 0),
+        ("changed.yaml", place.env, 1),
+        ("changed.yaml", barred, 4),
+    ):
+        said = process(place.folder, "diff", "-f", file, env=env)
+        assert (said.code, bool(said.out), bool(said.err)) == (code, code == 1, code == 4), said

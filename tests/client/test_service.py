@@ -115,6 +115,44 @@ def test_one_of_two_changes_of_a_version_wins(client: Client) -> None:
     assert client.user_usage("alice", 90).items == ()
 
 
+def test_a_list_is_read_page_by_page_until_there_is_no_next_one(
+    client: Client, service: Running
+) -> None:
+    whole = [node.name for node in client.list_nodes().items]
+    size = (len(whole) + 2) // 3
+
+    def paged() -> list[list[str]]:
+        pages: list[list[str]] = []
+        cursor: str | None = None
+        while True:
+            page = client.list_nodes(limit=size, cursor=cursor)
+            pages.append([node.name for node in page.items])
+            cursor = page.next
+            if cursor is None:
+                return pages
+
+    async def paged_async() -> list[list[str]]:
+        pages: list[list[str]] = []
+        cursor: str | None = None
+        async with AsyncClient(service.url, token=service.token) as asking:
+            while True:
+                page = await asking.list_nodes(limit=size, cursor=cursor)
+                pages.append([node.name for node in page.items])
+                cursor = page.next
+                if cursor is None:
+                    return pages
+
+    found = paged()
+    assert len(found) == 3
+    assert [name for page in found for name in page] == whole
+    assert asyncio.run(paged_async()) == found
+    for number in range(2):
+        client.issue_token("user", f"paged-{number}", tenant="rai")
+    first = client.list_tokens(limit=1)
+    assert first.next is not None
+    assert client.list_tokens(cursor=first.next).next is None
+
+
 def test_an_export_is_every_block(client: Client) -> None:
     blocks = list(client.export_ledger())
     assert [block.height for block in blocks] == list(range(1, len(blocks) + 1))

@@ -17,7 +17,7 @@ REVEALED = (
     ('client.get_run("a")', ".spec.resources.total_gpus", "int"),
     ("client.list_runs()", ".items[0].status.leases", "tuple[str, ...]"),
     ("client.list_queue()", ".items[0].status.queue", "QueuePlace | None"),
-    ("client.list_nodes()", ".next", "str | UnsetType"),
+    ("client.list_nodes()", ".next", "str | None"),
     ('client.get_tenant("a")', ".status.version", "int"),
     ('client.get_budget("a")', ".status.envelopes[0].free_gpu_ms", "int"),
     ('client.get_lease("a")', ".items[0].status.slots[0].node", "str"),

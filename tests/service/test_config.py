@@ -10,7 +10,7 @@ from quorate.cli.operator_commands.serve_command import serve
 from quorate.service.config import Configuration, configured
 from quorate.service.executor_choice import check_job_users
 from quorate.service.setting_table import SETTINGS
-from quorate.views.exits import CommandError
+from quorate.views.exits import CommandError, Exit
 from tests.tidy.tree import ROOT, code_words, table_rows
 
 
@@ -156,6 +156,16 @@ def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, text: str | bytes) -
         made(file=file)
     with pytest.raises(CommandError, match="cannot be read"):
         made(file=tmp_path / "absent.toml")
+
+
+def test_a_file_that_is_not_there_is_refused_with_what_names_it(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="correct --config or QUORATE_SERVE_CONFIG") as caught:
+        made({}, {}, tmp_path / "none.toml")
+    assert caught.value.code is Exit.UNUSABLE
+    page = (ROOT / "docs/reference/configuration.md").read_text("utf-8")
+    (option,) = (each for each in serve.params if each.name == "config")
+    assert "[env: QUORATE_SERVE_CONFIG]" in str(getattr(option, "help", ""))
+    assert "`--config FILE` or `QUORATE_SERVE_CONFIG` names the file" in page
 
 
 def test_the_page_lists_exactly_the_settings() -> None:

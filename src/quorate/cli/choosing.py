@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 _LABEL: Final = re.compile(r"(?P<no>!?)(?P<key>[A-Za-z0-9./_-]+)(?:(?P<how>==|=|!=)(?P<value>.*))?")
-_FIELD: Final = re.compile(r"(?P<path>[^=!]+)(?P<how>==|=|!=)(?P<value>.*)")
+_FIELD: Final = re.compile(r"(?P<path>[^=!<>~]+)(?P<how>==|=(?!~)|!=)(?P<value>.*)")
 
 Tree = Mapping[str, Any]
 
@@ -37,6 +37,10 @@ class Choosing:
     def chosen(self, trees: Sequence[Tree]) -> list[Tree]:
         """Return those of ``trees`` that are meant, in their order; raises ``ChoiceError``."""
         tests = self._tests()
+        for text in self.fields:
+            path = _field_parts(text)["path"]
+            if trees and not any(has_path(tree, path) for tree in trees):
+                raise ChoiceError(f"--field {text}: none of these has {path}; see: -o json")
         found = [tree for tree in trees if all(test(tree) for test in tests)]
         return found if self.sort_path is None else sorted_by(found, self.sort_path)
 
@@ -66,11 +70,20 @@ def _label_test(
 
 def field_choice(text: str) -> Callable[[Tree], bool]:
     """Return what chooses by a field: ``status.phase=Running`` or ``spec.owner!=rai``."""
-    matched = _FIELD.fullmatch(text)
-    if matched is None:
-        raise ChoiceError(f"--field {text!r}: write PATH=VALUE or PATH!=VALUE")
+    matched = _field_parts(text)
     path, wanted, is_same = matched["path"], matched["value"], matched["how"] != "!="
     return lambda tree: (_text(value_at(tree, path)) == wanted) == is_same
+
+
+def _field_parts(text: str) -> re.Match[str]:
+    """Return ``path``, ``how`` and ``value`` of a choice by a field; raises ``ChoiceError``."""
+    matched = _FIELD.fullmatch(text)
+    if matched is None:
+        raise ChoiceError(
+            f"--field {text!r}: write PATH=VALUE or PATH!=VALUE; there are no other operators, "
+            "and -o json gives the values to programs that compare them"
+        )
+    return matched
 
 
 def _text(value: object) -> str:
@@ -87,6 +100,13 @@ def value_at(tree: Any, path: str) -> Any:
             return None
         tree = tree.get(key)
     return tree
+
+
+def has_path(tree: Any, path: str) -> bool:
+    """Return whether ``tree`` has the field at ``path``, even if its value is null."""
+    above, _, key = path.strip("{}").lstrip(".").rpartition(".")
+    parent = value_at(tree, above) if above else tree
+    return isinstance(parent, Mapping) and key in parent
 
 
 def sorted_by(trees: Sequence[Tree], path: str) -> list[Tree]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import UnsetType
 
-from quorate.client.resources.any_resource import ResourceList
+from quorate.client.resources.any_resource import ResourceList, TokenList
 from quorate.client.resources.fleet_resources import DomainInfo, NodeInfo, PoolInfo, SystemInfo
 from quorate.client.resources.lease_resources import ClaimInfo, LeaseInfo
 from quorate.client.resources.money_resources import BudgetInfo, CapInfo, ChargeInfo, EnvelopeInfo
@@ -34,7 +34,7 @@ from quorate.operations.money.money_operations import (
 )
 from quorate.operations.notices.notice_operations import Notice, Notices
 from quorate.operations.resources.resource_operations import Description
-from quorate.operations.service.service_operations import ClockState, TokenOutcome, Tokens, Whoami
+from quorate.operations.service.service_operations import ClockState, TokenOutcome, Whoami
 
 class Methods:
     """Asks a service for each of its operations, with the names of the table."""
@@ -447,7 +447,7 @@ class Methods:
         tenant: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
-    ) -> Tokens:
+    ) -> TokenList:
         """List access tokens, without their secrets. Those of one tenant or user where one is
         given; a page of them."""
     def mark_node_wiped(
@@ -1114,7 +1114,7 @@ class AsyncMethods:
         tenant: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
-    ) -> Tokens:
+    ) -> TokenList:
         """List access tokens, without their secrets. Those of one tenant or user where one is
         given; a page of them."""
     async def mark_node_wiped(

@@ -143,7 +143,10 @@ def _from_file(file: str | None) -> tuple[dict[str, object], dict[str, str], lis
             data = opened.read(FILE_BYTES_MAX + 1)
         tree = tomllib.loads(data.decode("utf-8"))
     except OSError as error:
-        raise CommandError(Exit.UNUSABLE, f"{file}: cannot be read: {error.strerror}") from None
+        raise CommandError(
+            Exit.UNUSABLE,
+            f"{file}: cannot be read: {error.strerror}; correct --config or QUORATE_SERVE_CONFIG",
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CommandError(Exit.INVALID, f"{file}: is not TOML: {error}") from None
     if len(data) > FILE_BYTES_MAX:

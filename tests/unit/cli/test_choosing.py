@@ -69,6 +69,30 @@ def test_what_cannot_be_read_is_an_error(choosing: Choosing) -> None:
         choosing.check()
 
 
+@pytest.mark.parametrize(
+    "text", ["a>=4", "a > 4", "a<=4", "a<4", "a=~x", "a!~x", "a~x", "a in (b)"]
+)
+def test_operators_that_there_are_not_are_refused(text: str) -> None:
+    with pytest.raises(ChoiceError, match="there are no other operators"):
+        Choosing(fields=(text,)).check()
+
+
+@pytest.mark.parametrize("text", ["spec.gpu=2", "spec.gpu!=2", "spec.gpu=", "spec.gpus.more=2"])
+def test_a_field_that_none_has_chooses_nothing_and_is_an_error(text: str) -> None:
+    with pytest.raises(ChoiceError, match=r"none of these has spec\.gpu"):
+        Choosing(fields=(text,)).chosen([NODE])
+    assert Choosing(fields=(text,)).chosen([]) == []
+
+
+def test_a_field_that_one_has_or_that_is_null_may_choose_none() -> None:
+    assert Choosing(fields=("spec.gpus=9",)).chosen([NODE]) == []
+    null = {"metadata": {"name": "n"}, "spec": {"gpus": None}}
+    assert Choosing(fields=("spec.gpus=9",)).chosen([null]) == []
+    assert Choosing(fields=("extra=1",)).chosen([NODE, {**NODE, "extra": 1}]) == [
+        {**NODE, "extra": 1}
+    ]
+
+
 def test_a_path_that_leads_nowhere_cannot_order() -> None:
     with pytest.raises(ChoiceError, match="none of these has a value there"):
         sorted_by([NODE], ".status.phase")

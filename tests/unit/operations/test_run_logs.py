@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from quorate.core.commands import Apply, Complete, Submit
+from quorate.adapters.kubernetes.object_names import object_name
+from quorate.core.commands import Apply, Cancel, Complete, Submit
 from quorate.loop.engine import Engine
-from quorate.model.specs import Owner
+from quorate.model.selector import selector_of
+from quorate.model.specs import Owner, Pool, PoolExecutor
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
 from quorate.operations.fleet.looking_operations import FleetTop, RunLogs
@@ -17,7 +19,7 @@ from quorate.operations.table import OPERATIONS
 from quorate.testing.builders import budget, envelope, node, run
 from quorate.testing.memory_engines import memory_engine
 from quorate.testing.memory_logs import MemoryLogs
-from quorate.views.exits import CommandError
+from quorate.views.exits import CommandError, Exit
 
 ADMIN = Caller(actor="root", role=Role.ADMIN, user="root")
 ANN = Caller(actor="ann", role=Role.USER, user="ann", tenant="lab")
@@ -126,6 +128,31 @@ def test_a_run_that_has_written_nothing_yet_can_be_followed(engine: Engine) -> N
     with pytest.raises(CommandError) as caught:
         _logs(engine, ANN, MemoryLogs())
     assert caught.value.fault == "no-logs"
+
+
+@pytest.mark.parametrize("kept", [None, MemoryLogs()])
+@pytest.mark.parametrize("is_over", [False, True])
+def test_output_in_pods_is_refused_with_how_to_read_it(
+    engine: Engine, kept: MemoryLogs | None, *, is_over: bool
+) -> None:
+    pool = Pool(
+        name="pods",
+        executor=PoolExecutor.KUBERNETES,
+        cluster="west",
+        selector=selector_of({"fabric.domain": "W"}),
+    )
+    work = run("Mine_2", gpus=1, owner="lab", user="ann", pool="pods")
+    for command in (Apply((pool, node("w1", domain="W"))), Submit(work)):
+        assert not engine.execute(command, actor="test").decision.refusals
+    if is_over:
+        engine.execute(Cancel("Mine_2"), actor="test")
+    context = RequestContext(engine, ANN, logs=kept)
+    with pytest.raises(CommandError) as caught:
+        answer(context, OPERATIONS["run-logs"], RunLogs(run="Mine_2"))
+    assert (caught.value.code, caught.value.fault) == (Exit.REFUSED, "no-logs")
+    pods = f"-l quorate.dev/run={object_name('Mine_2')}"
+    assert f"kubectl logs -n quorate-lab {pods}" in caught.value.lines[0]
+    assert f"kubectl get pods --all-namespaces {pods}" in caught.value.lines[1]
 
 
 def test_a_tenant_sees_the_use_of_others_without_their_names(engine: Engine) -> None:

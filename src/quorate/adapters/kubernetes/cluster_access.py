@@ -70,7 +70,7 @@ def from_kubeconfig(path: Path, context: str | None = None) -> ClusterAccess:
     if unknown:
         raise ClusterAccessError(
             f"{path}: users[{chosen['user']}].{unknown[0]}: Quorate runs no program to log in; "
-            "give the service a token or a client certificate"
+            "give the user a token or a client certificate there"
         )
     server = str(cluster.get("server", ""))
     trust = None if server.startswith("http://") else _trusted(cluster, user, path)
@@ -143,5 +143,5 @@ def _text(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "is no text"
         raise ClusterAccessError(
-            f"{path}: cannot be read: {why}; name a file that the service can read"
+            f"{path}: cannot be read: {why}; correct its path or its rights"
         ) from None

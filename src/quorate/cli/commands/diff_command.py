@@ -39,10 +39,24 @@ def diff(settings: Settings, files: tuple[str, ...]) -> int:
     Prints, for each document, the lines that are there and not in the file with -, and those of the
     file with +. What a resource has and its document does not say is shown as removed, because
     `apply` replaces the whole resource. Nothing is recorded; for the effect on runs see `quorate
-    apply --dry-run`. The exit code is 0 where nothing differs and 1 where something does.
+    apply --dry-run`. The exit code is 0 where nothing differs, 1 where something does, and 2 or
+    more where that could not be found out.
     """
+    from quorate.views.exits import CommandError, Exit
+
+    try:
+        has_differed = _print_differences(settings, files)
+    except CommandError as error:
+        if error.code is not Exit.REFUSED:
+            raise
+        # 1 says that something differs.
+        raise CommandError(Exit.UNUSABLE, *error.lines, fault=error.fault) from None
+    return Exit.REFUSED if has_differed else Exit.OK
+
+
+def _print_differences(settings: Settings, files: tuple[str, ...]) -> bool:
+    """Return whether something differs, and print what does; raises ``CommandError``."""
     from quorate.cli.sources import read_sources
-    from quorate.views.exits import Exit
 
     sources = read_sources(files, needs_owner=settings.service() is None)
     there = _Resources(settings)
@@ -51,7 +65,7 @@ def diff(settings: Settings, files: tuple[str, ...]) -> int:
         for line in difference(there.find(wanted), wanted):
             has_differed = True
             click.echo(line)
-    return Exit.REFUSED if has_differed else Exit.OK
+    return has_differed
 
 
 class _Resources:

@@ -81,9 +81,9 @@ def get(
     """List what there is.
 
     KIND is one of nodes, domains, pools, owners, budgets, envelopes, caps, runs, queue,
-    reservations, resolveroutcomes, leases, charges, system; singular and short names work too.
-    Amounts in tables are GPU-hours; json and yaml have exact GPU-milliseconds. -l, --field and
-    --sort-by look at what `-o json` prints.
+    reservations, resolveroutcomes, leases, claims, charges, system; singular and short names work
+    too. Amounts in tables are GPU-hours; json and yaml have exact GPU-milliseconds. -l, --field and
+    --sort-by look at what `-o json` prints for the whole list, so they do not go with --limit.
     """
     from quorate.cli.choosing import Choosing
     from quorate.operations.resources.resource_operations import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from http import HTTPStatus
 from typing import Final
 
 import click
@@ -13,6 +14,12 @@ from quorate.views.exits import CommandError, Exit
 
 FLAVOR_UNKNOWN: Final = "GPU"
 """The flavor of declared GPUs without a name."""
+
+_REMEDIES: Final = {
+    HTTPStatus.UNAUTHORIZED: "get a new token or certificate for the user of the kubeconfig",
+    HTTPStatus.FORBIDDEN: "allow the user of the kubeconfig to list nodes",
+}
+"""What to do where an API server refuses to list nodes, by HTTP status."""
 
 
 @click.command(
@@ -64,6 +71,8 @@ def discover(  # noqa: PLR0917 - click passes them by name
             raise click.UsageError(
                 "--kubeconfig goes with --cluster NAME, and says the rest itself"
             )
+        if not is_name(cluster):
+            raise click.UsageError(f"--cluster must be a name like west, got {cluster!r}")
         _print_cluster(settings, kubeconfig, context, cluster)
         return
     if context is not None or cluster is not None:
@@ -92,24 +101,31 @@ def _print_cluster(settings: Settings, kubeconfig: str, context: str | None, clu
     from quorate.cli.printing import print_tree
     from quorate.documents.render import render
     from quorate.model.api_version import API_VERSION
-    from quorate.ports.errors import ClusterError
+    from quorate.ports.errors import ClusterError, ClusterRefusedError
 
+    access = None
     try:
-        api = KubeApi(from_kubeconfig(Path(kubeconfig), context))
+        access = from_kubeconfig(Path(kubeconfig), context)
+        api = KubeApi(access)
         try:
             trees, _ = api.list_all(NODES)
         finally:
             api.close()
+    except ClusterRefusedError as error:
+        server = "" if access is None else access.server
+        remedy = _REMEDIES.get(error.status, f"does {kubeconfig} name the right server?")
+        raise CommandError(Exit.UNUSABLE, f"{server} refused: {error}; {remedy}") from None
     except ClusterError as error:
         raise CommandError(Exit.UNUSABLE, str(error)) from None
     found, left_out = nodes_of(trees, cluster)
     for each in left_out:
         click.echo(f"node {each.name} is left out: {each.why}", err=True)
     if not found:
+        why = "none offers nvidia.com/gpu; is the device plugin installed?"
+        if left_out:
+            why = f"{len(left_out)} with GPUs are left out; do what is said of each, and try again"
         raise CommandError(
-            Exit.REFUSED,
-            f"none of the cluster's {len(trees)} nodes can be declared: none offers nvidia.com/gpu "
-            "and says its region and flavor; is the device plugin installed?",
+            Exit.REFUSED, f"none of the cluster's {len(trees)} nodes can be declared: {why}"
         )
     items = [render(node) for node in found]
     print_tree(settings, {"apiVersion": API_VERSION, "kind": "List", "items": items})

@@ -13,6 +13,7 @@ from quorate.cli.slurm.array_tasks import Tasks, task_name
 from quorate.cli.slurm.sbatch_script import Script
 from quorate.cli.slurm.sbatch_words import PATHS
 from quorate.client.run_document import Work
+from quorate.model.specs import DEFAULT_POOL
 
 KILL_AFTER_S: Final = 30
 """How long work that has reached its limit may take to stop before it is killed."""
@@ -115,7 +116,7 @@ def variables_of(
         "SLURM_JOB_NAME": job_name,
         "SLURM_SUBMIT_DIR": submit_dir,
         "SLURM_JOB_ACCOUNT": team,
-        "SLURM_JOB_PARTITION": script.pool,
+        "SLURM_JOB_PARTITION": script.pool or DEFAULT_POOL,
         "SLURM_GPUS": gpus,
         "SLURM_GPUS_PER_NODE": script.gpus_per_node,
         "SLURM_GPUS_ON_NODE": script.gpus_per_node,

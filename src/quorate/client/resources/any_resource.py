@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Generic, NoReturn, TypeVar
 
-from msgspec import UNSET, UnsetType, field
+from msgspec import field
 
 from quorate.client.answer_fields import Fields
 from quorate.client.errors import MissingFieldError
 from quorate.operations.common_responses import Given
+from quorate.operations.service.service_operations import Token
 
 Number = int | float | Decimal
 """A number; a Decimal where a float would lose digits."""
@@ -64,9 +65,16 @@ class Resource(Given, Generic[SpecT, StatusT], kw_only=True, frozen=True):
 
 
 class ResourceList(Given, Generic[ResourceT], kw_only=True, frozen=True):
-    """Resources in order; where there are more, ask again with ``next`` as ``cursor``."""
+    """Resources in order; ask for more with ``next`` as ``cursor``. It is None on the last page."""
 
     api_version: str
     kind: str
     items: tuple[ResourceT, ...]
-    next: str | UnsetType = UNSET
+    next: str | None = None
+
+
+class TokenList(Given, kw_only=True, frozen=True):
+    """Access tokens in order; ask for more with ``next`` as ``cursor``. It is None on the last."""
+
+    items: tuple[Token, ...]
+    next: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from quorate.client.resources.any_resource import ResourceList
+from quorate.client.resources.any_resource import ResourceList, TokenList
 from quorate.client.resources.fleet_resources import DomainInfo, NodeInfo, PoolInfo, SystemInfo
 from quorate.client.resources.lease_resources import ClaimInfo, LeaseInfo
 from quorate.client.resources.money_resources import BudgetInfo, CapInfo, ChargeInfo, EnvelopeInfo
@@ -17,6 +17,7 @@ from quorate.operations.common_responses import Given
 from quorate.operations.ledger.ledger_operations import EventTold
 from quorate.operations.operation import Operation
 from quorate.operations.resources.resource_operations import Found, Listing, Thing
+from quorate.operations.service.service_operations import Tokens
 
 RESOURCES: Final[Mapping[str, type[Given]]] = {
     "budget": BudgetInfo,
@@ -48,4 +49,6 @@ def answer_type(operation: Operation) -> Any:
         return RESOURCES[operation.about]
     if operation.gives is Listing:
         return cast("Any", ResourceList)[RESOURCES[operation.about]]
+    if operation.gives is Tokens:
+        return TokenList
     return operation.gives

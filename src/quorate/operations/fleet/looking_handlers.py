@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from quorate.adapters.kubernetes.object_names import object_name
+from quorate.adapters.kubernetes.pod_manifest import RUN_LABEL
 from quorate.documents.times import time_text
-from quorate.model.state.records import TERMINAL
+from quorate.model.specs import PoolExecutor
+from quorate.model.state.records import TERMINAL, RunRecord
 from quorate.operations.answer_types import Answer
 from quorate.operations.fleet.looking_operations import FleetTop, RunLogs
 from quorate.operations.operation import Operation
@@ -52,6 +55,7 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
     check_run(context, name)
     record = context.recorded.runs[name]
     if context.logs is None:
+        _check_not_in_pods(context, record)
         raise CommandError(
             Exit.REFUSED,
             f"no logs for run {name!r}: no executor starts processes here; "
@@ -63,6 +67,8 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
         first, limit = max(first, context.logs.end(name) - asked.tail), min(limit, asked.tail)
     found = context.logs.read(name, first=first, limit=limit)
     notes: tuple[str, ...] = ()
+    if found is None:
+        _check_not_in_pods(context, record)
     if found is None and record.phase in TERMINAL:
         raise CommandError(
             Exit.REFUSED, f"run {name!r} has written nothing that was kept", fault=NO_LOGS
@@ -77,6 +83,25 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
         tree=lambda: _tree(name, found, ended=ended),
         lines=lambda _: [line.text for line in found.lines],
         notes=notes,
+    )
+
+
+def _check_not_in_pods(context: RequestContext, record: RunRecord) -> None:
+    """Refuse where the cluster of the run's pool keeps its output, and say how to read it there."""
+    name, owner = record.spec.name, record.spec.owner
+    pool = context.moment.view.pools[record.spec.pool]
+    if pool.executor is not PoolExecutor.KUBERNETES:
+        return
+    chosen = f"-l {RUN_LABEL}={object_name(name)}"
+    raise CommandError(
+        Exit.REFUSED,
+        f"no logs for run {name!r} here: its work runs in pods of the cluster {pool.cluster!r}, "
+        f"called run-{object_name(name)}-START-RANK, and their output is there; with the "
+        f"cluster's kubeconfig: kubectl logs -n quorate-{object_name(owner)} {chosen} --prefix "
+        "--tail=-1",
+        "if the service's kubernetes.namespace names another namespace, this finds it: "
+        f"kubectl get pods --all-namespaces {chosen}",
+        fault=NO_LOGS,
     )
 
 

@@ -40,7 +40,7 @@ def _node_row(moment: Moment, name: str) -> Row:
         record.island.pool,
         spec.rack or "-",
         str(len(moment.view.node_leases.get(name, ()))),
-        selector(spec.labels),
+        selector({**spec.location, **dict(spec.labels)}),
     )
 
 
