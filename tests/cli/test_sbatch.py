@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from quorate.cli.slurm.batch_job import PROLOGUE
 from tests.cli.shell import Shell
 
 WRAP = ("sbatch", "-A", "rai", "--flavor", "H100", "-G", "1")
@@ -35,6 +38,7 @@ def test_a_script_for_slurm_is_a_run(shell: Shell) -> None:
     assert said.code == 0, said
     assert said.err.splitlines() == [
         "note: --flavor h100: taken as H100, as nodes have it",
+        "job.sh:4: --nodes: chooses no nodes: the GPUs may be on fewer or more; see SLURM_NNODES",
         "job.sh:7: --mem: left out: runs are placed by GPUs; memory is not counted",
         "--export: NOT_THERE: is not set here, so nothing is copied",
         f"job.sh: is not copied; {path} must be there when the run starts",
@@ -53,8 +57,6 @@ def test_a_script_for_slurm_is_a_run(shell: Shell) -> None:
         "SLURM_SUBMIT_DIR": str(shell.folder),
         "SLURM_JOB_ACCOUNT": "rai",
         "SLURM_GPUS": "16",
-        "SLURM_GPUS_PER_NODE": "8",
-        "SLURM_GPUS_ON_NODE": "8",
     }
     assert spec["runtime"]["expectedDuration"] == "90m"
 
@@ -239,3 +241,22 @@ def test_what_is_neither_run_nor_array_cannot_be_followed(shell: Shell) -> None:
     said = shell(*WRAP, "-d", "afterok:nowhere", "--wrap=true")
     assert said.code != 0
     assert "nowhere" in said.err
+
+
+@pytest.mark.parametrize(
+    ("visible", "told"),
+    [("0,1,2", "3 0,1,2 a b"), ("5", "1 5 a b"), (None, "unset  a b")],
+)
+def test_a_job_is_told_the_gpus_that_it_has_on_its_node(visible: str | None, told: str) -> None:
+    env = {"PATH": os.environ["PATH"], "QUORATE_RUN": "r", "NNODES": "2", "QUORATE_NODE": "a1"}
+    if visible is not None:
+        env["CUDA_VISIBLE_DEVICES"] = visible
+    words = 'echo "${SLURM_GPUS_ON_NODE-unset} $SLURM_JOB_GPUS" $0'
+    done = subprocess.run(
+        ["sh", "-c", PROLOGUE, "sbatch", "sh", "-c", words, "a b"],
+        env=env,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert done.stdout == f"{told}\n"
