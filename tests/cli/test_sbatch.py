@@ -116,9 +116,10 @@ def test_a_script_that_cannot_be_a_run_says_why(
 
 
 def test_a_script_has_to_be_there(shell: Shell) -> None:
-    said = shell("sbatch", Path("nowhere.sh"))
-    assert said.code == 4
-    assert "there is no file nowhere.sh" in said.err
+    for path in (Path("nowhere.sh"), shell.folder):
+        said = shell("sbatch", path)
+        assert said.code == 4
+        assert f"there is no file {path}; name a script" in said.err
 
 
 def test_a_job_may_be_typed_without_a_script(shell: Shell) -> None:
@@ -211,7 +212,8 @@ def test_the_output_file_of_slurm_is_not_our_form(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((), "name a script, as in: quorate sbatch job.sh; or give --wrap=COMMAND"),
+        ((), "name a script, as in: quorate sbatch job.sh; or give --wrap=COMMAND; standard"),
+        (("-",), "standard input is not read: a script is read again when the run starts"),
         (("--wrap=true", "job.sh"), "--wrap: has the command; leave 'job.sh' out"),
         (("--gpu=1", "job.sh"), "there is no option --gpu of sbatch here; did you mean --gpus?"),
     ],
