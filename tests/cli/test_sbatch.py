@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from quorate.cli.slurm.batch_job import PROLOGUE
 from tests.cli.shell import Shell
 
 WRAP = ("sbatch", "-A", "rai", "--flavor", "H100", "-G", "1")
@@ -35,6 +38,7 @@ def test_a_script_for_slurm_is_a_run(shell: Shell) -> None:
     assert said.code == 0, said
     assert said.err.splitlines() == [
         "note: --flavor h100: taken as H100, as nodes have it",
+        "job.sh:4: --nodes: chooses no nodes: the GPUs may be on fewer or more; see SLURM_NNODES",
         "job.sh:7: --mem: left out: runs are placed by GPUs; memory is not counted",
         "--export: NOT_THERE: is not set here, so nothing is copied",
         f"job.sh: is not copied; {path} must be there when the run starts",
@@ -54,8 +58,6 @@ def test_a_script_for_slurm_is_a_run(shell: Shell) -> None:
         "SLURM_JOB_ACCOUNT": "rai",
         "SLURM_JOB_PARTITION": "default",
         "SLURM_GPUS": "16",
-        "SLURM_GPUS_PER_NODE": "8",
-        "SLURM_GPUS_ON_NODE": "8",
     }
     assert spec["runtime"]["expectedDuration"] == "90m"
 
@@ -115,9 +117,10 @@ def test_a_script_that_cannot_be_a_run_says_why(
 
 
 def test_a_script_has_to_be_there(shell: Shell) -> None:
-    said = shell("sbatch", Path("nowhere.sh"))
-    assert said.code == 4
-    assert "there is no file nowhere.sh" in said.err
+    for path in (Path("nowhere.sh"), shell.folder):
+        said = shell("sbatch", path)
+        assert said.code == 4
+        assert f"there is no file {path}; name a script" in said.err
 
 
 def test_a_job_may_be_typed_without_a_script(shell: Shell) -> None:
@@ -210,7 +213,8 @@ def test_the_output_file_of_slurm_is_not_our_form(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((), "name a script, as in: quorate sbatch job.sh; or give --wrap=COMMAND"),
+        ((), "name a script, as in: quorate sbatch job.sh; or give --wrap=COMMAND; standard"),
+        (("-",), "standard input is not read: a script is read again when the run starts"),
         (("--wrap=true", "job.sh"), "--wrap: has the command; leave 'job.sh' out"),
         (("--gpu=1", "job.sh"), "there is no option --gpu of sbatch here; did you mean --gpus?"),
     ],
@@ -240,3 +244,22 @@ def test_what_is_neither_run_nor_array_cannot_be_followed(shell: Shell) -> None:
     said = shell(*WRAP, "-d", "afterok:nowhere", "--wrap=true")
     assert said.code != 0
     assert "nowhere" in said.err
+
+
+@pytest.mark.parametrize(
+    ("visible", "told"),
+    [("0,1,2", "3 0,1,2 a b"), ("5", "1 5 a b"), (None, "unset  a b")],
+)
+def test_a_job_is_told_the_gpus_that_it_has_on_its_node(visible: str | None, told: str) -> None:
+    env = {"PATH": os.environ["PATH"], "QUORATE_RUN": "r", "NNODES": "2", "QUORATE_NODE": "a1"}
+    if visible is not None:
+        env["CUDA_VISIBLE_DEVICES"] = visible
+    words = 'echo "${SLURM_GPUS_ON_NODE-unset} $SLURM_JOB_GPUS" $0'
+    done = subprocess.run(
+        ["sh", "-c", PROLOGUE, "sbatch", "sh", "-c", words, "a b"],
+        env=env,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert done.stdout == f"{told}\n"

@@ -299,6 +299,7 @@ ASIDE: Final[dict[str, set[str]]] = {
     "squeue": {"list-leases"},
     "sacct": {"list-leases"},
     "scancel": {"list-leases"},
+    **{each: {"list-runs"} for each in ("complete", "fail", "cancel", "describe")},
 }
 """What commands look up before they ask for what they are for."""
 

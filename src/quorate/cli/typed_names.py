@@ -36,7 +36,7 @@ def run_name(word: str) -> str:
 class Task(NamedTuple):
     """A task of an array: its index, its run, and whether that waits or runs."""
 
-    index: int
+    number: int
     run: str
     is_live: bool
 
@@ -73,7 +73,7 @@ def one_run(settings: Settings, word: str) -> Iterator[str]:
             raise
         from quorate.cli.slurm.array_tasks import indexes_text
 
-        tried = f"{name}[{indexes_text([task.index for task in tasks])}]"
+        tried = f"{name}[{indexes_text([task.number for task in tasks])}]"
         line = f"{name!r} is an array, {tried}; name one task, such as {tasks[0].run}"
         raise CommandError(error.code, line, fault=UNKNOWN_NAME) from None
 

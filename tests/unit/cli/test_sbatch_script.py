@@ -47,6 +47,7 @@ def test_what_is_understood_is_taken_over() -> None:
     assert (found.after, found.after_any, found.limit_s) == (("a", "b", "c"), False, 129_600)
     assert (found.env, found.copied) == ({"SEED": "1", "WORDS": "a b"}, ("HOME",))
     assert found.said == [
+        "job.sh:3: --nodes: chooses no nodes: the GPUs may be on fewer or more; see SLURM_NNODES",
         "job.sh:6: --partition: taken as pool 'default'",
     ]
 
@@ -218,3 +219,11 @@ def test_variables_beside_all_are_exported(
 def test_a_wrapped_command_is_one_for_a_shell() -> None:
     found = read_wrapped("echo a | cat", _typed("--wrap=echo a | cat", "-G", "1")[1])
     assert (found.wrapped, found.gpus_total(), found.said) == ("echo a | cat", 1, [])
+
+
+def test_gpus_of_each_node_are_not_told_where_nodes_are_not_chosen() -> None:
+    words = "echo $SLURM_GPUS_PER_NODE"
+    several = read_script(f"#!/bin/sh\n#SBATCH -N 2 --gres=gpu:4\n{words}\n", "job.sh")
+    assert "job.sh:3: SLURM_GPUS_PER_NODE is not set here" in several.said
+    one = read_script(f"#!/bin/sh\n#SBATCH -N 1 --gres=gpu:4\n{words}\n", "job.sh")
+    assert one.said == []

@@ -177,7 +177,9 @@ def _read(
         return read_wrapped(wrapped, options), "", ()
     if not words:
         raise CommandError(
-            Exit.USAGE, "name a script, as in: quorate sbatch job.sh; or give --wrap=COMMAND"
+            Exit.USAGE,
+            "name a script, as in: quorate sbatch job.sh; or give --wrap=COMMAND; standard input "
+            "is not read",
         )
     given = {key: option for name, key, option in _INSTEAD if typed[name] is not None}
     script = read_script(_text(words[0]), words[0], options, given)
@@ -185,12 +187,20 @@ def _read(
 
 
 def _text(script: str) -> str:
+    from pathlib import Path
+
     from quorate.cli.slurm.sbatch_script import SCRIPT_BYTES_MAX
     from quorate.cli.sources import read_bytes
 
     if script == "-":
         raise CommandError(
-            Exit.USAGE, "a script is read again when the run starts, so it must be in a file"
+            Exit.USAGE,
+            "standard input is not read: a script is read again when the run starts, so save it, "
+            "and write: quorate sbatch job.sh; or give --wrap=COMMAND",
+        )
+    if not Path(script).is_file():
+        raise CommandError(
+            Exit.UNUSABLE, f"there is no file {script}; name a script that is there to be read"
         )
     data = read_bytes(script)
     if len(data) > SCRIPT_BYTES_MAX or b"\0" in data:

@@ -21,9 +21,14 @@ PROLOGUE: Final = (
     'export SLURM_JOB_ID="$QUORATE_RUN" SLURM_JOBID="$QUORATE_RUN" SLURM_NNODES="$NNODES" '
     'SLURM_JOB_NUM_NODES="$NNODES" SLURM_NODEID=0 SLURM_PROCID=0 SLURM_LOCALID=0 '
     'SLURM_RESTART_COUNT="$((${QUORATE_GENERATION:-1} - 1))" SLURMD_NODENAME="$QUORATE_NODE" '
-    'SLURM_JOB_GPUS="$CUDA_VISIBLE_DEVICES"; exec "$@"'
+    'SLURM_JOB_GPUS="${CUDA_VISIBLE_DEVICES-}"; '
+    'if [ -n "$SLURM_JOB_GPUS" ]; then IFS=,; n=0; for each in $SLURM_JOB_GPUS; do n=$((n + 1)); '
+    'done; unset IFS; export SLURM_GPUS_ON_NODE="$n"; fi; exec "$@"'
 )
-"""Gives the job the variables that are known only where and when it starts."""
+"""Gives the job the variables that are known only where and when it starts.
+
+Where no list of GPUs is given, as in a pod, nothing is said of how many are on the node.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +123,8 @@ def variables_of(
         "SLURM_JOB_ACCOUNT": team,
         "SLURM_JOB_PARTITION": script.pool or DEFAULT_POOL,
         "SLURM_GPUS": gpus,
-        "SLURM_GPUS_PER_NODE": script.gpus_per_node,
-        "SLURM_GPUS_ON_NODE": script.gpus_per_node,
+        # Of several nodes the run may get fewer, with more GPUs on each.
+        "SLURM_GPUS_PER_NODE": script.gpus_per_node if script.nodes in (None, 1) else None,
         "SLURM_GPUS_PER_TASK": script.gpus_per_task,
         "SLURM_NTASKS": tasks,
         "SLURM_NPROCS": tasks,

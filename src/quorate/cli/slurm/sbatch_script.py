@@ -147,10 +147,11 @@ def _take(script: Script, option: Option) -> None:
 
 def _warn_of_slurm(script: Script, lines: list[str], name: str) -> None:
     """Say which lines count on what only Slurm gives a script."""
+    unset = {"SLURM_GPUS_PER_NODE"} if (script.nodes or 1) > 1 else set()
     for number, line in enumerate(lines, start=1):
         if line.lstrip().startswith("#"):
             continue
-        for variable in sorted(set(re.findall(r"\$\{?(SLURM_\w+)", line)) - VARIABLES):
+        for variable in sorted(set(re.findall(r"\$\{?(SLURM_\w+)", line)) - (VARIABLES - unset)):
             script.said.append(f"{name}:{number}: {variable} is not set here")
         if re.search(r"(^|[\s;&|(])srun(\s|$)", line):
             script.said.append(
@@ -206,7 +207,10 @@ def _read_gres(script: Script, value: str) -> str:
 def _read_nodes(script: Script, value: str) -> str:
     low, dash, _ = value.partition("-")
     script.nodes = _whole(low)
-    return f"taken as {low}: a run has one width" if dash else ""
+    note = f"taken as {low}: a run has one width; " if dash else ""
+    if script.nodes > 1:
+        note += "chooses no nodes: the GPUs may be on fewer or more; see SLURM_NNODES"
+    return note.removesuffix("; ")
 
 
 def _read_tasks(script: Script, value: str) -> str:
