@@ -15,7 +15,7 @@ from quorate.views.exits import CommandError, Exit
 FLAVOR_UNKNOWN: Final = "GPU"
 """The flavor of declared GPUs without a name."""
 
-_REMEDIES: Final = {
+_REMEDIES: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "get a new token or certificate for the user of the kubeconfig",
     HTTPStatus.FORBIDDEN: "allow the user of the kubeconfig to list nodes",
 }
