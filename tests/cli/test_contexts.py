@@ -273,8 +273,10 @@ def test_a_service_that_says_no_is_told_as_a_file_tells_it(home: Shell) -> None:
     def told(*words: str) -> Said:
         return home("--server", server.url, *words)
 
+    unknown = refuses(404, "unknown-name", "there is no run 'a'; list them: quorate get runs")
     acts = [
-        refuses(404, "unknown-name", "there is no run 'a'; list them: quorate get runs"),
+        # Is it a run, or an array?
+        *(unknown, gives({"items": []}), unknown),
         refuses(422, "invalid", "one", "two"),
         refuses(409, "unsound", "it does not verify"),
         refuses(401, "unauthenticated", "the token is over"),

@@ -115,7 +115,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scenario = (simulation / "scenario.yaml").read_text()
     scenario = scenario.replace("examples/simulation/", "").replace("examples/", "")
     (files / "scenario.yaml").write_text(scenario)
-    shutil.copyfile(EXAMPLES / "kueue.yaml", files / "kueue.yaml")
+    shutil.copyfile(EXAMPLES / "kueue" / "kueue.yaml", files / "kueue.yaml")
     (files / "drawn.yaml").write_text(DRAWN)
     (files / "philly.csv").write_text(PHILLY)
     (files / "ran.csv").write_text("n,submitted,ran\n2,2026-10-01T08:00:00Z,60\n")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.shell import EXAMPLES, Shell
 
-MANIFESTS = EXAMPLES / "kueue.yaml"
+MANIFESTS = EXAMPLES / "kueue" / "kueue.yaml"
 
 
 @pytest.mark.parametrize("options", [(), ("--cluster", "west"), ("-o", "json")])

@@ -97,6 +97,13 @@ def cluster(programs: Path, shared: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
+def uncached_nodes(programs: Path, shared: Path) -> Iterator[Server]:
+    """Return a cluster that ends watches of nodes when its store is compacted."""
+    with served("uncached-nodes", programs, shared) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def newer(programs: Path, shared: Path) -> Iterator[Server]:
     if not (programs / "crdserver").is_file():
         pytest.skip(f"{programs} has no crdserver")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from tests.kubernetes.engines import Server, api_server, crd_server
@@ -18,7 +19,11 @@ from tests.kubernetes.engines import Server, api_server, crd_server
 READY = "ready"
 STOP = "stop"
 EVERY_S = 0.3
-MAKERS = {"cluster": api_server, "newer": crd_server}
+MAKERS = {
+    "cluster": api_server,
+    "uncached-nodes": partial(api_server, uncached="nodes"),
+    "newer": crd_server,
+}
 
 
 def main(kind: str, programs: str, folder: str, pid: str) -> None:

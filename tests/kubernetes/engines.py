@@ -113,8 +113,11 @@ class Server:
 
 
 @contextmanager
-def api_server(programs: Path, folder: Path) -> Iterator[Server]:
-    """Run etcd and kube-apiserver; give the server when it is ready."""
+def api_server(programs: Path, folder: Path, uncached: str = "pods") -> Iterator[Server]:
+    """Run etcd and kube-apiserver; give the server when it is ready.
+
+    Watches of the ``uncached`` resource come from etcd itself, so that compacting it ends them.
+    """
     with ExitStack() as stack:
         store = stack.enter_context(etcd(programs, folder))
         port = free_port()
@@ -135,8 +138,7 @@ def api_server(programs: Path, folder: Path) -> Iterator[Server]:
             "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount",
             "--enable-priority-and-fairness=false",
-            # Watches of pods and nodes come from etcd itself, so that compacting it ends them.
-            "--watch-cache-sizes=pods#0,nodes#0",
+            f"--watch-cache-sizes={uncached}#0",
         ]
         process = stack.enter_context(running(arguments, folder / "apiserver.log"))
         ready = _ready(folder, port, process, folder / "certs" / "apiserver.crt")

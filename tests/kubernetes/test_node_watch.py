@@ -35,8 +35,9 @@ class FromFarBack(KubeApi):
 
 
 def test_a_watch_from_too_far_back_lists_anew_and_a_heartbeat_changes_nothing(
-    cluster: Server,
+    uncached_nodes: Server,
 ) -> None:
+    cluster = uncached_nodes
     admin = cluster.api()
     nodes = PlayedNodes(admin)
     nodes.add("watched-1")

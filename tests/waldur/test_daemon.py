@@ -223,7 +223,7 @@ def test_killed_between_send_and_acknowledge_it_tells_everything_once(
             serve.events(), (PHYSICS, CHEMISTRY), now_ms
         ).items()
     }
-    assert sum(expected.values()) > 1
+    assert sum(expected.values()) > 0
     serve.wait_for(lambda: waldur.usage == expected)
     asked = waldur.asked
     serve.wait_for(lambda: waldur.asked >= asked + 4)

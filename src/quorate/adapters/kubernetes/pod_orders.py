@@ -97,7 +97,9 @@ class PodOrders:
             self.api.create(f"{pod.path}/binding", binding(pod.name, pod.namespace, node))
         except ClusterRefusedError as error:
             if error.status != CONFLICT:
-                raise  # Otherwise it is bound already, or going.
+                raise
+            return  # It is bound already, or going: the watch says which.
+        self.watch.bound(pod, node)
 
     def end(self, pods: Iterable[Pod], grace_s: int) -> None:
         """Tell pods to stop within ``grace_s``; with 0 they are forgotten at once.

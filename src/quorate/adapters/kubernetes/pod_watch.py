@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, Lock, Thread
 from typing import Any, Final
 
@@ -124,6 +124,17 @@ class PodWatch:
         if pod is not None:
             with self._lock:
                 self._put(pod)
+
+    def bound(self, pod: Pod, node: str) -> None:
+        """Take it that ``pod`` is bound to ``node``: the API server does not answer with the pod.
+
+        Until the watch says so, a pod that vanishes would look like one that was never made.
+        """
+        with self._lock:
+            key = (pod.namespace, pod.name)
+            known = self._pods.get(key)
+            if known is not None and known.uid == pod.uid and not known.node:
+                self._pods[key] = self._by_run[pod.record.run][key] = replace(known, node=node)
 
     def remove(self, pod: Pod) -> None:
         """Forget a pod that the API server does not have any more."""
