@@ -256,7 +256,7 @@ class Cut:
 
 
 def cut(state: State) -> Cut:
-    """Return what is kept of ``state``: a snapshot, and the runs that are over and not archived."""
+    """Return the snapshot of ``state``, and the ended runs that are not archived yet."""
     runs = state.runs
     archive = runs.archive
     return Cut(

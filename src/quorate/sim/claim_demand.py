@@ -36,7 +36,7 @@ def draw_claim_wishes(
 
 
 def _claim(chance: Random, number: int, like: Node) -> Run:
-    """Return a claim of one to three nodes like ``like``, or one that cannot be."""
+    """Return a claim of one to three nodes like ``like``, or a claim that cannot be met."""
     run = Run(
         name=f"claim{number:03d}",
         owner=chance.choice((*TEAMS, "org")),

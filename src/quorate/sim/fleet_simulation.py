@@ -78,7 +78,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How the GPUs of a flavor are arranged: alike nodes, so many to a domain."""
+    """How the GPUs of a flavor are arranged: equal nodes, ``nodes_per_domain`` to a domain."""
 
     gpus_per_node: int = 8
     nodes_per_domain: int = 16

@@ -9,7 +9,7 @@
         def is_at_work(self, run: str) -> bool: ...
         def starts_of(self, run: str) -> int: ...
 
-Run with pytest. How processes and machines die is the adapter's own tests.
+Run with pytest. The adapter's own tests cover how its processes and machines fail.
 """
 
 # ruff: noqa: D102 - a test's name states the one behaviour it checks

@@ -200,7 +200,7 @@ def waiting(view: StateView, run: Run, refusal: Refusal) -> Refusal:
 def held_by_quota(view: StateView, run: Run) -> Refusal | None:
     """Return the hard quota that forbids ``run`` whatever other runs do, if any does.
 
-    The run needs that many nodes beyond those of its owner, even if these were empty.
+    It counts the nodes that the run needs even if the present nodes of its owner were empty.
     """
     refusal = too_many_runs(view, run.owner)
     headroom = Headroom.of(view, run.owner)

@@ -60,7 +60,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class Tally:
-    """What one envelope has in use, and has spent or promised; ``lent`` is the part lent out.
+    """GPUs in use, and GPU-hours spent or held, of one envelope; ``lent`` is the part lent out.
 
     ``reserved`` is the width kept for filled spares, and ``going`` the width of stopping leases: a
     tightened limit is kept when everything beyond it is stopping.

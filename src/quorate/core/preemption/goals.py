@@ -50,7 +50,7 @@ Ends = Mapping[str, Mapping[int, int]]
 
 
 class Goal(Protocol):
-    """What has to be reached."""
+    """What a conflict must free before it counts as settled."""
 
     @property
     def is_plain(self) -> bool:

@@ -37,8 +37,8 @@ class Accounts:
 def accounts(context: RequestContext, *, end_ms: int | None = None) -> Accounts:
     """Return the accounts as of ``end_ms``, or as of now if ``end_ms`` is later.
 
-    A note of the context says what is computed as of now and not yet recorded. Reading the events
-    takes time with the length of the ledger, and so does the state of an earlier time.
+    A note of the context names the figures that are computed now and not recorded yet. The longer
+    the ledger, the longer it takes to read the events, or the state of an earlier time.
     """
     now_ms = context.now_ms
     if end_ms is None or end_ms > now_ms:

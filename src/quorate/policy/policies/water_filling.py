@@ -35,14 +35,15 @@ from quorate.policy.solvers.walls import Wall, wall
 ASKED_MAX: Final = 200
 """How often a level is lowered before water filling is given up; three or four times is usual."""
 MISSED: Final = 1e-9
+"""How far below its level a job may usually be, relative to its largest first level."""
 MISSED_MAX: Final = 1e-7
-"""How far below its level a job may be, relative to where it may come to at the first level:
-commonly, and at most, where a solver's rounding leaves it."""
+"""The same where a solver's rounding leaves it further below."""
 RAISED: Final = 1e-7
+"""How far a job that counts as stuck might usually still be raised, relative to the same."""
 RAISED_MAX: Final = 1e-5
+"""The same where rates differ by a factor of a million, so that walls are known less well."""
 UNSURE_MAX: Final = 1e-2
-"""How far a job that counts as stuck might still be raised, relative to the same: commonly; where
-walls are known no better because rates are a million times apart; and at most; it is reported."""
+"""The largest such tolerance; an answer that needs more than ``RAISED_MAX`` reports it."""
 TOGETHER: Final = 10.0
 """How much further from a wall than the nearest job others may be that stop with it then."""
 STALLED_MAX: Final = 5

@@ -21,8 +21,8 @@ BLOCK: Final = 10_000
 """How many jobs are processed together: their data fits a processor's cache, and such sums are
 not divided among threads, which would wait for each other longer."""
 TURNS_PER_FLAVOR: Final = 4
-"""How often an edge may turn, for each flavor. One that has not settled then only costs accuracy,
-which the bound makes up for."""
+"""How often an edge may turn, for each flavor. An edge that has not settled by then costs accuracy
+only, and the bound covers that."""
 LONG: Final = 1_000
 """From how many jobs on a pass flavor by flavor is quicker."""
 FREE: Final = 1e-200

@@ -1,8 +1,8 @@
 """The allocation with the largest product of rates, by an interior-point method of our own.
 
-It is concave and its constraints are those of every policy (Gavel, section 3.1), so Newton's method
-on its central path finds it in some twenty steps, each of which is small systems for every job,
-joined by one system of the size of the flavors. Many such problems are solved side by side. The
+The objective is concave and the constraints are those of every policy (Gavel, section 3.1), so
+Newton's method on the central path converges in about twenty steps. Each step solves one small
+system for every job and one system of the flavors' size. Many problems are solved side by side. The
 answer carries its proof: a logarithm is below its tangent, and the tangents' linear program is
 bounded by the prices that were found.
 """

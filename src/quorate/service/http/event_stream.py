@@ -200,7 +200,7 @@ class WatchRegistry:
             watcher.told_cursor = watcher.cursor
 
     def _framed(self, found: Sequence[Shown]) -> bytes:
-        """Return ``found`` as it is sent.
+        """Return the notices ``found`` as server-sent events.
 
         Of several notices of one event only the last one moves the client's cursor: a client that
         is cut off before that one gets all of them again.

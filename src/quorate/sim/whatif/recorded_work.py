@@ -47,7 +47,7 @@ class Effort:
         )
 
     def ends_ms(self, total_gpu_ms: int) -> int | None:
-        """Return when all of the work is done, if its leases stay as they are; None without any."""
+        """Return when the work is done if its leases stay as they are; None if none is open."""
         width = sum(gpus for _, gpus in self.open.values())
         if not width:
             return None
