@@ -50,7 +50,7 @@ class Cluster:
     url: str
     token: str
 
-    def type(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def type(self, *words: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
         """Return how a command ended and what it wrote."""
         environ = {
             "PATH": os.environ["PATH"],
@@ -64,7 +64,8 @@ class Cluster:
             [sys.executable, "-c", CLI, *words],
             cwd=self.folder,
             env=environ,
-            capture_output=True,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
             text=True,
             check=False,
             timeout=120,
@@ -144,6 +145,27 @@ def test_an_array_runs_each_task_with_its_index(cluster: Cluster) -> None:
         assert cluster.output(f"{name}[{index}]") == [f"{name} {index}"]
     times = [cluster.run(f"{name}_{index}")["status"] for index in (1, 3, 5)]
     assert times[0]["ended"] <= times[1]["started"] <= times[1]["ended"] <= times[2]["started"]
+
+
+def test_an_array_is_followed_and_cancelled_as_a_whole_though_nobody_reads(
+    cluster: Cluster,
+) -> None:
+    words = ("sbatch", "-A", "vision", "-G", "1", "--parsable")
+    array = cluster.ok(*words, "-a", "1-3", "--wrap=sleep 600").strip()
+    last = cluster.ok(*words, "-d", f"afterany:{array}", "--wrap=echo done").strip()
+    assert "Dependency" in cluster.ok("squeue", "-j", last)
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = cluster.type("scancel", array, stdout=writing)
+    finally:
+        os.close(writing)
+    assert done.returncode == 141
+    assert "the output was not read; all 3 requests were made; recorded" in done.stderr
+    for index in (1, 2, 3):
+        assert cluster.run(f"{array}_{index}")["status"]["phase"] == "Cancelled"
+    assert cluster.ended(last) == "Completed"
+    assert cluster.type("scancel", array).stdout == ""
 
 
 def test_a_pipeline_goes_by_its_dependencies(cluster: Cluster) -> None:
