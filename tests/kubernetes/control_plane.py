@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from tests.kubernetes.engines import Server, api_server, crd_server
 READY = "ready"
 STOP = "stop"
 EVERY_S = 0.3
-MAKERS = {
+MAKERS: dict[str, Callable[[Path, Path], AbstractContextManager[Server]]] = {
     "cluster": api_server,
     "uncached-nodes": partial(api_server, uncached="nodes"),
     "newer": crd_server,
