@@ -209,7 +209,9 @@ def test_calc_answers_what_the_library_answers(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("words", [("cancel", "a", "b", "c"), ("scancel", "a", "b", "c")])
-def test_all_runs_are_ended_though_nobody_reads(shell: Shell, words: tuple[str, ...]) -> None:
+def test_all_runs_are_ended_though_the_output_is_closed(
+    shell: Shell, words: tuple[str, ...]
+) -> None:
     for name in "abc":
         line = ("--gpus", "1", "--team", "rai", "--flavor", "H100", "--name", name)
         shell.ok("submit", *line, "--", "true")

@@ -42,7 +42,7 @@ def test_all_runs_are_cancelled_only_with_yes(shell: Shell) -> None:
 
 
 def test_all_means_the_callers_own_runs_unless_others_are_named(shell: Shell) -> None:
-    """As with other schedulers: nobody ends the runs of colleagues by leaving a word out."""
+    """As with other schedulers: leaving a word out does not end the runs of colleagues."""
     submitted(shell, "a", "b")
     shell.ok("--actor", "bob", "submit", *LINE, "--name", "c", "--", "true")
     shell.ok("cancel", "--all", "--yes")

@@ -147,7 +147,7 @@ def test_an_array_runs_each_task_with_its_index(cluster: Cluster) -> None:
     assert times[0]["ended"] <= times[1]["started"] <= times[1]["ended"] <= times[2]["started"]
 
 
-def test_an_array_is_followed_and_cancelled_as_a_whole_though_nobody_reads(
+def test_an_array_is_followed_and_cancelled_as_a_whole_after_its_output_was_closed(
     cluster: Cluster,
 ) -> None:
     words = ("sbatch", "-A", "vision", "-G", "1", "--parsable")

@@ -29,7 +29,7 @@ MAKERS: dict[str, Callable[[Path, Path], AbstractContextManager[Server]]] = {
 
 
 def main(kind: str, programs: str, folder: str, pid: str) -> None:
-    """Serve until there is nobody to serve."""
+    """Serve until the tests with ``pid`` or the server end, or a file asks to stop."""
     if os.fork():
         return
     place = Path(folder)

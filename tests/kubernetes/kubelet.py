@@ -1,7 +1,7 @@
 """A kubelet that is played: it patches the status of pods as a real one would, and runs nothing.
 
 What a pod does is said by its command: ``[ends, MS]``, ``[fails, MS, CODE]``, ``[stays]``,
-``[defies]`` and ``[counts]``. A pod that is told to stop goes at once, unless it defies: then it
+``[defies]`` and ``[counts]``. A pod that is deleted goes at once, unless it defies: then it
 has its grace, as a real kubelet counts it. A pod that is not bound is not seen.
 """
 

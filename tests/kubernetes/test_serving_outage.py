@@ -97,13 +97,13 @@ def test_a_cluster_that_is_away_is_told_and_keeps_no_other_pool_from_work(
             asked = {"documents": [each.tree for each in sources]}
             assert http.post("/api/v1/apply", json=asked).is_success
             complete_one(http, "while-it-was-never-there")
-            until(lambda: "outages" in ready(http), "the outage is told")
+            until(lambda: "outages" in ready(http), "readyz names the outage")
             assert "does not answer" in ready(http)["outages"]["kubernetes/west"]
             line.mend()
             until(lambda: "outages" not in ready(http), "the outage is over")
             service.logged("the pods of this ledger are seen again")
             line.cut()
-            until(lambda: "outages" in ready(http), "the next outage is told")
+            until(lambda: "outages" in ready(http), "readyz names the next outage")
             complete_one(http, "while-it-was-lost")
         assert service.end() == 0
     line.close()

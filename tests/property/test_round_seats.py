@@ -91,7 +91,7 @@ def test_nobody_is_left_out_of_a_round_who_could_have_what_is_idle(
         round_ = room.view.rounds[POOL]
         assert not round_.leaving
         assert RoundCode.FAILED not in {cause.code for cause in round_.shared.causes}
-        if not round_.shared.causes:  # Else nobody can run at all.
+        if not round_.shared.causes:  # Else no run can run at all.
             assert not round_.waiting
             refused = [event for event in room.events() if isinstance(event, RunRefused)]
             assert [event for event in refused if event.at_ms >= round_.shared.at_ms] == []

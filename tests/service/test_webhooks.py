@@ -90,7 +90,7 @@ def test_starts_are_posted_signed_and_counted_and_no_secret_is_logged(
 
 
 def test_a_slow_receiver_delays_neither_submits_nor_other_webhooks(tmp_path: Path) -> None:
-    """All is told while the first notice is not answered, which is given up after a minute."""
+    """The others are sent while the first is unanswered, which is given up after a minute."""
     release = Event()
     with receiving() as slow, receiving() as quick:
 

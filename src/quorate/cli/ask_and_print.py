@@ -38,7 +38,7 @@ def ask_each(
 ) -> None:
     """Request one operation several times, and print the responses with lines between them.
 
-    Where it writes, all requests are made, also when nobody reads the output any more. ``line_of``:
+    An operation that writes is requested every time, also after the output was closed. ``line_of``:
     a table has only this line of each request.
     """
     operation = OPERATIONS[name]

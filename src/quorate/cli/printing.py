@@ -36,7 +36,7 @@ def telling(done: str) -> Iterator[None]:
 class Printouts:
     """Prints what several requests came to, and lets them go on when the output is gone.
 
-    Requests that write must all be made, whoever reads: ``check`` raises the error afterwards.
+    Requests that write are all made, also after the output was closed; ``check`` then raises.
     """
 
     def __init__(self, *, goes_on: bool) -> None:

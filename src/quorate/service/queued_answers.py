@@ -32,7 +32,7 @@ def asking_of(context: RequestContext, queued: QueuedRequest) -> Asking:
 
 
 def response_of(queued: QueuedRequest, found: Answer | Exception) -> Response:
-    """Return ``found`` in the form that was asked for; a fault is told to that caller alone."""
+    """Return ``found`` in the form that was asked for; only this caller gets an error of it."""
     if isinstance(found, Exception):
         return queued.done, None, found
     assert queued.operation is not None, queued

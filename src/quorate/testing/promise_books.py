@@ -480,7 +480,7 @@ class PromiseBooks:
 
 
 def _begun(events: Sequence[Event]) -> frozenset[str]:
-    """Return the leases of a block on GPUs that nobody held or kept for their runs before it.
+    """Return the leases of a block on GPUs that were neither held nor kept for their runs before.
 
     A swap, a hand-over and a spare whose filler has left go on where room was taken already.
     """

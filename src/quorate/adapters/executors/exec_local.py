@@ -22,6 +22,7 @@ from quorate.adapters.executors.keepers import Keepers, job_folder, run_folder
 from quorate.adapters.executors.lease_book import Book, nothing_wanted
 from quorate.adapters.executors.local_isolation import JobUsers, work_maker
 from quorate.adapters.executors.logs_local import last_step
+from quorate.adapters.executors.wipe_notices import WipeNotices
 from quorate.adapters.takeover import TAKEOVER_S
 from quorate.keeper.wanted import (
     ROOM_FIFO,
@@ -35,7 +36,7 @@ from quorate.keeper.wanted import (
 )
 from quorate.model.closed_words import counted
 from quorate.ports.errors import WorkFolderError
-from quorate.ports.executor_port import Order, Report, StartLease, WipeNode
+from quorate.ports.executor_port import Order, Report, StartLease
 
 _LOG = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class LocalExecutor:
         self._status: dict[str, Status] = {}
         self._exited: dict[str, None] = {}
         self._changed: dict[str, None] = {}
-        self._unwiped: set[tuple[str, str]] = set()
+        self._wipes = WipeNotices()
         self._lock = Lock()
         self._wake: Callable[[], None] = lambda: None
         self._is_closing = False
@@ -193,13 +194,7 @@ class LocalExecutor:
 
     def _take(self, orders: Sequence[Order]) -> None:
         self._note(self._book.take(orders, self._told))
-        for order in orders:
-            if isinstance(order, WipeNode) and (order.node, order.claim) not in self._unwiped:
-                self._unwiped.add((order.node, order.claim))
-                _LOG.warning(
-                    "node %s is to be wiped after %s; then: quorate node wiped %s --after %s",
-                    *(order.node, order.claim, order.node, order.claim),
-                )
+        self._wipes.take(orders)
 
     def _note(self, runs: Iterable[str]) -> None:
         self._changed.update(dict.fromkeys(runs))

@@ -84,7 +84,7 @@ class ExecutorsByPool:
                 executor.carry_out(own)
 
     def resume(self, orders: Sequence[Order]) -> None:
-        """Pass every open lease to its executor; each is told, also where it has none."""
+        """Pass every open lease to its executor; an executor without leases gets an empty list."""
         self._home.clear()
         for executor, own in self._shared(orders):
             executor.resume(own)
@@ -132,7 +132,7 @@ def _kind_order(report: Report) -> int:
 class NoExecutor:
     """Runs nothing, for pools without an executor beside pools that have one.
 
-    A lease that is told to stop has gone at once, as in a service without any executor.
+    A lease that is stopped ends at once, as in a service without any executor.
     """
 
     trouble: str = ""

@@ -16,6 +16,7 @@ from time import monotonic, time
 from typing import Final
 
 from quorate.adapters.executors.lease_book import Book
+from quorate.adapters.executors.wipe_notices import WipeNotices
 from quorate.adapters.kubernetes.cluster_owner import ClusterOwner
 from quorate.adapters.kubernetes.kube_api import KubeApi
 from quorate.adapters.kubernetes.object_names import object_name
@@ -32,7 +33,7 @@ from quorate.ports.errors import (
     ClusterError,
     ClusterRefusedError,
 )
-from quorate.ports.executor_port import FenceNode, Order, Report, StartLease, WipeNode
+from quorate.ports.executor_port import FenceNode, Order, Report, StartLease
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class KubernetesExecutor:
         self._exited: dict[str, int] = {}
         self._refused: dict[str, Exited] = {}
         self._changed: dict[str, None] = {}
-        self._unwiped: set[tuple[str, str]] = set()
+        self._wipes = WipeNotices()
         self._lost: set[str] = set()
         self._lock = Lock()
         self._news = Event()
@@ -189,16 +190,11 @@ class KubernetesExecutor:
 
     def _take(self, orders: Sequence[Order]) -> None:
         self._note(self._book.take(orders, {}))
+        self._wipes.take(orders)
         for order in orders:
             if isinstance(order, FenceNode) and self._watch is not None:
-                # Nobody there confirms an end, also when the leases are over in the ledger.
+                # No kubelet confirms that these pods have ended, also after their leases.
                 self._lost.update(each.uid for each in self._watch.on_node(order.node))
-            if isinstance(order, WipeNode) and (order.node, order.claim) not in self._unwiped:
-                self._unwiped.add((order.node, order.claim))
-                _LOG.warning(
-                    "node %s is to be wiped after %s; then: quorate node wiped %s --after %s",
-                    *(order.node, order.claim, order.node, order.claim),
-                )
 
     def _note(self, runs: Iterable[str]) -> None:
         self._changed.update(dict.fromkeys(runs))

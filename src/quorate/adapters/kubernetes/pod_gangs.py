@@ -1,8 +1,8 @@
 """What the pods of a run amount to: a gang that works, stops, or has exited. Pure.
 
-A pod that was told to stop has no exit that counts. One that ends otherwise with another code
-than 0 has failed, and the run with it. A pod that vanishes unasked leaves a gang that has fewer
-slots than are wanted: the others are told to stop, and all start anew.
+The exit code of a pod that Quorate has stopped does not count. Any other pod that ends with a
+code other than 0 has failed, and the run with it. A pod that is deleted from outside leaves a gang
+with fewer slots than are wanted: the executor stops the others and starts all of them again.
 """
 
 from __future__ import annotations

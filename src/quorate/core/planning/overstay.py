@@ -154,7 +154,7 @@ def _in_the_way(
 
 
 def _gone_ms(profile: Profile, each: Overstayer, pin: Entry, *, has_executor: bool) -> int:
-    """Return when a bundle is gone at the latest that is told in time, or else now, to stop."""
+    """Return when the bundle has ended at the latest, if it is stopped in time, or else now."""
     lead_ms = each.grace_ms if has_executor else 0
     return max(pin.start_ms, profile.now_ms + lead_ms)
 
