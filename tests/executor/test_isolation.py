@@ -301,7 +301,9 @@ def intruded(site: Site) -> tuple[dict[str, str], dict[str, Any]]:
     # What the test must be able to tell: nothing of this is denied to root.
     alone = {name: intruder.tried(each) for name, each in intruder.attempts(targets)}
     assert {name: how for name, how in alone.items() if how != "done"} == {}
-    file.write_text(json.dumps(targets))
+    draft = file.with_suffix(".draft")
+    draft.write_text(json.dumps(targets))
+    draft.rename(file)  # The intruder sees the whole file or none.
     site.completes("bad")
     found = json.loads(next(line for line in site.lines("bad") if line.startswith("{")))
     assert found["tried"].keys() == alone.keys()

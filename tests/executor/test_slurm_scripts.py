@@ -163,7 +163,7 @@ def test_an_array_is_followed_and_cancelled_as_a_whole_after_its_output_was_clos
     assert done.returncode == 141
     assert "the output was not read; all 3 requests were made; recorded" in done.stderr
     for index in (1, 2, 3):
-        assert cluster.run(f"{array}_{index}")["status"]["phase"] == "Cancelled"
+        assert cluster.ended(f"{array}_{index}") == "Cancelled"
     assert cluster.ended(last) == "Completed"
     assert cluster.type("scancel", array).stdout == ""
 

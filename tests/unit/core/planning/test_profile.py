@@ -87,7 +87,7 @@ def test_run_that_ends_this_instant_is_not_overdue_yet() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minutes", "end_minutes"), [(60, 60), (61, 75), (75, 75), (76, 93.75), (94, 117.1875)]
+    ("minutes", "end_minutes"), [(60, 60), (61, 75), (74, 75), (75, 93.75), (94, 117.1875)]
 )
 def test_overdue_run_climbs_fixed_rungs_however_often_it_is_asked(
     minutes: float, end_minutes: float
@@ -96,7 +96,7 @@ def test_overdue_run_climbs_fixed_rungs_however_often_it_is_asked(
     life.do(Submit(of("a", 4, minutes=60)))
     now_ms, end_ms = (NOW_MS + int(each * MINUTE_MS) for each in (minutes, end_minutes))
     record = life.state.runs["a"]
-    for asked_ms in (now_ms, end_ms):
+    for asked_ms in (now_ms, end_ms - 1):
         assert run_end_ms(life.state, record, asked_ms) == end_ms
 
 
