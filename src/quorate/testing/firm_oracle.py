@@ -352,7 +352,8 @@ def _end_ms(view: StateView, lease: Lease, back: PutBack) -> int:
     ending = None if lease.fact.lease in back.unrecalled else lease.ending
     if ending is not None and not view.at_ms <= end_ms <= ending.deadline_ms:
         from_ms, end_ms = ending.at_ms, ending.deadline_ms
-    while end_ms < view.at_ms:
+    is_late = end_ms < view.at_ms
+    while is_late and end_ms <= view.at_ms:
         end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
     if ending is not None or lease.fact.lease in back.unrecalled:
         return end_ms

@@ -196,10 +196,10 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
         any(profile.is_room_outlasted(room, since_ms) for room in rooms)
         or any(profile.is_payer_outlasted(payer, since_ms) for payer in payers)
         or any(
-            lease_end_ms(view, view.leases[name], since_ms) < now_ms
+            lease_end_ms(view, lease, since_ms) < lease_end_ms(view, lease, now_ms)
             for bound in bounds
             for owner in family_of(view, bound)
-            for name in view.owner_leases.get(owner, ())
+            for lease in map(view.leases.__getitem__, view.owner_leases.get(owner, ()))
         )
     )
 

@@ -17,11 +17,14 @@ from quorate.model.state.state_view import StateView
 
 
 def rung_ms(from_ms: int, end_ms: int, now_ms: int) -> int:
-    """Return the first rung at or after ``now_ms`` of work that began at ``from_ms``.
+    """Return the rung that work which began at ``from_ms`` is expected to end at.
 
-    The lowest rung is ``end_ms``, its declared end. Every rung up to the result is computed.
+    That is ``end_ms``, its declared end, until that has passed; then the first rung after
+    ``now_ms``: overdue work is not expected to end at this very moment, as punctual work is.
     """
-    while end_ms < now_ms:
+    if end_ms >= now_ms:
+        return end_ms
+    while end_ms <= now_ms:
         end_ms += max(HOLD_QUANTUM_MS, (end_ms - from_ms) // 4)
     return end_ms
 

@@ -199,8 +199,9 @@ class Profile:
             overdue = [(self.lease_end_ms(name), gpus, name) for _, gpus, name in said[:late]]
             kept.expected = sorted(overdue + said[late:])
             kept.expected_curve = _curve_of_ends(kept.expected)
-            # These hold until the first expected end has itself passed.
-            kept.from_ms, kept.until_ms = now_ms, kept.expected[0][0]
+            # These hold until another lease is overdue, or an overdue one reaches its rung.
+            rungs = [end_ms - 1 for end_ms, _, _ in overdue]
+            kept.from_ms, kept.until_ms = now_ms, min(rungs + [e[0] for e in said[late : late + 1]])
         return kept.expected, kept.expected_curve
 
     def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
@@ -223,7 +224,7 @@ class Profile:
             return True
         view = self.view
         overdue = {name for _, _, name in said[:late]}
-        if any(lease_end_ms(view, view.leases[name], since_ms) < now_ms for name in overdue):
+        if any(lease_end_ms(view, view.leases[name], since_ms) <= now_ms for name in overdue):
             return True
         self._expected(kept)  # So that the next question is answered at once.
         return False
