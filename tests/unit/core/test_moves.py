@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.core.commands import Apply, Cancel, Complete, Confirm, Draw, Submit, Tick
+from quorate.core.planning.conflict_starts import cleared_ms
 from quorate.core.preemption.lottery import chain_link
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.cause_text import cause_text
@@ -233,6 +234,19 @@ def test_a_domain_that_is_gone_is_not_waited_for() -> None:
     life.do(Tick(), moved_ms)
     life.do(Confirm(life.stopping()[0]))
     assert life.phase("first") is Phase.RUNNING
+
+
+def test_a_start_does_not_wait_for_what_is_told_to_stop_after_the_conflict() -> None:
+    life = cleared_for_first(fleet({"A": 16}))
+    (cut,) = life.stopping()
+    left = next(name for name in ("x", "y") if f"{name}/0" != cut)
+    life.do(Cancel(left), life.now_ms + MINUTE_MS)
+    ending, later = (life.state.leases[name].ending for name in (cut, f"{left}/0"))
+    assert ending is not None
+    assert later is not None
+    assert ending.deadline_ms < later.deadline_ms
+    first = life.state.reservations["first@1"]
+    assert cleared_ms(life.state, first, life.now_ms) == ending.deadline_ms
 
 
 # --- The simulation's books ---

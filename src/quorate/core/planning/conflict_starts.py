@@ -262,7 +262,8 @@ def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int |
     cut = [name for each in resolved.cuts for name in each.leases if name in view.leases]
     if not cut:
         return None
-    # Leases in its domains that were stopping anyway counted as room, and may end later.
+    # Leases in its domains that were stopping anyway counted as room, and may end later. What
+    # was told to stop after the conflict holds other room.
     pool, flavor = view.runs[record.made.run].spec.pool, record.slice.flavor
     known = view.domains(pool, flavor).numbers
     beside = (
@@ -274,6 +275,10 @@ def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int |
     )
     going = (view.leases[name] for name in {*cut, *beside})
     return max(
-        (lease_end_ms(view, lease, now_ms) for lease in going if lease.ending is not None),
+        (
+            lease_end_ms(view, lease, now_ms)
+            for lease in going
+            if lease.ending is not None and lease.ending.at_ms <= resolved.at_ms
+        ),
         default=None,
     )
