@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from quorate.core.lifecycle.cut_cooldown import held_back
 from quorate.core.lifecycle.follow import waits_for_upstream
-from quorate.core.planning.start_search import NowFree
+from quorate.core.planning.room_now import NowFree
 from quorate.core.tenancy.queue_order import Queue
 from quorate.model.specs import Run
 from quorate.model.state.line_ranks import Ranked
@@ -83,7 +83,7 @@ class _Tail:
         self._in_line: dict[Line, list[_Column]] = {}
         self._asked = walk.started
         """How many runs had started when the shapes were last asked for room."""
-        waiting, is_any_free, runs = walk.view.waiting, walk.search.is_any_free, walk.view.runs
+        waiting, is_any_free, runs = walk.view.waiting, walk.search.now.is_any_free, walk.view.runs
         self.shapes: list[_Open] = self._with_room(
             _Open(shape, lines, runs[next(iter(lines.values()))[0][2]].spec)
             for shape, lines in waiting.shapes.items()
@@ -97,7 +97,7 @@ class _Tail:
         view, search = walk.log.view, walk.search
         found = list[_Open]()
         for each in shapes:
-            each.has_room = search.has_room_now(view, each.run, each.least_ms, free)
+            each.has_room = search.now.has_room(view, each.run, each.least_ms, free)
             if each.has_room:
                 found.append(each)
         return found

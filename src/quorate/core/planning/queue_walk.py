@@ -48,7 +48,8 @@ from quorate.core.planning.recall import (
     recallable,
     write_recall,
 )
-from quorate.core.planning.start_search import Lack, Searcher
+from quorate.core.planning.room_now import Lack
+from quorate.core.planning.start_search import Searcher
 from quorate.core.preemption.disruption_account import deferrals_due_ms
 from quorate.core.profile.firm_places import in_order, payers_of, pin_of, place_of, stands
 from quorate.core.profile.node_quota import counted, kept_from_ms, promised
@@ -567,7 +568,7 @@ class Walk:
     def _has_no_chance(self, run: Run) -> bool:
         """Return whether ``run`` cannot start now: no room, no spares, no loans of its owner."""
         view = self.log.view
-        return not (view.spares or self.search.has_free(run) or has_loans(view, run.owner))
+        return not (view.spares or self.search.now.has_free(run) or has_loans(view, run.owner))
 
     def _start_firm(self, record: RunRecord, promise: ReservationRecord, pin: Entry) -> bool:
         """Start a firm run, whose place is not put in, if it can now; return whether it did."""
@@ -774,13 +775,13 @@ class Walk:
         """Return a view of what the plan leaves a run now, without the hold of ``reservation``."""
         log, run = self.log, record.spec
         view = without_hold(log.view, reservation) if reservation else log.view
-        payers, until_ms = self.search.payers_of(run), self._until_ms(run)
+        payers, until_ms = self.search.asks.payers_of(run), self._until_ms(run)
         return room_beside(view, self.profile, run, log.now_ms, until_ms, payers=payers)
 
     def _may_start(self, run: Run, until_ms: int) -> bool:
         """Return whether admission may find room for a start now: on spares, or what is free."""
         view = self.log.view
-        return bool(view.spares) or self.search.may_have_room(view, run, until_ms)
+        return bool(view.spares) or self.search.now.may_have_room(view, run, until_ms)
 
     def _until_ms(self, run: Run) -> int:
         """Return until when a run that starts now is paid for."""
@@ -900,7 +901,7 @@ class Walk:
         if self._is_beyond(record.spec.pool):
             return
         known, view = record.refusal, self.log.view
-        if known is None or self.search.lacks_now(view, record.spec) is not _LACKS.get(known.code):
+        if known is None or self.search.now.lacks(view, record.spec) is not _LACKS.get(known.code):
             self.tell(record, self._why(record))
 
     def tell(self, record: RunRecord, refusal: Refusal) -> None:
