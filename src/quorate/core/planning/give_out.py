@@ -45,18 +45,18 @@ def give_out(log: DecisionLog) -> None:
         return
     walk = _walked(log) if log.any_run_waits else _standing(log)
     if log.any_run_waits:
-        if walk.has_new_spares:
+        if walk.starts.has_new_spares:
             walk = _walked(log)  # Runs whose turn came earlier may fill the new spares.
         # Work whose grace is as long as the notice of its recall is told to stop at once.
         stop_recalled(log, _firm_places_stand)
         for _ in range(PASSES_MAX):
-            if not walk.call_due_conflicts():
+            if not walk.firm.call_due_conflicts():
                 break
             walk = _walked(log)
             stop_recalled(log, _firm_places_stand)
         # A firm start that was moved may hold fewer GPU-hours: leases slow to stop may use them.
         settle_holds(log)
-    grow_running(log, walk.profile, backfill=walk.is_out_of_order)
+    grow_running(log, walk.plan.profile, backfill=walk.plan.is_out_of_order)
     place_granted(log)
 
 
@@ -149,7 +149,7 @@ def _standing(log: DecisionLog) -> Walk:
             settle_spares(log)
         written = len(log.events)
         walk = Walk(log)
-        walk.put_pins()
+        walk.firm.put_pins()
         if len(log.events) == written or not left:
             return walk
     raise AssertionError(PASSES_MAX)
@@ -158,7 +158,7 @@ def _standing(log: DecisionLog) -> Walk:
 def _firm_places_stand(log: DecisionLog) -> bool:
     """Return whether no firm place has to move in the view of ``log``, which is a trial."""
     written = len(log.events)
-    Walk(log).put_pins()
+    Walk(log).firm.put_pins()
     return len(log.events) == written
 
 
