@@ -189,9 +189,7 @@ class _Tail:
         Any other run is not looked at here: if it is new, it is granted or told later.
         """
         plan, run = self._plan, record.spec
-        waits = waits_for_upstream(plan.view, run) or held_back(
-            plan.view, run.name, plan.log.now_ms
-        )
+        waits = waits_for_upstream(plan.view, run) or held_back(plan.view, record, plan.log.now_ms)
         return waits is None and not run.sensitive
 
     def _start(self, record: RunRecord) -> None:

@@ -145,7 +145,7 @@ class Walk:
                 grant_claim(plan.log, record.spec)
             return
         waits = waits_for_upstream(plan.view, record.spec) or held_back(
-            plan.view, name, plan.log.now_ms
+            plan.view, record, plan.log.now_ms
         )
         if waits is not None:
             self.reasons.tell(record, waits)
@@ -159,7 +159,7 @@ class Walk:
         if pin is None:
             self._next(record)
             return
-        held = held_back(plan.view, record.spec.name, plan.log.now_ms)
+        held = held_back(plan.view, record, plan.log.now_ms)
         if held is not None:
             plan.count(pin)
             self.reasons.tell(record, held)
@@ -211,7 +211,7 @@ class Walk:
             # It may start in what is left when all others are planned.
             plan.seen.discard(run.name)
             return
-        held = held_back(plan.view, run.name, now_ms)
+        held = held_back(plan.view, record, now_ms)
         if held is not None:
             self._planned.put(
                 record, plan.search.find(run, held_until_ms(plan.view, record) or now_ms)

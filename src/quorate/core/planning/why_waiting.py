@@ -61,7 +61,7 @@ class WhyWaiting:
         """Return why a run that waits does not start now beside everything that is planned."""
         plan = self._plan
         waits = waits_for_upstream(plan.view, record.spec) or held_back(
-            plan.view, record.spec.name, plan.log.now_ms
+            plan.view, record, plan.log.now_ms
         )
         if waits is not None:
             return waits

@@ -11,9 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from types import MappingProxyType
-from typing import Final
-
-from msgspec.structs import replace
+from typing import Final, NamedTuple
 
 from quorate.core.lifecycle.follow import eligible_since_ms
 from quorate.core.tenancy.share_score import ONE, STEPS, Terms, deficit, effective, penalty
@@ -35,6 +33,20 @@ _SHORT_MS: Final = 10 * MINUTE_MS
 """For how long it is tried to cache a rank that may not last for the rest of the hour."""
 
 
+class _OwnUse(NamedTuple):
+    """What makes up the score of an owner in a flavor, without what is planned.
+
+    ``gpus`` are in use; the rest is as in ``Terms``.
+    """
+
+    gpus: int
+    decayed: int
+    target: int
+    effective: int
+    used: int | None
+    penalty: int
+
+
 class Scores:
     """The scores of owners in a view, each computed once.
 
@@ -42,12 +54,12 @@ class Scores:
     """
 
     __slots__ = (
-        "_alone",
         "_gpus",
         "_known",
         "_now_ms",
         "_planned",
         "_ranks",
+        "_uses",
         "_versions",
         "_view",
     )
@@ -56,8 +68,8 @@ class Scores:
         self._view = view
         self._now_ms = now_ms
         self._known: dict[tuple[str, str], Terms] = {}
-        self._alone: dict[tuple[str, str], tuple[Terms, int]] = {}
-        """The terms as they are without what is planned, and how many GPUs are in use."""
+        self._uses: dict[tuple[str, str], _OwnUse] = {}
+        """What makes up scores, without what is planned."""
         self._gpus: dict[str, tuple[int, int]] = {}
         self._planned: dict[tuple[str, str], int] = {}
         self._ranks: dict[Line, tuple[Rank, int]] = {}
@@ -83,21 +95,30 @@ class Scores:
         """Return what makes up the score of ``owner`` in ``flavor``."""
         terms = self._known.get((owner, flavor))
         if terms is None:
-            terms, used = self._unplanned(owner, flavor)
-            planned = self._planned.get((owner, flavor), 0)
-            if planned:
-                instant = _part(used + planned, self._flavor_gpus(flavor)[0])
-                share = _share(instant, terms.decayed, self._view.system)
-                score = terms.penalty * deficit(share, terms.effective) // ONE
-                terms = replace(terms, instant=instant, share=share, score=score)
-            self._known[owner, flavor] = terms
+            terms = self._known[owner, flavor] = self._terms(owner, flavor)
         return terms
 
-    def _unplanned(self, owner: str, flavor: str) -> tuple[Terms, int]:
-        """Return the terms without what is planned, and how many GPUs are in use."""
-        known = self._alone.get((owner, flavor))
+    def _terms(self, owner: str, flavor: str) -> Terms:
+        use, (total, free) = self._use_of(owner, flavor), self._flavor_gpus(flavor)
+        instant = _part(use.gpus + self._planned.get((owner, flavor), 0), total)
+        share = _share(instant, use.decayed, self._view.system)
+        return Terms(
+            used=use.used,
+            penalty=use.penalty,
+            instant=instant,
+            decayed=use.decayed,
+            share=share,
+            target=use.target,
+            utilisation=_part(total - free, total),
+            effective=use.effective,
+            score=use.penalty * deficit(share, use.effective) // ONE,
+        )
+
+    def _use_of(self, owner: str, flavor: str) -> _OwnUse:
+        """Return what makes up the score of ``owner`` in ``flavor``, without what is planned."""
+        known = self._uses.get((owner, flavor))
         if known is None:
-            known = self._alone[owner, flavor] = self._find(owner, flavor)
+            known = self._uses[owner, flavor] = self._find(owner, flavor)
         return known
 
     def _flavor_gpus(self, flavor: str) -> tuple[int, int]:
@@ -107,7 +128,7 @@ class Scores:
             known = self._gpus[flavor] = self._view.flavor_gpus(flavor)
         return known
 
-    def _find(self, owner: str, flavor: str) -> tuple[Terms, int]:
+    def _find(self, owner: str, flavor: str) -> _OwnUse:
         view, now_ms, system = self._view, self._now_ms, self._view.system
         spec = view.owners.get(owner) or Owner(name=owner)
         total, free = self._flavor_gpus(flavor)
@@ -115,28 +136,14 @@ class Scores:
         gpus = decayed = 0
         if meter is not None:
             gpus = meter.amount
-            decayed = _averaged(meter.recent(now_ms, system.half_life_ms), system)
-        instant = _part(gpus, total)
-        decayed = decayed // total if total else 0
-        share = _share(instant, decayed, system)
-        target = _of_ppm(target_ppm(view, spec))
-        burst = spec.quota.burst_allowance_ppm
-        utilisation = _part(total - free, total)
-        eff = effective(target, ONE if burst is None else _of_ppm(burst), utilisation)
+            if total:
+                decayed = _averaged(meter.recent(now_ms, system.half_life_ms), system) // total
+        target, burst = _of_ppm(target_ppm(view, spec)), spec.quota.burst_allowance_ppm
+        eff = target
+        if burst is not None:
+            eff = effective(target, _of_ppm(burst), _part(total - free, total))
         used = budget_used(view, spec, now_ms) if view.soft.budgeted else None
-        left = ONE if used is None else penalty(used)
-        terms = Terms(
-            used=used,
-            penalty=left,
-            instant=instant,
-            decayed=decayed,
-            share=share,
-            target=target,
-            utilisation=utilisation,
-            effective=eff,
-            score=left * deficit(share, eff) // ONE,
-        )
-        return terms, gpus
+        return _OwnUse(gpus, decayed, target, eff, used, ONE if used is None else penalty(used))
 
     def rank(self, line: Line) -> Rank:
         """Return the rank of the runs of ``line``."""
@@ -148,16 +155,16 @@ class Scores:
 
     def _rank(self, line: Line) -> Rank:
         owner, flavors = line
-        planned = self._planned.get((owner, flavors[0]), 0) if len(flavors) == 1 else 0
-        if not planned:
+        if len(flavors) > 1:
             _, terms = self.worst(line)
             return terms.is_over, -terms.step
         # As ``of`` would have it, without making the terms: most ranks are such ones.
-        terms, used = self._unplanned(owner, flavors[0])
-        instant = _part(used + planned, self._flavor_gpus(flavors[0])[0])
-        share = _share(instant, terms.decayed, self._view.system)
-        score = terms.penalty * deficit(share, terms.effective) // ONE
-        return terms.is_over, -(score * STEPS // ONE)
+        (flavor,) = flavors
+        use = self._use_of(owner, flavor)
+        gpus = use.gpus + self._planned.get((owner, flavor), 0)
+        share = _share(_part(gpus, self._flavor_gpus(flavor)[0]), use.decayed, self._view.system)
+        score = use.penalty * deficit(share, use.effective) // ONE
+        return use.used is not None and use.used >= ONE, -(score * STEPS // ONE)
 
     def lasting(self, line: Line) -> Lasting:
         """Return the rank of the runs of ``line``, and an instant before which it stays the same.
