@@ -19,7 +19,8 @@ from quorate.core.planning.start_ask import Ask
 from quorate.core.planning.start_search import Searcher
 from quorate.core.profile.firm_places import firm_profile
 from quorate.core.profile.profile import Profile
-from quorate.core.tenancy.queue_order import Scores, place_in_queue, queue_order
+from quorate.core.tenancy.owner_scores import Scores
+from quorate.core.tenancy.queue_order import place_in_queue, queue_order
 from quorate.core.tenancy.queue_position import _ahead_by_line, _ahead_one_by_one, standing_of
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import RunRefused, RunSubmitted

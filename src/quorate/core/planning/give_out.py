@@ -24,7 +24,8 @@ from quorate.core.planning.recall import recall_instants_ms, stop_recalled
 from quorate.core.preemption.disruption_account import deferrals_due_ms
 from quorate.core.profile.firm_places import is_outlasted, replan_due_ms
 from quorate.core.rounds.round_placement import place_granted
-from quorate.core.tenancy.queue_order import Scores, ranked_lines
+from quorate.core.tenancy.owner_scores import Scores
+from quorate.core.tenancy.queue_order import ranked_lines
 from quorate.model.events import HoldExtended, StepsCounted, TokenIssued, TokenRevoked
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Run

@@ -12,7 +12,7 @@ from quorate.core.planning.start_search import Searcher
 from quorate.core.profile.firm_places import place_of
 from quorate.core.profile.plan_entry import Entry, shares_of, slice_of
 from quorate.core.profile.profile import Profile
-from quorate.core.tenancy.queue_order import Scores
+from quorate.core.tenancy.owner_scores import Scores
 from quorate.model.specs import Run
 
 
