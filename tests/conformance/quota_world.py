@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from quorate.core.accounting.usage_books import Usage, UsageBooks
 from quorate.core.commands import Apply, Complete, CreateOwner, Decision, Submit, Tick
-from quorate.core.tenancy.queue_order import Scores
+from quorate.core.tenancy.owner_scores import Scores
 from quorate.core.tenancy.share_score import ONE, Terms
 from quorate.core.tenancy.tenant_use import NO_USE, uses
 from quorate.model.amounts import DAY_MS, HOUR_MS, PPM

@@ -15,7 +15,7 @@ import pytest
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.accounting.usage_books import UsageBooks
 from quorate.core.commands import Applied, Apply, Submit
-from quorate.core.tenancy.queue_order import Scores
+from quorate.core.tenancy.owner_scores import Scores
 from quorate.core.tenancy.share_score import ONE
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Engine

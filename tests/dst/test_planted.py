@@ -66,8 +66,8 @@ BUGS: Final = (
     ),
     Bug(
         "start on room that is firm for others",
-        "core/planning/queue_walk.py",
-        "return room_beside(view, self.profile, run, log.now_ms, until_ms, payers=payers)\n",
+        "core/planning/start_now.py",
+        "return room_beside(view, plan.profile, run, log.now_ms, until_ms, payers=payers)\n",
         "return view\n",
     ),
     Bug(
@@ -208,15 +208,15 @@ BUGS: Final = (
     ),
     Bug(
         "(e) move a reservation into the time of a later one",
-        "core/planning/queue_walk.py",
+        "core/planning/firm_walk.py",
         "            aside.append((record, pin))\n",
-        "            self._move(record, pin, cause_of(self.profile, pin))\n",
+        "            self._move(record, pin, cause_of(plan.profile, pin))\n",
     ),
     Bug(
         "(f) promise the same room twice",
-        "core/planning/queue_walk.py",
-        "        self.profile.put(entry)\n        if later is not None:\n",
-        "        _ = is_firm or self.profile.put(entry)\n        if later is not None:\n",
+        "core/planning/firm_or_tentative.py",
+        "        plan.profile.put(entry)\n        if later is not None:\n",
+        "        _ = is_firm or plan.profile.put(entry)\n        if later is not None:\n",
     ),
     # What a review of the planner found, put back.
     Bug(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Command, Complete, Submit
-from quorate.core.tenancy.queue_order import budget_used
+from quorate.core.tenancy.owner_scores import budget_used
 from quorate.core.tenancy.share_score import ONE
 from quorate.ledger.chain import GENESIS, open_blocks
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS

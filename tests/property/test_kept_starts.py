@@ -8,6 +8,7 @@ import pytest
 
 from quorate.core.commands import Cancel, Command, Complete, Submit, Tick
 from quorate.core.decide import decide
+from quorate.core.planning.foresight import Foresight
 from quorate.core.profile.gained_rooms import KeptPlan
 from quorate.model.amounts import MINUTE_MS
 from quorate.model.events import Event
@@ -15,7 +16,7 @@ from quorate.model.specs import OnQuota, Owner, Quota, Run
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.records import Phase
 from quorate.model.state.state import State
-from quorate.testing.builders import NOW_MS, fleet, opening
+from quorate.testing.builders import NOW_MS, fleet, opening, world
 from tests.oracles.effort import few_of
 from tests.oracles.plans import OWNERS, funds, of, quiet_pool
 
@@ -110,18 +111,27 @@ def test_a_ledger_that_keeps_starts_is_the_ledger_that_finds_them_anew(seeds: ra
     assert sum(starts_taken_over(seed) for seed in seeds) > 10
 
 
-@pytest.mark.heavy
-def test_nothing_is_taken_over_when_time_goes_back() -> None:
-    state, now_ms = State(), NOW_MS + 60 * MINUTE_MS
-    apply_all(state, a_ledger(Random(1)))
-    for number in range(12):
-        decision = decide(state, Submit(of(f"r{number}", 8, "one", 60)), now_ms=now_ms, actor="t")
-        apply_all(state, decision.events)
-    trial = Submit(of("x", 8, "two", 60))
-    decide(state, trial, now_ms=now_ms + 600 * MINUTE_MS, actor="t")
-    later = plan_of(state)
-    assert later is not None
-    assert later.now_ms > now_ms
-    known = decide(state, trial, now_ms=now_ms, actor="t")
-    state.ends_changed()
-    assert decide(state, trial, now_ms=now_ms, actor="t") == known
+def test_a_start_of_a_later_instant_is_not_taken_over_when_time_goes_back() -> None:
+    state = world(
+        nodes=fleet({"A": 8, "B": 8}),
+        budgets=[funds(owner, 90) for owner in OWNERS],
+        pools=[quiet_pool(horizon_ms=0)],
+    )
+    for name, minutes in (("a", 60), ("b", 100), ("waits", 30)):
+        submitted = Submit(of(name, 8, "one", minutes))
+        apply_all(state, decide(state, submitted, now_ms=NOW_MS, actor="t").events)
+
+    def planned(now_ms: int) -> tuple[int, str]:
+        entry = Foresight.of(state, now_ms, has_executor=False).start_of(state.runs["waits"]).entry
+        assert entry is not None
+        ((domain, _),) = entry.slice.domains
+        return (entry.start_ms - NOW_MS) // MINUTE_MS, domain[-1]
+
+    assert planned(NOW_MS) == (60, "A")
+    # A dry run at an instant at which the run in A is late, and expected after the one in B.
+    trial = Submit(of("x", 8, "one", 30))
+    decide(state, trial, now_ms=NOW_MS + 95 * MINUTE_MS, actor="t")
+    left = plan_of(state)
+    assert left is not None
+    assert left.starts["waits"].entry.start_ms == NOW_MS + 100 * MINUTE_MS
+    assert planned(NOW_MS) == (60, "A")

@@ -15,10 +15,12 @@ from quorate.core.admission.target_slices import best_slice, is_enough, no_place
 from quorate.core.commands import Complete, Submit
 from quorate.core.decide import decide
 from quorate.core.planning.foresight import Foresight
-from quorate.core.planning.start_search import Ask, Searcher
+from quorate.core.planning.start_ask import Ask
+from quorate.core.planning.start_search import Searcher
 from quorate.core.profile.firm_places import firm_profile
 from quorate.core.profile.profile import Profile
-from quorate.core.tenancy.queue_order import Scores, place_in_queue, queue_order
+from quorate.core.tenancy.owner_scores import Scores
+from quorate.core.tenancy.queue_order import place_in_queue, queue_order
 from quorate.core.tenancy.queue_position import _ahead_by_line, _ahead_one_by_one, standing_of
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import RunRefused, RunSubmitted
@@ -72,12 +74,12 @@ def go_on(life: Life, chance: Random, number: int) -> None:
 def first_by_trying(search: Searcher, ask: Ask, from_ms: int) -> int | None:
     """Return the first instant at which counting allows a start, by looking at every one."""
     instants = {from_ms}
-    for resource in search._resources(ask):
+    for resource in search.counted.resources(ask):
         for at_ms in (*resource.ends_ms, *resource.steps_ms):
             instants |= {at_ms, at_ms - ask.duration_ms + 1}
-    instants.update(search._windows(ask, from_ms))
+    instants.update(search.payers.windows(ask, from_ms))
     for at_ms in sorted(at_ms for at_ms in instants if at_ms >= from_ms):
-        if search._fits(ask, at_ms, SearchBudget()) is not None:
+        if search.counted.fits(ask, at_ms, SearchBudget()) is not None:
             return at_ms
     return None
 
@@ -91,15 +93,15 @@ def test_the_start_found_is_the_first_that_counting_allows(seed: int) -> None:
         search = Searcher(firm_profile(life.state, life.now_ms), has_executor=False)
         for probe in range(6):
             run = a_run(chance, f"p{number}-{probe}")
-            ask = search.ask(run, "H100", run.gpus)
+            ask = search.asks.of(run, "H100", run.gpus)
             found = search.find(run, life.now_ms, SearchBudget())
             assert (None if found is None else found.start_ms) == first_by_trying(
                 search, ask, life.now_ms
             )
             if found is not None:
-                fitting = search._fits(ask, found.start_ms, SearchBudget())
+                fitting = search.counted.fits(ask, found.start_ms, SearchBudget())
                 assert fitting is not None
-                assert search._entry(ask, found.start_ms, *fitting) == found
+                assert search.entry_of(ask, found.start_ms, *fitting) == found
                 search.profile.put(found)  # The next one goes around it, and bounds hold still.
 
 

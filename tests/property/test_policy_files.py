@@ -32,7 +32,8 @@ from quorate.policy.files.cluster_file import (
     write_clusters,
 )
 from quorate.policy.files.file_faults import Faulty
-from quorate.policy.files.jobs_file import JobState, read_jobs, write_jobs
+from quorate.policy.files.jobs_file import JobState, job_tree, read_jobs
+from quorate.policy.files.json_bytes import encoded
 from quorate.policy.files.problem_file import read_problem, write_problem
 from quorate.policy.files.table_problem import problem_from_table
 from quorate.policy.files.throughputs_file import (
@@ -160,7 +161,7 @@ def test_a_pair_that_disagrees_with_its_mirror_is_named(
 
 @given(st.lists(job_states(), max_size=5, unique_by=lambda job: job.name))
 def test_jobs_are_read_as_they_were_written(jobs: list[JobState]) -> None:
-    found = read_jobs(write_jobs(jobs))
+    found = read_jobs(encoded([job_tree(job) for job in jobs]))
     assert isinstance(found, tuple), found
     assert len(found) == len(jobs)
     assert all(same(one, other) for one, other in zip(found, jobs, strict=True))

@@ -14,7 +14,8 @@ from quorate.core.commands import Apply, Command, Complete, Submit, Tick
 from quorate.core.decide import decide
 from quorate.core.lifecycle.follow import eligible_since_ms
 from quorate.core.profile.reserved_refusal import admit_beside
-from quorate.core.tenancy.queue_order import Scores, budget_used, queue_order, ranked_lines
+from quorate.core.tenancy.owner_scores import Scores, budget_used
+from quorate.core.tenancy.queue_order import queue_order, ranked_lines
 from quorate.core.tenancy.share_score import ONE
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.events import Event, LeaseStarted

@@ -8,7 +8,6 @@ from quorate.core.commands import Cancel
 from quorate.core.decide import decide
 from quorate.core.preemption.disruption_rules import (
     CallBar,
-    conflict_start_ms,
     foresee_conflict,
     may_call,
 )
@@ -104,10 +103,10 @@ def test_a_conflict_waits_until_enough_has_run_long_enough() -> None:
     assert found is not None
     assert found.start_ms == NOW_MS + 70 * MINUTE_MS
     assert (found.deficit, found.short, found.lost_gpu_ms) == (4, 4, 4 * HOUR_MS)
-    late = conflict_start_ms(
-        state, run(WANTED, 4, "ben"), PLACE, made_ms=NOW_MS + MINUTE_MS, now_ms=now_ms
-    )
-    assert late == now_ms, "what began after the promise may be drawn at once"
+    made_ms = NOW_MS + MINUTE_MS
+    late = foresee_conflict(state, run(WANTED, 4, "ben"), PLACE, made_ms=made_ms, now_ms=now_ms)
+    assert late is not None
+    assert late.start_ms == now_ms, "what began after the promise may be drawn at once"
 
 
 def test_steps_need_not_ripen_and_too_much_never_works() -> None:
@@ -119,4 +118,4 @@ def test_steps_need_not_ripen_and_too_much_never_works() -> None:
     assert found is not None
     assert (found.start_ms, found.short, found.lost_gpu_ms) == (soon, 0, 4 * MINUTE_MS)
     wide = run(WANTED, 9, "ben")
-    assert conflict_start_ms(state, wide, PLACE, made_ms=soon, now_ms=soon) is None
+    assert foresee_conflict(state, wide, PLACE, made_ms=soon, now_ms=soon) is None

@@ -9,7 +9,8 @@ import pytest
 from quorate.core.commands import Apply, Complete, Submit, Tick
 from quorate.core.next_due import next_due_ms
 from quorate.core.preemption.soft_quota import bursting, is_burst
-from quorate.core.tenancy.queue_order import Scores, ranked_lines
+from quorate.core.tenancy.owner_scores import Scores
+from quorate.core.tenancy.queue_order import ranked_lines
 from quorate.core.tenancy.share_score import ONE
 from quorate.core.tenancy.thresholds import crossed, threshold_due_ms
 from quorate.model.amounts import DAY_MS, HOUR_MS

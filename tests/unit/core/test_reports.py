@@ -7,7 +7,7 @@ import pytest
 from quorate.core.audit.invariants import sweep
 from quorate.core.commands import FallBack, RemoveOwner, ReportBudget, Submit, UpdateOwner
 from quorate.core.preemption.soft_quota import why_no_conflict
-from quorate.core.tenancy.queue_order import Scores, budget_used
+from quorate.core.tenancy.owner_scores import Scores, budget_used
 from quorate.core.tenancy.queue_position import standing_of
 from quorate.core.tenancy.share_score import ONE
 from quorate.core.tenancy.thresholds import threshold_due_ms

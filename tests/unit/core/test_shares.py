@@ -6,7 +6,8 @@ import pytest
 
 from quorate.core.commands import Apply, Complete, Submit, Tick, UpdateOwner
 from quorate.core.preemption.soft_quota import why_no_conflict
-from quorate.core.tenancy.queue_order import Scores, budget_used, line_of, queue_order
+from quorate.core.tenancy.owner_scores import Scores, budget_used
+from quorate.core.tenancy.queue_order import line_of, queue_order
 from quorate.core.tenancy.share_score import ONE
 from quorate.ledger.fold import fold
 from quorate.model.amounts import HOUR_MS

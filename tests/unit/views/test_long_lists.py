@@ -72,7 +72,7 @@ def test_a_list_walks_the_queue_once_and_tries_few_runs_anew(kind: Kind, form: s
     )
     assert calls["queue_walk.py:run"] == 0
     assert calls["queue_order.py:queue_order"] == 0
-    assert calls["queue_walk.py:why"] <= LIVE_MAX
+    assert calls["why_waiting.py:why"] <= LIVE_MAX
     assert calls["start_search.py:find"] <= 2 * LIVE_MAX
     assert sum(calls.values()) < 700 * WAITING
 

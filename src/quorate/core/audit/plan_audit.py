@@ -18,7 +18,8 @@ def check_plan(view: StateView) -> Iterator[Violation]:
     fresh, now_ms = view.overlay(), max(view.at_ms, known.now_ms)
     fresh.ends_changed()
     kept, found = (
-        Foresight.of(each, now_ms, has_executor=known.has_executor).walk for each in (view, fresh)
+        Foresight.of(each, now_ms, has_executor=known.has_executor).walk.plan
+        for each in (view, fresh)
     )
     for name in sorted({*kept.pins, *kept.entries, *found.pins, *found.entries}):
         mine = kept.pins.get(name) or kept.entries.get(name)

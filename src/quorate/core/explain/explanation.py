@@ -25,7 +25,7 @@ from quorate.core.explain.wipe_remedies import wipe_remedies
 from quorate.core.lifecycle.loan_terms import LoanTerms, loans_of, terms_of
 from quorate.core.planning.foresight import Foreseen, Foresight
 from quorate.core.planning.no_firm_start import parked_words
-from quorate.core.planning.queue_walk import is_news
+from quorate.core.planning.why_waiting import is_news
 from quorate.core.preemption.conflict_preview import Ordeal, ordeals_of
 from quorate.core.rounds.round_outlook import between_rounds, share_words
 from quorate.core.tenancy.queue_position import Standing, standing_of

@@ -274,7 +274,7 @@ def _waiting(
         confidence=confidence_of(seen, promise, start_ms, leases),
         quantiles=None
         if promise is not None and promise.by_conflict
-        else quantiles_of(foresight.walk.profile, natural),
+        else quantiles_of(foresight.walk.plan.profile, natural),
         overdue=tuple(overdue_runs(seen, leases)),
         deficit=deficit,
         scope=scope,

@@ -34,11 +34,10 @@ def _until_ms(view: StateView, record: RunRecord, conflict: str) -> int | None:
     return known.resolved.at_ms + view.pools[record.spec.pool].notice_ms
 
 
-def held_back(view: StateView, run: str, now_ms: int) -> Refusal | None:
-    """Return the refusal that holds ``run`` back at ``now_ms``, if one does."""
-    record = view.runs.get(run)
-    until_ms = None if record is None else held_until_ms(view, record)
-    if record is None or until_ms is None or until_ms <= now_ms:
+def held_back(view: StateView, record: RunRecord, now_ms: int) -> Refusal | None:
+    """Return the refusal that holds a run back at ``now_ms``, if one does."""
+    until_ms = held_until_ms(view, record)
+    if until_ms is None or until_ms <= now_ms:
         return None
     return Refusal(code=RefusalCode.JUST_CUT, subject=record.cut_by, wanted=record.spec.gpus)
 

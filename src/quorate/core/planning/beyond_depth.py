@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from quorate.core.admission.admit import Admitted
 from quorate.core.lifecycle.cut_cooldown import held_back
 from quorate.core.lifecycle.follow import waits_for_upstream
-from quorate.core.planning.start_search import NowFree
+from quorate.core.planning.room_now import NowFree
+from quorate.core.planning.start_now import StartNow
+from quorate.core.planning.walk_plan import WalkPlan
+from quorate.core.planning.why_waiting import WhyWaiting
 from quorate.core.tenancy.queue_order import Queue
 from quorate.model.specs import Run
 from quorate.model.state.line_ranks import Ranked
+from quorate.model.state.records import RunRecord
 from quorate.model.state.waiting_index import Line, Place, Shape
-
-if TYPE_CHECKING:
-    from quorate.core.planning.queue_walk import Walk
 
 STARTS_MAX: Final = 100
 """How many runs beyond the depth one walk tries to start."""
@@ -30,24 +32,17 @@ LOOKS_MAX: Final = 2_000
 """How often one walk calls up a line to find such runs."""
 
 
-def start_beyond(walk: Walk) -> None:
-    """Start runs beyond the depth in what is left, in queue order."""
-    if len(walk.view.pending) <= len(walk.seen) and walk.seen.issuperset(walk.view.pending):
+def start_beyond(
+    plan: WalkPlan, starts: StartNow, reasons: WhyWaiting, ranked: Sequence[Ranked]
+) -> None:
+    """Start runs beyond the depth in what is left, in queue order; ``ranked`` are their lines."""
+    if len(plan.view.pending) <= len(plan.seen) and plan.seen.issuperset(plan.view.pending):
         return  # The walk has looked at every waiting run.
-    tail = _Tail(walk)
+    tail = _Tail(plan, starts, reasons, ranked)
     if tail.shapes:
         tail.run()
-    if walk.log.view.spares:
-        _fill_beyond(walk)
-
-
-def _fill_beyond(walk: Walk) -> None:
-    """Start the first few runs beyond the depth on spares that others keep idle."""
-    lines = walk.view.waiting.lines
-    queue = Queue(walk.ranked, lambda line: lines[line].places, walk.scores)
-    unseen = (name for name in queue.turns() if name not in walk.seen)
-    for name in islice(unseen, FILLS_MAX):
-        walk.try_beyond(walk.view.runs[name])
+    if plan.log.view.spares:
+        tail.fill()
 
 
 class _Open:
@@ -76,14 +71,19 @@ class _Column:
 
 
 class _Tail:
-    __slots__ = ("_asked", "_in_line", "_walk", "shapes")
+    __slots__ = ("_asked", "_in_line", "_plan", "_ranked", "_reasons", "_starts", "shapes")
 
-    def __init__(self, walk: Walk) -> None:
-        self._walk = walk
+    def __init__(
+        self, plan: WalkPlan, starts: StartNow, reasons: WhyWaiting, ranked: Sequence[Ranked]
+    ) -> None:
+        self._plan = plan
+        self._starts = starts
+        self._reasons = reasons
+        self._ranked = ranked
         self._in_line: dict[Line, list[_Column]] = {}
-        self._asked = walk.started
+        self._asked = plan.started
         """How many runs had started when the shapes were last asked for room."""
-        waiting, is_any_free, runs = walk.view.waiting, walk.search.is_any_free, walk.view.runs
+        waiting, is_any_free, runs = plan.view.waiting, plan.search.now.is_any_free, plan.view.runs
         self.shapes: list[_Open] = self._with_room(
             _Open(shape, lines, runs[next(iter(lines.values()))[0][2]].spec)
             for shape, lines in waiting.shapes.items()
@@ -93,19 +93,19 @@ class _Tail:
 
     def _with_room(self, shapes: Iterable[_Open]) -> list[_Open]:
         """Return those of ``shapes`` that have room now, for the shortest of their durations."""
-        walk, free = self._walk, NowFree()
-        view, search = walk.log.view, walk.search
+        plan, free = self._plan, NowFree()
+        view, search = plan.log.view, plan.search
         found = list[_Open]()
         for each in shapes:
-            each.has_room = search.has_room_now(view, each.run, each.least_ms, free)
+            each.has_room = search.now.has_room(view, each.run, each.least_ms, free)
             if each.has_room:
                 found.append(each)
         return found
 
     def run(self) -> None:
         """Call lines up by rank, and try the first run of each that may fit."""
-        walk = self._walk
-        ranked, untouched, version_of = walk.ranked, 0, walk.scores.version
+        plan = self._plan
+        ranked, untouched, version_of = self._ranked, 0, plan.scores.version
         heap: list[tuple[Ranked, int, bool]] = []
         tries = STARTS_MAX
         for _ in range(LOOKS_MAX):
@@ -121,7 +121,7 @@ class _Tail:
             rank, place, line = called
             planned = version_of(line[1])
             if planned != version:
-                rank = walk.scores.rank(line[1:])
+                rank = plan.scores.rank(line[1:])
                 heappush(heap, ((rank, place, line), planned, is_found))
                 continue
             found = self._first(line)
@@ -133,9 +133,9 @@ class _Tail:
                 continue
             tries -= self._try(first[2], column)
             heappush(heap, (called, planned, False))
-            if walk.started != self._asked:
+            if plan.started != self._asked:
                 # What has started leaves less room, often none.
-                self._asked, self.shapes = walk.started, self._with_room(self.shapes)
+                self._asked, self.shapes = plan.started, self._with_room(self.shapes)
 
     def _first(self, line: Line) -> tuple[Place, _Column] | None:
         """Return the first unseen run of ``line`` whose shape has room, and its column, or None."""
@@ -146,7 +146,7 @@ class _Tail:
                 for each in self.shapes
                 if (places := each.lines.get(line)) is not None
             ]
-        seen, best, found = self._walk.seen, None, None
+        seen, best, found = self._plan.seen, None, None
         for column in columns:
             if not column.open.has_room or column.is_hopeless:
                 continue
@@ -160,18 +160,45 @@ class _Tail:
 
     def _try(self, name: str, column: _Column) -> int:
         """Try to start a run; return how many tries that took."""
-        walk = self._walk
+        plan = self._plan
         column.at += 1
-        record = walk.view.runs[name]
-        if record.spec.sensitive:
+        record = plan.view.runs[name]
+        if not self._is_ready(record):
             return 0
-        if waits_for_upstream(walk.view, record.spec) or held_back(
-            walk.view, name, walk.log.now_ms
-        ):
-            return 0
-        if not walk.search.fits_now(record.spec):
+        if not plan.search.fits_now(record.spec):
             # Runs of this shape and line have the same payers and quotas: the others are not tried.
             column.is_hopeless = True
             return 1
-        walk.try_beyond(record)
+        self._start(record)
         return 1
+
+    def fill(self) -> None:
+        """Start the first few runs beyond the depth on spares that others keep idle."""
+        plan = self._plan
+        lines = plan.view.waiting.lines
+        queue = Queue(self._ranked, lambda line: lines[line].places, plan.scores)
+        unseen = (name for name in queue.turns() if name not in plan.seen)
+        for name in islice(unseen, FILLS_MAX):
+            record = plan.view.runs[name]
+            if self._is_ready(record):
+                self._start(record)
+
+    def _is_ready(self, record: RunRecord) -> bool:
+        """Return whether a run waits for room alone, and is no claim.
+
+        Any other run is not looked at here: if it is new, it is granted or told later.
+        """
+        plan, run = self._plan, record.spec
+        waits = waits_for_upstream(plan.view, run) or held_back(plan.view, record, plan.log.now_ms)
+        return waits is None and not run.sensitive
+
+    def _start(self, record: RunRecord) -> None:
+        """Start a run in what is left now, or write why it waits."""
+        run, starts = record.spec, self._starts
+        self._plan.seen.add(run.name)
+        room = starts.room(record)
+        answer = starts.admit(run, room)
+        if isinstance(answer, Admitted):
+            starts.start(record, answer)
+        elif not starts.fill(record, room, answer):
+            self._reasons.refuse(record)

@@ -11,7 +11,8 @@ from typing import Final
 
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.follow import waits_for_upstream
-from quorate.core.planning.queue_walk import Reach, Walk
+from quorate.core.planning.queue_walk import Walk
+from quorate.core.planning.walk_plan import Reach
 from quorate.core.profile.plan_entry import Entry
 from quorate.model.closed_words import Word
 from quorate.model.events import LeaseStarted
@@ -89,14 +90,14 @@ class Foresight:
         """
         reach = Reach(run, view.runs[run].spec.pool, runs_max)
         walk = _walked(view, now_ms, reach, has_executor=has_executor)
-        return cls(walk, LongWalk(len(walk.seen), run in walk.seen))
+        return cls(walk, LongWalk(len(walk.plan.seen), run in walk.plan.seen))
 
     def start_of(self, record: RunRecord) -> Foreseen:
         """Return the planned start of a waiting run, and how far it can be relied on."""
         found = self.planned_start_of(record)
         if found is not None:
             return found
-        entry = self.walk.search.find(record.spec, self.walk.log.now_ms)
+        entry = self.walk.plan.search.find(record.spec, self.walk.plan.log.now_ms)
         state = PlanState.NONE if entry is None else PlanState.NOT_BEFORE
         return Foreseen(state, entry, self.long_walk)
 
@@ -105,49 +106,49 @@ class Foresight:
 
         Nothing is searched, so the cost does not depend on the length of the queue.
         """
-        name, walk = record.spec.name, self.walk
-        if waits_for_upstream(walk.view, record.spec) is not None:
+        name, plan = record.spec.name, self.walk.plan
+        if waits_for_upstream(plan.view, record.spec) is not None:
             return Foreseen(PlanState.NONE, None)
-        pin = walk.pins.get(name)
+        pin = plan.pins.get(name)
         if pin is not None:
             # A start that became firm in this very walk is a forecast until a decision writes it.
             is_firm = record.reservation is not None
             return Foreseen(PlanState.FIRM if is_firm else PlanState.TENTATIVE, pin)
-        entry = walk.entries.get(name)
+        entry = plan.entries.get(name)
         if entry is None and self.long_walk is not None:
             # This long walk started the run; the walk of a decision ends before its turn.
-            entry = walk.started_entry(name)
+            entry = plan.started_runs.get(name)
         if entry is not None:
             return Foreseen(PlanState.TENTATIVE, entry, self.long_walk)
-        if walk.has_started(name) or walk.is_fruitless(name):
+        if plan.has_started(name) or plan.is_fruitless(name):
             return Foreseen(PlanState.NONE, None, self.long_walk)
         return None
 
     def tentative(self) -> dict[str, Entry]:
         """Return the planned starts that are not firm, by run, the soonest first."""
-        walk = self.walk
+        plan = self.walk.plan
         found = [
             entry
-            for entry in (*walk.pins.values(), *walk.entries.values())
-            if walk.view.runs[entry.run].reservation is None
+            for entry in (*plan.pins.values(), *plan.entries.values())
+            if plan.view.runs[entry.run].reservation is None
         ]
         return {entry.run: entry for entry in sorted(found, key=lambda entry: entry.start_ms)}
 
     def refusal_of(self, record: RunRecord) -> Refusal | None:
         """Return why a waiting run does not start now; None where it does."""
-        if self.walk.has_started(record.spec.name):
+        if self.walk.plan.has_started(record.spec.name):
             return None
-        return self.walk.why(record)
+        return self.walk.reasons.why(record)
 
     def starts_now(self) -> set[str]:
         """Return the runs that start now."""
-        events = self.walk.log.events
+        events = self.walk.plan.log.events
         return {event.run for event in events if isinstance(event, LeaseStarted)}
 
 
 def _walked(view: StateView, now_ms: int, reach: Reach | None, *, has_executor: bool) -> Walk:
     log = DecisionLog(view, now_ms=now_ms, actor="", has_executor=has_executor)
     walk = Walk(log, reach=reach)
-    walk.put_pins()
+    walk.firm.put_pins()
     walk.run(is_last=True)
     return walk

@@ -24,7 +24,8 @@ from quorate.core.planning.recall import recall_instants_ms, stop_recalled
 from quorate.core.preemption.disruption_account import deferrals_due_ms
 from quorate.core.profile.firm_places import is_outlasted, replan_due_ms
 from quorate.core.rounds.round_placement import place_granted
-from quorate.core.tenancy.queue_order import Scores, ranked_lines
+from quorate.core.tenancy.owner_scores import Scores
+from quorate.core.tenancy.queue_order import ranked_lines
 from quorate.model.events import HoldExtended, StepsCounted, TokenIssued, TokenRevoked
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Run
@@ -45,18 +46,18 @@ def give_out(log: DecisionLog) -> None:
         return
     walk = _walked(log) if log.any_run_waits else _standing(log)
     if log.any_run_waits:
-        if walk.has_new_spares:
+        if walk.starts.has_new_spares:
             walk = _walked(log)  # Runs whose turn came earlier may fill the new spares.
         # Work whose grace is as long as the notice of its recall is told to stop at once.
         stop_recalled(log, _firm_places_stand)
         for _ in range(PASSES_MAX):
-            if not walk.call_due_conflicts():
+            if not walk.firm.call_due_conflicts():
                 break
             walk = _walked(log)
             stop_recalled(log, _firm_places_stand)
         # A firm start that was moved may hold fewer GPU-hours: leases slow to stop may use them.
         settle_holds(log)
-    grow_running(log, walk.profile, backfill=walk.is_out_of_order)
+    grow_running(log, walk.plan.profile, backfill=walk.plan.is_out_of_order)
     place_granted(log)
 
 
@@ -149,7 +150,7 @@ def _standing(log: DecisionLog) -> Walk:
             settle_spares(log)
         written = len(log.events)
         walk = Walk(log)
-        walk.put_pins()
+        walk.firm.put_pins()
         if len(log.events) == written or not left:
             return walk
     raise AssertionError(PASSES_MAX)
@@ -158,7 +159,7 @@ def _standing(log: DecisionLog) -> Walk:
 def _firm_places_stand(log: DecisionLog) -> bool:
     """Return whether no firm place has to move in the view of ``log``, which is a trial."""
     written = len(log.events)
-    Walk(log).put_pins()
+    Walk(log).firm.put_pins()
     return len(log.events) == written
 
 

@@ -13,7 +13,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from quorate.core.planning.start_search import Ask, Searcher
+from quorate.core.planning.start_ask import Ask
+from quorate.core.planning.start_search import Searcher
 from quorate.core.profile.gained_rooms import GainedRooms, KeptPlan, KeptStart
 from quorate.core.profile.plan_entry import Entry, shares_of
 from quorate.core.profile.profile import Profile
@@ -65,7 +66,7 @@ class KeptStarts:
         ask, entry, _ = known
         assert isinstance(ask, Ask), ask
         now_ms, search = self._profile.now_ms, self._search
-        if entry.start_ms <= now_ms or search.ask(run, run.flavors[0], run.gpus) is not ask:
+        if entry.start_ms <= now_ms or search.asks.of(run, run.flavors[0], run.gpus) is not ask:
             return None
         pool, flavor = entry.pool, entry.slice.flavor
         numbers, domains = ask.sites.everywhere.numbers, ask.sites.everywhere.domains

@@ -20,7 +20,7 @@ def parked_words(
     waits = waits_for_upstream(view, run)
     if waits is not None:
         return f"it is planned once it need not wait for others: {sentence(waits)}"
-    held = held_back(view, run.name, now_ms)
+    held = held_back(view, view.runs[run.name], now_ms)
     if held is not None:
         return f"it is planned once it is not held back: {sentence(held)}"
     known = view.runs[run.name].refusal

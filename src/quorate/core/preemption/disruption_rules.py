@@ -234,29 +234,6 @@ def is_for_headroom(  # noqa: PLR0913 - as foresee_conflict
     return isinstance(answer, Refusal) and answer.code in HARD
 
 
-def conflict_start_ms(  # noqa: PLR0913 - as foresee_conflict
-    view: StateView,
-    run: Run,
-    place: Slice,
-    *,
-    made_ms: int,
-    now_ms: int,
-    has_executor: bool = False,
-    reservation: str = "",
-) -> int | None:
-    """Return when the first conflict that would work is, from ``now_ms`` on."""
-    foreseen = foresee_conflict(
-        view,
-        run,
-        place,
-        made_ms=made_ms,
-        now_ms=now_ms,
-        has_executor=has_executor,
-        reservation=reservation,
-    )
-    return None if foreseen is None else foreseen.start_ms
-
-
 def _first_enough(
     view: StateView, survey: Survey, resolver: Resolver, made_ms: int, now_ms: int
 ) -> int | None:

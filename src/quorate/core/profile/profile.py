@@ -652,7 +652,7 @@ class Profile:
 
 def _curve_of_ends(ends: list[End]) -> Curve:
     """Return the curve of ``ends``, which are in order."""
-    return [end[0] for end in ends], list(accumulate(end[1] for end in ends))
+    return [end[0] for end in ends], list(accumulate([end[1] for end in ends]))
 
 
 def _planned(

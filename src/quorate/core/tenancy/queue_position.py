@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from quorate.core.lifecycle.follow import eligible_since_ms
-from quorate.core.tenancy.queue_order import Line, Scores, line_of, queue_order
+from quorate.core.tenancy.owner_scores import Line, Scores
+from quorate.core.tenancy.queue_order import line_of, queue_order
 from quorate.core.tenancy.share_score import Terms
 from quorate.model.state.line_ranks import Rank
 from quorate.model.state.records import ReportRecord, RunRecord

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from quorate.core.decision_log import DecisionLog
-from quorate.core.tenancy.queue_order import Use, usage_of
+from quorate.core.tenancy.owner_scores import Use, usage_of
 from quorate.model.amounts import PPM
 from quorate.model.events import ThresholdCrossed
 from quorate.model.specs import Owner

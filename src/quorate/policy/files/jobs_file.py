@@ -29,7 +29,7 @@ from quorate.policy.files.file_faults import (
     text_of,
     whole_of,
 )
-from quorate.policy.files.json_bytes import decoded, encoded
+from quorate.policy.files.json_bytes import decoded
 from quorate.policy.pair_index import PAIR_MARK
 from quorate.policy.problem import Floats, Problem
 
@@ -164,11 +164,6 @@ def _rates(value: object, at: At) -> dict[str, float] | None:
         return None
     found = entries_of(value, at) or {}
     return {flavor: quantity_of(rate, at.below(flavor)) for flavor, rate in found.items()}
-
-
-def write_jobs(jobs: Sequence[JobState]) -> bytes:
-    """Return the file that lists ``jobs``."""
-    return encoded([job_tree(job) for job in jobs])
 
 
 def job_tree(job: JobState) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily
 
-from quorate.core.tenancy.queue_order import metered_usage_of
+from quorate.core.tenancy.owner_scores import metered_usage_of
 from quorate.model.events import NodeStatus, ReservationStatus
 from quorate.model.specs import Owner
 from quorate.model.state.crossings import PERCENTS

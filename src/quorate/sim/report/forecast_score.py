@@ -156,7 +156,7 @@ def _quantiles(foresight: Foresight, state: State, record: RunRecord) -> StartQu
         return None
     if record.reservation is not None and state.reservations[record.reservation].by_conflict:
         return None
-    return quantiles_of(foresight.walk.profile, foreseen.entry)
+    return quantiles_of(foresight.walk.plan.profile, foreseen.entry)
 
 
 def _answered(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from quorate.core.tenancy.queue_order import Scores, budget_used, target_ppm
+from quorate.core.tenancy.owner_scores import Scores, budget_used, target_ppm
 from quorate.core.tenancy.share_score import ONE, Terms
 from quorate.documents import render
 from quorate.model.amounts import PPM

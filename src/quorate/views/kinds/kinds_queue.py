@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from quorate.core.lifecycle.follow import eligible_since_ms
-from quorate.core.tenancy.queue_order import Scores, line_of
+from quorate.core.tenancy.owner_scores import Scores
+from quorate.core.tenancy.queue_order import line_of
 from quorate.documents.times import time_text
 from quorate.views import kind_names
 from quorate.views.kinds.kind import Kind, Row, Tree

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.core.lifecycle.stops import leases_under
-from quorate.core.planning.queue_walk import is_news
+from quorate.core.planning.why_waiting import is_news
 from quorate.core.rounds.round_outlook import between_rounds
 from quorate.documents.times import time_text
 from quorate.model.refusal import Refusal, sentence
@@ -80,7 +80,7 @@ def _as_recorded(moment: Moment, record: RunRecord) -> Reason:
     """Return why a run waits as it was recorded, unless the plan starts the run now."""
     if record.refusal is None:
         return reason_now(moment, record)
-    if moment.plan.walk.has_started(record.spec.name):
+    if moment.plan.walk.plan.has_started(record.spec.name):
         return Reason(refusal=None)
     at_ms = record.refused_since_ms
     return Reason(refusal=moment.redaction.refusal(record.refusal), since_ms=at_ms, as_of_ms=at_ms)

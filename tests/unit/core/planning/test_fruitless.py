@@ -43,8 +43,8 @@ def queue_up(life: Life, like: Run, count: int) -> list[str]:
 
 def looked_at(life: Life, names: list[str]) -> int:
     """Return how many of ``names`` no start was found for in a walk."""
-    walk = Foresight.of(life.state, life.now_ms, has_executor=False).walk
-    return sum(map(walk.is_fruitless, names))
+    plan = Foresight.of(life.state, life.now_ms, has_executor=False).walk.plan
+    return sum(map(plan.is_fruitless, names))
 
 
 def test_a_run_starts_behind_many_of_its_owner_that_nothing_can_start() -> None:

@@ -1,0 +1,179 @@
+"""Planned starts: which one of a run is put in, and whether it is firm or tentative.
+
+A start within the pool's horizon, by a conflict or by a recalled loan becomes firm where it can be
+promised; any other is tentative: it keeps room but no money.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from quorate.core.planning.conflict_starts import start_by_conflict
+from quorate.core.planning.walk_plan import WalkPlan
+from quorate.core.preemption.disruption_account import deferrals_due_ms
+from quorate.core.profile.node_quota import kept_from_ms, promised
+from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.reservations import make_firm, move_firm
+from quorate.model.amounts import MINUTE_MS
+from quorate.model.events import (
+    HoldExtended,
+    LeaseEnded,
+    LeaseStarted,
+    MoveCause,
+    MoveCode,
+    ReservationStatus,
+    RunEnded,
+    RunRefused,
+    RunRequeued,
+    RunSubmitted,
+    StepsCounted,
+)
+from quorate.model.specs import Run
+from quorate.model.state.records import RunRecord
+
+CONFLICTS_MAX: Final = 3
+"""For how many runs, its first ones, each walk looks for a sooner start by a conflict."""
+CONFLICTS_TURN: Final = 16
+"""Of the other runs, one in so many has its turn in a walk."""
+PROMISES_MAX: Final = 8
+"""How many starts of a run are examined for one that node quotas allow on whichever nodes."""
+
+_ROUTINE: Final = (
+    HoldExtended,
+    LeaseEnded,
+    LeaseStarted,
+    RunEnded,
+    RunRefused,
+    RunRequeued,
+    RunSubmitted,
+    StepsCounted,
+)
+"""Frequent events: after these alone, starts by a conflict are looked for once a minute only."""
+
+
+class PlannedStarts:
+    """Puts the starts of waiting runs into the plan of one walk."""
+
+    __slots__ = ("_conflicts", "_looks_for_conflicts", "_new_runs", "_plan")
+
+    def __init__(self, plan: WalkPlan) -> None:
+        self._plan = plan
+        self._conflicts = 0
+        log = plan.log
+        self._new_runs = {
+            event.run.name if isinstance(event, RunSubmitted) else event.run
+            for event in log.events
+            if isinstance(event, RunSubmitted | RunRequeued)
+        }
+        self._looks_for_conflicts = (
+            log.now_ms // MINUTE_MS != log.began_ms // MINUTE_MS
+            or not all(isinstance(event, _ROUTINE) for event in log.events)
+            or any(at_ms <= log.now_ms for at_ms in deferrals_due_ms(plan.view, log.began_ms))
+        )
+
+    def put(
+        self, record: RunRecord, entry: Entry | None, recalled: MoveCause | None = None
+    ) -> None:
+        """Put the start of a run in; make it firm where it is near, or by a conflict.
+
+        ``recalled`` is set where loans were recalled for the run: its start is firm then, and if
+        its reservation moves, this is the cause.
+        """
+        plan = self._plan
+        run = record.spec
+        if entry is None:
+            plan.fruitless.note(run)
+            plan.fruitless_runs.add(run.name)
+            return
+        is_beyond = plan.is_beyond(run.pool)
+        is_asked = recalled is None and not is_beyond
+        by_conflict = self._by_conflict(record, entry.start_ms) if is_asked else None
+        natural_ms, entry = entry.start_ms, by_conflict or entry
+        near_ms = plan.log.now_ms + plan.view.pools[run.pool].firm_horizon_ms
+        found, later = by_conflict or promised(plan.profile, entry), None
+        if found is None:
+            later = self._kept_later(entry)
+            if later is not None and (later.start_ms <= near_ms or recalled is not None):
+                natural_ms, found, later = later.start_ms, later, None
+        can_promise, entry = found is not None, found or entry
+        is_near = not is_beyond and entry.start_ms <= near_ms
+        is_wanted = is_near or by_conflict is not None or recalled is not None
+        is_firm = is_wanted and can_promise
+        blocked = plan.view.reservations.get(record.reservation or "") if can_promise else None
+        if blocked is not None:
+            cause = recalled or MoveCause(MoveCode.FOUND_AGAIN)
+            move_firm(
+                plan.log,
+                blocked,
+                entry,
+                ReservationStatus.PLANNED,
+                cause,
+                natural_ms=natural_ms,
+                by_conflict=by_conflict is not None,
+            )
+        elif is_firm:
+            make_firm(plan.log, entry, natural_ms=natural_ms, by_conflict=by_conflict is not None)
+        if is_firm or blocked is not None:
+            plan.pins[run.name] = entry
+        else:
+            # A tentative start keeps room but no GPU-hours, as it may be far away.
+            plan.entries[run.name] = entry = replace(entry, is_tentative=True)
+        plan.profile.put(entry)
+        if later is not None:
+            # ``entry`` cannot be promised; room is kept for this later start, which can.
+            plan.profile.put(replace(later, is_tentative=True))
+        plan.count(entry)
+
+    def _kept_later(self, entry: Entry) -> Entry | None:
+        """Return a later start than ``entry`` that can be promised; None where there is none.
+
+        Node quotas forbid promising ``entry``. Room is kept for the later start, so that the nodes
+        it needs come free however GPUs are spread. The run still starts sooner where, at its turn,
+        enough GPUs are really free on few nodes.
+        """
+        plan = self._plan
+        at_ms = promisable_from_ms(plan, entry)
+        run = plan.view.runs[entry.run].spec
+        return None if at_ms is None else first_promisable(plan, run, at_ms)
+
+    def _by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
+        """Return the start of a run by a conflict, or None; each walk tries a few runs only.
+
+        These are its first few runs, and some of the others, which change each minute. For a run
+        that has just begun to wait it is looked for at once; for the others in the first decision
+        of a minute, or after an event that is not ``_ROUTINE``.
+        """
+        plan = self._plan
+        if natural_ms <= plan.log.now_ms + plan.view.pools[record.spec.pool].notice_ms:
+            return None
+        number, self._conflicts = self._conflicts, self._conflicts + 1
+        turn = plan.log.now_ms // MINUTE_MS
+        if number >= CONFLICTS_MAX and (number - turn) % CONFLICTS_TURN:
+            return None
+        if not self._looks_for_conflicts and record.spec.name not in self._new_runs:
+            return None
+        return start_by_conflict(plan.log, record, natural_ms)
+
+
+def first_promisable(plan: WalkPlan, run: Run, from_ms: int) -> Entry | None:
+    """Return the first start of ``run`` that can be promised, of the first few; None: none."""
+    at_ms: int | None = from_ms
+    for _ in range(PROMISES_MAX):
+        entry = None if at_ms is None else plan.search.find(run, at_ms)
+        if entry is None:
+            return None
+        found = promised(plan.profile, entry)
+        if found is not None:
+            return found
+        at_ms = promisable_from_ms(plan, entry)
+    return None
+
+
+def promisable_from_ms(plan: WalkPlan, entry: Entry) -> int | None:
+    """Return from when to look for the next start, as ``entry`` cannot be promised, or None."""
+    at_ms = kept_from_ms(plan.profile, entry)
+    if at_ms is not None and at_ms > entry.start_ms:
+        return at_ms
+    return plan.search.next_change_ms(plan.view.runs[entry.run].spec, entry.start_ms)

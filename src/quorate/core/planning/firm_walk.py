@@ -1,0 +1,174 @@
+"""The firm part of a walk: recorded places are put in, and those that do not fit are moved.
+
+They are put in first, in the order in which they became firm. Those that do not fit any more are
+planned anew around the others, and the cause is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from quorate.core.planning.conflict_starts import call_conflict, cleared_ms, look_ms
+from quorate.core.planning.firm_or_tentative import first_promisable
+from quorate.core.planning.move_causes import cause_of
+from quorate.core.planning.overstay import Overstayer, can_stay, overstayers
+from quorate.core.planning.walk_plan import WalkPlan
+from quorate.core.profile.firm_places import in_order, pin_of, place_of, stands
+from quorate.core.profile.node_quota import counted
+from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.reservations import move_firm
+from quorate.model.events import MoveCause, MoveCode, PoolApplied, ReservationStatus
+from quorate.model.state.records import ReservationRecord
+
+
+class FirmWalk:
+    """Puts firm places into the plan of one walk."""
+
+    __slots__ = ("_late", "_plan")
+
+    def __init__(self, plan: WalkPlan) -> None:
+        self._plan = plan
+        self._late: list[Overstayer] | None = None
+
+    def put_pins(self) -> None:
+        """Put every firm place in; move those that do not fit any more, and record why."""
+        aside: list[tuple[ReservationRecord, Entry]] = []
+        clearing: list[tuple[ReservationRecord, Entry, int]] = []
+        records = [record for _, record in in_order(self._plan.view)]
+        for record in records:
+            if not record.by_conflict:
+                self._put_record(record, aside, clearing)
+        causes = self._causes([pin for _, pin in aside])
+        # A start by a conflict takes what the others leave, and displaces none of them.
+        for record in records:
+            if record.by_conflict:
+                self._put_record(record, aside, clearing)
+        self._plan.profile.shut()
+        for record, pin, gone_ms in clearing:
+            self._wait_for_cuts(record, pin, gone_ms)
+        for (record, pin), cause in zip(aside, causes, strict=True):
+            self._move(record, pin, cause)
+
+    def _put_record(
+        self,
+        record: ReservationRecord,
+        aside: list[tuple[ReservationRecord, Entry]],
+        clearing: list[tuple[ReservationRecord, Entry, int]],
+    ) -> None:
+        """Put one firm place in, unless it waits for leases that were cut or does not fit any more.
+
+        Then it is added to ``clearing`` or to ``aside``.
+        """
+        plan = self._plan
+        now_ms = plan.log.now_ms
+        pin = pin_of(plan.view, record, now_ms)
+        if pin is None:
+            return
+        gone_ms = cleared_ms(plan.view, record, now_ms)
+        if gone_ms is not None and gone_ms > pin.start_ms:
+            clearing.append((record, pin, gone_ms))
+            return
+        is_standing = record.by_conflict or stands(plan.profile, pin)
+        plan.put_pin(pin)
+        if is_standing:
+            return
+        late, has_executor = self._overstayers(), plan.log.has_executor
+        if not can_stay(plan.profile, record, pin, late, has_executor=has_executor):
+            plan.lift_pin(pin)
+            aside.append((record, pin))
+
+    def _causes(self, pins: Sequence[Entry]) -> list[MoveCause]:
+        """Return why each of ``pins``, which are not put in, does not fit any more."""
+        plan = self._plan
+        if not pins:
+            return []
+        now_ms = plan.log.now_ms
+        overdue = [
+            plan.pins[record.made.run]
+            for record in plan.view.reservations.values()
+            if (record.planned_start_ms or now_ms) < now_ms and record.made.run in plan.pins
+        ]
+        causes = [cause_of(plan.profile, pin, overdue, plan.log.events) for pin in pins]
+        pools = [("pool", e.pool.name) for e in plan.log.events if isinstance(e, PoolApplied)]
+        if not pools:
+            return causes
+        # A pool takes nodes from another when its selector changes.
+        moved = MoveCause(MoveCode.POOL_CHANGED, tuple(pools))
+        return [moved if cause.code is MoveCode.NODES_CHANGED else cause for cause in causes]
+
+    def _overstayers(self) -> list[Overstayer]:
+        """Return the backfill that has outstayed its declared end; found when it is first asked."""
+        if self._late is None:
+            self._late = overstayers(self._plan.view, self._plan.log.now_ms)
+        return self._late
+
+    def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
+        """Move a start to ``gone_ms``, when the leases cut for it are expected to be gone.
+
+        If it has no room then, it is planned anew from there on, around the firm places.
+        """
+        plan = self._plan
+        cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
+        run = plan.view.runs[record.made.run].spec
+        later = place_of(plan.view, run, gone_ms, pin.slice, pin.shares, is_firm=True)
+        later = replace(counted(plan.view, later), by_conflict=True, keeps=())
+        if not stands(plan.profile, later):
+            plan.hold_hours(pin, -1)
+            self.move_to(record, gone_ms, cause)
+            return
+        move_firm(
+            plan.log,
+            record,
+            later,
+            ReservationStatus.CLEARING,
+            cause,
+            natural_ms=record.natural_start_ms,
+            by_conflict=True,
+        )
+        plan.put_pin(later)
+
+    def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
+        """Move a reservation that does not fit to its next start around all that is put in."""
+        self._plan.hold_hours(pin, -1)
+        self.move_to(record, pin.start_ms, cause)
+
+    def move_to(self, record: ReservationRecord, from_ms: int | None, cause: MoveCause) -> None:
+        """Move a reservation, whose place is not put in, to its first start from ``from_ms`` on.
+
+        It is blocked where there is none, or ``from_ms`` is None.
+        """
+        plan = self._plan
+        run = plan.view.runs[record.made.run].spec
+        entry = None if from_ms is None else first_promisable(plan, run, from_ms)
+        status = ReservationStatus.BLOCKED if entry is None else ReservationStatus.DEFERRED
+        move_firm(plan.log, record, entry, status, cause)
+        if entry is not None:
+            plan.put_pin(entry)
+
+    def call_due_conflicts(self) -> bool:
+        """Call the conflicts that due firm starts count on; return whether one was moved instead.
+
+        After a move no more conflicts are called, as it may leave room to others.
+        """
+        plan = self._plan
+        for name, _ in in_order(plan.view):
+            record = plan.log.view.reservations.get(name)
+            if record is None or not record.by_conflict:
+                continue
+            look = look_ms(plan.log.view, record, has_executor=plan.log.has_executor)
+            if look is None or look > plan.log.now_ms:
+                continue
+            if cleared_ms(plan.log.view, record, plan.log.now_ms) is not None:
+                continue
+            cause = call_conflict(plan.log, record)
+            if cause is not None:
+                pin = plan.pins[record.made.run]
+                plan.lift_pin(pin)
+                for entry in plan.entries.values():
+                    plan.profile.lift(entry)  # The moved start goes around firm places only.
+                plan.entries.clear()
+                self._move(record, pin, cause)
+                return True
+        return False

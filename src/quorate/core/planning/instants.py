@@ -1,0 +1,138 @@
+"""The first instant at which something fits, found with few looks.
+
+Between two critical instants, at which the plan begins to take something or a window opens or
+closes, what fits only grows. So the last millisecond of such a stretch tells whether anything in it
+fits, and halving finds the first.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+from quorate.core.admission.search_budget import SearchBudget
+from quorate.core.profile.profile import Need
+from quorate.core.profile.resource import Resource
+
+T = TypeVar("T")
+
+FIND_STEPS_MAX: Final = 300
+"""Steps of the search for one start. Overlapping caps make it hard, and many are planned."""
+
+
+def first_common_ms(needs: Sequence[Need], duration_ms: int, from_ms: int) -> int | None:
+    """Return the first instant from which all of ``needs`` hold for a while."""
+    at_ms = from_ms
+    while True:
+        before_ms = at_ms
+        for resource, amount in needs:
+            found = resource.earliest(amount, duration_ms, at_ms)
+            if found is None:
+                return None
+            at_ms = found
+        if at_ms == before_ms:
+            return at_ms
+
+
+def critical_instants(resources: Iterable[Resource], duration_ms: int, after_ms: int) -> list[int]:
+    """Return the instants after ``after_ms`` at which less may fit than just before."""
+    found: set[int] = set()
+    for resource in resources:
+        steps_ms = resource.steps_ms
+        for at_ms in steps_ms[bisect_right(steps_ms, after_ms) :]:
+            found.add(at_ms)
+            if at_ms - duration_ms + 1 > after_ms:
+                found.add(at_ms - duration_ms + 1)
+    return list(found)
+
+
+def last_end_ms(resources: Iterable[Resource]) -> int:
+    """Return the instant from which nothing more comes back."""
+    return max((r.ends_ms[-1] for r in resources if r.ends_ms), default=0)
+
+
+def first_fitting(
+    tried: Callable[[int], T | None],
+    critical: Sequence[int],
+    from_ms: int,
+    last_ms: int,
+    steps: SearchBudget,
+) -> tuple[int, T] | None:
+    """Return the first instant from ``from_ms`` on that fits, and how.
+
+    Between two of ``critical``, which are in order, what fits only grows.
+    """
+    found = tried(from_ms)
+    if found is not None:
+        return from_ms, found
+    return first_after(tried, critical, from_ms, last_ms, steps)
+
+
+def first_after(
+    tried: Callable[[int], T | None],
+    critical: Sequence[int],
+    after_ms: int,
+    last_ms: int,
+    steps: SearchBudget,
+) -> tuple[int, T] | None:
+    """Return ``first_fitting`` where ``after_ms`` does not fit."""
+    at_ms, index = after_ms, bisect_right(critical, after_ms)
+    while True:
+        stop_ms = critical[index] if index < len(critical) else max(at_ms, last_ms) + 1
+        if stop_ms - 1 > at_ms or index == len(critical):
+            found = tried(stop_ms - 1)
+            if found is not None:
+                return _halved(tried, at_ms, stop_ms - 1, found)
+        if index == len(critical) or not steps.spend():
+            return None
+        at_ms = critical[index]
+        index += 1
+        found = tried(at_ms)
+        if found is not None:
+            return at_ms, found
+
+
+def _halved(tried: Callable[[int], T | None], low_ms: int, high_ms: int, found: T) -> tuple[int, T]:
+    """Return the first instant after ``low_ms``, which does not fit, that does, and how.
+
+    ``high_ms`` fits, as ``found`` says.
+    """
+    while high_ms - low_ms > 1:
+        middle_ms = (low_ms + high_ms) // 2
+        fitting = tried(middle_ms)
+        if fitting is None:
+            low_ms = middle_ms
+        else:
+            high_ms, found = middle_ms, fitting
+    return high_ms, found
+
+
+def ends_between(resources: Iterable[Resource], after_ms: int, before_ms: int) -> list[int]:
+    """Return the instants between two at which something comes back, in order."""
+    found: set[int] = set()
+    for resource in resources:
+        ends_ms = resource.ends_ms
+        found.update(ends_ms[bisect_right(ends_ms, after_ms) : bisect_left(ends_ms, before_ms)])
+    return sorted(found)
+
+
+def first_growing(instants: Sequence[int], tried: Callable[[int], T | None]) -> T | None:
+    """Return what ``tried`` returns for the first of ``instants`` that fits; what fits only grows.
+
+    Near instants are tried first: trying a far one costs most.
+    """
+    low, high, found = -1, 0, None
+    while low + 1 < len(instants):
+        found = tried(instants[high])
+        if found is not None:
+            break
+        low, high = high, min(2 * high + 1, len(instants) - 1)
+    while found is not None and high - low > 1:
+        middle = (low + high) // 2
+        fitting = tried(instants[middle])
+        if fitting is None:
+            low = middle
+        else:
+            high, found = middle, fitting
+    return found

@@ -1,0 +1,240 @@
+"""What is free now: whether a run may start at this instant, and what it lacks if not.
+
+By counting, in the profile's view and beside its plan. In a full fleet few domains have anything
+free, and only these are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from quorate.core.admission.cover_search import pay
+from quorate.core.admission.payers import PayerList, is_open
+from quorate.core.admission.search_budget import SearchBudget
+from quorate.core.planning.division import demands_of, holds, place_by_count
+from quorate.core.planning.instants import FIND_STEPS_MAX
+from quorate.core.planning.start_ask import Ask, Asks
+from quorate.core.profile.profile import Profile, whole_gpus
+from quorate.core.profile.resource import Resource
+from quorate.model.closed_words import Word
+from quorate.model.selector import Selector, contradicts
+from quorate.model.specs import Run
+from quorate.model.state.room_index import Domain, Site
+from quorate.model.state.state_view import StateView
+
+
+class Lack(Word):
+    """What a run lacks to start now if nothing is planned: the first of these that applies."""
+
+    QUOTA = "quota"
+    FUNDS = "funds"
+    ROOM = "room"
+    NOTHING = "nothing"
+
+
+class NowFree(dict[tuple[str, str, Selector, int], list[int]]):
+    """The GPUs free in each domain now, by pool, flavor, selector and for how many ms."""
+
+
+class RoomNow:
+    """What is free now in one profile, and caches of it that searches for other runs can use."""
+
+    __slots__ = ("_asks", "_free", "_free_after", "_free_sums", "_open", "_profile")
+
+    def __init__(self, profile: Profile, asks: Asks) -> None:
+        self._profile = profile
+        self._asks = asks
+        self._open: dict[tuple[str, str], list[tuple[Domain, Resource]]] = {}
+        self._free_sums: dict[tuple[str, str], tuple[int, int]] = {}
+        self._free: dict[int, list[Domain]] = {}
+        self._free_after: dict[int, tuple[int, tuple[list[Domain], list[int]]]] = {}
+
+    def has_room(self, view: StateView, run: Run, duration_ms: int, known: NowFree) -> bool:
+        """Return whether ``view`` has room for ``run`` beside the plan for ``duration_ms``.
+
+        Payers are not looked at. ``view`` is the profile's view plus what has started since.
+        ``known`` has what is free, as far as it was looked at in the same ``view`` and plan.
+        """
+        least = run.widths()[-1]
+        for flavor in run.flavors:
+            key = (run.pool, flavor, run.selector, duration_ms)
+            free = known.get(key)
+            if free is None:
+                free = known[key] = self._free_now(view, run, flavor, duration_ms)
+            if sum(free) >= least:
+                ask = self._asks.of(run, flavor, least)
+                if holds(ask.request, ask.items, free):
+                    return True
+        return False
+
+    def may_have_room(self, view: StateView, run: Run, until_ms: int) -> bool:
+        """Return whether ``view`` may have room for ``run`` beside the plan until ``until_ms``.
+
+        Payers are not looked at. Where this is False, admission finds no room either.
+        """
+        least = run.widths()[-1]
+        for flavor in run.flavors:
+            ask = self._asks.of(run, flavor, least)
+            free = self._free_now(view, run, flavor, until_ms - self._profile.now_ms)
+            if ask.in_one:
+                if any(gpus >= ask.gpus for gpus in free):
+                    return True
+            elif sum(ask.parts.held_in(gpus) for gpus in free) >= ask.parts.count:
+                return True
+        return False
+
+    def is_any_free(self, pool: str, flavors: Iterable[str], gpus: int) -> bool:
+        """Return whether ``gpus`` GPUs of one of ``flavors`` are free now if nothing is planned."""
+        return any(self._free_gpus_now(pool, flavor)[0] >= gpus for flavor in flavors)
+
+    def has_free(self, run: Run) -> bool:
+        """Return whether ``run`` may have room now if nothing is planned.
+
+        Payers are not looked at. Where this is False, admission finds no room either.
+        """
+        least = run.widths()[-1]
+        for flavor in run.flavors:
+            free, most = self._free_gpus_now(run.pool, flavor)
+            if free >= least:
+                ask = self._asks.of(run, flavor, least)
+                if most >= (ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra):
+                    return True
+        return False
+
+    def lacks(self, view: StateView, run: Run) -> Lack:
+        """Return what ``run`` lacks to start now if nothing were planned, by counting.
+
+        ``view`` is the profile's view plus what has started since.
+        """
+        if view.holdings.has_bounds and any(
+            quota.free_now < 1 for quota in self._profile.quotas(run.owner)
+        ):
+            return Lack.QUOTA
+        least = run.widths()[-1]
+        if len(run.flavors) == 1:
+            return self._lacks(view, self._asks.of(run, run.flavors[0], least))
+        lacks = [self._lacks(view, self._asks.of(run, flavor, least)) for flavor in run.flavors]
+        return max(lacks, key=list(Lack).index)
+
+    def _lacks(self, view: StateView, ask: Ask) -> Lack:
+        if ask.is_plain:
+            if self._left_plainly(view, ask, ask.gpus) < ask.gpus:
+                return Lack.FUNDS
+            domains, free = self._free_in(view, ask.sites.everywhere)
+            least = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
+            # Most runs wait for room, and no domain has enough for a part of them.
+            fits = max(free, default=0) >= least
+            placement = place_by_count(ask, domains, free.copy()) if fits else None
+            if placement is None:
+                return Lack.ROOM
+            gpus = sum(gpus for _, gpus in placement)
+            return Lack.NOTHING if self._left_plainly(view, ask, gpus) >= gpus else Lack.FUNDS
+        payer_list = PayerList(view, ask.cover_at(self._profile.now_ms, None), ask.phases[-1])
+        if sum(payer_list.room(key, tier) for key, tier in payer_list.payers) < ask.gpus:
+            return Lack.FUNDS
+        domains, free = self._free_in(view, ask.sites.everywhere)
+        placement = place_by_count(ask, domains, free.copy())
+        if placement is None:
+            return Lack.ROOM
+        paid = pay(payer_list, demands_of(placement), SearchBudget(FIND_STEPS_MAX))
+        return Lack.FUNDS if paid is None else Lack.NOTHING
+
+    def _left_plainly(self, view: StateView, ask: Ask, wanted: int) -> int:
+        """Return how many GPUs payers that share nothing with each other can pay now.
+
+        When these are as many as ``wanted``, other payers are not looked at.
+        """
+        now_ms, envelopes, left = self._profile.now_ms, view.envelopes, 0
+        for key, _ in ask.phases[-1]:
+            account = envelopes[key]
+            spec, gpus = account.spec, account.gpus_left
+            if gpus > 0 and is_open(spec, now_ms, now_ms + ask.lead_ms, None):
+                hold_ms = min(ask.duration_ms, spec.end_ms - now_ms)
+                by_hours = (spec.gpu_ms_granted - account.committed_gpu_ms) // hold_ms
+                left += max(0, min(gpus, by_hours))
+                if left >= wanted:
+                    break
+        return left
+
+    def _free_gpus_now(self, pool: str, flavor: str) -> tuple[int, int]:
+        """Return how many GPUs of a flavor are free now if nothing is planned.
+
+        As (in all domains together, in the domain that has most).
+        """
+        known = self._free_sums.get((pool, flavor))
+        if known is None:
+            free = [room.free_now for _, room in self._open_rooms(pool, flavor)]
+            known = self._free_sums[pool, flavor] = (sum(free), max(free, default=0))
+        return known
+
+    def _free_now(self, view: StateView, run: Run, flavor: str, duration_ms: int) -> list[int]:
+        """Return the GPUs free for ``run`` beside the plan, in each domain that has any."""
+        now_ms, found = self._profile.now_ms, list[int]()
+        for domain, room in self._open_rooms(run.pool, flavor):
+            if not contradicts(run.selector, domain.labels):
+                free = _free_gpus(view, domain)
+                gpus = min(free, room.least(now_ms, now_ms + duration_ms))
+                if gpus > 0:
+                    found.append(gpus)
+        return found
+
+    def _open_rooms(self, pool: str, flavor: str) -> list[tuple[Domain, Resource]]:
+        """Return the domains that have free GPUs now if nothing is planned, and their rooms.
+
+        In a full fleet these are few.
+        """
+        known = self._open.get((pool, flavor))
+        if known is None:
+            site = self._whole_site(pool, flavor)
+            known = [
+                (domain, self._profile.room(domain.key)) for domain in self._free_domains(site)
+            ]
+            self._open[pool, flavor] = known
+        return known
+
+    def _free_in(self, view: StateView, site: Site) -> tuple[list[Domain], list[int]]:
+        """Return the domains that have free GPUs in ``view``, in order, and how many each has.
+
+        ``view`` is the profile's view plus what has started since: its sequence tells which.
+        """
+        known = self._free_after.get(site.number)
+        if known is None or known[0] != view.seq:
+            free = [(_free_gpus(view, domain), domain) for domain in self.domains_of(site)]
+            some = [each for each in free if each[0]]
+            found = ([domain for _, domain in some], [gpus for gpus, _ in some])
+            known = self._free_after[site.number] = (view.seq, found)
+        return known[1]
+
+    def domains_of(self, site: Site) -> list[Domain]:
+        """Return the domains of ``site`` that have anything free now, in their order."""
+        known = self._free.get(site.number)
+        if known is None:
+            known = self._free[site.number] = self._free_domains(site)
+        return known
+
+    def _free_domains(self, site: Site) -> list[Domain]:
+        """Compute ``domains_of``, from the domains with most free GPUs on."""
+        if not site.domains:
+            return []
+        view, first = self._profile.view, site.domains[0].key
+        free = view.domains(first.pool, first.flavor).most_free(1)
+        found = sorted(site.numbers[key] for _, key in free if key in site.numbers)
+        return [site.domains[n] for n in found if _free_gpus(view, site.domains[n]) > 0]
+
+    def _whole_site(self, pool: str, flavor: str) -> Site:
+        """Return all domains of a flavor."""
+        view = self._profile.view
+        index, kept = view.domains(pool, flavor), view.room_index.base.kept
+        known: Site | None = kept.get((pool, flavor))
+        if known is None:
+            islands = [view.island(key) for key in index.keys]
+            domains = [Domain(each.key, each.labels, max(each.sizes)) for each in islands]
+            sizes = {size for each in islands for size in each.sizes}
+            known = kept[pool, flavor] = view.room_index.site(domains, sizes)
+        return known
+
+
+def _free_gpus(view: StateView, domain: Domain) -> int:
+    """Return how many GPUs of a domain are free, of whole nodes where its pool gives those."""
+    island = view.island(domain.key)
+    return whole_gpus(island) if view.pools[domain.key.pool].whole_nodes else island.gpus_free

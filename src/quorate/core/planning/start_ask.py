@@ -1,0 +1,201 @@
+"""What a start of a run asks for: what is placed, where it may go, and who may pay.
+
+It holds for any instant, so it is kept from one decision to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from quorate.core.admission.admit import cover_request
+from quorate.core.admission.cover import payer_phases
+from quorate.core.admission.layout import PackRequest, pack_request
+from quorate.core.admission.payers import CoverRequest, names_racks
+from quorate.core.admission.spread import Item, fills_nodes, items_of
+from quorate.core.profile.first_room import Parts, parts_of
+from quorate.model.selector import RACK, Selector, contradicts, matches, names_label
+from quorate.model.specs import EnvelopeId, Run
+from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.reads.money_reads import Payers
+from quorate.model.state.room_index import Domain, Site
+from quorate.model.state.state_view import StateView
+
+ASKS_MAX: Final = 16_384
+"""How many ``Ask`` values, one for each run, flavor and width, are kept."""
+
+
+class Sites(Struct, frozen=True, gc=False):
+    """The domains where a run may go and has payers."""
+
+    everywhere: Site
+    by_payers: tuple[tuple[Payers, Site], ...]
+    """The domains, grouped by who pays there."""
+
+    @property
+    def sets(self) -> Iterator[tuple[Domain, ...]]:
+        """Yield the domains to place a run in: those with the same payers, then all."""
+        for _, site in self.by_payers:
+            yield site.domains
+        if len(self.by_payers) > 1:
+            yield self.everywhere.domains
+
+
+class Ask(Struct, frozen=True, gc=False):
+    """One flavor at one width: what is to be placed, where it may go and who may pay.
+
+    It holds for any instant, so it is kept from one decision to the next. ``cover`` is for a start
+    at 0 ms.
+    """
+
+    run: Run
+    request: PackRequest
+    items: tuple[Item, ...]
+    cover: CoverRequest
+    phases: tuple[Payers, ...]
+    sites: Sites
+    gpus: int
+    """How many GPUs it takes if it goes into one domain, spares included."""
+    parts: Parts
+    """Parts that domains must hold together in order to hold all of it."""
+    is_parted: bool
+    """Whether domains that hold ``parts`` hold all of it."""
+    takes_whole: bool
+    """Whether counting GPUs of a domain is not enough: it needs certain racks or node sizes."""
+    is_choosy: bool
+    """Whether counting is not enough for any reason, so that a start is tried for real."""
+    is_plain: bool
+    """Whether the same payers pay everywhere, each for itself: no caps, no loans, no racks."""
+
+    in_one: bool
+    """Whether it cannot be spread over several domains."""
+    duration_ms: int
+    lead_ms: int
+    """How long before the end of a payer's window a start has to be."""
+
+    def cover_at(self, at_ms: int, asked_ms: int | None) -> CoverRequest:
+        """Return what a start at ``at_ms``, planned at ``asked_ms``, asks of its payers."""
+        lead_ms = self.lead_ms
+        return replace(self.cover, now_ms=at_ms, outlast_ms=at_ms + lead_ms, asked_ms=asked_ms)
+
+
+class Asks:
+    """What starts of runs ask for in one view; kept in the view's ``ask_cache``."""
+
+    __slots__ = ("_has_executor", "_known", "_view")
+
+    def __init__(self, view: StateView, *, has_executor: bool) -> None:
+        self._view = view
+        self._has_executor = has_executor
+        self._known = view.ask_cache
+
+    def of(self, run: Run, flavor: str, width: int) -> Ask:
+        """Return what a start of ``run`` in ``flavor`` at ``width`` asks for."""
+        key = (run.name, flavor, width, self._has_executor)
+        known = self._known.get(key)
+        if not isinstance(known, Ask) or known.run is not run:
+            if len(self._known) >= ASKS_MAX:
+                self._known.clear()
+            known = self._known[key] = self._find(run, flavor, width)
+        return known
+
+    def _find(self, run: Run, flavor: str, width: int) -> Ask:
+        view = self._view
+        pool = view.pools[run.pool]
+        request = pack_request(run, pool, flavor, width)
+        cover = cover_request(view, run, flavor, 0, has_executor=self._has_executor)
+        phases, items = payer_phases(view, cover), items_of(request)
+        racks = names_label(run.selector, RACK) or names_racks(view, phases[-1])
+        sites = self._sites(run, flavor, phases[-1], racks=racks)
+        spares = request.spares_per_group
+        sizes = sites.everywhere.node_sizes
+        if request.whole_nodes and not fills_nodes(items, spares, sizes):
+            sites = Sites(view.room_index.site((), ()), ())
+        takes_whole = racks or (request.whole_nodes and len(sizes) > 1)
+        # A part of a divisible item fills nodes only together with its spares.
+        in_parts = request.whole_nodes and spares > 0 and any(item.divisible for item in items)
+        bounded = any(
+            view.owners[name].quota.nodes_max is not None
+            for name in view.holdings.bounds_of(run.owner)
+        )
+        parts, is_parted = parts_of([(i.gpus, i.count, i.divisible) for i in items], spares)
+        return Ask(
+            run,
+            request,
+            items,
+            cover,
+            phases,
+            sites,
+            sum((item.gpus + spares) * item.count for item in items),
+            parts,
+            is_parted,
+            takes_whole,
+            takes_whole or in_parts or (bounded and not request.whole_nodes),
+            len(phases) == 1
+            and not racks
+            and [payers for payers, _ in sites.by_payers] == [phases[0]]
+            and not any(view.envelopes[key].caps for key, _ in phases[0]),
+            request.one_domain
+            or (len(items) == 1 and items[0].count == 1 and not items[0].divisible),
+            cover.duration_ms,
+            cover.outlast_ms,
+        )
+
+    def _sites(self, run: Run, flavor: str, payers: Payers, *, racks: bool) -> Sites:
+        """Return the domains that ``run`` may use, by who pays there."""
+        view = self._view
+        lines = tuple(view.envelopes[key].spec.selector for key, _ in payers)
+        view.domains(run.pool, flavor)  # What was added is in its place from here on.
+        kept = view.room_index.base.kept
+        key = (run.pool, flavor, run.selector, lines, racks)
+        served = kept.get(key)
+        if served is None:
+            served = kept[key] = _served(view, run, flavor, lines, racks=racks)
+        everywhere, sets = served
+        return Sites(
+            everywhere, tuple((tuple(payers[at] for at in paying), site) for paying, site in sets)
+        )
+
+    def payers_of(self, run: Run) -> list[EnvelopeId]:
+        """Return the envelopes that may pay for ``run``, each once."""
+        asks = (self.of(run, flavor, run.widths()[-1]) for flavor in run.flavors)
+        return list(dict.fromkeys(key for ask in asks for key, _ in ask.phases[-1]))
+
+
+Served = tuple[Site, list[tuple[tuple[int, ...], Site]]]
+"""All domains where a budget line pays, and these domains by the numbers of the paying lines."""
+
+
+def _served(
+    view: StateView, run: Run, flavor: str, lines: Sequence[Selector], *, racks: bool
+) -> Served:
+    """Return where ``run`` may go and one of ``lines`` pays."""
+    served: dict[tuple[int, ...], list[Domain]] = {}
+    everywhere, sizes = list[Domain](), dict[IslandKey, Iterable[int]]()
+    for key in view.domains(run.pool, flavor).keys:
+        island = view.island(key)
+        labels = island.labels
+        if contradicts(run.selector, labels):
+            continue
+        paying = tuple(
+            number
+            for number, line in enumerate(lines)
+            if (not contradicts(line, labels) if racks else matches(line, labels))
+        )
+        if paying:
+            domain = Domain(key, labels, max(island.sizes))
+            sizes[key] = island.sizes
+            everywhere.append(domain)
+            served.setdefault(paying, []).append(domain)
+
+    def site(domains: Collection[Domain]) -> Site:
+        there = {size for domain in domains for size in sizes[domain.key]}
+        return view.room_index.site(domains, there)
+
+    whole = site(everywhere)
+    if len(served) == 1:
+        return whole, [(paying, whole) for paying in served]
+    return whole, [(paying, site(domains)) for paying, domains in served.items()]

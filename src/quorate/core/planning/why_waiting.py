@@ -1,0 +1,119 @@
+"""Why a run waits: its refusal beside everything that is planned, written where it has changed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.core.admission.hard_quota import HARD, waiting
+from quorate.core.lifecycle.cut_cooldown import held_back
+from quorate.core.lifecycle.follow import waits_for_upstream
+from quorate.core.planning.room_now import Lack
+from quorate.core.planning.start_now import StartNow
+from quorate.core.planning.walk_plan import WalkPlan
+from quorate.core.profile.reservations import without_hold
+from quorate.core.profile.reserved_refusal import reserved
+from quorate.model.events import RunRefused
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Run
+from quorate.model.state.records import RunRecord
+
+_LACKS: Final = {
+    RefusalCode.WAITING_FOR_QUOTA: Lack.QUOTA,
+    RefusalCode.NO_ENVELOPE: Lack.FUNDS,
+    RefusalCode.INSUFFICIENT_FUNDS: Lack.FUNDS,
+    RefusalCode.BORROW_LIMIT: Lack.FUNDS,
+    RefusalCode.FUNDS_ELSEWHERE: Lack.FUNDS,
+    RefusalCode.NO_NODES: Lack.ROOM,
+    RefusalCode.INSUFFICIENT_CAPACITY: Lack.ROOM,
+    RefusalCode.NO_SINGLE_DOMAIN: Lack.ROOM,
+    RefusalCode.RESERVED: Lack.NOTHING,
+}
+"""What a run lacks, by the code of its last refusal; other codes are looked into each time."""
+
+
+class WhyWaiting:
+    """Says why runs wait beside the plan of one walk."""
+
+    __slots__ = ("_plan", "_starts")
+
+    def __init__(self, plan: WalkPlan, starts: StartNow) -> None:
+        self._plan = plan
+        self._starts = starts
+
+    def refuse(self, record: RunRecord) -> None:
+        """Write why a run waits, if that has changed; it is computed only where it may have."""
+        plan = self._plan
+        if plan.is_beyond(record.spec.pool):
+            return
+        known, view = record.refusal, plan.log.view
+        if known is None or plan.search.now.lacks(view, record.spec) is not _LACKS.get(known.code):
+            self.tell(record, self._why(record))
+
+    def tell(self, record: RunRecord, refusal: Refusal) -> None:
+        """Write ``refusal``, unless it says the same as the last refusal of the run."""
+        if refusal.code in HARD:
+            refusal = waiting(self._plan.log.view, record.spec, refusal)
+        if is_news(record.refusal, refusal):
+            log, name = self._plan.log, record.spec.name
+            log.write(RunRefused(at_ms=log.now_ms, actor=log.actor, run=name, refusal=refusal))
+
+    def why(self, record: RunRecord) -> Refusal:
+        """Return why a run that waits does not start now beside everything that is planned."""
+        plan = self._plan
+        waits = waits_for_upstream(plan.view, record.spec) or held_back(
+            plan.view, record, plan.log.now_ms
+        )
+        if waits is not None:
+            return waits
+        planned = plan.pins.get(record.spec.name) or plan.entries.get(record.spec.name)
+        if planned is not None:
+            plan.profile.lift(planned)
+        refusal = self._why(record)
+        if planned is not None:
+            plan.profile.put(planned)
+        view, run = plan.log.view, record.spec
+        return waiting(view, run, refusal) if refusal.code in HARD else refusal
+
+    def _why(self, record: RunRecord) -> Refusal:
+        """Return why a run does not start now: what is short in itself, or else beside the plan."""
+        log, run = self._plan.log, record.spec
+        own = record.reservation or ""
+        if own not in log.view.reservations:
+            own = ""
+        view = without_hold(log.view, own) if own else log.view
+        answer = self._starts.admit(run, view)
+        if isinstance(answer, Refusal):
+            return answer
+        answer = self._starts.admit(run, self._starts.room(record, own))
+        if isinstance(answer, Refusal):
+            return (
+                answer if answer.code in HARD else reserved(run, answer, self._planned_before(run))
+            )
+        # What is left is enough now, but that room was made after the run's turn.
+        short = Refusal(code=RefusalCode.RESERVED, wanted=run.widths()[-1])
+        return reserved(run, short, self._planned_before(run))
+
+    def _planned_before(self, run: Run) -> list[str]:
+        """Return what keeps room or money that ``run`` could use: reservations, then runs."""
+        plan = self._plan
+        view = plan.log.view
+        return [
+            view.runs[entry.run].reservation or entry.run
+            for entry in (*plan.pins.values(), *plan.entries.values())
+            if entry.run != run.name
+            and entry.pool == run.pool
+            and entry.slice.flavor in run.flavors
+        ]
+
+
+def is_news(known: Refusal | None, refusal: Refusal) -> bool:
+    """Return whether ``refusal`` says something else than ``known``.
+
+    That is another code or, where both wait for a quota, another owner's quota, or that there are
+    shortages where there were none, or none where there were.
+    """
+    if known is None or known.code is not refusal.code:
+        return True
+    if refusal.code is not RefusalCode.WAITING_FOR_QUOTA:
+        return False
+    return known.subject != refusal.subject or bool(known.shortages) != bool(refusal.shortages)

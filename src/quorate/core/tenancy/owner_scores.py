@@ -1,0 +1,295 @@
+"""The scores of owners: how far each is below its share of a flavor. docs/design/tenancy.md.
+
+A score is computed from what an owner has and had, its targets and its budgets of hours; GPUs that
+a plan gives to an owner count as its share. The formula is ``share_score``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from quorate.core.tenancy.share_score import ONE, STEPS, Terms, deficit, effective, penalty
+from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS, PPM
+from quorate.model.specs import Owner, System
+from quorate.model.state.crossings import Counted, counted, metered
+from quorate.model.state.line_ranks import Lasting, Rank
+from quorate.model.state.state_view import StateView
+
+Line = tuple[str, tuple[str, ...]]
+"""(owner, flavors): runs of one line have one score."""
+Use = tuple[int, int, int]
+"""(used until now, used each millisecond, budget) of a budget of hours."""
+_LOG2_E_PPB = 1_442_695_041
+_SHORT_MS: Final = 10 * MINUTE_MS
+"""For how long it is tried to cache a rank that may not last for the rest of the hour."""
+
+
+class _OwnUse(NamedTuple):
+    """What makes up the score of an owner in a flavor, without what is planned.
+
+    ``gpus`` are in use; the rest is as in ``Terms``.
+    """
+
+    gpus: int
+    decayed: int
+    target: int
+    effective: int
+    used: int | None
+    penalty: int
+
+
+class Scores:
+    """The scores of owners in a view, each computed once.
+
+    GPUs that the plan gives to an owner (``plan``) count as its share.
+    """
+
+    __slots__ = (
+        "_gpus",
+        "_known",
+        "_now_ms",
+        "_planned",
+        "_ranks",
+        "_uses",
+        "_versions",
+        "_view",
+    )
+
+    def __init__(self, view: StateView, now_ms: int) -> None:
+        self._view = view
+        self._now_ms = now_ms
+        self._known: dict[tuple[str, str], Terms] = {}
+        self._uses: dict[tuple[str, str], _OwnUse] = {}
+        """What makes up scores, without what is planned."""
+        self._gpus: dict[str, tuple[int, int]] = {}
+        self._planned: dict[tuple[str, str], int] = {}
+        self._ranks: dict[Line, tuple[Rank, int]] = {}
+        """The ranks of lines, and how often something was planned for their owners by then."""
+        self._versions: dict[str, int] = {}
+
+    def plan(self, owner: str, flavor: str, gpus: int) -> None:
+        """Count ``gpus`` more as the share of ``owner``: it will have them before others start."""
+        whose = (owner, flavor)
+        self._planned[whose] = self._planned.get(whose, 0) + gpus
+        self._versions[owner] = self._versions.get(owner, 0) + 1
+        self._known.pop(whose, None)
+
+    def versions(self) -> dict[str, int]:
+        """Return how often something was planned for each owner for which anything was."""
+        return self._versions.copy()
+
+    def version(self, owner: str) -> int:
+        """Return how often something was planned for ``owner``."""
+        return self._versions.get(owner, 0)
+
+    def of(self, owner: str, flavor: str) -> Terms:
+        """Return what makes up the score of ``owner`` in ``flavor``."""
+        terms = self._known.get((owner, flavor))
+        if terms is None:
+            terms = self._known[owner, flavor] = self._terms(owner, flavor)
+        return terms
+
+    def _terms(self, owner: str, flavor: str) -> Terms:
+        use, (total, free) = self._use_of(owner, flavor), self._flavor_gpus(flavor)
+        instant = _part(use.gpus + self._planned.get((owner, flavor), 0), total)
+        share = _share(instant, use.decayed, self._view.system)
+        return Terms(
+            used=use.used,
+            penalty=use.penalty,
+            instant=instant,
+            decayed=use.decayed,
+            share=share,
+            target=use.target,
+            utilisation=_part(total - free, total),
+            effective=use.effective,
+            score=use.penalty * deficit(share, use.effective) // ONE,
+        )
+
+    def _use_of(self, owner: str, flavor: str) -> _OwnUse:
+        """Return what makes up the score of ``owner`` in ``flavor``, without what is planned."""
+        known = self._uses.get((owner, flavor))
+        if known is None:
+            known = self._uses[owner, flavor] = self._find(owner, flavor)
+        return known
+
+    def _flavor_gpus(self, flavor: str) -> tuple[int, int]:
+        """Return how many GPUs of ``flavor`` there are and are free: added up over all domains."""
+        known = self._gpus.get(flavor)
+        if known is None:
+            known = self._gpus[flavor] = self._view.flavor_gpus(flavor)
+        return known
+
+    def _find(self, owner: str, flavor: str) -> _OwnUse:
+        view, now_ms, system = self._view, self._now_ms, self._view.system
+        spec = view.owners.get(owner) or Owner(name=owner)
+        total, free = self._flavor_gpus(flavor)
+        meter = view.meters.get((owner, flavor))
+        gpus = decayed = 0
+        if meter is not None:
+            gpus = meter.amount
+            if total:
+                decayed = _averaged(meter.recent(now_ms, system.half_life_ms), system) // total
+        target, burst = _of_ppm(target_ppm(view, spec)), spec.quota.burst_allowance_ppm
+        eff = target
+        if burst is not None:
+            eff = effective(target, _of_ppm(burst), _part(total - free, total))
+        used = budget_used(view, spec, now_ms) if view.soft.budgeted else None
+        return _OwnUse(gpus, decayed, target, eff, used, ONE if used is None else penalty(used))
+
+    def rank(self, line: Line) -> Rank:
+        """Return the rank of the runs of ``line``."""
+        version = self._versions.get(line[0], 0)
+        known = self._ranks.get(line)
+        if known is None or known[1] != version:
+            known = self._ranks[line] = (self._rank(line), version)
+        return known[0]
+
+    def _rank(self, line: Line) -> Rank:
+        owner, flavors = line
+        if len(flavors) > 1:
+            _, terms = self.worst(line)
+            return terms.is_over, -terms.step
+        # As ``of`` would have it, without making the terms: most ranks are such ones.
+        (flavor,) = flavors
+        use = self._use_of(owner, flavor)
+        gpus = use.gpus + self._planned.get((owner, flavor), 0)
+        share = _share(_part(gpus, self._flavor_gpus(flavor)[0]), use.decayed, self._view.system)
+        score = use.penalty * deficit(share, use.effective) // ONE
+        return use.used is not None and use.used >= ONE, -(score * STEPS // ONE)
+
+    def lasting(self, line: Line) -> Lasting:
+        """Return the rank of the runs of ``line``, and an instant before which it stays the same.
+
+        It does as long as no event concerns their owner. The instant is now where the rank may
+        change at any time: the rank of an owner that may burst depends on how many GPUs are free.
+        """
+        rank, now_ms = self.rank(line), self._now_ms
+        quota = (self._view.owners.get(line[0]) or Owner(name=line[0])).quota
+        if quota.burst_allowance_ppm is not None:
+            return rank, now_ms  # It depends on how idle the fleet is, which any event may change.
+        stays_ms = self._near_step_ms(line, (now_ms // HOUR_MS + 1) * HOUR_MS)
+        for until_ms in dict.fromkeys((stays_ms, min(stays_ms, now_ms + _SHORT_MS))):
+            if self._stays(line, rank, until_ms):
+                return rank, until_ms
+        return rank, now_ms
+
+    def _near_step_ms(self, line: Line, until_ms: int) -> int:
+        """Return an estimate of shortly before a score of ``line`` leaves its step.
+
+        It is ``until_ms`` if none does before. Scores are taken as straight lines until then.
+        """
+        owner, flavors = line
+        left_ms = span_ms = until_ms - self._now_ms
+        for flavor in flavors:
+            meter, total = self._view.meters.get((owner, flavor)), self._flavor_gpus(flavor)[0]
+            if meter is None or not total:
+                continue
+            terms = self.of(owner, flavor)
+            recent = meter.recent(until_ms, self._view.system.half_life_ms)
+            score = self._score_of(terms, recent, total)
+            low, high = terms.step * ONE // STEPS, (terms.step + 1) * ONE // STEPS
+            room = terms.score - low if score < terms.score else high - terms.score
+            moved = abs(score - terms.score)
+            if moved > room:
+                left_ms = min(left_ms, span_ms * room // moved)
+        return until_ms if left_ms == span_ms else self._now_ms + left_ms * 7 // 8
+
+    def _stays(self, line: Line, rank: Rank, until_ms: int) -> bool:
+        """Return whether bounds on its terms prove that ``rank`` stays as it is until then."""
+        view, (owner, flavors) = self._view, line
+        if self.of(owner, flavors[0]).used is not None:
+            spec = view.owners.get(owner) or Owner(name=owner)
+            for used, each_ms, budget in usage_of(view, spec, self._now_ms):
+                most = used + max(0, each_ms) * (until_ms - self._now_ms)
+                if budget and penalty(most * ONE // budget) != ONE:
+                    return False
+        there = [flavor for flavor in flavors if self._flavor_gpus(flavor)[0]] or flavors[:1]
+        bounds = [self._steps_between(owner, flavor, until_ms) for flavor in there]
+        least = min((found[0] for found in bounds), default=0)
+        return least == min((found[1] for found in bounds), default=0) == -rank[1]
+
+    def _steps_between(self, owner: str, flavor: str, until_ms: int) -> tuple[int, int]:
+        """Return the lowest and highest step of the owner's score until then; any if unknown."""
+        terms, meter = self.of(owner, flavor), self._view.meters.get((owner, flavor))
+        if meter is None:
+            return terms.step, terms.step
+        system, total = self._view.system, self._flavor_gpus(flavor)[0]
+        bounds = meter.recent_between(self._now_ms, until_ms, system.half_life_ms)
+        if bounds is None or not total:
+            return -1, STEPS
+        least, most = bounds
+        return self._step_of(terms, most, total), self._step_of(terms, least, total)
+
+    def _step_of(self, terms: Terms, recent: int, total: int) -> int:
+        """Return the step of the score of ``terms`` if ``recent`` was used lately."""
+        return self._score_of(terms, recent, total) * STEPS // ONE
+
+    def _score_of(self, terms: Terms, recent: int, total: int) -> int:
+        """Return the score of ``terms`` if ``recent`` was used lately."""
+        system = self._view.system
+        share = _share(terms.instant, _averaged(recent, system) // total, system)
+        return terms.penalty * deficit(share, terms.effective) // ONE
+
+    def worst(self, line: Line) -> tuple[str, Terms]:
+        """Return the flavor of ``line`` with the worst terms of its owner, and those terms.
+
+        So naming more flavors can only lower a rank; a flavor without GPUs does not count.
+        """
+        owner, flavors = line
+        if len(flavors) == 1:
+            return flavors[0], self.of(owner, flavors[0])
+        there = [flavor for flavor in flavors if self._flavor_gpus(flavor)[0]]
+        found = [(flavor, self.of(owner, flavor)) for flavor in there or flavors[:1]]
+        return min(found, key=lambda entry: entry[1].score)
+
+
+def _averaged(recent: int, system: System) -> int:
+    """Return what was used lately, over the time that counts, in parts of ``ONE``."""
+    return recent * ONE // (system.half_life_ms * _LOG2_E_PPB // 1_000_000_000)
+
+
+def _share(instant: int, decayed: int, system: System) -> int:
+    """Return the share that an owner has of a flavor, from its present and its past use."""
+    weight = system.instant_weight_ppm
+    return (instant * weight + decayed * (PPM - weight)) // PPM
+
+
+def _part(some: int, whole: int) -> int:
+    return some * ONE // whole if whole else 0
+
+
+def _of_ppm(ppm: int) -> int:
+    return ppm * ONE // PPM
+
+
+def target_ppm(view: StateView, owner: Owner) -> int:
+    """Return the target share of ``owner``: where it has none, an equal part of what is left."""
+    stated = owner.quota.fair_share_target_ppm
+    return view.soft.rest_target_ppm if stated is None else stated
+
+
+def budget_used(view: StateView, owner: Owner, now_ms: int) -> int | None:
+    """Return the worse of the GPU-hours and node-hours used, in parts of ``ONE``; None without any.
+
+    Over the rolling window of the installation. A budget of 0 counts as used up.
+    """
+    uses = usage_of(view, owner, now_ms)
+    return max((used * ONE // budget if budget else ONE for used, _, budget in uses), default=None)
+
+
+def usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
+    """Yield how much of each budget of hours of ``owner`` is used, as it counts in the queue."""
+    return _uses(view, counted(view, owner), now_ms)
+
+
+def metered_usage_of(view: StateView, owner: Owner, now_ms: int) -> Iterator[Use]:
+    """Yield how much of each budget of its quota is used by the ledger's own count."""
+    return _uses(view, [(meters, 0, budget) for meters, budget in metered(view, owner)], now_ms)
+
+
+def _uses(view: StateView, budgets: Iterable[Counted], now_ms: int) -> Iterator[Use]:
+    from_ms = now_ms - view.system.budget_period_days * DAY_MS
+    for meters, beside, budget in budgets:
+        used = beside + sum(meter.used(from_ms, now_ms) for meter in meters)
+        yield used, sum(meter.amount for meter in meters), budget
