@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Event
 
 import pytest
@@ -24,10 +24,16 @@ class FromFarBack(KubeApi):
     lists = 0
 
     def watch(
-        self, path: str, version: str, selector: str = "", *, for_s: int = 300
+        self,
+        path: str,
+        version: str,
+        selector: str = "",
+        *,
+        for_s: int = 300,
+        opened: Callable[[], None] = lambda: None,
     ) -> Iterator[Watched]:
         version, self.old = self.old or version, ""
-        return super().watch(path, version, selector, for_s=for_s)
+        return super().watch(path, version, selector, for_s=for_s, opened=opened)
 
     def list_all(self, path: str, selector: str = "") -> tuple[list[dict[str, object]], str]:
         self.lists += 1
