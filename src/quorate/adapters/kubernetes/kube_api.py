@@ -94,6 +94,10 @@ class KubeApi:
         """Return the object after a merge patch."""
         return self._ask("PATCH", path, body=patch, content_type=_MERGE)
 
+    def replace(self, path: str, body: Mapping[str, Any]) -> Tree:
+        """Return the object after it was replaced; refused with ``CONFLICT`` where it is newer."""
+        return self._ask("PUT", path, body=body)
+
     def apply(self, path: str, body: Mapping[str, Any], *, manager: str = "quorate") -> Tree:
         """Return the object after a server-side apply by ``manager``."""
         params = {"fieldManager": manager, "force": "true"}
