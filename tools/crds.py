@@ -32,7 +32,10 @@ VERSION: Final = "v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A custom resource: ``columns`` are what ``kubectl get`` prints beside name and age."""
+    """A custom resource: ``columns`` are what ``kubectl get`` prints beside name and age.
+
+    A date is printed as the time since then, so that what is to come is text.
+    """
 
     name: str
     plural: str
@@ -80,7 +83,7 @@ KINDS: Final = (
             ("GPUs", "integer", ".spec.resources.totalGPUs"),
             ("Width", "integer", ".status.width"),
             ("Reason", "string", ".status.reason"),
-            ("Planned", "date", ".status.plan.start"),
+            ("Planned", "string", ".status.plan.start"),
         ),
         is_namespaced=True,
     ),
@@ -106,7 +109,7 @@ KINDS: Final = (
         columns=(
             ("Run", "string", ".spec.runRef.name"),
             ("State", "string", ".status.state"),
-            ("Start", "date", ".status.plannedStart"),
+            ("Start", "string", ".status.plannedStart"),
         ),
         is_namespaced=True,
     ),

@@ -85,12 +85,17 @@ def run_objects(resource: Resource, picture: RunPicture) -> list[OwnObject]:
     return found
 
 
+def outcome_name(conflict: str) -> str:
+    """Return the name of the object of a conflict, whose own name is a number."""
+    return object_name(f"conflict-{conflict}")
+
+
 def outcome_object(name: str, tree: Mapping[str, Any]) -> OwnObject:
     """Return the object of a conflict."""
     return OwnObject(
         kind=OUTCOME,
         namespace="",
-        name=object_name(name),
+        name=outcome_name(name),
         spec=plain(tree["spec"]),
         status=plain(tree["status"]) | {"ledgerName": name},
     )
@@ -144,7 +149,7 @@ def own_objects(
     kept: list[Key] = []
     for name, tree in picture.outcomes.items():
         if tree is None:
-            kept.append((OUTCOME.name, "", object_name(name)))
+            kept.append((OUTCOME.name, "", outcome_name(name)))
         else:
             wanted.append(outcome_object(name, tree))
     return wanted, kept
