@@ -32,7 +32,10 @@ VERSION: Final = "v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A custom resource: ``columns`` are what ``kubectl get`` prints beside name and age."""
+    """A custom resource: ``columns`` are what ``kubectl get`` prints beside name and age.
+
+    A date is printed as the time since then, so that what is to come is text.
+    """
 
     name: str
     plural: str
@@ -51,7 +54,11 @@ KINDS: Final = (
         spec=money_resources.BudgetSpec,
         status=money_resources.BudgetStatus,
         text="What an owner may spend, as a list of envelopes.",
-        columns=(("Owner", "string", ".spec.owner"),),
+        columns=(
+            ("Owner", "string", ".spec.owner"),
+            ("Active", "integer", ".status.activeGPUs"),
+            ("Reason", "string", ".status.reason"),
+        ),
     ),
     Kind(
         name="Owner",
@@ -59,7 +66,10 @@ KINDS: Final = (
         spec=owner_resources.OwnerSpec,
         status=owner_resources.OwnerStatus,
         text="A team, its place in the family and its quota.",
-        columns=(("GPUs", "integer", ".status.activeGPUs"),),
+        columns=(
+            ("GPUs", "integer", ".status.activeGPUs"),
+            ("Reason", "string", ".status.reason"),
+        ),
     ),
     Kind(
         name="Run",
@@ -72,8 +82,8 @@ KINDS: Final = (
             ("Phase", "string", ".status.phase"),
             ("GPUs", "integer", ".spec.resources.totalGPUs"),
             ("Width", "integer", ".status.width"),
-            ("Reason", "string", ".status.refusal.code"),
-            ("Planned", "date", ".status.plan.start"),
+            ("Reason", "string", ".status.reason"),
+            ("Planned", "string", ".status.plan.start"),
         ),
         is_namespaced=True,
     ),
@@ -87,6 +97,7 @@ KINDS: Final = (
             ("Nodes", "integer", ".status.nodes"),
             ("GPUs", "integer", ".status.totalGPUs"),
             ("Free", "integer", ".status.freeGPUs"),
+            ("Reason", "string", ".status.reason"),
         ),
     ),
     Kind(
@@ -98,7 +109,7 @@ KINDS: Final = (
         columns=(
             ("Run", "string", ".spec.runRef.name"),
             ("State", "string", ".status.state"),
-            ("Start", "date", ".status.plannedStart"),
+            ("Start", "string", ".status.plannedStart"),
         ),
         is_namespaced=True,
     ),
@@ -150,14 +161,22 @@ _CONDITIONS: Final[Tree] = {
         },
     },
 }
+_OF_RESOURCES: Final[Tree] = {
+    "conditions": _CONDITIONS,
+    "observedGeneration": {"type": "integer", "format": "int64"},
+    "ledgerName": {"type": "string", "description": "Its name in the ledger."},
+    "reason": {"type": "string", "description": "The reason of the condition that says most."},
+}
+"""What the status of a resource has and that of a document does not: the operator adds it."""
 _ANY: Final[Tree] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 def definition(kind: Kind) -> Tree:
     """Return the CustomResourceDefinition of ``kind``."""
     status = _object(kind.status, (), is_declared=False)
-    status["properties"]["conditions"] = _CONDITIONS
-    status["properties"]["observedGeneration"] = {"type": "integer", "format": "int64"}
+    status["properties"] |= _OF_RESOURCES
+    if kind.name == "Budget":
+        status["properties"]["activeGPUs"] = {"type": "integer", "format": "int64"}
     schema: Tree = {
         "description": kind.text,
         "type": "object",

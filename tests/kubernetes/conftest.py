@@ -58,6 +58,15 @@ def only_gpu_nodes(shared: Path) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def only_resources(shared: Path) -> Iterator[None]:
+    """Be the only test of this run that has custom resources in the cluster."""
+    folder = shared / "resources"
+    folder.mkdir(exist_ok=True)
+    with locked(folder):
+        yield
+
+
 @contextmanager
 def served(kind: str, programs: Path, shared: Path) -> Iterator[Server]:
     """Give the server of ``kind``, which is started where no other process has."""

@@ -10,17 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.adapters.kubernetes.kube_api import CONFLICT, KubeApi
+from quorate.adapters.kubernetes.kube_api import KubeApi
 from quorate.documents import Documents, parse_tree, render
-from quorate.ports.errors import ClusterError, ClusterRefusedError
+from quorate.ports.errors import ClusterRefusedError
 from quorate.testing.spec_strategies import budgets, owners, pools, runs
-from tests.bounds import until
 from tests.kubernetes.engines import Server
-from tools.crds import GROUP, KINDS, VERSION, Kind, definition
+from tests.kubernetes.resources import installed
+from tools.crds import GROUP, KINDS, VERSION
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("only_resources")]
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 INVALID = 422
 WINDOW = {"start": "2026-01-01T00:00:00Z", "end": "2027-01-01T00:00:00Z"}
 LINE = {"name": "e", "flavor": "F", "selector": {"region": "*"}, "concurrency": 1, **WINDOW}
@@ -40,28 +39,6 @@ def resource(kind: str, spec: object, name: str = "n") -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": spec,
     }
-
-
-def installed(server: Server) -> KubeApi:
-    """Return a client of ``server``, which serves every custom resource."""
-    api = server.api()
-    for kind in KINDS:
-        try:
-            api.create(DEFINITIONS, definition(kind))
-        except ClusterRefusedError as error:
-            if error.status != CONFLICT:
-                raise
-
-    def is_served(kind: Kind) -> bool:
-        try:
-            api.list_all(path_of(kind.name))
-        except ClusterError:
-            return False
-        return True
-
-    for kind in KINDS:
-        until(lambda kind=kind: is_served(kind), f"{kind.name} is served")  # type: ignore[misc]
-    return api
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +169,7 @@ def test_a_status_is_written_by_its_own_way_only_and_unknown_fields_are_dropped(
 def test_kubectl_prints_what_people_look_for(older_api: KubeApi) -> None:
     at = path_of("Run")
     older_api.create(at, resource("Run", WORK, "shown"))
-    status = {"phase": "Pending", "width": 0, "refusal": {"code": "insufficient-capacity"}}
+    status = {"phase": "Pending", "width": 0, "reason": "WaitingForQuota"}
     older_api.merge(f"{at}/shown/status", {"status": status})
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
     answer = older_api._http.get(
@@ -204,5 +181,5 @@ def test_kubectl_prints_what_people_look_for(older_api: KubeApi) -> None:
         *("Name", "Owner", "Phase", "GPUs", "Width", "Reason", "Planned", "Age")
     ]
     (row,) = answer["rows"]
-    assert row["cells"][:6] == ["shown", "o", "Pending", 8, 0, "insufficient-capacity"]
+    assert row["cells"][:6] == ["shown", "o", "Pending", 8, 0, "WaitingForQuota"]
     older_api.delete(f"{at}/shown")

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from threading import Event
 
 import pytest
 
-from quorate.adapters.kubernetes.kube_api import KubeApi, Watched
 from quorate.adapters.kubernetes.node_inventory import NODES
 from quorate.adapters.kubernetes.node_watch import NodeWatch
 from tests.bounds import until
 from tests.kubernetes.engines import Server
+from tests.kubernetes.far_back import FromFarBack
 from tests.kubernetes.played_nodes import PlayedNodes
 
 pytestmark = pytest.mark.slow
-
-
-class FromFarBack(KubeApi):
-    """Begins its first watch at a version that the server does not have any more."""
-
-    old = "1"
-    lists = 0
-
-    def watch(
-        self, path: str, version: str, selector: str = "", *, for_s: int = 300
-    ) -> Iterator[Watched]:
-        version, self.old = self.old or version, ""
-        return super().watch(path, version, selector, for_s=for_s)
-
-    def list_all(self, path: str, selector: str = "") -> tuple[list[dict[str, object]], str]:
-        self.lists += 1
-        return super().list_all(path, selector)
 
 
 def test_a_watch_from_too_far_back_lists_anew_and_a_heartbeat_changes_nothing(
@@ -42,7 +24,7 @@ def test_a_watch_from_too_far_back_lists_anew_and_a_heartbeat_changes_nothing(
     nodes = PlayedNodes(admin)
     nodes.add("watched-1")
     cluster.compact(admin.list_all(NODES)[1])
-    api = FromFarBack(cluster.access)
+    api = FromFarBack(cluster.access, NODES)
     changed = Event()
     watch = NodeWatch(api, "west", changed.set)
     watch.start()

@@ -222,7 +222,7 @@ def test_a_watch_from_too_far_back_is_gone_and_the_pods_are_listed_anew(place: P
     assert told.value.status == GONE
     watch = place.executor._watch
     assert watch is not None
-    watch._version = old
+    watch._watch._version = old
     place.line.cut()
     place.line.mend()
     place.executor.carry_out([StopLease("r/0", LATE_MS)])

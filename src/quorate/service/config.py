@@ -51,6 +51,8 @@ class Configuration:
     node_not_ready_s: float
     declare_nodes: str
     """The names of clusters, with commas between them."""
+    kubernetes_resources: str
+    """As ``declare_nodes``."""
     work_folder: str
     log_format: str
     log_level: str
@@ -208,9 +210,13 @@ def _check(made: Configuration) -> None:
         )
     known = made.clusters.kubeconfigs if isinstance(made.clusters, Clusters) else {}
     wrong += [
-        f"kubernetes.declare_nodes: {name}: there is no such cluster in kubernetes.clusters; "
+        f"kubernetes.{key}: {name}: there is no such cluster in kubernetes.clusters; "
         "add it there, or leave it out here"
-        for name in filter(None, made.declare_nodes.split(","))
+        for key, names in (
+            ("declare_nodes", made.declare_nodes),
+            ("resources", made.kubernetes_resources),
+        )
+        for name in filter(None, names.split(","))
         if name not in known
     ]
     if made.waldur_stale_s < made.waldur_refresh_s:

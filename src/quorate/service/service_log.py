@@ -95,6 +95,6 @@ def set_up(form: str, level: str) -> None:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(_LEVELS[level])
-    # The server's own messages are replaced by ours.
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
+    # The messages of the server, and those of each request to a cluster, are replaced by ours.
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio", "httpx"):
         logging.getLogger(name).setLevel(max(_LEVELS[level], logging.WARNING))

@@ -169,6 +169,15 @@ SETTINGS: Final = (
         kind="NAME,... or list",
     ),
     Setting(
+        key="kubernetes.resources",
+        read=values.names,
+        default="",
+        field="kubernetes_resources",
+        text="the clusters whose custom resources are followed: owners, budgets and pools of the "
+        "cluster, and runs in the namespaces of their owners",
+        kind="NAME,... or list",
+    ),
+    Setting(
         key="work.folder",
         read=values.path,
         default="",

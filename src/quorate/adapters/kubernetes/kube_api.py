@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -94,6 +94,10 @@ class KubeApi:
         """Return the object after a merge patch."""
         return self._ask("PATCH", path, body=patch, content_type=_MERGE)
 
+    def replace(self, path: str, body: Mapping[str, Any]) -> Tree:
+        """Return the object after it was replaced; refused with ``CONFLICT`` where it is newer."""
+        return self._ask("PUT", path, body=body)
+
     def apply(self, path: str, body: Mapping[str, Any], *, manager: str = "quorate") -> Tree:
         """Return the object after a server-side apply by ``manager``."""
         params = {"fieldManager": manager, "force": "true"}
@@ -131,10 +135,17 @@ class KubeApi:
             params["continue"] = metadata["continue"]
 
     def watch(
-        self, path: str, version: str, selector: str = "", *, for_s: int = 300
+        self,
+        path: str,
+        version: str,
+        selector: str = "",
+        *,
+        for_s: int = 300,
+        opened: Callable[[], None] = lambda: None,
     ) -> Iterator[Watched]:
         """Yield what changes from ``version`` on, until the server ends the watch.
 
+        ``opened`` is called when the server has begun to answer.
         Raises ``ClusterRefusedError`` with ``GONE`` where ``version`` is too old to go on from:
         then the objects have to be listed anew.
         """
@@ -155,6 +166,7 @@ class KubeApi:
                     response.read()
                     raise _refusal(response)
                 with self._ended_by_close(response):
+                    opened()
                     for line in response.iter_lines():
                         if line:
                             yield _watched(line)

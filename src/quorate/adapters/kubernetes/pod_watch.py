@@ -1,8 +1,7 @@
-"""The pods of one ledger in one cluster, kept up to date by a watch that may be lost at any time.
+"""The pods of one ledger in one cluster, kept up to date by a watch.
 
-A lost watch goes on where it was; one that cannot (410 Gone) begins anew with a list. A list
-replaces everything at once, under ``at_work``, which is also held by what makes and deletes pods:
-so a pod that was just made is never missing because the list is a little older.
+A list replaces everything at once, under ``at_work``, which is also held by what makes and deletes
+pods: so a pod that was just made is never missing because the list is a little older.
 
 Objects say by annotations of which run they are, and owners may write such annotations in their own
 namespaces. So objects count for a run only in the namespace of its owner.
@@ -10,26 +9,20 @@ namespaces. So objects count for a run only in the namespace of its owner.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from threading import Event, Lock, Thread
+from threading import Lock
 from typing import Any, Final
 
 import msgspec
 
-from quorate.adapters.kubernetes.kube_api import GONE, Change, KubeApi
+from quorate.adapters.kubernetes.kube_api import Change, KubeApi
+from quorate.adapters.kubernetes.object_watch import ObjectWatch
 from quorate.adapters.kubernetes.pod_gangs import Crew, Pod, pod_of
 from quorate.adapters.kubernetes.pod_manifest import SERVICE_RECORD, ServiceRecord
-from quorate.ports.errors import ClusterError, ClusterRefusedError, WorkFolderError
-
-_LOG = logging.getLogger(__name__)
 
 PODS: Final = "/api/v1/pods"
 SERVICES: Final = "/api/v1/services"
-AGAIN_S: Final = 0.2
-"""How long until a lost watch is opened again; twice as long after each that fails."""
-AGAIN_S_MAX: Final = 15.0
 GONE_MAX: Final = 10_000
 """How many pods that are gone are remembered, so that no late word of them brings one back."""
 
@@ -62,32 +55,34 @@ class PodWatch:
         self._api = api
         self._selector = selector
         self._tell = tell
-        self._before = before
-        self._listed = listed
+        self._after_list = listed
         self._namespace_of = namespace_of
         self._pods: dict[tuple[str, str], Pod] = {}
         self._by_run: dict[str, dict[tuple[str, str], Pod]] = {}
         self._gone: dict[str, None] = {}
         self._lock = Lock()
-        self._is_closing = Event()
-        self._version = ""
         self.at_work = Lock()
         self._services: dict[str, dict[str, RunService]] = {}
-        self.trouble = ""
-        self._thread = Thread(target=self._follow, name="pod-watch", daemon=True)
+        self._watch = ObjectWatch(
+            api, PODS, self, what="the pods of this ledger", selector=selector, before=before
+        )
+
+    @property
+    def trouble(self) -> str:
+        """Why pods are not seen; empty while they are."""
+        return self._watch.trouble
 
     def start(self) -> None:
         """Begin to list and to watch."""
-        self._thread.start()
+        self._watch.start()
 
     def close(self) -> None:
         """Stop watching; the connection must be closed as well, which ends the last read."""
-        self._is_closing.set()
+        self._watch.close()
 
     def join(self) -> None:
         """Return when the watch has ended."""
-        if self._thread.is_alive():
-            self._thread.join()
+        self._watch.join()
 
     def crew(self, run: str) -> Crew:
         """Return the pods of ``run``; those in every namespace, if the run is unknown."""
@@ -164,44 +159,12 @@ class PodWatch:
         if not own:
             del self._by_run[pod.record.run]
 
-    # --- Its own thread ---
+    # --- On the thread of the watch ---
 
-    def _follow(self) -> None:
-        again_s = AGAIN_S
-        while not self._is_closing.is_set():
-            try:
-                if not self._version:
-                    self._list()
-                again_s = AGAIN_S
-                if self.trouble:
-                    self.trouble = ""
-                    _LOG.info("the pods of this ledger are seen again")
-                for event in self._api.watch(PODS, self._version, self._selector):
-                    self._take(event.change, event.object)
-            except ClusterRefusedError as error:
-                self._version = ""
-                if error.status != GONE:
-                    self._complain(error)
-            except (ClusterError, WorkFolderError) as error:
-                self._complain(error)
-            except Exception as error:  # noqa: BLE001 - a watch that ended would see no work end
-                self._version = ""
-                self._complain(error)
-                _LOG.debug("the watch of pods failed", exc_info=True)
-            else:
-                continue
-            self._is_closing.wait(again_s)
-            again_s = min(2 * again_s, AGAIN_S_MAX)
-
-    def _complain(self, error: Exception) -> None:
-        if not self._is_closing.is_set() and self.trouble != str(error):
-            self.trouble = str(error)
-            _LOG.warning("the pods of this ledger are not seen: %s; tried again", error)
-
-    def _list(self) -> None:
-        self._before()
+    def listed(self, list_now: Callable[[], list[dict[str, Any]]]) -> None:
+        """Replace all pods and Services."""
         with self.at_work:
-            trees, version = self._api.list_all(PODS, self._selector)
+            trees = list_now()
             services, _ = self._api.list_all(SERVICES, self._selector)
             pods = [pod for tree in trees if (pod := pod_of(tree)) is not None]
             with self._lock:
@@ -213,13 +176,12 @@ class PodWatch:
                 for run, namespace, service in filter(None, map(_service_of, services)):
                     self._services.setdefault(run, {})[namespace] = service
                 names = before | set(self._by_run) | set(self._services)
-            self._listed()
-        self._version = version
+            self._after_list()
         self._tell(names)
 
-    def _take(self, change: Change, tree: dict[str, Any]) -> None:
-        self._version = tree["metadata"]["resourceVersion"]
-        pod = None if change is Change.BOOKMARK else pod_of(tree)
+    def took(self, change: Change, tree: dict[str, Any]) -> None:
+        """Take one pod that has changed."""
+        pod = pod_of(tree)
         if pod is None:
             return
         if change is Change.DELETED:
@@ -228,6 +190,9 @@ class PodWatch:
             with self._lock:
                 self._put(pod)
         self._tell([pod.record.run])
+
+    def lost(self) -> None:
+        """Keep what was seen: the next list replaces it."""
 
 
 def _service_of(tree: dict[str, Any]) -> tuple[str, str, RunService] | None:

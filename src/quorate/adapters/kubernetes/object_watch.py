@@ -1,0 +1,143 @@
+"""The objects at one path of a cluster, followed by a list and a watch that may be lost anytime.
+
+A watch that its server ends goes on where it was. So does one that was lost, unless every loss has
+to be followed by a list (``lists_after_loss``). A watch that cannot go on (410 Gone) begins anew
+with a list. While the API server is away it is asked again, with longer and longer pauses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any, Final, Protocol
+
+from quorate.adapters.kubernetes.kube_api import GONE, Change, KubeApi
+from quorate.ports.errors import ClusterError, ClusterRefusedError, WorkFolderError
+
+_LOG = logging.getLogger(__name__)
+
+AGAIN_S: Final = 0.2
+"""How long until a lost watch is opened again; twice as long after each that fails."""
+AGAIN_S_MAX: Final = 15.0
+
+
+class Follower(Protocol):
+    """Gets what a watch sees, on the thread of the watch."""
+
+    def listed(self, list_now: Callable[[], list[dict[str, Any]]]) -> None:
+        """Replace all objects by those that ``list_now`` returns, which asks the API server."""
+        ...
+
+    def took(self, change: Change, tree: dict[str, Any]) -> None:
+        """Take one object that was added, modified or deleted."""
+        ...
+
+    def lost(self) -> None:
+        """Take it that objects may have changed unseen, until they are listed anew."""
+        ...
+
+
+class ObjectWatch:
+    """Lists and watches ``path`` in a thread of its own, until ``close``.
+
+    ``what`` names the objects in the log. ``before`` is called before each list, and raises
+    ``ClusterError`` or ``WorkFolderError`` where the cluster must not be used.
+    """
+
+    def __init__(  # noqa: PLR0913 - where, which, and how
+        self,
+        api: KubeApi,
+        path: str,
+        follower: Follower,
+        *,
+        what: str,
+        selector: str = "",
+        lists_after_loss: bool = False,
+        before: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._api = api
+        self._path = path
+        self._follower = follower
+        self._what = what
+        self._selector = selector
+        self._lists_after_loss = lists_after_loss
+        self._before = before
+        self._version = ""
+        self._again_s = AGAIN_S
+        self._is_closing = Event()
+        self._thread = Thread(target=self._follow, name=f"watch {path}", daemon=True)
+        self.trouble = ""
+
+    def start(self) -> None:
+        """Begin to list and to watch."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop watching; the connection must be closed as well, which ends the last read."""
+        self._is_closing.set()
+
+    def join(self) -> None:
+        """Return when the watch has ended."""
+        if self._thread.is_alive():
+            self._thread.join()
+
+    # --- Its own thread ---
+
+    def _follow(self) -> None:
+        while not self._is_closing.is_set():
+            try:
+                if not self._version:
+                    self._begin()
+                self._watch()
+            except ClusterRefusedError as error:
+                self._forget()
+                if error.status != GONE:
+                    self._complain(error)
+            except (ClusterError, WorkFolderError) as error:
+                if self._lists_after_loss:
+                    self._forget()
+                self._complain(error)
+            except Exception as error:  # noqa: BLE001 - a watch that ended would see nothing more
+                self._forget()
+                self._complain(error)
+                _LOG.debug("the watch of %s failed", self._what, exc_info=True)
+            else:
+                continue
+            self._is_closing.wait(self._again_s)
+            self._again_s = min(2 * self._again_s, AGAIN_S_MAX)
+
+    def _begin(self) -> None:
+        version = ""
+
+        def list_now() -> list[dict[str, Any]]:
+            nonlocal version
+            trees, version = self._api.list_all(self._path, self._selector)
+            return trees
+
+        self._before()
+        self._follower.listed(list_now)
+        self._version = version
+
+    def _watch(self) -> None:
+        events = self._api.watch(self._path, self._version, self._selector, opened=self._opened)
+        for event in events:
+            if event.change is not Change.BOOKMARK:
+                self._follower.took(event.change, event.object)
+            # Only now: what could not be taken is listed anew.
+            self._version = event.object["metadata"]["resourceVersion"]
+
+    def _opened(self) -> None:
+        self._again_s = AGAIN_S
+        if self.trouble:
+            self.trouble = ""
+            _LOG.info("%s are seen again", self._what)
+
+    def _forget(self) -> None:
+        self._version = ""
+        self._follower.lost()
+
+    def _complain(self, error: Exception) -> None:
+        if not self._is_closing.is_set() and self.trouble != str(error):
+            self.trouble = str(error)
+            _LOG.warning("%s are not seen: %s; tried again", self._what, error)

@@ -1,0 +1,153 @@
+"""The custom resources of one cluster, kept up to date by a watch of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import Any, Final
+
+from quorate.adapters.kubernetes.kube_api import Change, KubeApi
+from quorate.adapters.kubernetes.object_watch import ObjectWatch
+from quorate.adapters.kubernetes.resource_objects import (
+    KINDS,
+    Resource,
+    ResourceKind,
+    resource_of,
+)
+
+Seen = Mapping[tuple[str, str, str], Resource]
+"""Resources by kind, namespace and name."""
+_GONE_MAX: Final = 10_000
+"""How many resources that are gone are remembered, so that no late word brings one back."""
+
+
+class ResourceWatch:
+    """The custom resources of ``cluster``; ``tell`` is called, on other threads, on each change.
+
+    ``before`` is called before each list, and raises where the cluster must not be used.
+    """
+
+    def __init__(
+        self,
+        api: KubeApi,
+        cluster: str,
+        tell: Callable[[], None],
+        *,
+        before: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._api = api
+        self._followers = [_KindFollower(kind, tell) for kind in KINDS]
+        self._watches = [
+            ObjectWatch(
+                api,
+                each.kind.all_path,
+                each,
+                what=f"the {each.kind.plural} of cluster {cluster}",
+                before=before,
+            )
+            for each in self._followers
+        ]
+
+    @property
+    def trouble(self) -> str:
+        """Why resources are not seen; empty while they are."""
+        return next(filter(None, (each.trouble for each in self._watches)), "")
+
+    def start(self) -> None:
+        """Begin to list and to watch."""
+        for each in self._watches:
+            each.start()
+
+    def close(self) -> None:
+        """Stop watching, and return when all watches have ended."""
+        for each in self._watches:
+            each.close()
+        self._api.close()
+        for each in self._watches:
+            each.join()
+
+    def seen(self) -> Seen | None:
+        """Return all resources; None until each kind was listed."""
+        found: dict[tuple[str, str, str], Resource] = {}
+        for each in self._followers:
+            own = each.seen()
+            if own is None:
+                return None
+            found |= own
+        return found
+
+    def put(self, kind: ResourceKind, tree: Mapping[str, Any]) -> Resource:
+        """Take a resource as the API server has just answered; return what is known of it now."""
+        (follower,) = (each for each in self._followers if each.kind == kind)
+        return follower.put(resource_of(kind, tree))
+
+    def remove(self, resource: Resource) -> None:
+        """Forget a resource that the API server does not have any more."""
+        (follower,) = (each for each in self._followers if each.kind == resource.kind)
+        follower.remove(resource)
+
+
+class _KindFollower:
+    """The resources of one kind."""
+
+    def __init__(self, kind: ResourceKind, tell: Callable[[], None]) -> None:
+        self.kind = kind
+        self._tell = tell
+        self._lock = Lock()
+        self._found: dict[tuple[str, str, str], Resource] = {}
+        self._gone: dict[str, None] = {}
+        self._is_listed = False
+
+    def seen(self) -> Seen | None:
+        with self._lock:
+            return dict(self._found) if self._is_listed else None
+
+    def put(self, resource: Resource) -> Resource:
+        with self._lock:
+            return self._put(resource)
+
+    def remove(self, resource: Resource) -> None:
+        with self._lock:
+            self._gone[resource.uid] = None
+            if len(self._gone) > _GONE_MAX:
+                del self._gone[next(iter(self._gone))]
+            known = self._found.get(resource.key)
+            if known is not None and known.uid == resource.uid:
+                del self._found[resource.key]
+
+    def listed(self, list_now: Callable[[], list[dict[str, Any]]]) -> None:
+        """Replace all resources of the kind."""
+        # What is written meanwhile is newer than the list, and stays.
+        with self._lock:
+            before = dict(self._found)
+        trees = list_now()
+        with self._lock:
+            written = {
+                key: each for key, each in self._found.items() if before.get(key) is not each
+            }
+            self._found = {}
+            for each in (*(resource_of(self.kind, tree) for tree in trees), *written.values()):
+                self._put(each)
+            self._is_listed = True
+        self._tell()
+
+    def took(self, change: Change, tree: dict[str, Any]) -> None:
+        """Take one resource that has changed."""
+        resource = resource_of(self.kind, tree)
+        if change is Change.DELETED:
+            self.remove(resource)
+        else:
+            self.put(resource)
+        self._tell()
+
+    def lost(self) -> None:
+        """Keep what was seen: the ledger is compared with the cluster again after the list."""
+
+    def _put(self, resource: Resource) -> Resource:
+        known = self._found.get(resource.key)
+        if resource.uid in self._gone:
+            return resource  # What is said of it is older than its end.
+        if known is not None and int(known.version) > int(resource.version):
+            return known
+        self._found[resource.key] = resource
+        return resource

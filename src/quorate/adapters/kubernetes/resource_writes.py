@@ -1,0 +1,167 @@
+"""What Quorate writes to custom resources: finalizers, statuses, and the objects of its own.
+
+Every change names the version that it is made of. Where the cluster has a newer one (409 Conflict),
+the resource is read, and the change is made of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from quorate.adapters.kubernetes.kube_api import CONFLICT, NOT_FOUND, KubeApi
+from quorate.adapters.kubernetes.pod_manifest import LEDGER_LABEL
+from quorate.adapters.kubernetes.resource_objects import (
+    FINALIZER,
+    Resource,
+    ResourceKind,
+    resource_of,
+)
+from quorate.adapters.kubernetes.resource_watch import ResourceWatch
+from quorate.model.api_version import API_VERSION
+from quorate.ports.errors import ClusterDownError, ClusterRefusedError
+
+ATTEMPTS_MAX: Final = 5
+"""How often a change is made anew because the resource was changed meanwhile."""
+
+Make = Callable[[Resource], Mapping[str, Any] | None]
+"""Makes a status from a resource as it is now; None where nothing has to be written."""
+
+
+class ResourceWriter:
+    """Writes to the cluster behind ``api``; what it answers is given to ``watch``."""
+
+    def __init__(self, api: KubeApi, watch: ResourceWatch, ledger: str) -> None:
+        self._api = api
+        self._watch = watch
+        self._ledger = ledger
+
+    def hold(self, resource: Resource) -> Resource | None:
+        """Return the resource with the finalizer; None where it is gone, or being deleted."""
+
+        def finalizers(now: Resource) -> list[str] | None:
+            if now.is_held or now.is_deleting:
+                return None
+            return [*now.finalizers, FINALIZER]
+
+        found = self._finalize(resource, finalizers)
+        return None if found is None or not found.is_held or found.is_deleting else found
+
+    def let_go(self, resource: Resource) -> None:
+        """Remove the finalizer, so that a resource that is being deleted goes."""
+
+        def finalizers(now: Resource) -> list[str] | None:
+            return [each for each in now.finalizers if each != FINALIZER] if now.is_held else None
+
+        found = self._finalize(resource, finalizers)
+        if found is not None and found.is_deleting and not found.finalizers:
+            self._watch.remove(found)
+
+    def write_status(self, resource: Resource, make: Make) -> None:
+        """Write the status that ``make`` returns of the resource as it is."""
+
+        def change(now: Resource) -> dict[str, Any] | None:
+            status = make(now)
+            if status is None:
+                return None
+            body = _body(now.kind, now.namespace, now.name, status=status)
+            body["metadata"] |= {"resourceVersion": now.version, "uid": now.uid}
+            return self._api.replace(f"{now.path}/status", body | {"spec": now.spec})
+
+        self._changed(resource, change)
+
+    def create(  # noqa: PLR0913 - what an object is made of
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        *,
+        spec: Mapping[str, Any],
+        status: Mapping[str, Any],
+        above: Resource | None,
+    ) -> None:
+        """Make an object of Quorate's own; with ``above`` it goes when that resource goes."""
+        body = _body(kind, namespace, name)
+        body["metadata"]["labels"] = {LEDGER_LABEL: self._ledger}
+        body["spec"] = spec
+        if above is not None:
+            body["metadata"]["ownerReferences"] = [
+                {
+                    "apiVersion": API_VERSION,
+                    "kind": above.kind.name,
+                    "name": above.name,
+                    "uid": above.uid,
+                }
+            ]
+        try:
+            tree = self._api.create(kind.folder(namespace), body)
+        except ClusterRefusedError as error:
+            if error.status != CONFLICT:
+                raise
+            tree = self._api.get(f"{kind.folder(namespace)}/{name}")
+        made = self._watch.put(kind, tree)
+        self.write_status(made, lambda now: None if now.status == status else status)
+
+    def delete(self, resource: Resource) -> None:
+        """Delete an object of Quorate's own."""
+        self._api.delete(resource.path, uid=resource.uid)
+        self._watch.remove(resource)
+
+    def _finalize(
+        self, resource: Resource, finalizers: Callable[[Resource], list[str] | None]
+    ) -> Resource | None:
+        def change(now: Resource) -> dict[str, Any] | None:
+            wanted = finalizers(now)
+            if wanted is None:
+                return None
+            head = {"resourceVersion": now.version, "uid": now.uid, "finalizers": wanted}
+            return self._api.merge(now.path, {"metadata": head})
+
+        return self._changed(resource, change)
+
+    def _changed(
+        self, resource: Resource, change: Callable[[Resource], dict[str, Any] | None]
+    ) -> Resource | None:
+        """Return the resource after ``change``, which may find nothing to do; None if it is gone.
+
+        Raises ``ClusterDownError`` where others have changed it at each attempt.
+        """
+        now = resource
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                tree = change(now)
+            except ClusterRefusedError as error:
+                if error.status == NOT_FOUND:
+                    self._watch.remove(now)
+                    return None
+                if error.status != CONFLICT:
+                    raise
+            else:
+                return now if tree is None else self._watch.put(now.kind, tree)
+            fresh = self._fresh(now)
+            if fresh is None:
+                return None
+            now = fresh
+        raise ClusterDownError(f"{resource.shown}: was changed {ATTEMPTS_MAX} times meanwhile")
+
+    def _fresh(self, resource: Resource) -> Resource | None:
+        """Return the resource as the API server has it; None where it is gone."""
+        try:
+            tree = self._api.get(resource.path)
+        except ClusterRefusedError as error:
+            if error.status != NOT_FOUND:
+                raise
+            self._watch.remove(resource)
+            return None
+        found = self._watch.put(resource.kind, tree)
+        return resource_of(resource.kind, tree) if found.uid == resource.uid else None
+
+
+def _body(
+    kind: ResourceKind, namespace: str, name: str, *, status: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name}
+    if kind.is_namespaced:
+        metadata["namespace"] = namespace
+    body: dict[str, Any] = {"apiVersion": API_VERSION, "kind": kind.name, "metadata": metadata}
+    return body if status is None else body | {"status": status}

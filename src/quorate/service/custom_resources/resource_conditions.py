@@ -1,0 +1,177 @@
+"""Conditions of custom resources, with reasons that people know from other schedulers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from quorate.model.refusal import RefusalCode
+from quorate.model.state.records import TERMINAL, Phase
+
+ACCEPTED: Final = "Accepted"
+QUOTA_RESERVED: Final = "QuotaReserved"
+ADMITTED: Final = "Admitted"
+FINISHED: Final = "Finished"
+DELETED: Final = "Deleted"
+MESSAGE_CHARS_MAX: Final = 32_768
+
+INVALID: Final = "Invalid"
+MISSING: Final = "Missing"
+REFUSED: Final = "Refused"
+WRONG_NAMESPACE: Final = "WrongNamespace"
+IMMUTABLE: Final = "Immutable"
+IN_USE: Final = "InUse"
+
+WAITING_FOR_QUOTA: Final = "WaitingForQuota"
+EXCEEDS_MAX_QUOTA: Final = "ExceedsMaxQuota"
+TOPOLOGY_PLACEMENT_FAILED: Final = "TopologyPlacementFailed"
+PREEMPTION_PENDING: Final = "PreemptionPending"
+ADMISSION_GATED: Final = "AdmissionGated"
+PENDING: Final = "Pending"
+STOPPING: Final = "Stopping"
+
+_QUOTAS: Final = frozenset(
+    {
+        RefusalCode.MAX_NODES,
+        RefusalCode.MAX_CONCURRENT_RUNS,
+        RefusalCode.SENSITIVE_POOL_SIZE,
+    }
+)
+"""Refusals with a limit: more than all of it can never be had."""
+REASONS: Final[Mapping[RefusalCode, str]] = {
+    RefusalCode.NO_ENVELOPE: EXCEEDS_MAX_QUOTA,
+    RefusalCode.INSUFFICIENT_FUNDS: WAITING_FOR_QUOTA,
+    RefusalCode.BORROW_LIMIT: WAITING_FOR_QUOTA,
+    RefusalCode.NO_NODES: TOPOLOGY_PLACEMENT_FAILED,
+    RefusalCode.INSUFFICIENT_CAPACITY: TOPOLOGY_PLACEMENT_FAILED,
+    RefusalCode.NO_SINGLE_DOMAIN: TOPOLOGY_PLACEMENT_FAILED,
+    RefusalCode.FUNDS_ELSEWHERE: TOPOLOGY_PLACEMENT_FAILED,
+    RefusalCode.SEARCH_LIMIT: WAITING_FOR_QUOTA,
+    RefusalCode.MAX_NODES: WAITING_FOR_QUOTA,
+    RefusalCode.MAX_CONCURRENT_RUNS: WAITING_FOR_QUOTA,
+    RefusalCode.SENSITIVE_POOL_SIZE: WAITING_FOR_QUOTA,
+    RefusalCode.WAITING_FOR_QUOTA: WAITING_FOR_QUOTA,
+    RefusalCode.RESERVED: TOPOLOGY_PLACEMENT_FAILED,
+    RefusalCode.JUST_CUT: ADMISSION_GATED,
+    RefusalCode.NOT_RESOLVABLE: TOPOLOGY_PLACEMENT_FAILED,
+    RefusalCode.WAITING_FOR_UPSTREAM: ADMISSION_GATED,
+    RefusalCode.UPSTREAM_FAILED: ADMISSION_GATED,
+    RefusalCode.INVALID: INVALID,
+    RefusalCode.UNKNOWN_NAME: MISSING,
+    RefusalCode.ALREADY_EXISTS: REFUSED,
+    RefusalCode.CONFLICT: REFUSED,
+    RefusalCode.STALE_VERSION: REFUSED,
+    RefusalCode.KEY_REUSED: REFUSED,
+    RefusalCode.NOT_RUNNING: REFUSED,
+    RefusalCode.UNSUPPORTED: REFUSED,
+    RefusalCode.NEXT_ROUND: ADMISSION_GATED,
+    RefusalCode.SLO_INFEASIBLE: EXCEEDS_MAX_QUOTA,
+}
+"""The reason of a condition for each code of a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A condition: whether it holds, and why."""
+
+    type: str
+    holds: bool
+    reason: str
+    message: str = ""
+
+
+def met(condition: str, reason: str, message: str = "") -> Said:
+    """Return that a condition holds."""
+    return Said(type=condition, holds=True, reason=reason, message=message)
+
+
+def unmet(condition: str, reason: str, message: str = "") -> Said:
+    """Return that a condition does not hold."""
+    return Said(type=condition, holds=False, reason=reason, message=message)
+
+
+def reason_of(code: RefusalCode, wanted: int = 0, limit: int = 0) -> str:
+    """Return the reason of a condition for a refusal with these numbers."""
+    if code in _QUOTAS and wanted > limit > 0:
+        return EXCEEDS_MAX_QUOTA
+    return REASONS[code]
+
+
+def run_conditions(status: Mapping[str, Any]) -> tuple[Said, ...]:
+    """Return the conditions of a run that the ledger has, from its status there."""
+    phase, note = Phase(status["phase"]), str(status.get("note") or "")
+    accepted = met(ACCEPTED, ACCEPTED)
+    if phase in TERMINAL:
+        return (
+            accepted,
+            unmet(QUOTA_RESERVED, phase.value, note),
+            unmet(ADMITTED, phase.value, note),
+            met(FINISHED, phase.value, note),
+        )
+    if phase is Phase.RUNNING:
+        stopping = status.get("stopping")
+        told = "" if stopping is None else f"{STOPPING}: {stopping['reason']}"
+        return (
+            accepted,
+            met(QUOTA_RESERVED, QUOTA_RESERVED),
+            met(ADMITTED, ADMITTED, told),
+            unmet(FINISHED, phase.value),
+        )
+    reason, message = _wait(status)
+    reservation = status.get("reservation")
+    quota = unmet(QUOTA_RESERVED, reason, message)
+    if reservation is not None:
+        quota = met(QUOTA_RESERVED, QUOTA_RESERVED, f"for {reservation['name']}")
+    return accepted, quota, unmet(ADMITTED, reason, message), unmet(FINISHED, phase.value)
+
+
+def _wait(status: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why a waiting run waits: the reason, and a sentence."""
+    refusal = status.get("refusal")
+    message = "" if refusal is None else str(refusal["message"])
+    reservation = status.get("reservation")
+    if reservation is not None and reservation["byConflict"]:
+        start = reservation.get("plannedStart")
+        return PREEMPTION_PENDING, f"others make room until {start}; {message}".rstrip("; ")
+    if refusal is None:
+        return PENDING, "it is about to start"
+    limit, wanted = refusal.get("limit") or 0, refusal["wanted"]
+    return reason_of(RefusalCode(refusal["code"]), wanted, limit), message
+
+
+def decisive(said: Iterable[Said]) -> Said:
+    """Return the condition that says most of a resource: for a person who reads one word."""
+    found = {each.type: each for each in said}
+    finished, admitted = found.get(FINISHED), found.get(ADMITTED)
+    if DELETED in found:
+        return found[DELETED]
+    if not found[ACCEPTED].holds or admitted is None:
+        return found[ACCEPTED]
+    return finished if finished is not None and finished.holds else admitted
+
+
+def condition_trees(
+    said: Iterable[Said], before: Iterable[Mapping[str, Any]], generation: int, now: str
+) -> list[dict[str, Any]]:
+    """Return ``said`` as Kubernetes has conditions; ``before`` are those that there are.
+
+    The time is that of the last change from true to false or back.
+    """
+    known = {each.get("type"): each for each in before}
+    trees = []
+    for each in said:
+        holds = "True" if each.holds else "False"
+        old = known.get(each.type)
+        is_same = old is not None and old.get("status") == holds and "lastTransitionTime" in old
+        tree = {
+            "type": each.type,
+            "status": holds,
+            "reason": each.reason,
+            "lastTransitionTime": old["lastTransitionTime"] if is_same and old else now,
+            "observedGeneration": generation,
+        }
+        if each.message:
+            tree["message"] = each.message[:MESSAGE_CHARS_MAX]
+        trees.append(tree)
+    return trees

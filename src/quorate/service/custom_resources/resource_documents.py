@@ -1,0 +1,100 @@
+"""Custom resources as documents of the ledger, and who asks for them. Pure.
+
+Owners, budgets and pools have the same name in the cluster and in the ledger. The name of a run in
+the ledger ends with digits of its uid: so a run of another namespace, or one that is made anew
+under a name that was used before, is another run, and the same resource is never submitted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from quorate.adapters.kubernetes.object_names import object_name
+from quorate.adapters.kubernetes.resource_objects import RUN, Resource
+from quorate.documents import API_VERSION
+from quorate.documents.values import NAME_CHARS_MAX
+from quorate.model.specs import PoolExecutor
+from quorate.operations.caller import Caller, Role, actor_of
+
+_UID_DIGITS: Final = 8
+_NAME_MAX: Final = NAME_CHARS_MAX - _UID_DIGITS - 1
+SOMEBODY: Final = "kubernetes"
+"""The user of a run whose cluster does not say who has made it."""
+
+
+def ledger_name(resource: Resource) -> str:
+    """Return the name that the ledger has for a resource that people write."""
+    if resource.kind != RUN:
+        return resource.name
+    stem = resource.name[:_NAME_MAX].rstrip(".-")
+    return f"{stem}-{resource.uid.replace('-', '')[:_UID_DIGITS]}"
+
+
+def owner_of(resource: Resource) -> str:
+    """Return the owner that a run or a budget names; empty where it names none."""
+    owner = resource.spec.get("owner")
+    return owner if isinstance(owner, str) else ""
+
+
+def namespace_fault(resource: Resource, template: str) -> str:
+    """Return why a run may not be in its namespace; empty where it may.
+
+    The rights of a namespace say who writes runs there, so they are runs of its owner only.
+    """
+    owner = owner_of(resource)
+    if resource.kind != RUN or not owner:
+        return ""
+    wanted = template.replace("{owner}", object_name(owner))
+    if resource.namespace == wanted:
+        return ""
+    return (
+        f"spec.owner: runs of {owner!r} are in the namespace {wanted}, not in "
+        f"{resource.namespace}; create it there, or name the owner of this namespace"
+    )
+
+
+def caller_of(resource: Resource, cluster: str) -> Caller:
+    """Return who asks for what a resource says: a user of a run's owner, or else an admin.
+
+    Resources of the whole cluster are written by its administrators.
+    """
+    if resource.kind == RUN:
+        owner, user = owner_of(resource), resource.user or SOMEBODY
+        return Caller(actor=actor_of(owner, user), role=Role.USER, user=user, tenant=owner)
+    office = f"{PoolExecutor.KUBERNETES}/{cluster}"
+    actor = f"{office}/{resource.user}" if resource.user else office
+    return Caller(actor=actor, role=Role.ADMIN, user=actor)
+
+
+def document_of(resource: Resource, upstream: Callable[[str], str]) -> dict[str, Any]:
+    """Return the document that a resource states.
+
+    ``upstream`` returns the name in the ledger of a run that is followed.
+    """
+    spec: Mapping[str, Any] = resource.spec
+    follow = spec.get("follow")
+    if resource.kind == RUN and isinstance(follow, dict) and isinstance(follow.get("after"), list):
+        after = [upstream(each) if isinstance(each, str) else each for each in follow["after"]]
+        spec = {**spec, "follow": {**follow, "after": after}}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": resource.kind.name,
+        "metadata": {"name": ledger_name(resource)},
+        "spec": dict(spec),
+    }
+
+
+def upstream_names(
+    resources: Mapping[tuple[str, str, str], Resource], namespace: str
+) -> Callable[[str], str]:
+    """Return the function from a run's name in ``namespace`` to its name in the ledger.
+
+    A name that no resource there has is taken to be one of the ledger.
+    """
+
+    def name_of(name: str) -> str:
+        found = resources.get((RUN.name, namespace, name))
+        return name if found is None else ledger_name(found)
+
+    return name_of

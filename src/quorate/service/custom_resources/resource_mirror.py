@@ -1,0 +1,155 @@
+"""Reservations, leases and outcomes as objects in a cluster, which Quorate alone writes. Pure.
+
+An object is there while the ledger has what it shows: an open lease, a firm start that has not come
+yet, a conflict. What is over is in the ledger. Leases and firm starts are in the namespace of their
+run, and only those of runs that are resources themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from quorate.adapters.kubernetes.object_names import object_name
+from quorate.adapters.kubernetes.resource_objects import (
+    LEASE,
+    OUTCOME,
+    RESERVATION,
+    RUN,
+    Resource,
+    ResourceKind,
+)
+from quorate.service.custom_resources.ledger_picture import LedgerPicture, RunPicture
+from quorate.service.custom_resources.resource_documents import ledger_name, owner_of
+from quorate.service.custom_resources.resource_status import is_news, plain
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnObject:
+    """An object as it has to be; with ``above`` it goes when that resource goes."""
+
+    kind: ResourceKind
+    namespace: str
+    name: str
+    spec: Mapping[str, Any]
+    status: Mapping[str, Any]
+    above: Resource | None = None
+
+    @property
+    def key(self) -> Key:
+        """Its kind, namespace and name."""
+        return self.kind.name, self.namespace, self.name
+
+    def new_status(self, now: Resource) -> Mapping[str, Any] | None:
+        """Return the status for the object as it is ``now``; None where it has it."""
+        return self.status if is_news(self.status, now.status) else None
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorChanges:
+    """What has to be made, changed and deleted."""
+
+    made: tuple[OwnObject, ...] = ()
+    changed: tuple[tuple[Resource, OwnObject], ...] = ()
+    deleted: tuple[Resource, ...] = ()
+
+
+def run_objects(resource: Resource, picture: RunPicture) -> list[OwnObject]:
+    """Return the objects of a run: its leases, and its firm start."""
+    found = [
+        OwnObject(
+            kind=LEASE,
+            namespace=resource.namespace,
+            name=object_name(name),
+            spec={},
+            status=plain(tree["status"]) | {"run": resource.name, "ledgerName": name},
+            above=resource,
+        )
+        for name, tree in picture.leases.items()
+    ]
+    if picture.reservation is not None:
+        name, tree = picture.reservation
+        found.append(
+            OwnObject(
+                kind=RESERVATION,
+                namespace=resource.namespace,
+                name=object_name(name),
+                spec=plain(tree["spec"]) | {"runRef": {"name": resource.name}},
+                status=plain(tree["status"]) | {"ledgerName": name},
+                above=resource,
+            )
+        )
+    return found
+
+
+def outcome_name(conflict: str) -> str:
+    """Return the name of the object of a conflict, whose own name is a number."""
+    return object_name(f"conflict-{conflict}")
+
+
+def outcome_object(name: str, tree: Mapping[str, Any]) -> OwnObject:
+    """Return the object of a conflict."""
+    return OwnObject(
+        kind=OUTCOME,
+        namespace="",
+        name=outcome_name(name),
+        spec=plain(tree["spec"]),
+        status=plain(tree["status"]) | {"ledgerName": name},
+    )
+
+
+def run_status(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the status of a run with its leases and its firm start as they are called here."""
+    found = dict(status)
+    found["leases"] = [object_name(each) for each in status["leases"]]
+    reservation = status.get("reservation")
+    if reservation is not None:
+        found["reservation"] = {**reservation, "name": object_name(reservation["name"])}
+    return found
+
+
+def mirror_changes(
+    wanted: Iterable[OwnObject], kept: Iterable[Key], seen: Mapping[Key, Resource], ledger: str
+) -> MirrorChanges:
+    """Return what makes the objects of the ledger called ``ledger`` those that are ``wanted``.
+
+    Those that are ``kept`` stay as they are. Objects that others have made are left alone, unless
+    one has the name of an object that is wanted: that one gets its status.
+    """
+    made: list[OwnObject] = []
+    changed: list[tuple[Resource, OwnObject]] = []
+    keys = set(kept)
+    for each in wanted:
+        keys.add(each.key)
+        known = seen.get(each.key)
+        if known is None:
+            made.append(each)
+        elif not known.is_deleting and is_news(each.status, known.status):
+            changed.append((known, each))
+    deleted = [
+        each
+        for key, each in seen.items()
+        if each.kind.is_own and each.ledger == ledger and key not in keys and not each.is_deleting
+    ]
+    return MirrorChanges(tuple(made), tuple(changed), tuple(deleted))
+
+
+def own_objects(
+    resources: Iterable[Resource], picture: LedgerPicture
+) -> tuple[list[OwnObject], list[Key]]:
+    """Return the objects that there have to be, and the keys of those that stay as they are."""
+    wanted: list[OwnObject] = []
+    for resource in resources:
+        run = picture.runs.get(ledger_name(resource)) if resource.kind == RUN else None
+        if run is not None and run.spec.owner == owner_of(resource):
+            wanted += run_objects(resource, run)
+    kept: list[Key] = []
+    for name, tree in picture.outcomes.items():
+        if tree is None:
+            kept.append((OUTCOME.name, "", outcome_name(name)))
+        else:
+            wanted.append(outcome_object(name, tree))
+    return wanted, kept

@@ -1,0 +1,334 @@
+"""The operator: compares the custom resources of a cluster with the ledger, and makes them agree.
+
+Both are compared whenever one of them has changed, and after every start. What people write becomes
+requests, with the user who has written it as their caller; what the ledger has of it becomes its
+status. Nothing is remembered between two comparisons but what was refused, so that a lost watch, a
+conflict or a restart at any point needs no other code (docs/adr/0046).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any, Final
+
+from quorate.adapters.kubernetes.cluster_owner import ClusterOwner
+from quorate.adapters.kubernetes.kube_api import KubeApi
+from quorate.adapters.kubernetes.object_names import object_name
+from quorate.adapters.kubernetes.resource_objects import KINDS, RUN, Resource
+from quorate.adapters.kubernetes.resource_watch import ResourceWatch, Seen
+from quorate.adapters.kubernetes.resource_writes import ResourceWriter
+from quorate.documents import Parsed, parse_tree
+from quorate.operations.caller import Caller
+from quorate.ports.errors import QuorateError
+from quorate.service.auth.authenticator import Authenticator
+from quorate.service.config import Configuration
+from quorate.service.config_values import Clusters
+from quorate.service.custom_resources.cluster_writes import ClusterWrites
+from quorate.service.custom_resources.ledger_picture import LedgerPicture, read_picture
+from quorate.service.custom_resources.resource_conditions import MISSING, Said
+from quorate.service.custom_resources.resource_documents import (
+    caller_of,
+    document_of,
+    upstream_names,
+)
+from quorate.service.custom_resources.resource_requests import (
+    Refused,
+    Request,
+    declaration,
+    refused_again,
+    refused_by,
+    withdrawal,
+)
+from quorate.service.custom_resources.resource_standing import (
+    Judged,
+    is_settled,
+    judged,
+    wanted_of,
+)
+from quorate.service.custom_resources.resource_steps import Step, next_step
+from quorate.service.executor_choice import cluster_apis
+from quorate.service.ledger_thread import LedgerThread
+from quorate.views.exits import CommandError
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_S: Final = 10.0
+"""How long until the cluster and the ledger are compared though nothing seems to have changed."""
+PAUSE_S: Final = 0.1
+"""How long changes are gathered before they are compared."""
+AGAIN_S: Final = 1.0
+"""How long until something is tried again that the cluster did not take."""
+PASSES_MAX: Final = 8
+"""How often one comparison goes over what refers to something that it has just declared."""
+TOGETHER_MAX: Final = 64
+"""How many runs are submitted at once, so that they are committed together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRules:
+    """The ``cluster``, the ``template`` of its owners' namespaces, and the label of this ledger."""
+
+    cluster: str
+    template: str
+    ledger: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A resource that people write, the document that it states, and how it compares."""
+
+    resource: Resource
+    document: dict[str, Any]
+    judged: Judged
+
+
+def resources_surface(
+    made: Configuration,
+) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
+    """Return a context manager that operates custom resources while a ledger is served."""
+    assert isinstance(made.clusters, Clusters), "asked for where there are clusters"
+    clusters, named = made.clusters, made.kubernetes_resources.split(",")
+
+    async def surface(
+        ledger_thread: LedgerThread, authenticator: Authenticator
+    ) -> AsyncIterator[str]:
+        del authenticator
+        ledger_id = await ledger_thread.run(lambda engine: engine.view.ledger_id)
+        operators = []
+        for name, api in cluster_apis(clusters).items():
+            if name not in named:
+                api.close()
+                continue
+            rules = OperatorRules(
+                cluster=name, template=made.kubernetes_namespace, ledger=object_name(ledger_id)
+            )
+            home = ClusterOwner(api, made.kubernetes_home)
+            operator = ResourceOperator(ledger_thread, rules, api)
+            operator.start(before=lambda home=home: home.check(ledger_id))  # type: ignore[misc]
+            operators.append(operator)
+        try:
+            yield f"the custom resources of {', '.join(named)} are followed"
+        finally:
+            await asyncio.gather(*(each.stop() for each in operators))
+
+    return surface
+
+
+class ResourceOperator:
+    """Has one cluster's custom resources and the ledger agree, as a task of the event loop."""
+
+    def __init__(self, ledger_thread: LedgerThread, rules: OperatorRules, api: KubeApi) -> None:
+        self._ledger_thread = ledger_thread
+        self._rules = rules
+        self._api = api
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._reader = Caller.owner_of_file(f"kubernetes/{rules.cluster}")
+        self._watch: ResourceWatch | None = None
+        self._writes: ClusterWrites | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._refused: dict[str, Refused] = {}
+        self._parsed: dict[str, tuple[dict[str, Any], Parsed]] = {}
+        self._seq = -1
+        self._has_trouble = False
+        self._again_s = LOOK_S
+        self._complaints: dict[str, str] = {}
+
+    def changed(self) -> None:
+        """Compare the cluster with the ledger soon; from any thread."""
+        with suppress(RuntimeError):  # The event loop has ended: there is no ledger to change.
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    def start(self, before: Callable[[], None] = lambda: None) -> None:
+        """Begin; ``before`` each list of resources raises where the cluster must not be used."""
+        self._watch = ResourceWatch(self._api, self._rules.cluster, self.changed, before=before)
+        writer = ResourceWriter(self._api, self._watch, self._rules.ledger)
+        self._writes = ClusterWrites(writer, self._complain, self._rules.ledger)
+        self._watch.start()
+        self._task = asyncio.create_task(self._keep(self._watch, self._writes))
+
+    async def stop(self) -> None:
+        """Return when nothing is watched or written any more."""
+        assert self._task is not None, "started first"
+        assert self._watch is not None, "started first"
+        assert self._writes is not None, "started first"
+        await asyncio.to_thread(self._watch.close)
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        await asyncio.to_thread(self._writes.close)
+
+    async def _keep(self, watch: ResourceWatch, writes: ClusterWrites) -> None:
+        while True:
+            await self._until_due()
+            if watch.seen() is None:
+                continue  # It is compared as soon as all kinds are listed.
+            self._has_trouble, self._again_s = False, LOOK_S
+            try:
+                await self._compare(watch, writes)
+            except (CommandError, QuorateError) as error:
+                self._complain("", error)
+            except Exception:  # noqa: BLE001 - the top frame of this task
+                self._has_trouble = True
+                _LOG.exception("cluster %s: a bug keeps its resources back", self._rules.cluster)
+
+    async def _until_due(self) -> None:
+        """Return when the cluster or the ledger has changed, or after a while."""
+        wait_s = AGAIN_S if self._has_trouble else max(0.0, self._again_s)
+        tasks = [
+            asyncio.ensure_future(self._changed.wait()),
+            asyncio.ensure_future(self._ledger_thread.moved(self._seq, wait_s)),
+        ]
+        try:
+            await asyncio.wait(tasks, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in tasks:
+                each.cancel()
+        await asyncio.sleep(AGAIN_S if self._has_trouble else PAUSE_S)
+        self._changed.clear()
+
+    def _complain(self, what: str, error: Exception) -> None:
+        self._has_trouble = True
+        if self._complaints.get(what) != str(error):
+            self._complaints[what] = str(error)
+            where = f"{what}: " if what else ""
+            _LOG.warning("cluster %s: %s%s; tried again", self._rules.cluster, where, error)
+
+    async def _compare(self, watch: ResourceWatch, writes: ClusterWrites) -> None:
+        seen = watch.seen() or {}
+        picture = await self._read(seen)
+        compared = self._compared(seen, picture)
+        for number in range(PASSES_MAX):
+            has_more = await self._carry_out(compared, picture, writes, is_first=number == 0)
+            seen = watch.seen() or {}
+            if has_more:
+                picture = await self._read(seen)
+            compared = self._compared(seen, picture)
+            if not has_more:
+                break
+        self._refused = {
+            each.resource.uid: self._refused[each.resource.uid]
+            for each in compared
+            if each.resource.uid in self._refused
+        }
+        await writes.statuses(((each.resource, self._fault(each)) for each in compared), picture)
+        await writes.mirror((each.resource for each in compared), seen, picture)
+        self._seq = picture.seq
+        if not self._has_trouble:
+            self._complaints.clear()
+
+    def _fault(self, compared: Compared) -> Said | None:
+        """Return what is wrong with a resource, by itself or as the ledger said."""
+        refused = self._refused.get(compared.resource.uid)
+        if compared.judged.fault is None and refused is not None:
+            return refused.said if refused.is_of(compared.resource) else None
+        return compared.judged.fault
+
+    async def _read(self, seen: Seen) -> LedgerPicture:
+        """Return what the ledger has of the resources."""
+        wanted = wanted_of(seen.values())
+        thread, reader = self._ledger_thread, self._reader
+        return await thread.run(lambda engine: read_picture(thread.context(engine, reader), wanted))
+
+    def _compared(self, seen: Seen, picture: LedgerPicture) -> list[Compared]:
+        """Return what people write, in the order in which such resources refer to each other."""
+        found: list[Compared] = []
+        kept: dict[str, tuple[dict[str, Any], Parsed]] = {}
+        for kind in KINDS:
+            for resource in seen.values():
+                if resource.kind != kind or kind.is_own or is_settled(resource):
+                    continue
+                document = document_of(resource, upstream_names(seen, resource.namespace))
+                known = self._parsed.get(resource.uid)
+                if known is None or known[0] != document:
+                    known = document, parse_tree(None, document, source=resource.shown)
+                kept[resource.uid] = known
+                found.append(
+                    Compared(
+                        resource,
+                        document,
+                        judged(resource, known[1], picture, self._rules.template),
+                    )
+                )
+        self._parsed = kept
+        return found
+
+    # --- To the ledger ---
+
+    async def _carry_out(
+        self,
+        compared: Iterable[Compared],
+        picture: LedgerPicture,
+        writes: ClusterWrites,
+        *,
+        is_first: bool,
+    ) -> bool:
+        """Take the next step of each resource; return whether that may lead to further steps."""
+        by_step: dict[Step, list[Compared]] = {step: [] for step in Step}
+        for each in compared:
+            step = next_step(each.resource, each.judged.standing)
+            if step in (Step.HOLD, Step.DECLARE, Step.WITHDRAW) and not self._may_try(
+                each.resource, picture.seq, is_first=is_first
+            ):
+                continue
+            by_step[step].append(each)
+        held = await writes.hold([each.resource for each in by_step[Step.HOLD]])
+        declared = [
+            replace(each, resource=resource)
+            for each, resource in zip(by_step[Step.HOLD], held, strict=True)
+            if resource is not None
+        ]
+        await writes.let_go(each.resource for each in by_step[Step.LET_GO])
+        declared += by_step[Step.DECLARE]
+        declared.sort(key=lambda each: KINDS.index(each.resource.kind))
+        asked = [(each.resource, declaration(each.resource, each.document)) for each in declared]
+        ended = [(each.resource, withdrawal(each.resource)) for each in by_step[Step.WITHDRAW]]
+        return await self._ask_all([*reversed(ended), *asked], picture.seq)
+
+    def _may_try(self, resource: Resource, seq: int, *, is_first: bool) -> bool:
+        """Return whether a resource is tried that may have been refused before."""
+        refused = self._refused.get(resource.uid)
+        if refused is None or not refused.is_of(resource):
+            return True
+        if refused.seq == seq:
+            return False
+        if monotonic() >= refused.again_s or (not is_first and refused.said.reason == MISSING):
+            return True
+        self._again_s = min(self._again_s, refused.again_s - monotonic())
+        return False
+
+    async def _ask_all(self, asked: Sequence[tuple[Resource, Request]], seq: int) -> bool:
+        """Ask the ledger in this order, runs together; return whether it took any of it."""
+        is_taken = False
+        runs: list[tuple[Resource, Request]] = []
+        for resource, request in asked:
+            if resource.kind == RUN:
+                runs.append((resource, request))
+            else:
+                is_taken |= await self._ask(resource, request, seq)
+        for first in range(0, len(runs), TOGETHER_MAX):
+            chunk = runs[first : first + TOGETHER_MAX]
+            answers = await asyncio.gather(*(self._ask(*each, seq) for each in chunk))
+            is_taken |= any(answers)
+        return is_taken
+
+    async def _ask(self, resource: Resource, request: Request, seq: int) -> bool:
+        """Ask the ledger for what a resource says; return whether it was taken."""
+        caller = caller_of(resource, self._rules.cluster)
+        try:
+            await self._ledger_thread.ask(caller, request.operation, request.asked)
+        except CommandError as error:
+            said = refused_by(error, resource)
+            if said is None:
+                self._complain(resource.shown, error)
+                return False
+            before = self._refused.get(resource.uid)
+            self._refused[resource.uid] = refused_again(resource, said, before, seq, monotonic())
+            return False
+        self._refused.pop(resource.uid, None)
+        return True

@@ -1,0 +1,145 @@
+"""The status of a custom resource: what the ledger shows of it, with conditions. Pure.
+
+Some figures change with every millisecond, such as what was spent. They are written together with
+what has changed by an event, and never alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from quorate.adapters.kubernetes.resource_objects import BUDGET, RUN, Resource
+from quorate.model.state.records import TERMINAL
+from quorate.service.custom_resources.resource_conditions import (
+    ACCEPTED,
+    DELETED,
+    FINISHED,
+    Said,
+    condition_trees,
+    decisive,
+    met,
+    run_conditions,
+    unmet,
+)
+from quorate.service.custom_resources.resource_documents import ledger_name
+
+DRIFTING: Final = frozenset(
+    {
+        "startsInMs",
+        "usedGPUMs",
+        "spentGPUMs",
+        "heldGPUMs",
+        "freeGPUMs",
+        "lentGPUMs",
+        "committedGPUMs",
+        "holdGPUMs",
+        "holdEnds",
+        "budgetUsed",
+        "shares",
+        "priority",
+        "owedSeconds",
+        "asOf",
+    }
+)
+"""Fields of a status that also change while nothing happens."""
+
+
+def status_of(
+    resource: Resource,
+    ledger: Mapping[str, Any] | None,
+    fault: Said | None,
+    *,
+    now: str,
+    before: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the status of ``resource``, which the ledger has with the status ``ledger``, or not.
+
+    ``fault`` is why it was refused at last, or cannot be removed. ``before`` is its status as the
+    cluster has it.
+    """
+    said = _said(resource, ledger, fault)
+    status = {} if ledger is None else plain(ledger)
+    status["ledgerName"] = ledger_name(resource)
+    status["reason"] = decisive(said).reason
+    if resource.kind == BUDGET and ledger is not None:
+        lines = status["envelopes"]
+        status["activeGPUs"] = sum(each["activeGPUs"] for each in lines)
+    accepted = ledger is not None and (fault is None or fault.type != ACCEPTED)
+    observed = resource.generation if accepted else before.get("observedGeneration")
+    if observed is not None:
+        status["observedGeneration"] = observed
+    known = before.get("conditions") or ()
+    status["conditions"] = condition_trees(said, known, resource.generation, now)
+    return status
+
+
+def _said(
+    resource: Resource, ledger: Mapping[str, Any] | None, fault: Said | None
+) -> tuple[Said, ...]:
+    found: tuple[Said, ...] = ()
+    if ledger is not None:
+        found = run_conditions(ledger) if resource.kind == RUN else (met(ACCEPTED, ACCEPTED),)
+    if fault is None:
+        return found or (unmet(ACCEPTED, "Pending", "it was not tried yet"),)
+    return (*(each for each in found if each.type != fault.type), fault)
+
+
+def is_final(resource: Resource) -> bool:
+    """Return whether nothing more will change in the status of a run."""
+    status = resource.status
+    conditions = status.get("conditions") or ()
+    return (
+        resource.kind == RUN
+        and status.get("phase") in {phase.value for phase in TERMINAL}
+        and status.get("observedGeneration") == resource.generation
+        and any(each.get("type") == FINISHED for each in conditions)
+        and not any(each.get("type") == DELETED for each in conditions)
+    )
+
+
+def status_news(
+    resource: Resource,
+    ledger: Mapping[str, Any] | None,
+    fault: Said | None,
+    at: str,
+    now: Resource,
+) -> dict[str, Any] | None:
+    """Return the status of ``resource`` where the cluster, which has ``now``, does not have it yet.
+
+    None also where its spec was changed meanwhile: that is compared with the ledger first.
+    """
+    if now.generation != resource.generation:
+        return None
+    new = status_of(resource, ledger, fault, now=at, before=now.status)
+    return new if is_news(new, now.status) else None
+
+
+def is_news(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Return whether ``new`` says more than that time has passed since ``old``."""
+    return bool(_settled(new) != _settled(old))
+
+
+def _settled(value: Any) -> Any:
+    """Return a status without what drifts."""
+    if isinstance(value, Mapping):
+        return {key: _settled(each) for key, each in value.items() if key not in DRIFTING}
+    if isinstance(value, list | tuple):
+        return [_settled(each) for each in value]
+    return value
+
+
+def plain(value: Any) -> Any:
+    """Return a tree of the ledger's as JSON has it.
+
+    Fields that are null or an empty text are left out: servers of 1.20 take both for null, which
+    their schemas refuse.
+    """
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items() if each not in (None, "")}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value

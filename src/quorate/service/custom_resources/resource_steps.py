@@ -1,0 +1,61 @@
+"""What has to be done next for one custom resource. Pure, and the same after every restart.
+
+A resource is held by a finalizer before anything of it is in the ledger, and let go when nothing of
+it is under way there any more: so whenever the operator ends, nothing is lost or left behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from quorate.adapters.kubernetes.resource_objects import Resource
+
+
+class Step(StrEnum):
+    """One thing to do for a resource."""
+
+    REST = "rest"
+    """Nothing but to write its status."""
+    HOLD = "hold"
+    """Add the finalizer."""
+    DECLARE = "declare"
+    """Submit the run, or apply the document."""
+    WITHDRAW = "withdraw"
+    """Cancel the run, or remove what was applied."""
+    LET_GO = "let-go"
+    """Remove the finalizer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What the ledger has of a resource.
+
+    ``is_current``: what it has is what the resource says. ``is_ours``: it has it because of this
+    resource. ``is_over``: it is a run that has ended. ``is_stopping``: it is a run that is stopping
+    to be cancelled. ``is_sound``: the resource states a document that may be declared at all.
+    """
+
+    is_there: bool = False
+    is_current: bool = False
+    is_ours: bool = False
+    is_over: bool = False
+    is_stopping: bool = False
+    is_sound: bool = True
+
+
+def next_step(resource: Resource, standing: Standing) -> Step:
+    """Return what has to be done next for ``resource``."""
+    if resource.is_deleting:
+        return _step_of_deleted(resource, standing)
+    if not standing.is_sound or standing.is_current:
+        return Step.REST
+    return Step.DECLARE if resource.is_held else Step.HOLD
+
+
+def _step_of_deleted(resource: Resource, standing: Standing) -> Step:
+    if not resource.is_held:
+        return Step.REST
+    if not standing.is_there or not standing.is_ours or standing.is_over:
+        return Step.LET_GO
+    return Step.REST if standing.is_stopping else Step.WITHDRAW

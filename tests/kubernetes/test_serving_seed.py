@@ -1,0 +1,188 @@
+"""A worked example as custom resources alone: from nodes to pods, a conflict and its lottery.
+
+A run of 96 GPUs in groups of 64 on domains of 72 GPUs; one of 128, for which 16 GPUs are missing in
+one domain; and one that grows.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quorate.adapters.kubernetes.resource_objects import KINDS
+from tests.bounds import until
+from tests.kubernetes.engines import Server
+from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.played_nodes import PlayedNodes
+from tests.kubernetes.printed import by_kubectl, printed
+from tests.kubernetes.resources import Resources, installed
+from tests.service.program import program
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("only_resources", "only_gpu_nodes"),
+]
+
+HOME = "ex-home"
+SPACES = {owner: f"ex-{owner}" for owner in ("rai", "vision")}
+GOLDEN = Path(__file__).with_name("golden")
+POOL = {
+    "selector": {"cluster": "west"},
+    "executor": "kubernetes",
+    "cluster": "west",
+    "reservationNotice": "2s",
+    "minRuntime": "1s",
+    "disruptionRate": 1,
+}
+
+
+def budget(owner: str, name: str, gpus: int) -> dict[str, Any]:
+    line = {
+        "name": name,
+        "flavor": "H100",
+        "selector": {"cluster": "west"},
+        "concurrency": gpus,
+        "start": "2026-01-01T00:00:00Z",
+        "end": "2100-01-01T00:00:00Z",
+    }
+    return {"owner": owner, "envelopes": [line]}
+
+
+def work(owner: str, gpus: int, **more: Any) -> dict[str, Any]:
+    return {
+        "owner": owner,
+        "pool": "west",
+        "resources": {"gpuType": "H100", "totalGPUs": gpus},
+        "image": "played",
+        "command": ["stays"],
+        "processes": "node",
+        "runtime": {"checkpoint": "1s", "expectedDuration": "2h"},
+        **more,
+    }
+
+
+class Example:
+    """A cluster of two domains of 72 GPUs, and resources of two owners."""
+
+    def __init__(self, cluster: Server) -> None:
+        self.cluster = cluster
+        self.api = installed(cluster)
+        for name in (HOME, *SPACES.values()):
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            self.api.apply(f"/api/v1/namespaces/{name}", body)
+        self.nodes = PlayedNodes(self.api)
+        for domain in "ab":
+            for number in range(9):
+                place = {"region": "us", "fabric_domain": domain, "gpu_flavor": "H100"}
+                self.nodes.add(f"ex-{domain}{number}", gpus=8, **place)
+        self.kubelets = {owner: Kubelet(cluster.api(), SPACES[owner]) for owner in SPACES}
+        for each in self.kubelets.values():
+            each.start()
+        self.of = {owner: Resources(self.api, space) for owner, space in SPACES.items()}
+
+    def close(self) -> None:
+        self.of["rai"].clear()
+        for each in self.kubelets.values():
+            each.close()
+        self.nodes.remove_all()
+        self.api.close()
+
+    def pods(self, owner: str) -> dict[str, int]:
+        """Return how many pods there are on the nodes of each domain."""
+        trees, _ = self.api.list_all(f"/api/v1/namespaces/{SPACES[owner]}/pods")
+        nodes = [each["spec"].get("nodeName", "") for each in trees]
+        return {domain: sum(n.startswith(f"ex-{domain}") for n in nodes) for domain in "ab"}
+
+
+@pytest.fixture
+def example(cluster: Server) -> Iterator[Example]:
+    found = Example(cluster)
+    yield found
+    found.close()
+
+
+def test_the_worked_example_from_resources_to_pods_conflict_and_growth(
+    example: Example, tmp_path: Path
+) -> None:
+    rai, vision = example.of["rai"], example.of["vision"]
+    rai.create("Run", "train", work("rai", 96, locality={"groupGPUs": 64}))
+    rai.create("Budget", "rai", budget("rai", "west-h100", 128))
+    rai.create("Budget", "vision", budget("vision", "vision-h100", 64))
+    rai.create("Owner", "vision", {"quota": {"fairShareTarget": 0.1}})
+    rai.create("Owner", "rai", {"quota": {"fairShareTarget": 0.9}})
+    rai.create("Pool", "west", POOL)
+    words = (
+        *("--kubernetes-clusters", f"west={example.cluster.kubeconfig}"),
+        *("--kubernetes-namespace", "ex-{owner}", "--kubernetes-home", HOME),
+        *("--kubernetes-resources", "west", "--kubernetes-declare-nodes", "west"),
+    )
+    with program(tmp_path, *words) as service:
+        service.wait_ready()
+        # Groups of 64 and 32, each in one domain.
+        rai.until_phase("train", "Running")
+        assert rai.status("Run", "train")["domains"] == {"us/west/a": 64, "us/west/b": 32}
+        until(lambda: example.pods("rai") == {"a": 8, "b": 4}, "its pods are where it was decided")
+        rai.delete("Run", "train")
+        rai.until_gone("Run", "train")
+        # Two groups of 64, where one domain has 48 free.
+        there = {"selector": {"fabric.domain": "b"}}
+        vision.create("Run", "small", work("vision", 8, locality=there))
+        vision.create("Run", "large", work("vision", 16, locality=there))
+        vision.until_phase("small", "Running")
+        vision.until_phase("large", "Running")
+        rai.create("Run", "pair", work("rai", 128, locality={"groupGPUs": 64}))
+        rai.until_phase("pair", "Running")
+        assert rai.status("Run", "pair")["domains"] == {"us/west/a": 64, "us/west/b": 64}
+        outcome = until(
+            lambda: next((o for o in rai.all("ResolverOutcome") if _is_resolved(o)), None),
+            "the conflict and its outcome are an object",
+            tell=lambda: rai.all("ResolverOutcome"),
+        )
+        assert outcome["spec"]["deficit"] == 16
+        assert outcome["status"]["seed"]
+        # Whichever was drawn first: the small one alone is not enough, and not needed.
+        cut = [each["run"].rpartition("-")[0] for each in outcome["status"]["cuts"]]
+        assert cut == ["large"]
+        vision.until_phase("large", "Pending")
+        until(lambda: example.pods("rai") == {"a": 8, "b": 8}, "all pods of the pair are bound")
+        _compare(example)
+        rai.delete("Run", "pair")
+        rai.until_gone("Run", "pair")
+        vision.until_phase("large", "Running")
+        # From 64 on A to what there is, in steps.
+        elastic = {"minTotalGPUs": 64, "maxTotalGPUs": 128, "stepGPUs": 16}
+        rai.create("Run", "grows", work("rai", 64, malleable=elastic))
+        until(
+            lambda: rai.status("Run", "grows").get("width", 0) >= 112,
+            "it has grown over both domains",
+            tell=lambda: rai.status("Run", "grows"),
+        )
+        assert service.end() == 0
+
+
+def _is_resolved(tree: dict[str, Any]) -> bool:
+    return bool(tree.get("status", {}).get("outcome", "Declared") != "Declared")
+
+
+def _compare(example: Example) -> None:
+    """Compare what ``kubectl get`` prints with the golden files."""
+    for path in sorted(GOLDEN.glob("*.txt")):
+        owner, _, plural = path.stem.partition("-")
+        (kind,) = (each.name for each in KINDS if each.plural == plural)
+        until(
+            lambda path=path, owner=owner, kind=kind: (  # type: ignore[misc]
+                printed(example.api, kind, SPACES[owner]) == path.read_text("utf-8")
+            ),
+            f"{path.name} is what people see",
+            tell=lambda owner=owner, kind=kind: printed(  # type: ignore[misc]
+                example.api, kind, SPACES[owner]
+            ),
+        )
+        if shutil.which("kubectl"):
+            text = by_kubectl(example.cluster.kubeconfig, kind, SPACES[owner])
+            assert text == path.read_text("utf-8")
