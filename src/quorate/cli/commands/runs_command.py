@@ -90,10 +90,10 @@ def budgets(settings: Settings, *, what: str | None, owner: str | None) -> None:
     it is 0 outside the envelope's window.
     """
     from quorate.cli.ask_and_print import tree_asked
-    from quorate.cli.envelope_usage import COLUMNS, envelope_usage
     from quorate.cli.printing import print_tree
     from quorate.model.api_version import API_VERSION
     from quorate.operations.resources.resource_operations import ListThings
+    from quorate.views.money.envelope_usage import COLUMNS, envelope_usage
     from quorate.views.table import table
 
     del what  # There is one thing to show.
