@@ -18,7 +18,7 @@ from quorate.client.resources import (
     plan_resources,
     run_resources,
 )
-from quorate.documents.pod_document import CPU, IMAGE, MEMORY, OBJECT_NAME
+from quorate.documents.pod_document import CPU, IMAGE, MEMORY, OBJECT_NAME, WORKLOAD
 from quorate.documents.run_parts import RENDEZVOUS
 from quorate.model import pod_template as pods
 from quorate.model import specs
@@ -66,6 +66,7 @@ BOUNDS: Final[Mapping[type[Fields], Mapping[str, Tree]]] = {
         "command": {"minItems": 1, "maxItems": 10_000},
         "working_dir": {"minLength": 1},
         "image": _matching(IMAGE.pattern, 511),
+        "workload": _matching(WORKLOAD.pattern, 511),
         "nonce": {"minLength": 1, "maxLength": 128},
         "total_steps": {"minimum": 1, "maximum": TOTAL_STEPS_MAX},
         "weight": {"minimum": WEIGHT_MIN, "maximum": WEIGHT_MAX},

@@ -22,6 +22,9 @@ from quorate.model.pod_template import (
 OBJECT_NAME: Final = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
 """The names of most objects of Kubernetes: DNS-1123 subdomains."""
 IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,510}")
+WORKLOAD: Final = re.compile(
+    r"[a-z]{1,63}\.[a-z0-9.-]{1,100}/[a-z0-9-]{1,63}/[a-z0-9.-]{1,200}@[A-Za-z0-9-]{1,64}"
+)
 MOUNT_PATH: Final = re.compile(r"/[^:\x00-\x1f]{1,1023}")
 CPU: Final = re.compile(r"[1-9][0-9]{0,8}m?")
 MEMORY: Final = re.compile(r"[1-9][0-9]{0,14}(?:[KMGTP]i|[kMGTP])?")
@@ -57,6 +60,11 @@ _MEDIUM: Final = values.choice(Medium)
 def image(value: object, at: At) -> str | None:
     """Return the reference of a container image."""
     return _matching(IMAGE, "an image like registry.example/team/train:1.2")(value, at)
+
+
+def workload(value: object, at: At) -> str | None:
+    """Return the object of a cluster whose pods are the work of a run."""
+    return _matching(WORKLOAD, "an object like job.batch/quorate-rai/train@UID")(value, at)
 
 
 def pod_template(value: object, at: At) -> PodTemplate | None:

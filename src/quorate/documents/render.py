@@ -284,6 +284,7 @@ def _run(run: Run) -> Tree:
         processes=_unless(run.processes.value, Processes.GPU.value),
         image=run.image,
         podTemplate=None if run.pod_template is None else _pod_template(run.pod_template),
+        workload=run.workload,
         nonce=run.nonce,
         **({} if run.rounds is None else _rounds(run.rounds)),
     )

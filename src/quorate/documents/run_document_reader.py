@@ -13,7 +13,7 @@ from quorate.documents.document_problem import quoted
 from quorate.documents.field_reader import At, Fields, fields_of
 from quorate.documents.head import Head
 from quorate.documents.labels import place_selector
-from quorate.documents.pod_document import image, pod_template
+from quorate.documents.pod_document import image, pod_template, workload
 from quorate.documents.run_parts import (
     ROUNDS_FIELDS,
     command,
@@ -66,6 +66,7 @@ _SPEC: Final = ROUNDS_FIELDS | {
     "nonce",
     "image",
     "podTemplate",
+    "workload",
 }
 _WORDS: Final[Words] = {
     ("flavor",): ("resources", "gpuType"),
@@ -167,6 +168,7 @@ def _own_run(spec: object, at: At, head: Head) -> Run | None:
         processes=fields.optional("processes", _PROCESSES, _PER_GPU),
         image=fields.maybe("image", image),
         pod_template=_pod_template(fields),
+        workload=_workload(fields),
     )
     return None if owner is None or flavors is None or gpus is None else run
 
@@ -185,6 +187,17 @@ def _pod_template(fields: Fields) -> PodTemplate | None:
         fields.at("podTemplate").fault(
             "has no effect without an image", "add image, or remove podTemplate"
         )
+    return found
+
+
+def _workload(fields: Fields) -> str | None:
+    found = fields.maybe("workload", workload)
+    for other in ("command", "image"):
+        if found is not None and other in fields:
+            fields.at("workload").fault(
+                f"has its own program, and {other} is another",
+                f"remove {other}, or remove workload",
+            )
     return found
 
 

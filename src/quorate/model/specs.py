@@ -372,6 +372,8 @@ class Run(Spec, frozen=True, kw_only=True):
     processes: Processes = Processes.GPU
     image: str | None = None
     pod_template: PodTemplate | None = None
+    workload: str | None = None
+    """The object of the pool's cluster whose pods are the work: KIND.GROUP/NAMESPACE/NAME@UID."""
 
     def widths(self) -> tuple[int, ...]:
         """Return the widths at which the run may start, widest first."""

@@ -50,9 +50,9 @@ class Configuration:
     kubernetes_home: str
     node_not_ready_s: float
     declare_nodes: str
-    """The names of clusters, with commas between them."""
+    """The names of clusters, with commas between them; as the next two."""
     kubernetes_resources: str
-    """As ``declare_nodes``."""
+    job_clusters: str
     work_folder: str
     log_format: str
     log_level: str
@@ -208,21 +208,33 @@ def _check(made: Configuration) -> None:
         wrong.append(
             "executor.allow_root: with executor.run_as no work runs as root; leave one of them out"
         )
-    known = made.clusters.kubeconfigs if isinstance(made.clusters, Clusters) else {}
-    wrong += [
-        f"kubernetes.{key}: {name}: there is no such cluster in kubernetes.clusters; "
-        "add it there, or leave it out here"
-        for key, names in (
-            ("declare_nodes", made.declare_nodes),
-            ("resources", made.kubernetes_resources),
-        )
-        for name in filter(None, names.split(","))
-        if name not in known
-    ]
+    wrong += _cluster_faults(made)
     if made.waldur_stale_s < made.waldur_refresh_s:
         wrong.append("waldur.stale_s: must not be less than waldur.refresh_s")
     if wrong:
         raise CommandError(Exit.INVALID, *wrong)
+
+
+def _cluster_faults(made: Configuration) -> list[str]:
+    """Return what is wrong with the settings about clusters."""
+    known = made.clusters.kubeconfigs if isinstance(made.clusters, Clusters) else {}
+    wrong = [
+        f"{key}: {name}: there is no such cluster in kubernetes.clusters; add it there, or leave "
+        "it out here"
+        for key, names in (
+            ("kubernetes.declare_nodes", made.declare_nodes),
+            ("kubernetes.resources", made.kubernetes_resources),
+            ("kubernetes.jobs", made.job_clusters),
+        )
+        for name in filter(None, names.split(","))
+        if name not in known
+    ]
+    if made.job_clusters and "{owner}" not in made.kubernetes_namespace:
+        wrong.append(
+            "kubernetes.jobs: a Job's namespace says whose money it may spend; give "
+            "kubernetes.namespace {owner}, such as quorate-{owner}"
+        )
+    return wrong
 
 
 _TABLES: Final = {"oidc_roles", "webhooks", "waldur_links"}

@@ -178,6 +178,15 @@ SETTINGS: Final = (
         kind="NAME,... or list",
     ),
     Setting(
+        key="kubernetes.jobs",
+        read=values.names,
+        default="",
+        field="job_clusters",
+        text="the clusters whose suspended Jobs become runs, where they name an owner; "
+        "`kubernetes.namespace` must have `{owner}` in it",
+        kind="NAME,... or list",
+    ),
+    Setting(
         key="work.folder",
         read=values.path,
         default="",

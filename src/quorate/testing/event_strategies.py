@@ -181,6 +181,7 @@ def runs() -> st.SearchStrategy[sp.Run]:
         processes=st.sampled_from(sp.Processes),
         image=st.none() | texts,
         pod_template=st.none() | pod_templates(),
+        workload=st.none() | texts,
     )
 
 

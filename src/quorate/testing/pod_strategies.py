@@ -17,6 +17,9 @@ from quorate.model.pod_template import (
 )
 
 images: Final = st.from_regex(r"[a-z0-9][a-z0-9._:/@+-]{0,40}", fullmatch=True)
+workloads: Final = st.from_regex(
+    r"[a-z]{1,8}\.[a-z]{1,8}/[a-z]{1,8}/[a-z]{1,8}@[0-9a-f]{8}", fullmatch=True
+)
 _object_names: Final = st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True)
 
 

@@ -31,7 +31,7 @@ from quorate.model.rounds_bounds import (
 )
 from quorate.model.selector import LABELS, Selector, selector_of
 from quorate.model.state.meters import KEPT_MS
-from quorate.testing.pod_strategies import images, pod_templates
+from quorate.testing.pod_strategies import images, pod_templates, workloads
 
 _HOURS_STEP_MS: Final = 9
 _GPU_MS_MAX: Final = GPUS_MAX * TIME_MS_MAX
@@ -299,6 +299,7 @@ def runs(draw: st.DrawFn) -> sp.Run:
     )
     most = width if malleable is None else malleable.gpus_max
     has_image = draw(st.booleans())
+    workload = None if has_image else draw(st.none() | workloads)
     return sp.Run(
         name=name,
         owner=draw(names),
@@ -318,7 +319,7 @@ def runs(draw: st.DrawFn) -> sp.Run:
         follow=draw(st.none() | follow),
         on_quota=draw(st.sampled_from(sp.OnQuota)),
         sensitive=draw(st.booleans()),
-        command=draw(program | st.just(())),
+        command=draw(program | st.just(())) if workload is None else (),
         env=draw(st.dictionaries(variables, texts, max_size=3).map(selector_of)),
         working_dir=draw(st.none() | texts.filter(bool)),
         nonce=draw(lines | st.just("")),
@@ -326,6 +327,7 @@ def runs(draw: st.DrawFn) -> sp.Run:
         processes=draw(st.sampled_from(sp.Processes)),
         image=draw(images) if has_image else None,
         pod_template=draw(st.none() | pod_templates()) if has_image else None,
+        workload=workload,
     )
 
 

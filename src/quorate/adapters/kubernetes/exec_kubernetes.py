@@ -61,7 +61,11 @@ class Namespaces:
 
     def of(self, run: Run) -> str:
         """Return the namespace of the pods of ``run``."""
-        return self.template.replace("{owner}", object_name(run.owner))
+        return self.of_owner(run.owner)
+
+    def of_owner(self, owner: str) -> str:
+        """Return the namespace of what ``owner`` has in a cluster."""
+        return self.template.replace("{owner}", object_name(owner))
 
 
 class KubernetesExecutor:
@@ -74,7 +78,7 @@ class KubernetesExecutor:
         self._api = api
         self._namespaces = namespaces or Namespaces()
         self._owner = ClusterOwner(api, self._namespaces.home)
-        self._book = Book(lambda run: run.image is not None, _work_of)
+        self._book = Book(_has_work, _work_of)
         self._ledger = ""
         self._watch: PodWatch | None = None
         self._status: dict[str, Status] = {}
@@ -275,6 +279,10 @@ class KubernetesExecutor:
 
     def _see_to(self, name: str, watch: PodWatch) -> bool:
         """Take the steps that are due for a run; return whether there is news of it."""
+        with self._lock:
+            spec = self._book.spec(name)
+        if spec is not None and spec.workload is not None:
+            return False  # Whoever starts and stops its workload reports of it.
         orders = PodOrders(self._api, watch)
         lost = [each for each in watch.crew(name).live if each.uid in self._lost]
         orders.end(lost, 0)
@@ -367,6 +375,11 @@ class KubernetesExecutor:
             for kept in (self._status, self._exited, self._refused):
                 kept.pop(name, None)
         return is_news
+
+
+def _has_work(run: Run) -> bool:
+    """Return whether something works under the leases of a run: its pods, or another workload's."""
+    return run.image is not None or run.workload is not None
 
 
 def _work_of(run: Run, grace_ms: int) -> Work:

@@ -31,6 +31,7 @@ _FLAGS = (
     ("kubernetes.not_ready_s", "SECONDS", "How long a node may be not ready.  [default: 60]"),
     ("kubernetes.declare_nodes", "NAME,...", "The clusters whose new GPU nodes are declared."),
     ("kubernetes.resources", "NAME,...", "The clusters whose custom resources are followed."),
+    ("kubernetes.jobs", "NAME,...", "The clusters whose suspended Jobs become runs."),
     ("work.folder", "PATH", "Where local work has its folders.  [default: LEDGER.work]"),
     ("log.format", "text|json", "How the log is written to stderr.  [default: text]"),
     ("log.level", "LEVEL", "debug, info, warning or error.  [default: info]"),
@@ -255,6 +256,10 @@ def _extras(made: Configuration) -> Extras:
         from quorate.service.cluster_nodes import nodes_surface
 
         extras.surfaces = [*extras.surfaces, nodes_surface(made)]
+        if made.job_clusters:
+            from quorate.service.cluster_jobs import jobs_surface
+
+            extras.surfaces = [*extras.surfaces, jobs_surface(made)]
     if made.kubernetes_resources:
         from quorate.service.custom_resources.resource_operator import resources_surface
 

@@ -119,6 +119,7 @@ class RunSpec(Fields):
     processes: str | None
     image: str | None
     pod_template: PodTemplate
+    workload: str | None
     nonce: str | None
     job_type: str | None
     throughputs: Mapping[str, Any]

@@ -47,7 +47,16 @@ def image_faults(run: Run, pool: Pool) -> list[Refusal]:
                     remedy="name the image that its pods run, or another pool",
                 )
             ]
-    elif run.image is not None:
+        return []
+    if run.workload is not None:
+        return [
+            Refusal(
+                code=RefusalCode.INVALID,
+                subject=f"Run/{run.name}: spec.workload: pool {pool.name!r} is of no cluster",
+                remedy="remove workload, or name a pool with executor: kubernetes",
+            )
+        ]
+    if run.image is not None:
         return [
             Refusal(
                 code=RefusalCode.INVALID,

@@ -1,0 +1,125 @@
+"""The workloads with an owner in one cluster, of every kind that its API server has.
+
+A kind that is installed later is found by asking again now and then (``discover``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from quorate.adapters.kubernetes.job_kinds import KINDS, JobKind, SeenJob, Workload, seen_job
+from quorate.adapters.kubernetes.kube_api import NOT_FOUND, Change, KubeApi
+from quorate.adapters.kubernetes.object_watch import ObjectWatch
+from quorate.ports.errors import ClusterRefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class SeenJobs:
+    """Workloads by how runs name them, and the kinds of which all are known."""
+
+    jobs: dict[str, SeenJob]
+    watched: frozenset[str]
+
+
+class _OneKind:
+    """The workloads of one kind."""
+
+    def __init__(self, api: KubeApi, cluster: str, kind: JobKind, tell: Callable[[], None]) -> None:
+        self._kind = kind
+        self._tell = tell
+        self._lock = Lock()
+        self._jobs: dict[str, SeenJob] | None = None
+        what = f"the {kind.plural} of cluster {cluster}"
+        self.watch = ObjectWatch(api, kind.list_path, self, what=what, lists_after_loss=True)
+
+    def jobs(self) -> dict[str, SeenJob] | None:
+        """Return them by name; None while they are not known."""
+        with self._lock:
+            return None if self._jobs is None else dict(self._jobs)
+
+    def listed(self, list_now: Callable[[], list[dict[str, Any]]]) -> None:
+        """Replace all of them."""
+        seen = [job for tree in list_now() if (job := seen_job(tree, self._kind)) is not None]
+        with self._lock:
+            self._jobs = {str(job.workload): job for job in seen}
+        self._tell()
+
+    def took(self, change: Change, tree: dict[str, Any]) -> None:
+        """Take one that has changed."""
+        job = None if change is Change.DELETED else seen_job(tree, self._kind)
+        metadata = tree["metadata"]
+        key = str(Workload(self._kind, metadata["namespace"], metadata["name"], metadata["uid"]))
+        with self._lock:
+            if self._jobs is None:
+                return
+            before = self._jobs.pop(key, None)
+            if job is not None:
+                self._jobs[key] = job
+        if job != before:
+            self._tell()
+
+    def lost(self) -> None:
+        """Have no answer until they are listed anew."""
+        with self._lock:
+            self._jobs = None
+
+
+class JobWatch:
+    """The workloads of ``cluster``; ``tell`` is called, on another thread, when one has changed."""
+
+    def __init__(self, api: KubeApi, cluster: str, tell: Callable[[], None]) -> None:
+        self._api = api
+        self._cluster = cluster
+        self._tell = tell
+        self._kinds: dict[str, _OneKind] = {}
+
+    def discover(self) -> None:
+        """Begin to watch every kind that the API server has; raises ``ClusterError``."""
+        for kind in KINDS:
+            if kind.plural not in self._kinds and self._has(kind):
+                one = _OneKind(self._api, self._cluster, kind, self._tell)
+                self._kinds[kind.plural] = one
+                one.watch.start()
+
+    def _has(self, kind: JobKind) -> bool:
+        try:
+            found = self._api.get(f"/apis/{kind.group}/{kind.version}")
+        except ClusterRefusedError as error:
+            if error.status == NOT_FOUND:
+                return False
+            raise
+        return any(each.get("name") == kind.plural for each in found.get("resources") or [])
+
+    def seen(self) -> SeenJobs:
+        """Return the workloads of all kinds that are known now."""
+        known = {name: each.jobs() for name, each in dict(self._kinds).items()}
+        jobs: dict[str, SeenJob] = {}
+        for found in known.values():
+            jobs |= found or {}
+        return SeenJobs(jobs, frozenset(n for n, found in known.items() if found is not None))
+
+    def close(self) -> None:
+        """Stop watching, and return when every watch has ended."""
+        for each in self._kinds.values():
+            each.watch.close()
+        self._api.close()
+        for each in self._kinds.values():
+            each.watch.join()
+
+
+def has_pods(api: KubeApi, workload: Workload, failed_nodes: Collection[str]) -> bool:
+    """Return whether a pod of ``workload`` may still work; those on failed nodes do not count.
+
+    Raises ``ClusterError``.
+    """
+    path = f"/api/v1/namespaces/{workload.namespace}/pods"
+    trees, _ = api.list_all(path, workload.pod_selector)
+    return any(
+        workload.kind.has_pod(workload, each["metadata"].get("labels") or {})
+        and (each.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        and each["spec"].get("nodeName") not in failed_nodes
+        for each in trees
+    )

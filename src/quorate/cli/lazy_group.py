@@ -1,0 +1,56 @@
+"""A group of commands that are imported when they are run."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+import click
+
+from quorate.cli.command_table import CommandTable
+
+_DELETING: Final = ("remove", "rm", "destroy")
+"""Words that people try for ``delete``."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command of ``table`` when it is run, and none for ``--help``."""
+
+    def __init__(self, *args: Any, table: CommandTable, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, in the order people need them."""
+        del ctx
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command called ``cmd_name``, or None."""
+        del ctx
+        if cmd_name not in self._table:
+            return None
+        module, attribute, _ = self._table[cmd_name]
+        found = getattr(importlib.import_module(module), attribute)
+        assert isinstance(found, click.Command), cmd_name
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that ``args`` begin with; an error suggests the nearest name."""
+        if args[0] not in self._table and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], self._table, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"list them: {ctx.command_path} --help"
+            if args[0] in _DELETING:
+                hint = "write: quorate delete KIND NAME"
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with their lines, importing none."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in self._table.items()])

@@ -1,0 +1,247 @@
+"""Plain Jobs of clusters are admitted through their suspend field, while a ledger is served.
+
+Ledger and cluster are compared whenever one of both has changed (``job_admission``), so a lost
+watch or a restart loses nothing. Commands have ``kubernetes/CLUSTER`` as their actor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from quorate.adapters.kubernetes.exec_kubernetes import Namespaces
+from quorate.adapters.kubernetes.job_kinds import SeenJob, Workload
+from quorate.adapters.kubernetes.job_patches import message_patch
+from quorate.adapters.kubernetes.job_watch import JobWatch, SeenJobs, has_pods
+from quorate.adapters.kubernetes.kube_api import CONFLICT, NOT_FOUND, KubeApi
+from quorate.core.commands import Command, Fail, Submit
+from quorate.loop.engine import Engine
+from quorate.model.events import NodeStatus
+from quorate.model.refusal import sentence
+from quorate.ports.errors import ClusterError, ClusterRefusedError, QuorateError
+from quorate.service.auth.authenticator import Authenticator
+from quorate.service.config import Configuration
+from quorate.service.config_values import Clusters
+from quorate.service.executor_choice import cluster_apis
+from quorate.service.job_admission import JobChanges, JobRules, job_changes, run_name
+from quorate.service.ledger_thread import LedgerThread
+from quorate.views.exits import CommandError
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_S: Final = 30.0
+"""How long until kinds that were not there are looked for again, and all is compared."""
+UNSURE_S: Final = 0.5
+"""How long until pods that have to end are looked for again."""
+TROUBLE_S: Final = 5.0
+"""How long to wait after something could not be recorded or changed."""
+ROUNDS_MAX: Final = 4
+"""How often ledger and cluster are compared in a row: what is recorded may lead to more."""
+INVALID: Final = 422
+
+Patch = tuple[SeenJob, dict[str, Any]]
+
+
+@dataclass(slots=True)
+class Compared:
+    """What is left to do in the cluster after the ledger has its part.
+
+    ``seq`` is the sequence of what was compared, and ``refused`` what the ledger did not take.
+    """
+
+    seq: int
+    patches: list[Patch] = field(default_factory=list)
+    unsure: list[Workload] = field(default_factory=list)
+    failed_nodes: frozenset[str] = frozenset()
+    refused: tuple[str, ...] = ()
+
+
+def record_jobs(
+    engine: Engine, rules: JobRules, seen: SeenJobs, gone: Collection[str] = ()
+) -> Compared:
+    """Record what a cluster says of its workloads, on the ledger's thread.
+
+    What is refused is said in the workload.
+    """
+    refused: dict[str, str] = {}
+
+    def compare() -> tuple[int, JobChanges]:
+        found = job_changes(engine.view, rules, seen.jobs, watched=seen.watched, gone=gone)
+        return engine.head.seq, found
+
+    seq, found = compare()
+    for _ in range(ROUNDS_MAX):
+        fresh = [each for each in found.commands if _key(each) not in refused]
+        if not fresh:
+            break
+        receipts = engine.execute_all(fresh, actor=rules.actor)
+        for command, receipt in zip(fresh, receipts, strict=True):
+            for refusal in receipt.decision.refusals:
+                refused[_key(command)] = sentence(refusal)
+        seq, found = compare()
+    for run, job in found.submitted.items():
+        why = refused.pop(run, "")
+        if why not in ("", job.message):
+            found.patches.append((job, message_patch(job, why)))
+    status = engine.view.node_status
+    return Compared(
+        seq=seq,
+        patches=found.patches,
+        unsure=found.unsure,
+        failed_nodes=frozenset(n for n, each in status.items() if each is NodeStatus.FAILED),
+        refused=tuple(f"{command}: {why}" for command, why in refused.items()),
+    )
+
+
+def _key(command: Command) -> str:
+    return command.run.name if isinstance(command, Submit) else str(command)
+
+
+def jobs_surface(
+    made: Configuration,
+) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
+    """Return a context manager that admits the Jobs of clusters while a ledger is served."""
+    assert isinstance(made.clusters, Clusters), "asked for where there are clusters"
+    wanted = made.job_clusters.split(",")
+    namespaces = Namespaces(template=made.kubernetes_namespace, home=made.kubernetes_home)
+    clusters = Clusters({name: made.clusters.kubeconfigs[name] for name in wanted})
+
+    async def surface(
+        ledger_thread: LedgerThread, authenticator: Authenticator
+    ) -> AsyncIterator[str]:
+        del authenticator
+        keepers = []
+        for name, api in cluster_apis(clusters).items():
+            keeper = JobKeeper(
+                ledger_thread, JobRules(cluster=name, namespace_of=namespaces.of_owner), api
+            )
+            keeper.start()
+            keepers.append(keeper)
+        try:
+            yield f"the Jobs of {', '.join(wanted)} are admitted"
+        finally:
+            await asyncio.gather(*(keeper.stop() for keeper in keepers))
+
+    return surface
+
+
+class JobKeeper:
+    """Has the workloads of one cluster and the ledger agree, as a task of the event loop."""
+
+    def __init__(self, ledger_thread: LedgerThread, rules: JobRules, api: KubeApi) -> None:
+        self._ledger_thread = ledger_thread
+        self._rules = rules
+        self._api = api
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._watch = JobWatch(api, rules.cluster, self._tell)
+        self._task: asyncio.Task[None] | None = None
+        self._seq = -1
+        self._trouble = ""
+
+    def _tell(self) -> None:
+        """Compare soon; from any thread."""
+        with suppress(RuntimeError):  # The event loop has ended: there is no ledger to change.
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._task = asyncio.create_task(self._keep())
+
+    async def stop(self) -> None:
+        """Return when nothing is watched, recorded or changed any more."""
+        assert self._task is not None, "started first"
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        await asyncio.to_thread(self._watch.close)
+
+    async def _keep(self) -> None:
+        wait_s, looked_s = 0.0, -LOOK_S
+        while True:
+            await self._news(wait_s)
+            try:
+                if self._loop.time() - looked_s >= LOOK_S:
+                    await asyncio.to_thread(self._watch.discover)
+                    looked_s = self._loop.time()
+                wait_s = await self._compare()
+                if wait_s != TROUBLE_S:
+                    self._trouble = ""
+            except (ClusterError, CommandError, QuorateError) as error:
+                wait_s = TROUBLE_S
+                self._complain(str(error))
+            except Exception:  # noqa: BLE001 - the top frame of this task
+                wait_s = LOOK_S
+                _LOG.exception("cluster %s: a bug keeps its Jobs waiting", self._rules.cluster)
+
+    def _complain(self, trouble: str) -> None:
+        if self._trouble != trouble:
+            self._trouble = trouble
+            _LOG.warning("cluster %s: its Jobs are not seen to: %s", self._rules.cluster, trouble)
+
+    async def _news(self, wait_s: float) -> None:
+        """Return when the cluster or the ledger has changed, or after ``wait_s``."""
+        if self._changed.is_set():
+            self._changed.clear()
+            return
+        waiting = [
+            asyncio.create_task(self._changed.wait()),
+            asyncio.create_task(self._ledger_thread.moved(self._seq, wait_s)),
+        ]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+        self._changed.clear()
+
+    async def _compare(self) -> float:
+        """Compare once; return how long until it has to be done again, though nothing changes."""
+        rules, seen = self._rules, self._watch.seen()
+        done = await self._ledger_thread.run(lambda engine: record_jobs(engine, rules, seen))
+        if done.unsure:
+            gone = await asyncio.to_thread(self._gone, done)
+            if gone:
+                done = await self._ledger_thread.run(
+                    lambda engine: record_jobs(engine, rules, seen, gone)
+                )
+        self._seq = done.seq
+        is_done = not done.refused
+        for each in done.refused:
+            self._complain(each)
+        for job, patch in done.patches:
+            is_done &= await self._change(job, patch)
+        if not is_done:
+            return TROUBLE_S
+        return UNSURE_S if done.unsure else LOOK_S
+
+    def _gone(self, done: Compared) -> frozenset[str]:
+        """Return the workloads of which no pod is left."""
+        return frozenset(
+            str(each) for each in done.unsure if not has_pods(self._api, each, done.failed_nodes)
+        )
+
+    async def _change(self, job: SeenJob, patch: dict[str, Any]) -> bool:
+        """Change a workload; return False where that has to be tried again.
+
+        What was changed meanwhile, or is gone, is seen by the watch. A start that the API server
+        calls invalid fails the run.
+        """
+        try:
+            await asyncio.to_thread(self._api.merge, job.workload.path, patch)
+        except ClusterRefusedError as error:
+            if error.status in (CONFLICT, NOT_FOUND):
+                return True
+            if error.status != INVALID or "spec" not in patch or not job.is_suspended:
+                self._complain(str(error))
+                return False
+            note = f"the API server does not accept its start: {error}"
+            command = Fail(run_name(job.workload), note, has_gone=True)
+            await self._ledger_thread.run(
+                lambda engine: engine.execute_all([command], actor=self._rules.actor)
+            )
+        return True
