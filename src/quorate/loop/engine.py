@@ -34,7 +34,15 @@ from quorate.core.decide import decide
 from quorate.core.decision_log import GoOn, always
 from quorate.core.preemption.lottery import CHAIN_LENGTH
 from quorate.core.rounds.begin_round import rounds_due
-from quorate.ledger.chain import GENESIS, Head, open_block, open_blocks, seal
+from quorate.ledger.chain import (
+    BLOCK_BYTES_MAX,
+    GENESIS,
+    Head,
+    open_block,
+    open_blocks,
+    seal,
+)
+from quorate.ledger.codec import encode_events
 from quorate.ledger.fold import collector_paused
 from quorate.loop.orders import orders_of, standing_orders
 from quorate.loop.preimages import Preimages
@@ -58,6 +66,7 @@ from quorate.model.state.state_view import StateView
 from quorate.policy.parts import install_text, missing_part
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import (
+    BlockTooLargeError,
     DecidingStoppedError,
     LedgerEmptyError,
     QuorateError,
@@ -74,6 +83,8 @@ _LOG = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS: Final = 50_000
 """A snapshot is kept when this many events have come since the last one, unless set otherwise."""
+GROUP_BYTES_MAX: Final = 1_000_000
+"""How many bytes of events commands share as one block: a server takes that in one request."""
 DRAWS_MAX: Final = 1_000
 """How many conflicts are settled after one commit; the rest wait for the next."""
 DRAW_ACTOR: Final = "lottery"
@@ -151,6 +162,8 @@ class Engine:
         # Whether the store may have blocks after the head: an append did not return.
         self._is_behind = False
         self.snapshot_events = SNAPSHOT_EVENTS
+        self.group_bytes_max = GROUP_BYTES_MAX
+        self.block_bytes_max = BLOCK_BYTES_MAX
         self.policies: Mapping[str, PoolPolicy] | None = None
         self._round_waits = RoundWaits()
         self._round_answers: KeptAnswers | None = None
@@ -295,14 +308,22 @@ class Engine:
         return self.execute_group([Asked(command, actor, go_on)])[0]
 
     def execute_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
-        """Decide ``commands`` in order and commit them as one block; see ``execute_group``."""
-        return self.execute_group([Asked(command, actor) for command in commands])
+        """Decide ``commands`` in order and commit them, as one block where they fit into one.
+
+        Where they do not, an error leaves recorded what is in the blocks before. See
+        ``execute_group``.
+        """
+        asked = [Asked(command, actor) for command in commands]
+        receipts: list[Receipt] = []
+        while len(receipts) < len(asked):
+            receipts += self.execute_group(asked[len(receipts) :])
+        return receipts
 
     def execute_group(self, asked: Sequence[Asked], go_on: GoOn = always) -> list[Receipt]:
         """Decide the commands ``asked`` in order; return when they are durable, as one block.
 
-        When ``go_on`` returns False, the commands decided so far, one at least, are committed. The
-        commands after them are not decided and have no receipt.
+        When ``go_on`` returns False, or the block is full, the commands decided so far, one at
+        least, are committed. The commands after them are not decided and have no receipt.
 
         A refused command records nothing and does not keep the others from being recorded. Raises a
         ``StoreError`` when the block cannot be committed; then none of the commands is recorded.
@@ -327,7 +348,8 @@ class Engine:
         Where another writer committed first, its blocks are applied and the commands are decided
         again on the state after them. That ends: each attempt that is lost is a block that another
         writer has got recorded. Raises ``StaleHeadError`` when the store refuses the block and has
-        no other after this engine's head, and ``DecidingStoppedError`` while deciding is stopped.
+        no other after this engine's head, ``BlockTooLargeError`` when the events of the first
+        command do not fit into a block, and ``DecidingStoppedError`` while deciding is stopped.
         """
         if self.stopped:
             raise DecidingStoppedError(self.stopped)
@@ -347,12 +369,15 @@ class Engine:
         """Decide at the engine's head, append there, and then apply what was decided."""
         decided: list[tuple[Decision, int]] = []
         events: list[Event] = []
-        ahead = self._state
+        ahead, size = self._state, 0
         try:
             for each in asked:
                 if decided and not go_on():
                     break
                 decision = self._decide(ahead, each.command, each.actor, go_on=each.go_on)
+                size += self._size(decision.events, is_first=not events)
+                if events and size > self.group_bytes_max:
+                    break
                 decided.append((decision, ahead.seq + 1))
                 if decision.events:
                     if not self.is_shared:
@@ -367,11 +392,20 @@ class Engine:
         except StaleHeadError:
             raise
         except BaseException:
-            # The block may be in the store after all; then its orders must be sent.
-            self._recover()
+            self._try_to_recover()
             raise
         self._maybe_snapshot()
         return [Receipt(decision, self._head, first_seq) for decision, first_seq in decided]
+
+    def _size(self, events: Sequence[Event], *, is_first: bool) -> int:
+        """Return the bytes that ``events`` take in a block.
+
+        Raises ``BlockTooLargeError`` if they are its first ones and do not fit.
+        """
+        size = len(encode_events(events)) if events else 0
+        if is_first and size > self.block_bytes_max:
+            raise BlockTooLargeError(events=len(events), size=size, size_max=self.block_bytes_max)
+        return size
 
     def _check(
         self, head: Head, events: Sequence[Event], after: StateView, *, is_recorded: bool
@@ -523,6 +557,16 @@ class Engine:
         self._reload_if_torn()
         if self._is_behind:
             self.follow()
+
+    def _try_to_recover(self) -> None:
+        """Recover after a commit that failed; where that fails too, the next use does it.
+
+        The block may be in the store after all; then its orders are sent.
+        """
+        try:
+            self._recover()
+        except QuorateError as error:
+            _LOG.warning("what was recorded is not known yet: %s", error)
 
     def _reload_if_torn(self) -> None:
         """Read the state again from the store if applying a block to it did not return."""

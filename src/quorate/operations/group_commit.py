@@ -21,7 +21,7 @@ from quorate.operations.operation import DRY_RUN, Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.request_keys import plain
 from quorate.operations.visible_events import Sight
-from quorate.ports.errors import QuorateError
+from quorate.ports.errors import BlockTooLargeError, QuorateError
 
 GROUP_MAX: Final = 512
 """How many runs are committed as one block; the last request of it may have more."""
@@ -63,7 +63,7 @@ def answer_together(
         for asking, order in zip(askings, orders, strict=True)
         if isinstance(order, Order)
     ]
-    receipts = iter(_carried_out(engine, wanted, go_on))
+    receipts = iter(carried_out(engine, wanted, go_on))
     found: list[Answer | Exception] = []
     for asking, order in zip(askings, orders, strict=True):
         if not isinstance(order, Order):
@@ -92,28 +92,28 @@ def _order(asking: Asking) -> Order | Exception:
     return found
 
 
-def _carried_out(engine: Engine, wanted: Sequence[Asked], go_on: GoOn) -> list[Receipt | Exception]:
-    """Return the receipt of each of ``wanted``, or the bug that kept it from being decided.
+def carried_out(engine: Engine, wanted: Sequence[Asked], go_on: GoOn) -> list[Receipt | Exception]:
+    """Return the receipt of each of ``wanted``, or what kept it alone from being recorded.
 
-    Those that it could not ``go_on`` to are left out.
+    Those that it could not ``go_on`` to, or that did not fit into the block, are left out.
 
-    A bug fails the block before it is committed: then each is tried in a block of its own.
+    A bug, or a command that is too large, fails the block before it is committed: then each is
+    tried in a block of its own.
     """
     before = engine.head
     try:
         return [*engine.execute_group(wanted, go_on)]
-    except QuorateError:
-        raise
     except Exception as error:
-        if engine.head != before:
+        is_of_all = isinstance(error, QuorateError) and not isinstance(error, BlockTooLargeError)
+        if is_of_all or engine.head != before:
             raise
         if len(wanted) == 1:
             return [error]
-    found = _carried_out(engine, wanted[:1], go_on)
+    found = carried_out(engine, wanted[:1], go_on)
     for one in wanted[1:]:
         if not go_on():
             break
-        found += _carried_out(engine, [one], go_on)
+        found += carried_out(engine, [one], go_on)
     return found
 
 

@@ -43,6 +43,7 @@ class EventStore(Protocol):
     def append(self, block: Block, *, expected: Head) -> None:
         """Append ``block``, sealed at ``expected``, all or nothing; durable on return.
 
+        A body has up to ``BLOCK_BYTES_MAX`` bytes, however little a server takes in one request.
         Raises ``StaleHeadError`` when the log is not at ``expected``. After any error the log is as
         it was and the store is usable. Work does not grow with the log.
         """

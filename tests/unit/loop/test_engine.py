@@ -100,7 +100,7 @@ def test_nothing_is_decided_while_it_is_unknown_what_was_recorded() -> None:
     store = FullStore()
     engine = new_engine(store)
     store.blocks_fail = store.reads_fail = True
-    with pytest.raises(StoreBusyError):
+    with pytest.raises(StoreFullError):
         engine.execute(Submit(run("a", 16)), actor="test")
     store.blocks_fail = False
     with pytest.raises(StoreBusyError):
