@@ -20,7 +20,8 @@ from quorate.core.audit.invariants import sweep
 from quorate.core.commands import Apply, Cancel, Command, Complete, Submit
 from quorate.ledger.chain import Block, Head, open_blocks
 from quorate.ledger.fold import fold
-from quorate.loop.engine import Engine, Receipt
+from quorate.loop.commit_types import Receipt
+from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS
 from quorate.model.events import Event, LeaseEnded, LeaseStarted
 from quorate.model.specs import OnQuota, Owner, Quota

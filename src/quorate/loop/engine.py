@@ -24,10 +24,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
-from quorate.core.admission.run_shape import Violation
 from quorate.core.audit.commit_checks import check_touched
 from quorate.core.commands import Change, Command, Decision, Draw
 from quorate.core.decide import decide
@@ -42,8 +40,9 @@ from quorate.ledger.chain import (
     open_blocks,
     seal,
 )
-from quorate.ledger.codec import encode_events
 from quorate.ledger.fold import collector_paused
+from quorate.loop.block_draft import GROUP_BYTES_MAX, BlockDraft
+from quorate.loop.commit_types import Asked, Breach, Made, OnViolation, Receipt
 from quorate.loop.orders import orders_of, standing_orders
 from quorate.loop.preimages import Preimages
 from quorate.loop.resolver_log import log_conflicts
@@ -66,7 +65,6 @@ from quorate.model.state.state_view import StateView
 from quorate.policy.parts import install_text, missing_part
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import (
-    BlockTooLargeError,
     DecidingStoppedError,
     LedgerEmptyError,
     QuorateError,
@@ -83,52 +81,12 @@ _LOG = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS: Final = 50_000
 """A snapshot is kept when this many events have come since the last one, unless set otherwise."""
-GROUP_BYTES_MAX: Final = 1_000_000
-"""How many bytes of events commands share as one block: a server takes that in one request."""
 DRAWS_MAX: Final = 1_000
 """How many conflicts are settled after one commit; the rest wait for the next."""
 DRAW_ACTOR: Final = "lottery"
 """The actor that settles conflicts."""
 ROUND_ACTOR: Final = "rounds"
 """The actor that begins the rounds of pools."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A command, and its actor; deciding it is given up when it may not ``go_on``."""
-
-    command: Command
-    actor: str
-    go_on: GoOn = always
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """The result of a command: its decision, and the head under which it is recorded.
-
-    ``first_seq`` is the sequence of its first event; where it has none, the next one.
-    """
-
-    decision: Decision
-    head: Head
-    first_seq: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Breach:
-    """Invariants that do not hold after ``events``, the block after ``head``.
-
-    A block of this engine is not recorded then; one of another writer ``is_recorded``.
-    """
-
-    head: Head
-    events: Sequence[Event]
-    violations: Sequence[Violation]
-    is_recorded: bool
-
-
-OnViolation = Callable[[Breach], str]
-"""Keeps the evidence of broken invariants; returns why deciding has stopped."""
 
 
 class Engine:
@@ -300,12 +258,18 @@ class Engine:
         """Return the time at which a command would be decided now; it never runs back."""
         return max(self._clock.now_ms(), self._state.at_ms)
 
-    def execute(self, command: Command, *, actor: str, go_on: GoOn = always) -> Receipt:
+    def execute(
+        self, command: Command, *, actor: str, go_on: GoOn = always, made: Made | None = None
+    ) -> Receipt:
         """Decide and commit one command.
 
-        Raises ``DecisionCutError`` when deciding may not ``go_on``; then nothing is recorded.
+        Raises ``DecisionCutError`` when deciding may not ``go_on``, and what forbids the command
+        where it is ``made`` again; then nothing is recorded.
         """
-        return self.execute_group([Asked(command, actor, go_on)])[0]
+        (receipt,) = self.execute_group([Asked(command, actor, go_on, made)])
+        if receipt.denied is not None:
+            raise receipt.denied
+        return receipt
 
     def execute_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
         """Decide ``commands`` in order and commit them, as one block where they fit into one.
@@ -331,8 +295,10 @@ class Engine:
         repeats an earlier request: then nothing is recorded.
         """
         receipts = self.commit_group(asked, go_on)
-        decisions = (receipt.decision for receipt in receipts)
-        if any(not decision.refusals and decision.repeats is None for decision in decisions):
+        if any(
+            not each.decision.refusals and each.decision.repeats is None and each.denied is None
+            for each in receipts
+        ):
             self.settle_due()
         return receipts
 
@@ -367,45 +333,31 @@ class Engine:
 
     def _attempt(self, asked: Sequence[Asked], go_on: GoOn) -> list[Receipt]:
         """Decide at the engine's head, append there, and then apply what was decided."""
-        decided: list[tuple[Decision, int]] = []
-        events: list[Event] = []
-        ahead, size = self._state, 0
+        draft = BlockDraft(self._state, self.group_bytes_max, self.block_bytes_max)
         try:
-            for each in asked:
-                if decided and not go_on():
+            for each in [each.at_head(self._head) for each in asked]:
+                if draft.decided and not go_on():
                     break
-                decision = self._decide(ahead, each.command, each.actor, go_on=each.go_on)
-                size += self._size(decision.events, is_first=not events)
-                if events and size > self.group_bytes_max:
+                if each.denied is not None:
+                    draft.deny(each.denied)
+                    continue
+                decision = self._decide(draft.ahead, each.command, each.actor, go_on=each.go_on)
+                size = draft.room_for(decision.events)
+                if size is None:
                     break
-                decided.append((decision, ahead.seq + 1))
-                if decision.events:
-                    if not self.is_shared:
-                        self._is_whole = False
-                    elif ahead is self._state:
-                        ahead = self._state.overlay()
-                    apply_all(ahead, decision.events)
-                    events.extend(decision.events)
-            if events:
-                self._check(self._head, events, ahead, is_recorded=False)
-                self._append(events, ahead)
+                if decision.events and not self.is_shared:
+                    self._is_whole = False
+                draft.add(decision, size, is_apart=self.is_shared)
+            if draft.events:
+                self._check(self._head, draft.events, draft.ahead, is_recorded=False)
+                self._append(draft.events, draft.ahead)
         except StaleHeadError:
             raise
         except BaseException:
             self._try_to_recover()
             raise
         self._maybe_snapshot()
-        return [Receipt(decision, self._head, first_seq) for decision, first_seq in decided]
-
-    def _size(self, events: Sequence[Event], *, is_first: bool) -> int:
-        """Return the bytes that ``events`` take in a block.
-
-        Raises ``BlockTooLargeError`` if they are its first ones and do not fit.
-        """
-        size = len(encode_events(events)) if events else 0
-        if is_first and size > self.block_bytes_max:
-            raise BlockTooLargeError(events=len(events), size=size, size_max=self.block_bytes_max)
-        return size
+        return draft.receipts(self._head)
 
     def _check(
         self, head: Head, events: Sequence[Event], after: StateView, *, is_recorded: bool

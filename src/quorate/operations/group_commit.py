@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
-from quorate.core.commands import Apply, Submit
+from quorate.core.commands import Apply, Command, Submit
 from quorate.core.decision_log import DecisionCutError, GoOn, always
-from quorate.loop.engine import Asked, Engine, Receipt
+from quorate.loop.commit_types import Asked, Made, Receipt
+from quorate.loop.engine import Engine
 from quorate.model.specs import Run
 from quorate.operations.answer_types import Answer, Order
-from quorate.operations.answering import ordered
+from quorate.operations.answering import order_again, ordered
 from quorate.operations.batch_bounds import too_long
 from quorate.operations.caller import Caller
 from quorate.operations.execute import recorded_answer
@@ -58,8 +60,14 @@ def answer_together(
     """
     assert len(askings) <= GROUP_MAX, len(askings)
     orders = [_order(asking) for asking in askings]
+    head = engine.head
     wanted = [
-        Asked(order.command, asking.context.caller.actor, asking.context.go_on)
+        Asked(
+            order.command,
+            asking.context.caller.actor,
+            asking.context.go_on,
+            Made(head, partial(_command, asking)),
+        )
         for asking, order in zip(askings, orders, strict=True)
         if isinstance(order, Order)
     ]
@@ -92,6 +100,11 @@ def _order(asking: Asking) -> Order | Exception:
     return found
 
 
+def _command(asking: Asking) -> Command:
+    """Return the command of ``asking`` at the engine's head, after others have committed."""
+    return order_again(asking.context, asking.operation, asking.asked).command
+
+
 def carried_out(engine: Engine, wanted: Sequence[Asked], go_on: GoOn) -> list[Receipt | Exception]:
     """Return the receipt of each of ``wanted``, or what kept it alone from being recorded.
 
@@ -120,6 +133,8 @@ def carried_out(engine: Engine, wanted: Sequence[Asked], go_on: GoOn) -> list[Re
 def _answer(engine: Engine, receipt: Receipt | Exception, caller: Caller) -> Answer | Exception:
     if isinstance(receipt, Exception):
         return receipt
+    if receipt.denied is not None:
+        return receipt.denied
     kept, sight = receipt.decision.repeats, Sight(engine.view, caller)
     try:
         if kept is not None:

@@ -15,7 +15,8 @@ from pathlib import Path
 from quorate.adapters.clock_guard import ClockGuard
 from quorate.documents.times import time_text
 from quorate.ledger.codec import event_to_json
-from quorate.loop.engine import Breach, Engine
+from quorate.loop.commit_types import Breach
+from quorate.loop.engine import Engine
 
 _LOG = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from quorate.core.commands import (
     UpdateOwner,
 )
 from quorate.ledger.chain import Block, Head, open_blocks
-from quorate.loop.engine import Asked, Engine, Receipt
+from quorate.loop.commit_types import Asked, Receipt
+from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Owner
 from quorate.operations.group_commit import carried_out
