@@ -24,7 +24,8 @@ from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.core.audit.commit_checks import check_touched
 from quorate.core.commands import Applied, Apply, Command, Complete, Submit
 from quorate.documents import API_VERSION, Documents, parse_tree
-from quorate.loop.engine import Engine, Receipt
+from quorate.loop.commit_types import Receipt
+from quorate.loop.engine import Engine
 from quorate.model.specs import Run
 from quorate.model.state.records import Phase
 

@@ -28,7 +28,7 @@ from benchmarks.figure import Effort, Figure
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Applied, Apply, Cancel, Command, Submit
 from quorate.ledger.chain import GENESIS, open_blocks
-from quorate.loop.engine import Receipt
+from quorate.loop.commit_types import Receipt
 from quorate.model.amounts import HOLD_QUANTUM_MS, HOUR_MS, MINUTE_MS
 from quorate.model.events import (
     ConflictAnnounced,

@@ -20,7 +20,8 @@ from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.core.commands import Complete, Submit, Tick
 from quorate.core.next_due import next_due_ms
 from quorate.core.profile.lease_ends import run_end_ms
-from quorate.loop.engine import Engine, Receipt
+from quorate.loop.commit_types import Receipt
+from quorate.loop.engine import Engine
 from quorate.model.amounts import MINUTE_MS, SECOND_MS
 from quorate.model.events import LeaseStarted, RunEnded, StartReason
 from quorate.model.state.state import State

@@ -24,7 +24,7 @@ from quorate.core.audit.history_audit import audit
 from quorate.core.audit.invariants import Violation, sweep
 from quorate.core.commands import Applied, Apply, Command
 from quorate.ledger.chain import open_blocks
-from quorate.loop.engine import Receipt
+from quorate.loop.commit_types import Receipt
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM, SECOND_MS
 from quorate.model.events import HoldExtended, LeaseStarted, RoundCause, RoundShared
 from quorate.model.specs import Discipline, Node, Owner, Pool, Quota, RoundsWork, Run

@@ -238,19 +238,21 @@ def test_violation_stops_deciding_and_keeps_its_evidence(
     with serving(ledger, extras=extras(ledger, clock, inside)) as served, begin(served) as client:
         token = served.token
         inside.run(corrupt)
-        # This one shares its node. It is recorded, so it is acknowledged.
-        assert submit(client, "second").status_code == 200
+        # This one shares its node, so that it is not recorded.
+        broken = submit(client, "second")
+        assert broken.status_code == 503, broken.text
         ready = client.get("/readyz")
         assert ready.status_code == 503
-        assert "an invariant does not hold after sequence" in ready.text
+        assert "an invariant would not hold after sequence" in ready.text
         refused = submit(client, "third")
         assert refused.status_code == 503, refused.text
-        assert phase(client, "second") == "Running"
+        assert client.get("/api/v1/runs/second").status_code == 404
         assert client.get("/api/v1/ledger/verification").status_code == 200
     assert "deciding is stopped: an invariant" in caplog.text
     evidence = json.loads(evidence_path(ledger).read_text(encoding="utf-8"))
     assert "I1" in evidence["violations"][0]
     assert evidence["events"][0]["tag"] == "run-submitted/1"
+    assert evidence["recorded"] is False
     with SqliteStore.read(ledger) as store:
         assert evidence["head"]["hash"] == store.head().hash.hex()
     again = Served(ledger, {}, extras(ledger, clock))

@@ -23,6 +23,8 @@ from quorate.model.events import Event, Fact
 FORMAT: Final = 1
 HASH_BYTES: Final = 32
 EVENTS_PER_BLOCK_MAX: Final = 1_000_000
+BLOCK_BYTES_MAX: Final = 32 * 1024 * 1024
+"""How many bytes the events of a new block take at most; older blocks may have more."""
 _DOMAIN: Final = b"quorate-block/1\0"
 
 

@@ -1,16 +1,20 @@
-"""The engine: one owned state over one store. Read, decide, commit, act.
+"""The engine: one owned state over one store. Follow, decide, commit, act (docs/adr/0044).
 
 Commands that arrive together are decided one after the other, each on the state after the ones
 before it, and committed as one block with one flush: a group commit. No response is sent before
-that block is durable. When a commit fails, its decisions are dropped and the state is read again;
-when another writer committed first, the commands are then decided again, on the state after that.
+that block is durable, and no block is appended whose events cannot be applied. When another writer
+committed first, the engine applies that writer's blocks and decides again.
+
+In a store that others write to, commands are decided on an overlay, and the state changes when the
+block is in the store: a commit that fails leaves it as it was. The only writer of a store saves
+that: its state runs ahead of the ledger during a commit, and is read again if the commit fails.
 
 With an executor, stops are two facts, and the engine sends the executor the orders of each commit.
 Orders that it missed because this program ended in between are sent when the ledger is opened
 again.
 
-Where violations are reported, the invariants of what a block has touched are checked after it is
-durable; the first violation stops all deciding.
+Where violations are reported, the invariants of what a block touches are checked before it is
+appended; the first violation stops all deciding, and its block is not recorded.
 
 With the lottery's secret, conflicts that are due are settled in blocks of their own, after the one
 that declared them is durable: the link cannot have been known before the entrants were fixed.
@@ -19,25 +23,32 @@ that declared them is durable: the link cannot have been known before the entran
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
-from quorate.core.admission.run_shape import Violation
 from quorate.core.audit.commit_checks import check_touched
 from quorate.core.commands import Change, Command, Decision, Draw
 from quorate.core.decide import decide
 from quorate.core.decision_log import GoOn, always
 from quorate.core.preemption.lottery import CHAIN_LENGTH
 from quorate.core.rounds.begin_round import rounds_due
-from quorate.ledger.chain import GENESIS, Block, Head, open_block, open_blocks, seal
-from quorate.ledger.fold import collector_paused, replay
-from quorate.ledger.snapshot import restore
+from quorate.ledger.chain import (
+    BLOCK_BYTES_MAX,
+    GENESIS,
+    Head,
+    open_block,
+    open_blocks,
+    seal,
+)
+from quorate.ledger.fold import collector_paused
+from quorate.loop.block_draft import GROUP_BYTES_MAX, BlockDraft
+from quorate.loop.commit_types import Asked, Breach, Made, OnViolation, Receipt
 from quorate.loop.orders import orders_of, standing_orders
 from quorate.loop.preimages import Preimages
 from quorate.loop.resolver_log import log_conflicts
 from quorate.loop.rounds.round_waits import RoundWaits
 from quorate.loop.snapshots import CLOSE_S_MAX, Snapshots
+from quorate.loop.state_loading import load_state
 from quorate.model.events import (
     ConflictDeclared,
     Event,
@@ -70,39 +81,12 @@ _LOG = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS: Final = 50_000
 """A snapshot is kept when this many events have come since the last one, unless set otherwise."""
-ATTEMPTS_MAX: Final = 64
-"""How often a block is decided again because another writer committed first."""
 DRAWS_MAX: Final = 1_000
 """How many conflicts are settled after one commit; the rest wait for the next."""
 DRAW_ACTOR: Final = "lottery"
 """The actor that settles conflicts."""
 ROUND_ACTOR: Final = "rounds"
 """The actor that begins the rounds of pools."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A command, and its actor; deciding it is given up when it may not ``go_on``."""
-
-    command: Command
-    actor: str
-    go_on: GoOn = always
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """The result of a command: its decision, and the head under which it is recorded.
-
-    ``first_seq`` is the sequence of its first event; where it has none, the next one.
-    """
-
-    decision: Decision
-    head: Head
-    first_seq: int
-
-
-OnViolation = Callable[[Head, Sequence[Event], Sequence[Violation]], str]
-"""Keeps the evidence of invariants that a block broke; returns why deciding has stopped."""
 
 
 class Engine:
@@ -130,8 +114,14 @@ class Engine:
         self._head = head
         self._snapshot_seq = snapshot_seq
         self._snapshots = Snapshots(store)
-        self._is_sure = True
+        self.is_shared = store.is_shared
+        # Whether the state is that at the head: False while a block is being applied.
+        self._is_whole = True
+        # Whether the store may have blocks after the head: an append did not return.
+        self._is_behind = False
         self.snapshot_events = SNAPSHOT_EVENTS
+        self.group_bytes_max = GROUP_BYTES_MAX
+        self.block_bytes_max = BLOCK_BYTES_MAX
         self.policies: Mapping[str, PoolPolicy] | None = None
         self._round_waits = RoundWaits()
         self._round_answers: KeptAnswers | None = None
@@ -156,7 +146,7 @@ class Engine:
         ledger was made with, conflicts that need a draw stay open. Raises ``CorruptLedgerError``
         when the log does not verify, ``LedgerEmptyError`` when it was created and never begun.
         """
-        state, head, snapshot_seq = _load(store, snapshot_events)
+        state, head, snapshot_seq = load_state(store, snapshot_events)
         if head == GENESIS:
             raise LedgerEmptyError
         if executor is not None:
@@ -204,13 +194,15 @@ class Engine:
                     at_ms=at_ms, actor=actor, commitment=commitment, length=lottery_length
                 )
             )
-        engine._commit(events)
+        state = engine._state
+        apply_all(state, events)
+        engine._append(events, state)
         return engine
 
     @property
     def view(self) -> StateView:
         """The state as of the last commit, for reading."""
-        self._reload_if_unsure()
+        self._recover()
         return self._view
 
     def read_on(self, store: EventStore) -> Engine:
@@ -219,12 +211,28 @@ class Engine:
         It takes over the state of this engine, which must not be used again, whether or not
         reading succeeds.
         """
-        state, head = self._state, self._head
-        blocks = store.blocks(from_height=head.height + 1)
-        for after, events in open_blocks(blocks, after=head, not_before_ms=state.at_ms):
-            apply_all(state, events)
-            head = after
-        return Engine(store, self._clock, state, head)
+        engine = Engine(store, self._clock, self._state, self._head)
+        engine.follow()
+        return engine
+
+    def follow(self) -> int:
+        """Apply what other writers have appended after this engine's head; return how many blocks.
+
+        The work is in proportion to those blocks, whatever the length of the ledger. The executor
+        gets their orders. Raises ``CorruptLedgerError`` when the store no longer continues the
+        ledger that was read before.
+        """
+        height = self._head.height
+        self._reload_if_torn()
+        blocks = self._store.blocks(from_height=self._head.height + 1)
+        for head, events in open_blocks(blocks, after=self._head, not_before_ms=self._state.at_ms):
+            before = self._head
+            self._is_whole = False
+            apply_all(self._state, events)
+            self._moved(events, head)
+            self._check(before, events, self._state, is_recorded=True)
+        self._is_behind = False
+        return self._head.height - height
 
     @property
     def store(self) -> EventStore:
@@ -250,22 +258,36 @@ class Engine:
         """Return the time at which a command would be decided now; it never runs back."""
         return max(self._clock.now_ms(), self._state.at_ms)
 
-    def execute(self, command: Command, *, actor: str, go_on: GoOn = always) -> Receipt:
+    def execute(
+        self, command: Command, *, actor: str, go_on: GoOn = always, made: Made | None = None
+    ) -> Receipt:
         """Decide and commit one command.
 
-        Raises ``DecisionCutError`` when deciding may not ``go_on``; then nothing is recorded.
+        Raises ``DecisionCutError`` when deciding may not ``go_on``, and what forbids the command
+        where it is ``made`` again; then nothing is recorded.
         """
-        return self.execute_group([Asked(command, actor, go_on)])[0]
+        (receipt,) = self.execute_group([Asked(command, actor, go_on, made)])
+        if receipt.denied is not None:
+            raise receipt.denied
+        return receipt
 
     def execute_all(self, commands: Sequence[Command], *, actor: str) -> list[Receipt]:
-        """Decide ``commands`` in order and commit them as one block; see ``execute_group``."""
-        return self.execute_group([Asked(command, actor) for command in commands])
+        """Decide ``commands`` in order and commit them, as one block where they fit into one.
+
+        Where they do not, an error leaves recorded what is in the blocks before. See
+        ``execute_group``.
+        """
+        asked = [Asked(command, actor) for command in commands]
+        receipts: list[Receipt] = []
+        while len(receipts) < len(asked):
+            receipts += self.execute_group(asked[len(receipts) :])
+        return receipts
 
     def execute_group(self, asked: Sequence[Asked], go_on: GoOn = always) -> list[Receipt]:
         """Decide the commands ``asked`` in order; return when they are durable, as one block.
 
-        When ``go_on`` returns False, the commands decided so far, one at least, are committed. The
-        commands after them are not decided and have no receipt.
+        When ``go_on`` returns False, or the block is full, the commands decided so far, one at
+        least, are committed. The commands after them are not decided and have no receipt.
 
         A refused command records nothing and does not keep the others from being recorded. Raises a
         ``StoreError`` when the block cannot be committed; then none of the commands is recorded.
@@ -273,8 +295,10 @@ class Engine:
         repeats an earlier request: then nothing is recorded.
         """
         receipts = self.commit_group(asked, go_on)
-        decisions = (receipt.decision for receipt in receipts)
-        if any(not decision.refusals and decision.repeats is None for decision in decisions):
+        if any(
+            not each.decision.refusals and each.decision.repeats is None and each.denied is None
+            for each in receipts
+        ):
             self.settle_due()
         return receipts
 
@@ -287,47 +311,71 @@ class Engine:
 
         The commands in it are those that have a receipt; see ``execute_group``.
 
-        Raises ``StaleHeadError`` when another writer committed first at every attempt, and
-        ``DecidingStoppedError`` while deciding is stopped.
+        Where another writer committed first, its blocks are applied and the commands are decided
+        again on the state after them. That ends: each attempt that is lost is a block that another
+        writer has got recorded. Raises ``StaleHeadError`` when the store refuses the block and has
+        no other after this engine's head, ``BlockTooLargeError`` when the events of the first
+        command do not fit into a block, and ``DecidingStoppedError`` while deciding is stopped.
         """
         if self.stopped:
             raise DecidingStoppedError(self.stopped)
-        for _ in range(ATTEMPTS_MAX - 1):
+        self._recover()
+        while True:
             try:
                 return self._attempt(asked, go_on)
             except StaleHeadError:
-                _LOG.info("another writer committed first; deciding again")
-        return self._attempt(asked, go_on)
+                blocks = self.follow()
+                if not blocks:
+                    raise
+                _LOG.info("another writer committed %d blocks first; deciding again", blocks)
+                if self.stopped:
+                    raise DecidingStoppedError(self.stopped) from None
 
     def _attempt(self, asked: Sequence[Asked], go_on: GoOn) -> list[Receipt]:
-        decided: list[tuple[Decision, int]] = []
-        events: list[Event] = []
-        self._reload_if_unsure()
+        """Decide at the engine's head, append there, and then apply what was decided."""
+        draft = BlockDraft(self._state, self.group_bytes_max, self.block_bytes_max)
         try:
-            for each in asked:
-                if decided and not go_on():
+            for each in [each.at_head(self._head) for each in asked]:
+                if draft.decided and not go_on():
                     break
-                decision, first_seq = self._decided(each), self._state.seq + 1
-                # From here until the block is durable the state runs ahead of the ledger.
-                self._is_sure = False
-                apply_all(self._state, decision.events)
-                decided.append((decision, first_seq))
-                events.extend(decision.events)
-            if events:
-                self._append(events)
-            self._is_sure = True
-        except BaseException:
-            self._reload_if_unsure()
+                if each.denied is not None:
+                    draft.deny(each.denied)
+                    continue
+                decision = self._decide(draft.ahead, each.command, each.actor, go_on=each.go_on)
+                size = draft.room_for(decision.events)
+                if size is None:
+                    break
+                if decision.events and not self.is_shared:
+                    self._is_whole = False
+                draft.add(decision, size, is_apart=self.is_shared)
+            if draft.events:
+                self._check(self._head, draft.events, draft.ahead, is_recorded=False)
+                self._append(draft.events, draft.ahead)
+        except StaleHeadError:
             raise
-        if self.executor is not None and events:
-            self.executor.carry_out(orders_of(self._state, events))
-        log_conflicts(self._state, events)
-        if self.on_violation is not None and events:
-            violations = check_touched(self._state, events)
-            if violations:
-                self.violated = self.on_violation(self._head, events, violations)
+        except BaseException:
+            self._try_to_recover()
+            raise
         self._maybe_snapshot()
-        return [Receipt(decision, self._head, first_seq) for decision, first_seq in decided]
+        return draft.receipts(self._head)
+
+    def _check(
+        self, head: Head, events: Sequence[Event], after: StateView, *, is_recorded: bool
+    ) -> None:
+        """Stop deciding if ``events``, which follow ``head``, break an invariant.
+
+        ``after`` is the state with them. Raises ``DecidingStoppedError`` where they are not
+        recorded yet, and must not be.
+        """
+        if self.on_violation is None:
+            return
+        violations = check_touched(after, events)
+        if violations:
+            self.violated = self.on_violation(
+                Breach(head=head, events=events, violations=violations, is_recorded=is_recorded)
+            )
+            if not is_recorded:
+                raise DecidingStoppedError(self.violated)
 
     def answer_kept(self, record: RequestRecord) -> Receipt:
         """Return the receipt of the request in ``record``, read back from the store.
@@ -453,18 +501,34 @@ class Engine:
             _LOG.warning("conflicts that need a draw stay open: %s", what)
         return False
 
-    def _reload_if_unsure(self) -> None:
-        """Read the state again if it may hold what was never committed.
+    def _recover(self) -> None:
+        """Bring the state to what is recorded, after an append or an apply that did not return.
 
-        If that fails too the engine stays unsure, and every use of it tries again first.
+        If that fails too, every use of the engine tries again first.
         """
-        if not self._is_sure:
+        self._reload_if_torn()
+        if self._is_behind:
+            self.follow()
+
+    def _try_to_recover(self) -> None:
+        """Recover after a commit that failed; where that fails too, the next use does it.
+
+        The block may be in the store after all; then its orders are sent.
+        """
+        try:
+            self._recover()
+        except QuorateError as error:
+            _LOG.warning("what was recorded is not known yet: %s", error)
+
+    def _reload_if_torn(self) -> None:
+        """Read the state again from the store if applying a block to it did not return."""
+        if not self._is_whole:
             # Else a run that is being archived would be read neither from memory nor from the
             # archive.
             self.wait_for_snapshot()
-            self._state, self._head, _ = _load(self._store, self.snapshot_events)
+            self._state, self._head, _ = load_state(self._store, self.snapshot_events)
             self._view = read_only(self._state)
-            self._is_sure = True
+            self._is_whole = True
             if self.executor is not None:
                 # The executor may not have received what was committed after all.
                 self.executor.resume(standing_orders(self._state))
@@ -475,17 +539,20 @@ class Engine:
         ``has_executor`` says that an executor runs the work though this engine, which only reads,
         has none.
         """
-        self._reload_if_unsure()
-        return self._decide(command, actor, has_executor=has_executor)
-
-    def _decided(self, asked: Asked) -> Decision:
-        return self._decide(asked.command, asked.actor, go_on=asked.go_on)
+        self._recover()
+        return self._decide(self._state, command, actor, has_executor=has_executor)
 
     def _decide(
-        self, command: Command, actor: str, *, has_executor: bool = False, go_on: GoOn = always
+        self,
+        state: State,
+        command: Command,
+        actor: str,
+        *,
+        has_executor: bool = False,
+        go_on: GoOn = always,
     ) -> Decision:
         return decide(
-            self._state,
+            state,
             command,
             now_ms=self.now_ms(),
             actor=actor,
@@ -514,14 +581,29 @@ class Engine:
         """Have snapshots written on a thread of their own from now on."""
         self._snapshots.is_beside = True
 
-    def _commit(self, events: Sequence[Event]) -> None:
-        apply_all(self._state, events)
-        self._append(events)
+    def _append(self, events: Sequence[Event], ahead: State) -> None:
+        """Record ``events`` as one block after the head, and move the state to it.
 
-    def _append(self, events: Sequence[Event]) -> None:
+        ``ahead`` is the state with them: an overlay, or the engine's own.
+        """
         block = seal(self._head, events)
+        self._is_behind = True
         self._store.append(block, expected=self._head)
-        self._head = block.head
+        self._is_behind = False
+        if ahead is not self._state:
+            self._is_whole = False
+            apply_all(self._state, events)
+        self._moved(events, block.head)
+
+    def _moved(self, events: Sequence[Event], head: Head) -> None:
+        """Note that the state is at ``head``, by ``events``, and send the executor's orders."""
+        self._head = head
+        self._is_whole = True
+        if self.executor is not None:
+            orders = orders_of(self._state, events)
+            if orders:
+                self.executor.carry_out(orders)
+        log_conflicts(self._state, events)
 
     def _maybe_snapshot(self) -> None:
         snapshots = self._snapshots
@@ -530,34 +612,3 @@ class Engine:
             return
         self._snapshot_seq = self._state.seq
         snapshots.begin(self._state, self._head)
-
-
-def _load(store: EventStore, snapshot_events: int) -> tuple[State, Head, int]:
-    """Return the state and head of the ledger in ``store``, and where its snapshot was taken.
-
-    A long log is read in parts, with a snapshot after each where the store can keep one, so that
-    the runs that ended on the way need not all be in memory.
-    """
-    state, head = State(), GENESIS
-    kept = store.load_snapshot()
-    if kept is not None:
-        restored = restore(kept[1], store)
-        if restored is not None and restored.seq == kept[0].seq:
-            state, head = restored, kept[0]
-    snapshots, snapshot_seq, can_keep = Snapshots(store), head.seq, True
-    blocks = store.blocks(from_height=head.height + 1)
-    while True:
-        part = _part(blocks, snapshot_events) if can_keep else blocks
-        state, head = replay(part, state=state, after=head)
-        if not can_keep or head.seq - snapshot_seq < snapshot_events:
-            return state, head, snapshot_seq
-        can_keep = snapshots.keep_on_the_way(state, head)
-        snapshot_seq = head.seq if can_keep else snapshot_seq
-
-
-def _part(blocks: Iterator[Block], count: int) -> Iterator[Block]:
-    """Yield the next blocks, with ``count`` events or a few more."""
-    events = 0
-    while events < count and (block := next(blocks, None)) is not None:
-        events += block.count
-        yield block

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from msgspec import Struct
 
 from quorate.operations.answer_types import Answer, Order
 from quorate.operations.caller import Caller
+from quorate.operations.caller_standing import check_standing
 from quorate.operations.execute import carry_out
 from quorate.operations.operation import DRY_RUN, Effect, Operation
 from quorate.operations.permission import FORBIDDEN, check_command
@@ -25,7 +27,18 @@ def answer(context: AnyDesk | CallerContext, operation: Operation, asked: Struct
     found = ordered(context, operation, asked)
     if isinstance(found, Order):
         assert isinstance(context, RequestContext), operation
-        return carry_out(context, found, dry_run=getattr(asked, DRY_RUN))
+        again = partial(order_again, context, operation, asked)
+        return carry_out(context, found, again, dry_run=getattr(asked, DRY_RUN))
+    return found
+
+
+def order_again(context: RequestContext, operation: Operation, asked: Struct) -> Order:
+    """Return the order that answers ``asked`` at the engine's head, after others have committed.
+
+    Raises ``CommandError`` when the caller may not give it there, or a version has changed.
+    """
+    found = ordered(replace(context, notes=[]), operation, asked)
+    assert isinstance(found, Order), operation
     return found
 
 
@@ -34,7 +47,8 @@ def ordered(
 ) -> Answer | Order:
     """Return the answer to ``asked``, or the order that answers it once carried out.
 
-    Raises ``CommandError`` when the caller lacks permission. The order has its idempotency key.
+    Raises ``CommandError`` when the caller lacks permission, or its token was revoked since it was
+    admitted. The order has its idempotency key.
     """
     assert operation.effect is not Effect.STREAM, operation
     check_role(context.caller, operation)
@@ -42,6 +56,7 @@ def ordered(
     found = operation.handle()(context, asked, operation)
     if isinstance(found, Order):
         assert isinstance(context, RequestContext), operation
+        check_standing(context.recorded, context.caller, context.engine.now_ms())
         check_command(context.recorded, context.caller, found.command)
         return replace(found, command=keyed(context.caller, operation, asked, found.command))
     assert isinstance(found, Answer), operation

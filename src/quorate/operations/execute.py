@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,9 @@ from quorate.core.commands import (
 from quorate.core.decide import decide
 from quorate.core.decision_log import DecisionCutError
 from quorate.core.explain.change_effect import Effect, Picture, effect_between
-from quorate.ledger.chain import Head
-from quorate.loop.engine import DRAW_ACTOR, Engine, Receipt
+from quorate.ledger.chain import Head, open_blocks
+from quorate.loop.commit_types import Made, Receipt
+from quorate.loop.engine import DRAW_ACTOR, ROUND_ACTOR, Engine
 from quorate.model.closed_words import counted
 from quorate.model.events import Event, NodeMarked, RequestKept
 from quorate.model.specs import Run
@@ -41,7 +42,6 @@ from quorate.operations.visible_events import Sight
 from quorate.views.failures import refused
 from quorate.views.redaction.redacted_answers import veiled_effect
 from quorate.views.runs.effect_view import effect_lines, effect_tree
-from quorate.views.runs.event_text import entries
 from quorate.views.runs.instant import Moment
 from quorate.views.runs.outcome_view import (
     outcome_lines,
@@ -53,47 +53,51 @@ from quorate.views.runs.outcome_view import (
 from quorate.views.runs.run_history import touched
 
 
-def carry_out(context: RequestContext, order: Order, *, dry_run: bool) -> Answer:
+def carry_out(
+    context: RequestContext, order: Order, again: Callable[[], Order], *, dry_run: bool
+) -> Answer:
     """Return the result of ``order``, recorded unless ``dry_run``.
 
-    Raises ``CommandError`` when it is refused; then nothing was recorded.
+    ``again`` makes the order at the engine's head, where another writer committed first. Raises
+    ``CommandError`` when it is refused; then nothing was recorded.
     """
-    engine, command, actor = context.engine, order.command, context.caller.actor
-    has_executor = context.has_executor
-    leases = _Leases.of(engine.view)
-    stood = (
-        _picture(engine, actor, has_executor=has_executor)
-        if _changes_others(plain(command))
-        else None
-    )
-    before = engine.head
+    engine, actor = context.engine, context.caller.actor
+    prior = _Prior.of(context, order)
     head: Head | None = None
     if dry_run:
-        decision = engine.try_out(plain(command), actor=actor, has_executor=has_executor)
+        command = plain(order.command)
+        decision = engine.try_out(command, actor=actor, has_executor=context.has_executor)
     else:
+
+        def make_again() -> Command:
+            nonlocal order, prior
+            order = again()
+            prior = _Prior.of(context, order)
+            return order.command
+
+        made = Made(engine.head, make_again)
         try:
-            receipt = engine.execute(command, actor=actor, go_on=context.go_on)
+            receipt = engine.execute(order.command, actor=actor, go_on=context.go_on, made=made)
         except DecisionCutError as error:
-            raise too_long(plain(command), error.started) from None
+            raise too_long(plain(order.command), error.started) from None
         decision, head = receipt.decision, receipt.head
         if decision.repeats is not None:
             kept = engine.answer_kept(decision.repeats)
             return recorded_answer(kept, Sight(engine.view, context.caller), is_repeated=True)
-        if not isinstance(command, Keyed):
+        if not isinstance(order.command, Keyed):
             # The caller also gets the conflicts that were settled afterwards. A keyed request does
             # not: when it is repeated, it is answered from its own events alone.
-            head = engine.head
-            decision = _with_settled(engine, decision, before, head)
+            decision, head = _with_settled(engine, decision, head)
     if decision.refusals:
         redaction = Sight(engine.view, context.caller).redaction
         raise refused([redaction.refusal(each) for each in decision.refusals])
     moment, events = _moment(context, decision, head)
     effect = None
-    if stood is not None:
+    if prior.picture is not None:
         after = Picture.of(moment.view, moment.now_ms)
-        effect = effect_between(stood, after, moment.view, events)
+        effect = effect_between(prior.picture, after, moment.view, events)
     sight = Sight(moment.view, context.caller)
-    return _Outcome(order, decision, before, head, moment, leases, effect, sight).answer()
+    return _Outcome(order, decision, prior.head, head, moment, prior.leases, effect, sight).answer()
 
 
 def recorded_answer(receipt: Receipt, sight: Sight, *, is_repeated: bool = False) -> Answer:
@@ -153,6 +157,24 @@ class _Leases:
         before = lease.copy()
         before.ending = None
         return before
+
+
+@dataclass(frozen=True, slots=True)
+class _Prior:
+    """What an order finds: the head, the leases, and the runs that its effect is shown on."""
+
+    head: Head
+    leases: _Leases
+    picture: Picture | None
+
+    @classmethod
+    def of(cls, context: RequestContext, order: Order) -> _Prior:
+        engine, picture = context.engine, None
+        leases = _Leases.of(engine.view)
+        if _changes_others(plain(order.command)):
+            actor, has_executor = context.caller.actor, context.has_executor
+            picture = _picture(engine, actor, has_executor=has_executor)
+        return cls(engine.head, leases, picture)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,17 +288,21 @@ def _picture(engine: Engine, actor: str, *, has_executor: bool) -> Picture:
     return Picture.of(settled, engine.now_ms())
 
 
-def _with_settled(engine: Engine, decision: Decision, before: Head, head: Head) -> Decision:
-    """Return ``decision`` with what was recorded right after it: conflicts that were due.
+def _with_settled(engine: Engine, decision: Decision, head: Head) -> tuple[Decision, Head]:
+    """Return ``decision``, recorded at ``head``, with what was settled right after it.
 
-    They are settled in blocks of their own, so that no draw could be known before its conflict was
-    recorded; to the caller they are part of the result.
+    Conflicts that are due are settled, and rounds begun, in blocks of their own, so that no draw
+    could be known before its conflict was recorded; to the caller they are part of the result. The
+    head returned is that of the last of them.
     """
-    if head.height - before.height <= int(bool(decision.events)):
-        return decision
-    blocks = engine.store.blocks(from_height=before.height + 1)
-    events = tuple(entry.event for entry in entries(blocks, after=before))
-    return replace(decision, events=events)
+    if engine.head == head:
+        return decision, head
+    events = decision.events
+    for after, block in open_blocks(engine.store.blocks(from_height=head.height + 1), after=head):
+        if block[0].actor not in (DRAW_ACTOR, ROUND_ACTOR):
+            break
+        events, head = (*events, *block), after
+    return replace(decision, events=events), head
 
 
 def _moment(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
-from quorate.core.commands import Apply, Submit
+from quorate.core.commands import Apply, Command, Submit
 from quorate.core.decision_log import DecisionCutError, GoOn, always
-from quorate.loop.engine import Asked, Engine, Receipt
+from quorate.loop.commit_types import Asked, Made, Receipt
+from quorate.loop.engine import Engine
 from quorate.model.specs import Run
 from quorate.operations.answer_types import Answer, Order
-from quorate.operations.answering import ordered
+from quorate.operations.answering import order_again, ordered
 from quorate.operations.batch_bounds import too_long
 from quorate.operations.caller import Caller
 from quorate.operations.execute import recorded_answer
@@ -21,7 +23,7 @@ from quorate.operations.operation import DRY_RUN, Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.request_keys import plain
 from quorate.operations.visible_events import Sight
-from quorate.ports.errors import QuorateError
+from quorate.ports.errors import BlockTooLargeError, QuorateError
 
 GROUP_MAX: Final = 512
 """How many runs are committed as one block; the last request of it may have more."""
@@ -58,12 +60,18 @@ def answer_together(
     """
     assert len(askings) <= GROUP_MAX, len(askings)
     orders = [_order(asking) for asking in askings]
+    head = engine.head
     wanted = [
-        Asked(order.command, asking.context.caller.actor, asking.context.go_on)
+        Asked(
+            order.command,
+            asking.context.caller.actor,
+            asking.context.go_on,
+            Made(head, partial(_command, asking)),
+        )
         for asking, order in zip(askings, orders, strict=True)
         if isinstance(order, Order)
     ]
-    receipts = iter(_carried_out(engine, wanted, go_on))
+    receipts = iter(carried_out(engine, wanted, go_on))
     found: list[Answer | Exception] = []
     for asking, order in zip(askings, orders, strict=True):
         if not isinstance(order, Order):
@@ -92,34 +100,41 @@ def _order(asking: Asking) -> Order | Exception:
     return found
 
 
-def _carried_out(engine: Engine, wanted: Sequence[Asked], go_on: GoOn) -> list[Receipt | Exception]:
-    """Return the receipt of each of ``wanted``, or the bug that kept it from being decided.
+def _command(asking: Asking) -> Command:
+    """Return the command of ``asking`` at the engine's head, after others have committed."""
+    return order_again(asking.context, asking.operation, asking.asked).command
 
-    Those that it could not ``go_on`` to are left out.
 
-    A bug fails the block before it is committed: then each is tried in a block of its own.
+def carried_out(engine: Engine, wanted: Sequence[Asked], go_on: GoOn) -> list[Receipt | Exception]:
+    """Return the receipt of each of ``wanted``, or what kept it alone from being recorded.
+
+    Those that it could not ``go_on`` to, or that did not fit into the block, are left out.
+
+    A bug, or a command that is too large, fails the block before it is committed: then each is
+    tried in a block of its own.
     """
     before = engine.head
     try:
         return [*engine.execute_group(wanted, go_on)]
-    except QuorateError:
-        raise
     except Exception as error:
-        if engine.head != before:
+        is_of_all = isinstance(error, QuorateError) and not isinstance(error, BlockTooLargeError)
+        if is_of_all or engine.head != before:
             raise
         if len(wanted) == 1:
             return [error]
-    found = _carried_out(engine, wanted[:1], go_on)
+    found = carried_out(engine, wanted[:1], go_on)
     for one in wanted[1:]:
         if not go_on():
             break
-        found += _carried_out(engine, [one], go_on)
+        found += carried_out(engine, [one], go_on)
     return found
 
 
 def _answer(engine: Engine, receipt: Receipt | Exception, caller: Caller) -> Answer | Exception:
     if isinstance(receipt, Exception):
         return receipt
+    if receipt.denied is not None:
+        return receipt.denied
     kept, sight = receipt.decision.repeats, Sight(engine.view, caller)
     try:
         if kept is not None:

@@ -14,6 +14,7 @@
     │   └── ClusterRefusedError it said no
     ├── GpusUnknownError        the GPUs of this machine cannot be told
     ├── DecidingStoppedError    nothing is decided until an operator has looked
+    ├── BlockTooLargeError      a command has more events than a block takes
     ├── AccountingError         another system did not take or tell what it should
     │   └── AccountingDownError it cannot be reached, or does not answer in time
     └── StoreError              the store cannot do what was asked; nothing was recorded
@@ -53,6 +54,7 @@ __all__ = [
     "AccountingDownError",
     "AccountingError",
     "ArchiveError",
+    "BlockTooLargeError",
     "CheckpointError",
     "ClusterAccessError",
     "ClusterDownError",
@@ -120,6 +122,18 @@ class DecidingStoppedError(QuorateError):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"nothing is decided: {why}")
+
+
+class BlockTooLargeError(QuorateError):
+    """The events of one command do not fit into a block; nothing was recorded."""
+
+    def __init__(self, *, events: int, size: int, size_max: int) -> None:
+        super().__init__(
+            f"the request has {events:,} events with {size:,} bytes in all, and a block of the "
+            f"ledger takes {size_max:,}; nothing was recorded; send it in parts, each of which is "
+            "recorded as a whole or not at all"
+        )
+        self.size = size
 
 
 class AccountingError(QuorateError):

@@ -1,4 +1,4 @@
-"""The store port: an append-only log of blocks with one writer, a cached snapshot, an archive.
+"""The store port: an append-only log of blocks, a cached snapshot, an archive.
 
 ``testing/store_contract.py`` is this text as tests; every adapter passes it.
 """
@@ -20,6 +20,14 @@ class EventStore(Protocol):
     Those about archived runs also raise ``ArchiveError``.
     """
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether others may append while this store is open for writing.
+
+        An engine then decides so that losing a race costs little, and follows what others append.
+        """
+        ...
+
     def head(self) -> Head:
         """Return the end of the log; ``GENESIS`` when it is empty."""
         ...
@@ -35,6 +43,7 @@ class EventStore(Protocol):
     def append(self, block: Block, *, expected: Head) -> None:
         """Append ``block``, sealed at ``expected``, all or nothing; durable on return.
 
+        A body has up to ``BLOCK_BYTES_MAX`` bytes, however little a server takes in one request.
         Raises ``StaleHeadError`` when the log is not at ``expected``. After any error the log is as
         it was and the store is usable. Work does not grow with the log.
         """

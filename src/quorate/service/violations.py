@@ -1,31 +1,29 @@
 """What stops the deciding of a service: an invariant that was broken, and a clock that stepped.
 
-The evidence of a violation is kept in ``LEDGER.violation.json``: the violations, the head, and the
-events of the block after which they were found. While that file exists nothing is decided, also
-after a restart; an operator moves it away after an inspection.
+The evidence of a violation is kept in ``LEDGER.violation.json``: the violations, the events that
+break the invariant, and the head that they follow. A block of this service is not recorded then.
+While that file exists nothing is decided, also after a restart; an operator moves it away after an
+inspection.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 from quorate.adapters.clock_guard import ClockGuard
-from quorate.core.admission.run_shape import Violation
 from quorate.documents.times import time_text
-from quorate.ledger.chain import Head
 from quorate.ledger.codec import event_to_json
+from quorate.loop.commit_types import Breach
 from quorate.loop.engine import Engine
-from quorate.model.events import Event
 
 _LOG = logging.getLogger(__name__)
 
 
 def guarded(engine: Engine, path: Path, guard: ClockGuard | None) -> Engine:
     """Return ``engine``, which stops deciding at a violation or when its clock is not trusted."""
-    engine.on_violation = lambda head, events, found: _keep(path, head, events, found)
+    engine.on_violation = lambda breach: _keep(path, breach)
     if evidence_path(path).exists():
         engine.violated = _words(path, "was found before this start")
         _LOG.error("deciding is stopped: %s", engine.violated)
@@ -40,16 +38,23 @@ def evidence_path(ledger: Path) -> Path:
     return ledger.with_name(ledger.name + ".violation.json")
 
 
-def _keep(path: Path, head: Head, events: Sequence[Event], found: Sequence[Violation]) -> str:
+def _keep(path: Path, breach: Breach) -> str:
     """Keep the evidence, log it, and return why nothing is decided any more."""
-    first_seq = head.seq - len(events) + 1
+    head, events = breach.head, breach.events
     evidence = {
         "head": {"height": head.height, "sequence": head.seq, "hash": head.hash.hex()},
         "time": time_text(events[-1].at_ms),
-        "violations": [str(each) for each in found],
-        "events": [event_to_json(seq, event) for seq, event in enumerate(events, first_seq)],
+        "violations": [str(each) for each in breach.violations],
+        "recorded": breach.is_recorded,
+        "events": [event_to_json(seq, event) for seq, event in enumerate(events, head.seq + 1)],
     }
-    why = _words(path, f"does not hold after sequence {head.seq}: {found[0]}")
+    found = breach.violations[0]
+    why = _words(
+        path,
+        f"does not hold after sequence {head.seq + len(events)}: {found}"
+        if breach.is_recorded
+        else f"would not hold after sequence {head.seq}, and nothing was recorded: {found}",
+    )
     _LOG.error("deciding is stopped: %s", why, extra={"fields": {"violation": evidence}})
     try:
         with evidence_path(path).open("x", encoding="utf-8") as file:

@@ -72,6 +72,11 @@ class CrashingStore:
         """Yield the blocks from ``from_height`` on."""
         return self._inner.blocks(from_height=from_height)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether others may append to the store behind this one."""
+        return self._inner.is_shared
+
     def kept_end(self) -> Checkpoint | None:
         """Return what is kept apart from the log about its end."""
         return self._inner.kept_end()

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from quorate.core.commands import Command
 from quorate.core.decision_log import GoOn, always
+from quorate.loop.commit_types import Asked, Receipt
 from quorate.loop.driver import Driver
-from quorate.loop.engine import SNAPSHOT_EVENTS, Asked, Engine, Receipt
+from quorate.loop.engine import SNAPSHOT_EVENTS, Engine
 from quorate.model.state.state_view import StateView
 from quorate.ports.executor_port import Executor, Order, Report
 from quorate.ports.store_port import EventStore

@@ -26,7 +26,8 @@ from quorate.core.profile.reserved_refusal import admit_beside
 from quorate.ledger.chain import GENESIS, Head, open_blocks
 from quorate.ledger.fold import fold
 from quorate.ledger.snapshot import restore, take
-from quorate.loop.engine import Engine, Receipt
+from quorate.loop.commit_types import Receipt
+from quorate.loop.engine import Engine
 from quorate.loop.rounds.round_problem import PoolPolicy
 from quorate.model.events import Event, LeaseEnded, LeaseStarted, RunRefused, tag_of
 from quorate.model.refusal import Refusal

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from quorate.core.commands import Change, Decision
 from quorate.ledger.chain import Head
-from quorate.loop.engine import Engine, Receipt
+from quorate.loop.commit_types import Receipt
+from quorate.loop.engine import Engine
 from quorate.model.events import Event, RequestKept, RunSubmitted
 from quorate.model.state.records import REQUESTS_KEPT_MS
 from quorate.model.state.state_view import StateView

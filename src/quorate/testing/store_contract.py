@@ -32,6 +32,7 @@ from quorate.ports.store_port import EventStore
 
 LARGE_BLOCK_EVENTS = 20_000
 _FAILED, _CLAIM = 3, 4
+_REQUEST_BYTES, _MANY_EVENTS = 3 * 512 * 1024, 60_000
 
 
 def some_events(count: int, *, at_ms: int = 0) -> list[Event]:
@@ -180,6 +181,17 @@ class StoreContract(ABC):
             assert store.append_all(added[:3]) == added[2].head
             assert store.append_all(added[3:]) == added[4].head
             assert list(store.blocks()) == added
+
+    def test_block_that_is_larger_than_a_request_of_a_server_is_taken_whole(self) -> None:
+        store = self.make_store()
+        large = seal(GENESIS, some_events(_MANY_EVENTS))
+        assert len(large.body) > _REQUEST_BYTES
+        store.append(large, expected=GENESIS)
+        late = seal(GENESIS, some_events(_MANY_EVENTS, at_ms=9))
+        assert refuses(store, late, expected=GENESIS) is not None
+        (next_one,) = fill(store, blocks=1)
+        with self.reopen(store) as again:
+            assert list(again.blocks()) == [large, next_one]
 
     def test_stale_head_is_refused_and_nothing_is_written(self) -> None:
         with self.make_store() as store:

@@ -6,6 +6,7 @@ from typing import Final
 
 from quorate.documents.document_problem import CalcInputError
 from quorate.ports.errors import (
+    BlockTooLargeError,
     CheckpointError,
     CorruptLedgerError,
     LedgerExistsError,
@@ -13,7 +14,15 @@ from quorate.ports.errors import (
     StoreUrlError,
 )
 from quorate.views.exits import Exit
-from quorate.views.statuses import INVALID, REFUSED, STATUSES, UNSOUND, UNUSABLE, USAGE
+from quorate.views.statuses import (
+    INVALID,
+    REFUSED,
+    STATUSES,
+    TOO_LARGE,
+    UNSOUND,
+    UNUSABLE,
+    USAGE,
+)
 
 ERRORS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (CorruptLedgerError, UNSOUND),
@@ -21,6 +30,7 @@ ERRORS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (StoreUrlError, USAGE),
     (CheckpointError, INVALID),
     (CalcInputError, INVALID),
+    (BlockTooLargeError, TOO_LARGE),
     (QuorateError, UNUSABLE),
     (OSError, UNUSABLE),
 )

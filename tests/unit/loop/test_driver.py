@@ -107,14 +107,17 @@ def test_an_executor_is_told_what_to_start_stop_and_forget() -> None:
     assert phase_of(engine, "r") is Phase.CANCELLED
 
 
-def test_nobody_is_told_what_was_not_committed() -> None:
-    executor, store = NoteBook(), FailingStore()
+@pytest.mark.parametrize(("is_shared", "resumed"), [(False, [[]]), (True, [])])
+def test_nobody_is_told_what_was_not_committed(
+    resumed: list[list[Order]], *, is_shared: bool
+) -> None:
+    executor, store = NoteBook(), FailingStore(is_shared=is_shared)
     engine = new_engine(executor, store)
     store.fails_before = True
     with pytest.raises(StoreFullError):
         engine.execute(Submit(run("r", 8)), actor="test")
     assert executor.told == []
-    assert executor.resumed == [[]]
+    assert executor.resumed == resumed
 
 
 def test_what_was_committed_without_an_answer_is_told_all_the_same() -> None:
@@ -125,6 +128,16 @@ def test_what_was_committed_without_an_answer_is_told_all_the_same() -> None:
         engine.execute(Submit(run("r", 8)), actor="test")
     (again,) = executor.resumed
     assert [type(order) for order in again] == [StartLease]
+
+
+def test_what_was_committed_to_a_shared_store_without_an_answer_is_told_once() -> None:
+    executor, store = NoteBook(), FailingStore(is_shared=True)
+    engine = new_engine(executor, store)
+    store.fails_after = True
+    with pytest.raises(StoreFullError):
+        engine.execute(Submit(run("r", 8)), actor="test")
+    assert [type(order) for order in executor.told] == [StartLease]
+    assert (phase_of(engine, "r"), executor.resumed) == (Phase.RUNNING, [])
 
 
 def test_after_a_restart_open_leases_and_stops_are_told_again() -> None:

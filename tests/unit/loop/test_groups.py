@@ -19,13 +19,16 @@ from quorate.core.commands import (
     UpdateOwner,
 )
 from quorate.ledger.chain import Block, Head, open_blocks
-from quorate.loop.engine import Asked, Engine, Receipt
+from quorate.loop.commit_types import Asked, Receipt
+from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Owner
-from quorate.ports.errors import StoreFullError
+from quorate.operations.group_commit import carried_out
+from quorate.ports.errors import BlockTooLargeError, StoreFullError
 from quorate.ports.store_port import EventStore
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from quorate.testing.memory_engines import LOTTERY_LENGTH, LOTTERY_SECRET, HandClock
+from quorate.testing.states import same
 
 FLEET = Apply((*fleet({"A": 16}), Owner(name="team"), budget("b", "team", envelope("e", 16))))
 
@@ -165,3 +168,42 @@ def test_whoever_got_no_answer_asks_again_and_nothing_is_done_twice(end: str) ->
     assert receipt.decision.changes == (("Run", "a", Change.SUBMITTED),)
     assert receipt.head == engine.head
     assert len(engine.view.runs) == 1
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_commands_that_do_not_fit_into_a_block_are_left_for_the_next(*, is_shared: bool) -> None:
+    engine = new_engine(MemoryStore(is_shared=is_shared))
+    engine.execute(Submit(run("first", 1)), actor="test")
+    size = len(next(engine.store.blocks(from_height=engine.head.height)).body)
+    engine.group_bytes_max = 2 * size + size // 2
+    asked = [Asked(Submit(run(f"r{number}", 1)), "ada") for number in range(5)]
+    before = engine.head
+    receipts = engine.execute_group(asked)
+    assert (len(receipts), engine.head.height) == (2, before.height + 1)
+    assert engine.view.runs.keys() == {"first", "r0", "r1"}
+    others = engine.execute_all([each.command for each in asked[2:]], actor="ada")
+    assert [receipt.head.height for receipt in others] == [before.height + n for n in (2, 2, 3)]
+    assert same(engine._state, Engine.open(engine.store, HandClock())._state) == []
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_command_with_more_events_than_a_block_takes_is_refused(*, is_shared: bool) -> None:
+    engine = new_engine(MemoryStore(is_shared=is_shared))
+    before = engine.head
+    engine.block_bytes_max = 200
+    with pytest.raises(BlockTooLargeError, match="send it in parts"):
+        engine.execute(Apply(tuple(fleet({"B": 80}))), actor="test")
+    assert (engine.head, len(engine.view.nodes)) == (before, 2)
+    assert engine.execute(Apply((Owner(name="other"),)), actor="test").decision.events
+
+
+def test_command_that_is_too_large_is_the_only_one_that_is_not_recorded() -> None:
+    engine = new_engine()
+    engine.block_bytes_max = engine.group_bytes_max = 600
+    large = run("large", 1, command=("x" * 1_000,))
+    asked = [Asked(Submit(each), "ada") for each in (run("a", 1), large, run("b", 1))]
+    found = carried_out(engine, asked, lambda: True)
+    assert [type(each) for each in found] == [Receipt]
+    found = carried_out(engine, asked[1:], lambda: True)
+    assert [type(each) for each in found] == [BlockTooLargeError, Receipt]
+    assert engine.view.runs.keys() == {"a", "b"}

@@ -28,7 +28,8 @@ from quorate.core.commands import (
     Tick,
 )
 from quorate.ledger.archive import RunArchive
-from quorate.loop.engine import Engine, Receipt
+from quorate.loop.commit_types import Receipt
+from quorate.loop.engine import Engine
 from quorate.model.amounts import DAY_MS, HOUR_MS, MINUTE_MS
 from quorate.model.specs import Follow, Owner, Pool
 from quorate.model.state.records import Phase

@@ -17,9 +17,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class MemoryStore:
-    """A log that lives as long as this object; ``blocks`` is what it begins with."""
+    """A log that lives as long as this object; ``blocks`` is what it begins with.
 
-    def __init__(self, blocks: Iterable[Block] = ()) -> None:
+    ``is_shared`` says that several engines append to it.
+    """
+
+    def __init__(self, blocks: Iterable[Block] = (), *, is_shared: bool = False) -> None:
+        self.is_shared = is_shared
         self._blocks = list(blocks)
         self._snapshot: tuple[Head, bytes] | None = None
         # By name: the snapshot that archived it, and the row.

@@ -30,6 +30,9 @@ class PagedReader:
     until this is closed, for one thread; without it each look-up opens one.
     """
 
+    is_shared = False
+    """Nothing is appended through this store."""
+
     def __init__(self, path: Path, *, is_archive_kept: bool = False) -> None:
         self._path = path
         with SqliteStore.read(path) as store:

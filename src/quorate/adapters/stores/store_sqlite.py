@@ -61,6 +61,9 @@ _COLUMN_TYPES: Final = (int, int, int, bytes, bytes, bytes)
 class SqliteStore:
     """A ledger file. Made by ``create``, ``open`` (for writing) or ``read``."""
 
+    is_shared = False
+    """The writer's lock keeps others from appending."""
+
     def __init__(self, path: Path, db: sqlite3.Connection, lock: WriterLock | None = None) -> None:
         self._path = path
         self._db = db

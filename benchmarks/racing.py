@@ -1,0 +1,115 @@
+"""Losing a race: another writer appends first, and the commands are decided again.
+
+Two engines over one SQLite ledger take turns, so that each submits at a head that the other has
+already moved by one block of one run. Counted is what such a submit costs more than the same submit
+by an engine that is at the head: the decision that is thrown away, the refused append, the other's
+block read, verified and applied. The fleet is half full, nothing waits, and the owners that submit
+have no caps, so that the figure is about the race and not about planning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import process_time
+
+from benchmarks.durable import OUT
+from benchmarks.figure import Baseline, Effort, Figure
+from benchmarks.worlds import FLAVOR, budgets, families, fleet, owner_name
+from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.stores.store_sqlite import SqliteStore
+from quorate.core.commands import Applied, Apply, Submit
+from quorate.loop.engine import Engine
+from quorate.model.amounts import HOUR_MS
+from quorate.model.specs import Run
+
+OWNERS = 100
+FILL = 1_000
+"""Runs of four GPUs that are submitted before anything is measured."""
+BATCH = 64
+REPEATS = 200
+
+
+@dataclass(slots=True)
+class Submitter:
+    """Submits runs of one GPU, each under a name of its own."""
+
+    number: int = 0
+
+    def run(self, gpus: int = 1) -> Submit:
+        """Return the command to submit the next run."""
+        self.number += 1
+        name, owner = f"race-{self.number:06d}", owner_name(2 * (self.number % (OWNERS // 2)))
+        return Submit(
+            Run(
+                name=name,
+                owner=owner,
+                gpus=gpus,
+                flavors=(FLAVOR,),
+                expected_duration_ms=4 * HOUR_MS,
+                nonce=f"{self.number:032x}",
+            )
+        )
+
+
+def measure(effort: Effort) -> list[Figure]:
+    """Return the CPU time that losing a race costs."""
+    OUT.mkdir(exist_ok=True)
+    nodes, repeats = effort.of(1_000, 200), effort.of(REPEATS, 20)
+    with (
+        TemporaryDirectory(dir=OUT) as folder,
+        SqliteStore.create(Path(folder) / "race.db") as store,
+    ):
+        submitter = Submitter()
+        _filled(store, nodes, effort.of(FILL, 100), submitter)
+        racers = [Engine.open(store, SystemClock()) for _ in range(2)]
+        for racer in racers:
+            racer.is_shared = True
+        events = store.head().seq
+        for racer in racers:
+            _submit(racer, submitter)
+            _submit(racer, submitter)
+        lost = [_submit(racers[turn % 2], submitter) for turn in range(repeats)]
+        won = [_submit(racers[0], submitter) for _ in range(repeats + 1)][1:]
+    lost_ms, won_ms = median(lost), median(won)
+    return [
+        Figure(
+            name="losing a race, 1 block behind",
+            unit="ms",
+            value=lost_ms - won_ms,
+            better="less",
+            target=2,
+            baseline=Baseline("a submit at the head, in all", won_ms),
+            details={
+                "a submit that loses once, in all": lost_ms,
+                "events in the ledger": events,
+                "nodes": nodes,
+            },
+        )
+    ]
+
+
+def _submit(engine: Engine, submitter: Submitter) -> float:
+    """Return the CPU milliseconds of one submit."""
+    command = submitter.run()
+    began_s = process_time()
+    receipt = engine.execute(command, actor="bench")
+    taken_ms = 1_000 * (process_time() - began_s)
+    assert not receipt.decision.refusals, receipt.decision.refusals
+    assert receipt.decision.events, receipt
+    return taken_ms
+
+
+def _filled(store: SqliteStore, nodes: int, runs: int, submitter: Submitter) -> None:
+    """Declare a fleet with its budgets in the empty ``store``, and start ``runs``."""
+    clock = SystemClock()
+    engine = Engine.create(store, clock, ledger_id="race", public_key="", actor="bench")
+    lines = budgets(OWNERS, concurrency=1_000, now_ms=clock.now_ms())
+    specs: tuple[Applied, ...] = (*fleet(nodes), *families(OWNERS), *lines)
+    receipt = engine.execute(Apply(specs), actor="bench")
+    assert not receipt.decision.refusals, receipt.decision.refusals
+    for first in range(0, runs, BATCH):
+        commands = [submitter.run(4) for _ in range(min(BATCH, runs - first))]
+        engine.execute_all(commands, actor="bench")

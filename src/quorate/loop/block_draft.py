@@ -1,0 +1,78 @@
+"""The block that an engine is making: decisions in order, and the state after them.
+
+The state after them is an overlay where the block is kept apart until it is in the store, and else
+the engine's own. Events are applied before they are recorded in either case, so that no block holds
+an event that cannot be applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from quorate.core.commands import Decision
+from quorate.ledger.chain import Head
+from quorate.ledger.codec import encode_events
+from quorate.loop.commit_types import Receipt
+from quorate.model.events import Event
+from quorate.model.state.apply_event import apply_all
+from quorate.model.state.state import State
+from quorate.ports.errors import BlockTooLargeError
+
+GROUP_BYTES_MAX: Final = 1_000_000
+"""How many bytes of events commands share as one block: a server takes that in one request."""
+
+
+class BlockDraft:
+    """Decisions over ``state``; ``ahead`` is the state after them.
+
+    Commands share up to ``group_bytes_max``. One command may have ``block_bytes_max``.
+    """
+
+    __slots__ = (
+        "_block_bytes_max",
+        "_group_bytes_max",
+        "_size",
+        "_state",
+        "ahead",
+        "decided",
+        "events",
+    )
+
+    def __init__(self, state: State, group_bytes_max: int, block_bytes_max: int) -> None:
+        self._state = self.ahead = state
+        self._group_bytes_max, self._block_bytes_max = group_bytes_max, block_bytes_max
+        self._size = 0
+        self.events: list[Event] = []
+        self.decided: list[tuple[Decision, int, Exception | None]] = []
+
+    def deny(self, error: Exception) -> None:
+        """Add a command that is forbidden by ``error``."""
+        self.decided.append((Decision(), self.ahead.seq + 1, error))
+
+    def room_for(self, events: Sequence[Event]) -> int | None:
+        """Return the bytes of ``events``; None where they do not fit in beside the others.
+
+        Raises ``BlockTooLargeError`` when they do not fit into any block.
+        """
+        size = len(encode_events(events)) if events else 0
+        if self.events:
+            return size if self._size + size <= self._group_bytes_max else None
+        if size > self._block_bytes_max:
+            raise BlockTooLargeError(events=len(events), size=size, size_max=self._block_bytes_max)
+        return size
+
+    def add(self, decision: Decision, size: int, *, is_apart: bool) -> None:
+        """Add ``decision`` with its ``size``; unless ``is_apart``, the state itself is changed."""
+        self.decided.append((decision, self.ahead.seq + 1, None))
+        if not decision.events:
+            return
+        if is_apart and self.ahead is self._state:
+            self.ahead = self._state.overlay()
+        apply_all(self.ahead, decision.events)
+        self.events.extend(decision.events)
+        self._size += size
+
+    def receipts(self, head: Head) -> list[Receipt]:
+        """Return the receipts of all commands, recorded at ``head``."""
+        return [Receipt(decision, head, first, denied) for decision, first, denied in self.decided]

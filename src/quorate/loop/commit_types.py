@@ -1,0 +1,80 @@
+"""What an engine is asked, and what it answers: commands, receipts, broken invariants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from quorate.core.admission.run_shape import Violation
+from quorate.core.commands import Command, Decision
+from quorate.core.decision_log import GoOn, always
+from quorate.ledger.chain import Head
+from quorate.model.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The head at which a command was made and allowed, and how it is made at a later one.
+
+    ``again`` returns the command at the engine's head, or raises what forbids it there: a version
+    that has changed, a permission or a token that was revoked.
+    """
+
+    at: Head
+    again: Callable[[], Command]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A command, and its actor; deciding it is given up when it may not ``go_on``.
+
+    With ``made`` the command is made again where the engine's head has moved since. ``denied`` is
+    what forbids it at the engine's head.
+    """
+
+    command: Command
+    actor: str
+    go_on: GoOn = always
+    made: Made | None = None
+    denied: Exception | None = None
+
+    def at_head(self, head: Head) -> Asked:
+        """Return what is asked at ``head``, which is the engine's."""
+        if self.made is None or self.made.at == head:
+            return self
+        try:
+            command = self.made.again()
+        except Exception as error:  # noqa: BLE001 - for the caller of this command, one of many
+            return replace(self, denied=error)
+        return replace(self, command=command, made=replace(self.made, at=head), denied=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The result of a command: its decision, and the head under which it is recorded.
+
+    ``first_seq`` is the sequence of its first event; where it has none, the next one. ``denied`` is
+    what forbids the command at that head; then nothing was decided.
+    """
+
+    decision: Decision
+    head: Head
+    first_seq: int
+    denied: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breach:
+    """Invariants that do not hold after ``events``, the block after ``head``.
+
+    A block of this engine is not recorded then; one of another writer ``is_recorded``.
+    """
+
+    head: Head
+    events: Sequence[Event]
+    violations: Sequence[Violation]
+    is_recorded: bool
+
+
+OnViolation = Callable[[Breach], str]
+"""Keeps the evidence of broken invariants; returns why deciding has stopped."""
