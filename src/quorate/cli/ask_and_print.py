@@ -38,8 +38,8 @@ def ask_each(
 ) -> None:
     """Request one operation several times, and print the responses with lines between them.
 
-    Where it writes, all requests are made, also when nobody reads the output any more. ``line_of``:
-    a table has only this line of each request.
+    Where it writes, all requests are made, also when nobody reads the output any more, or one of
+    them is refused. ``line_of``: a table has only this line of each request.
     """
     operation = OPERATIONS[name]
     target = settings.service()
@@ -53,12 +53,16 @@ def ask_each(
     printouts = Printouts(goes_on=operation.effect is Effect.WRITE)
     with desk_of(settings, operation, questions[0]) as context:
         for position, asked in enumerate(questions):
-            found = answer(context, operation, asked)
+            try:
+                found = answer(context, operation, asked)
+            except CommandError as error:
+                printouts.refuse(error)
+                continue
             if line_of is not None and settings.is_table:
                 found = replace(found, lines=partial(_only, line_of(asked)))
             is_apart = bool(position) and settings.is_table and line_of is None
             printouts.add(found.done, partial(_print_next, settings, found, is_apart=is_apart))
-    printouts.check()
+        printouts.check()
 
 
 def _only(line: str, _wide: bool) -> list[str]:

@@ -55,8 +55,11 @@ class Methods:
     def calc(self, kind: str, world: Any) -> dict[str, Any]:
         """Work out one decision on a world given as JSON. A world as JSON, and what to compute
         about it."""
-    def cancel_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Stop a run, or withdraw it from the queue. The run, and why."""
+    def cancel_run(
+        self, run: str, *, note: str = "", now: bool = False, dry_run: bool = False
+    ) -> Outcome:
+        """Stop a run, or withdraw it from the queue. The run, and why; ``now`` gives its work no
+        grace to checkpoint."""
     def claim_nodes(
         self,
         flavor: str,
@@ -722,8 +725,11 @@ class AsyncMethods:
     async def calc(self, kind: str, world: Any) -> dict[str, Any]:
         """Work out one decision on a world given as JSON. A world as JSON, and what to compute
         about it."""
-    async def cancel_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Stop a run, or withdraw it from the queue. The run, and why."""
+    async def cancel_run(
+        self, run: str, *, note: str = "", now: bool = False, dry_run: bool = False
+    ) -> Outcome:
+        """Stop a run, or withdraw it from the queue. The run, and why; ``now`` gives its work no
+        grace to checkpoint."""
     async def claim_nodes(
         self,
         flavor: str,
