@@ -697,6 +697,9 @@ class Methods:
     ) -> Iterator[Event]:
         """Follow what is recorded, from a sequence on. From the event ``from`` on; without it what
         is recorded from now on."""
+    def watch_logs(self, run: str, *, first: int = 0) -> Iterator[Logs]:
+        """Follow what the work of a run writes, until the run is over. The output of a run from
+        line ``from`` on, counted from 0."""
     def watch_notices(
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> Iterator[Notice]:
@@ -1369,6 +1372,9 @@ class AsyncMethods:
     ) -> AsyncIterator[Event]:
         """Follow what is recorded, from a sequence on. From the event ``from`` on; without it what
         is recorded from now on."""
+    def watch_logs(self, run: str, *, first: int = 0) -> AsyncIterator[Logs]:
+        """Follow what the work of a run writes, until the run is over. The output of a run from
+        line ``from`` on, counted from 0."""
     def watch_notices(
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> AsyncIterator[Notice]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from quorate.operations.caller import ANYBODY
 from quorate.operations.common_requests import Asked, Name
 from quorate.operations.common_responses import Given
-from quorate.operations.operation import Area, Operation
+from quorate.operations.operation import EVENT_STREAM, Area, Effect, Operation
 
 LINES_MAX: Final = 1_000
 """How many lines of a run's output one answer has at most."""
@@ -31,6 +31,13 @@ class RunLogs(Asked, kw_only=True, frozen=True):
     from_: Annotated[int, Meta(ge=0)] = 0
     limit: Annotated[int, Meta(ge=1, le=LINES_MAX)] = LINES_MAX
     tail: Annotated[int, Meta(ge=1, le=LINES_MAX)] | None = None
+
+
+class WatchLogs(Asked, kw_only=True, frozen=True):
+    """The output of a run from line ``from`` on, counted from 0."""
+
+    run: Name
+    first: Annotated[int, Meta(ge=0)] = field(default=0, name="from")
 
 
 class Use(Given, kw_only=True, frozen=True):
@@ -125,5 +132,20 @@ LOOKING: Final = (
         handler="quorate.operations.fleet.looking_handlers:run_logs",
         refusals=("unknown-name", "no-logs"),
         cli=("logs",),
+    ),
+    Operation(
+        name="watch-logs",
+        area=Area.RUNS,
+        summary="Follow what the work of a run writes, until the run is over.",
+        takes=WatchLogs,
+        gives=Logs,
+        roles=ANYBODY,
+        method="GET",
+        path="/runs/{run}/logs/watch",
+        handler="quorate.operations.fleet.log_following:watch_logs",
+        effect=Effect.STREAM,
+        refusals=("unknown-name", "no-logs"),
+        cli=("logs",),
+        media=EVENT_STREAM,
     ),
 )
