@@ -38,7 +38,7 @@ EVERYBODY: Final = """
     list-leases get-lease describe-lease list-claims get-claim describe-claim
     list-charges get-charge describe-charge get-system describe-system
     tenant-usage user-usage statement plan-run plan-runs explain-run run-logs picture
-    watch-logs
+    watch-logs run-reports
     watch-events list-events list-notices watch-notices verify-ledger verify-ledger-against
     show-lottery verify-lottery calc list-tokens fleet-top
 """
@@ -92,7 +92,7 @@ HIDDEN: Final = """
     get-owner describe-owner get-tenant describe-tenant tenant-usage update-tenant
     get-budget describe-budget patch-budget get-envelope describe-envelope get-cap describe-cap
     get-run describe-run cancel-run complete-run fail-run shrink-run plan-run explain-run run-logs
-    watch-logs get-reservation describe-reservation get-lease describe-lease
+    watch-logs run-reports get-reservation describe-reservation get-lease describe-lease
     get-claim describe-claim release-claim get-charge describe-charge revoke-token
 """
 """What another tenant is told is not there, where its role may ask at all."""

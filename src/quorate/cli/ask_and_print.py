@@ -175,11 +175,15 @@ def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator
     with opened as store:
         engine = Engine.open(store, clock, lottery_secret=secret)
         yield RequestContext(
-            engine, caller, settings.prefix, settings.ledger, logs=_logs(settings.ledger_path)
+            engine,
+            caller,
+            settings.prefix,
+            settings.ledger,
+            logs=kept_logs_beside(settings.ledger_path),
         )
 
 
-def _logs(ledger: Path) -> Logs | None:
+def kept_logs_beside(ledger: Path) -> Logs | None:
     """Return the kept output of runs, if a service has run any on this machine."""
     from quorate.adapters.executors.keepers import work_folder
     from quorate.adapters.executors.logs_local import LocalLogs

@@ -15,7 +15,7 @@ from quorate.client.resources.run_resources import RunInfo
 from quorate.client.watched_events import Event
 from quorate.operations.common_responses import Outcome
 from quorate.operations.fleet.fleet_operations import Resolution
-from quorate.operations.fleet.looking_operations import Logs, Top
+from quorate.operations.fleet.looking_operations import Logs, RunProgress, Top
 from quorate.operations.ledger.ledger_operations import (
     Checkpoint,
     Events,
@@ -600,6 +600,9 @@ class Methods:
         """Show what the work of a run has written. The output of a run: ``limit`` lines at most,
         from line ``from`` on, counted from 0. With ``tail`` only the last ``tail`` lines that
         exist."""
+    def run_reports(self, run: str) -> RunProgress:
+        """Show the steps, rate and figures that the work of a run has reported. The run whose work
+        is asked about."""
     def show_clock(self) -> ClockState:
         """Show the service's clock, and whether the service trusts it."""
     def show_lottery(self) -> Lottery:
@@ -1273,6 +1276,9 @@ class AsyncMethods:
         """Show what the work of a run has written. The output of a run: ``limit`` lines at most,
         from line ``from`` on, counted from 0. With ``tail`` only the last ``tail`` lines that
         exist."""
+    async def run_reports(self, run: str) -> RunProgress:
+        """Show the steps, rate and figures that the work of a run has reported. The run whose work
+        is asked about."""
     async def show_clock(self) -> ClockState:
         """Show the service's clock, and whether the service trusts it."""
     async def show_lottery(self) -> Lottery:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from quorate.operations.fleet.log_following import LogFollower
 from quorate.ports.log_port import Line, Output, Stream
+from quorate.ports.step_report import StepReport
 
 
 @dataclass
@@ -33,6 +34,10 @@ class GrowingLogs:
     def end(self, run: str) -> int:
         del run
         return len(self.texts or ())
+
+    def reports(self, run: str) -> list[StepReport]:
+        del run
+        return []
 
 
 def _line(text: str) -> Line:

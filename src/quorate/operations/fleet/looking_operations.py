@@ -40,6 +40,12 @@ class WatchLogs(Asked, kw_only=True, frozen=True):
     first: Annotated[int, Meta(ge=0)] = field(default=0, name="from")
 
 
+class RunReports(Asked, kw_only=True, frozen=True):
+    """The run whose work is asked about."""
+
+    run: Name
+
+
 class Use(Given, kw_only=True, frozen=True):
     """GPUs of one domain, flavor and pool: what works, what is free, what is not offered."""
 
@@ -106,6 +112,34 @@ class Logs(Given, kw_only=True, frozen=True):
     ended: bool
 
 
+class StepTold(Given, kw_only=True, frozen=True):
+    """A step that a run has reported; a figure is null where it is no finite number.
+
+    ``generation`` counts the starts of its processes.
+    """
+
+    step: int
+    at: str
+    generation: int
+    figures: dict[str, float | None]
+
+
+class RunProgress(Given, kw_only=True, frozen=True):
+    """What the work of a run has reported: its last step, and the reports before it, oldest first.
+
+    ``total`` is the number of steps that it declares, or reports as the figure ``total``;
+    ``steps_per_second`` counts since its processes started last, as far as reports go back.
+    """
+
+    run: str
+    step: int | None
+    total: int | None
+    steps_per_second: float | None
+    at: str | None
+    expected_end: str | None
+    reports: tuple[StepTold, ...]
+
+
 LOOKING: Final = (
     Operation(
         name="fleet-top",
@@ -132,6 +166,19 @@ LOOKING: Final = (
         handler="quorate.operations.fleet.looking_handlers:run_logs",
         refusals=("unknown-name", "no-logs"),
         cli=("logs",),
+    ),
+    Operation(
+        name="run-reports",
+        area=Area.RUNS,
+        summary="Show the steps, rate and figures that the work of a run has reported.",
+        takes=RunReports,
+        gives=RunProgress,
+        roles=ANYBODY,
+        method="GET",
+        path="/runs/{run}/reports",
+        handler="quorate.operations.fleet.run_reports:run_reports",
+        refusals=("unknown-name",),
+        cli=("watch",),
     ),
     Operation(
         name="watch-logs",
