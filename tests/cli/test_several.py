@@ -28,6 +28,29 @@ def test_several_runs_are_cancelled_by_name(shell: Shell) -> None:
     assert phases(shell) == {"a": "Cancelled", "b": "Cancelled", "c": "Running"}
 
 
+def test_a_run_that_is_not_there_does_not_keep_the_others_from_being_cancelled(
+    shell: Shell,
+) -> None:
+    submitted(shell, "a", "b")
+    said = shell("cancel", "a", "nowhere", "b")
+    assert said.code == 1
+    assert "run/a cancelled" in said.out
+    assert "run/b cancelled" in said.out
+    assert said.err.splitlines()[0].startswith("error: there is no run 'nowhere'")
+    assert "1 of 3 requests was refused; the others were made" in said.err
+    assert phases(shell) == {"a": "Cancelled", "b": "Cancelled"}
+    said = shell("complete", "a", "nowhere")
+    assert said.code == 1
+    assert said.err.count("error: ") == 2
+    assert "2 of 2 requests were refused\n" in said.err
+
+
+def test_a_run_is_cancelled_without_grace(shell: Shell) -> None:
+    submitted(shell, "a")
+    assert "run/a would be cancelled" in shell.ok("cancel", "a", "--now", "--dry-run")
+    assert "run/a cancelled" in shell.ok("cancel", "a", "--now")
+
+
 def test_all_runs_are_cancelled_only_with_yes(shell: Shell) -> None:
     submitted(shell, "a", "b")
     said = shell("cancel", "--all")

@@ -125,3 +125,11 @@ def test_a_cancelled_job_is_one_line_and_one_that_is_over_none(shell: Shell) -> 
     said = shell("scancel", "sweep_[1-3]", "sweep_2")
     assert (said.code, said.out, said.err) == (0, "", "")
     assert shell.ok("squeue", "-h", "-o", "%i").split() == ["other"]
+
+
+def test_scancel_kills_and_sends_no_other_signal(shell: Shell) -> None:
+    shell.ok("submit", "--gpus", "1", "--team", "rai", "--flavor", "H100", "--name", "a", "--", "x")
+    said = shell("scancel", "--signal", "USR1", "a")
+    assert said.code == 2
+    assert "--signal USR1: only KILL can be sent" in said.err
+    assert "run/a cancelled" in shell.ok("scancel", "-s", "SIGKILL", "a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -303,12 +304,21 @@ def test_waiting_ends_when_it_was_to() -> None:
         client.run("train-1").wait(timeout_s=0.01)
 
 
-def _lines(first: int, end: int, *, ended: bool) -> Act:
+def _page(first: int, end: int, *, ended: bool) -> dict[str, Any]:
     lines = [
         {"number": n, "at": "", "node": "n", "rank": 0, "stream": "out", "text": f"line {n}"}
         for n in range(first, end)
     ]
-    return gives({"run": "a", "lines": lines, "next": end, "ended": ended})
+    return {"run": "a", "lines": lines, "next": end, "ended": ended}
+
+
+def _lines(first: int, end: int, *, ended: bool) -> Act:
+    return gives(_page(first, end, ended=ended))
+
+
+def _stream(*pages: dict[str, Any], whole: bool) -> Act:
+    parts = [f"event: lines\ndata: {json.dumps(page)}\n\n".encode() for page in pages]
+    return lambda stand: stand.stream(b": nothing yet\n\n", *parts, whole=whole)
 
 
 def test_output_is_read_page_by_page() -> None:
@@ -319,20 +329,36 @@ def test_output_is_read_page_by_page() -> None:
 
 
 def test_output_begins_with_its_last_lines() -> None:
-    pages = [_lines(7, 9, ended=False), _lines(9, 10, ended=True)]
-    with serving(*pages) as server, Client(server.url) as client:
+    first, rest = _lines(7, 9, ended=False), _stream(_page(9, 10, ended=True), whole=True)
+    with serving(first, rest) as server, Client(server.url) as client:
         found = [line.number for line in client.run("a").logs(follow=True, tail=2)]
     assert found == [7, 8, 9]
     assert [got.query for got in server.got] == [[("tail", "2")], [("from", "9")]]
+    assert [got.path for got in server.got] == [
+        "/api/v1/runs/a/logs",
+        "/api/v1/runs/a/logs/watch",
+    ]
 
 
-def test_output_is_followed_to_its_end() -> None:
-    pages = [_lines(7, 8, ended=False), _lines(8, 8, ended=False), _lines(8, 9, ended=True)]
+def test_output_is_followed_to_its_end_though_its_stream_is_cut() -> None:
+    """What a cut connection left of a page comes again; no line is lost, and none comes twice."""
+    acts = [
+        _lines(7, 8, ended=False),
+        _stream(_page(8, 10, ended=False), whole=False),
+        _stream(whole=True),
+        _stream(_page(10, 11, ended=True), _page(99, 100, ended=True), whole=True),
+    ]
 
     async def use(url: str) -> list[int]:
         async with AsyncClient(url) as client:
             return [line.number async for line in client.run("a").logs(follow=True, from_=7)]
 
-    with serving(*pages) as server:
-        assert asyncio.run(use(server.url)) == [7, 8]
-    assert [got.query for got in server.got] == [[("from", str(n))] for n in (7, 8, 8)]
+    with serving(*acts) as server:
+        assert asyncio.run(use(server.url)) == [7, 8, 9, 10]
+    assert [got.query for got in server.got] == [[("from", str(n))] for n in (7, 8, 10, 10)]
+
+
+def test_pages_of_output_can_be_read_as_they_come() -> None:
+    pages = [_page(0, 2, ended=False), _page(2, 2, ended=True)]
+    with serving(_stream(*pages, whole=True)) as server, Client(server.url) as client:
+        assert [page.next for page in client.watch_logs("a")] == [2, 2]

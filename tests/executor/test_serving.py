@@ -123,6 +123,18 @@ def test_a_run_that_a_person_completes_is_gone_before_others_have_its_gpus(asked
     assert asked.phase("r") == "Completed"
 
 
+def test_a_stubborn_run_is_killed_at_once_by_a_cancel_without_grace(asked: Asking) -> None:
+    promised = {"checkpoint": "5m", "expectedDuration": "1h"}
+    asked.submit("r", 2, STUBBORN, runtime=promised)
+    asked.until(lambda: asked.is_up("r", 2), "all work")
+    asked.post("runs/r/cancel", {"note": "typo"})
+    assert asked.phase("r") == "Running"
+    asked.post("runs/r/cancel", {"now": True})
+    asked.until(lambda: asked.phase("r") == "Cancelled", "it is over before its grace")
+    assert not asked.ranks("r")
+    assert "it has no grace" in asked.client.get("/api/v1/runs/r/description").text
+
+
 @pytest.mark.parametrize("ending", ["done", "0"])
 def test_one_that_ends_while_it_is_drained_is_done_or_goes_on(asked: Asking, ending: str) -> None:
     asked.submit("r", 2, [PYTHON, "-c", SAVING, ending], runtime={"checkpoint": "20s"})

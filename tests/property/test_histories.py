@@ -266,7 +266,8 @@ class Histories(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        self._do(Cancel(data.draw(self._some_run()), "no longer wanted"))
+        run, now = data.draw(self._some_run()), data.draw(st.booleans())
+        self._do(Cancel(run, "no longer wanted", now=now))
 
     @rule(
         pool=st.sampled_from(("default", "default", "side")),

@@ -38,6 +38,7 @@ EVERYBODY: Final = """
     list-leases get-lease describe-lease list-claims get-claim describe-claim
     list-charges get-charge describe-charge get-system describe-system
     tenant-usage user-usage statement plan-run plan-runs explain-run run-logs picture
+    watch-logs run-reports
     watch-events list-events list-notices watch-notices verify-ledger verify-ledger-against
     show-lottery verify-lottery calc list-tokens fleet-top
 """
@@ -91,7 +92,7 @@ HIDDEN: Final = """
     get-owner describe-owner get-tenant describe-tenant tenant-usage update-tenant
     get-budget describe-budget patch-budget get-envelope describe-envelope get-cap describe-cap
     get-run describe-run cancel-run complete-run fail-run shrink-run plan-run explain-run run-logs
-    get-reservation describe-reservation get-lease describe-lease
+    watch-logs run-reports get-reservation describe-reservation get-lease describe-lease
     get-claim describe-claim release-claim get-charge describe-charge revoke-token
 """
 """What another tenant is told is not there, where its role may ask at all."""
@@ -99,7 +100,7 @@ DENIED: Final = "submit-run submit-runs apply plan-runs claim-nodes put-budget i
 """What another tenant may not do in this one's name, where its role may ask at all."""
 AREAS: Final = {"apply": Area.RUNS}
 """Operations that are as much in an area as what is asked for: here a run is applied."""
-NO_LOGS: Final = "run-logs"
+NO_LOGS: Final = ("run-logs", "watch-logs")
 """Nothing keeps the output of runs yet, so nobody is given it; 404 says so."""
 
 HOLDERS: Final = {
@@ -132,7 +133,7 @@ def expected(operation: str, caller: str) -> int:
         return 404
     if tenant == "partner" and operation in DENIED.split():
         return 403
-    return 404 if operation == NO_LOGS else 200
+    return 404 if operation in NO_LOGS else 200
 
 
 @dataclass

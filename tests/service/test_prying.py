@@ -141,6 +141,7 @@ def questions(view: StateView, hidden: Hidden) -> Iterator[tuple[str, Struct]]:
         yield "picture", plan_operations.PictureRequest(run=run)
         yield "list-events", ledger_operations.ListEvents(run=run)
         yield "run-logs", looking_operations.RunLogs(run=run)
+        yield "run-reports", looking_operations.RunReports(run=run)
         yield "cancel-run", run_operations.EndRun(run=run, dry_run=True)
         yield "complete-run", run_operations.EndRun(run=run, dry_run=True)
     for node in sorted(view.nodes)[:NODES]:
@@ -262,6 +263,7 @@ def probes(name: str, owner: str) -> Iterator[tuple[str, Struct]]:
     yield "list-events", ledger_operations.ListEvents(about=f"claim/{name}")
     yield "list-events", ledger_operations.ListEvents(about=f"reservation/{name}@1")
     yield "run-logs", looking_operations.RunLogs(run=name)
+    yield "run-reports", looking_operations.RunReports(run=name)
     yield "submit-run", run_operations.SubmitRun(like=name, name="prying", dry_run=True)
     follow = {"after": [name]}
     document = run_tree("prying", owner, 1, follow=follow)

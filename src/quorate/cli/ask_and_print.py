@@ -38,8 +38,8 @@ def ask_each(
 ) -> None:
     """Request one operation several times, and print the responses with lines between them.
 
-    An operation that writes is requested every time, also after the output was closed. ``line_of``:
-    a table has only this line of each request.
+    An operation that writes is requested every time, also after the output was closed or one
+    request was refused. ``line_of``: a table has only this line of each request.
     """
     operation = OPERATIONS[name]
     target = settings.service()
@@ -53,12 +53,16 @@ def ask_each(
     printouts = Printouts(goes_on=operation.effect is Effect.WRITE)
     with desk_of(settings, operation, questions[0]) as context:
         for position, asked in enumerate(questions):
-            found = answer(context, operation, asked)
+            try:
+                found = answer(context, operation, asked)
+            except CommandError as error:
+                printouts.refuse(error)
+                continue
             if line_of is not None and settings.is_table:
                 found = replace(found, lines=partial(_only, line_of(asked)))
             is_apart = bool(position) and settings.is_table and line_of is None
             printouts.add(found.done, partial(_print_next, settings, found, is_apart=is_apart))
-    printouts.check()
+        printouts.check()
 
 
 def _only(line: str, _wide: bool) -> list[str]:
@@ -171,11 +175,15 @@ def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator
     with opened as store:
         engine = Engine.open(store, clock, lottery_secret=secret)
         yield RequestContext(
-            engine, caller, settings.prefix, settings.ledger, logs=_logs(settings.ledger_path)
+            engine,
+            caller,
+            settings.prefix,
+            settings.ledger,
+            logs=kept_logs_beside(settings.ledger_path),
         )
 
 
-def _logs(ledger: Path) -> Logs | None:
+def kept_logs_beside(ledger: Path) -> Logs | None:
     """Return the kept output of runs, if a service has run any on this machine."""
     from quorate.adapters.executors.keepers import work_folder
     from quorate.adapters.executors.logs_local import LocalLogs

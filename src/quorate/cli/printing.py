@@ -36,14 +36,25 @@ def telling(done: str) -> Iterator[None]:
 class Printouts:
     """Prints what several requests came to, and lets them go on when the output is gone.
 
-    Requests that write are all made, also after the output was closed; ``check`` then raises.
+    Requests that write are all made, also after the output was closed or one of them was refused;
+    ``check`` raises the errors afterwards.
     """
 
     def __init__(self, *, goes_on: bool) -> None:
         self._goes_on = goes_on
         self._fault: CommandError | OSError | None = None
+        self._refused: list[CommandError] = []
         self._made = 0
         self._done = ""
+
+    def refuse(self, error: CommandError) -> None:
+        """Keep the refusal of one request; raises it where no request may follow it."""
+        from quorate.views.statuses import UNAUTHENTICATED
+
+        if not self._goes_on or error.code is not Exit.REFUSED or error.fault == UNAUTHENTICATED:
+            raise error
+        self._made += 1
+        self._refused.append(error)
 
     def add(self, done: str, write: Callable[[], None]) -> None:
         """Call ``write``, which prints, unless the output is gone; ``done`` is what was recorded.
@@ -67,7 +78,12 @@ class Printouts:
             self._fault = error
 
     def check(self) -> None:
-        """Raise the error that the output could not be written, with all that was done."""
+        """Raise what was refused, or that the output could not be written, with all that was done.
+
+        Raises nothing where neither happened.
+        """
+        if self._refused:
+            raise self._all_refused()
         error = self._fault
         if error is None:
             return
@@ -80,3 +96,21 @@ class Printouts:
         else:
             code, text = Exit.UNTOLD, f"the output could not be written: {error.strerror}"
         raise CommandError(code, f"{text}; all {self._made} requests were made; {self._done}")
+
+    def _all_refused(self) -> CommandError:
+        """Return the refusals of all requests as one error, and how many there were."""
+        first = self._refused[0]
+        if self._made == 1:
+            return first
+        lines = [line for error in self._refused for line in error.lines]
+        found = CommandError(first.code, *lines, fault=first.fault, refusals=first.refusals)
+        for note in dict.fromkeys(
+            note for error in self._refused for note in getattr(error, "__notes__", ())
+        ):
+            found.add_note(note)
+        count = len(self._refused)
+        others = "; the others were made" if count < self._made else ""
+        found.add_note(
+            f"{count} of {self._made} requests {'was' if count == 1 else 'were'} refused{others}"
+        )
+        return found

@@ -12,10 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from quorate.cli.printing import Printouts, print_tree
-from quorate.cli.service_errors import telling_why
+from quorate.cli.service_errors import command_error, telling_why
 from quorate.cli.settings import CSV, Settings
 from quorate.client.asker import Asker
 from quorate.client.contexts import Target
+from quorate.client.errors import RefusedError
 from quorate.client.plain_http import driver_for
 from quorate.client.retrying import Retrying
 from quorate.operations.common_requests import MORE
@@ -67,7 +68,11 @@ def ask_service(
     printouts = Printouts(goes_on=OPERATIONS[name].effect is Effect.WRITE)
     with service(settings, target) as client:
         for position, asked in enumerate(questions):
-            told = _told(settings, client, name, asked)
+            try:
+                told = _told(settings, client, name, asked)
+            except RefusedError as error:
+                printouts.refuse(command_error(error, target))
+                continue
             if line_of is not None and settings.is_table:
                 told = told._replace(shown=[line_of(asked)])
             is_apart = bool(position) and settings.is_table and line_of is None

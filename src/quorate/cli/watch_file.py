@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from quorate.cli.ask_and_print import kept_logs_beside
 from quorate.cli.session import as_of, clock_of, open_to_read
 from quorate.cli.settings import Settings
 from quorate.core.explain.start_plan import Forecast, foretell
@@ -20,6 +21,7 @@ from quorate.operations.ledger.watch_handlers import Watched, picture_lines
 from quorate.ports.store_port import EventStore
 from quorate.views.runs.event_text import Entry, entries, format_event
 from quorate.views.runs.instant import Moment
+from quorate.views.runs.progress_view import Progress, progress_of
 
 RETELL_MS: Final = MINUTE_MS
 """How old a forecast may be that is only counted down."""
@@ -62,6 +64,11 @@ class _Eye:
             assert isinstance(found, Forecast), found
             self._told, self._told_ms = found, now_ms
         return replace(self._told, now_ms=now_ms)
+
+    def progress(self, run: str) -> Progress | None:
+        """Return what the work of ``run`` has reported on this machine, if anything."""
+        logs = kept_logs_beside(self.settings.ledger_path)
+        return None if logs is None else progress_of(logs.reports(run), None)
 
     @property
     def moment(self) -> Moment:
@@ -112,6 +119,7 @@ def _show(settings: Settings, watched: Watched, eye: _Eye, *, redraw: bool) -> N
         eye.caller,
         prefix=settings.prefix,
         forecast=lambda run: eye.forecast(run, moment.now_ms),
+        progress=eye.progress,
     )
     lines = list(picture)
     if redraw:

@@ -21,6 +21,7 @@ from quorate.client.contexts import Target
 from quorate.client.watched_events import Event
 from quorate.documents.times import time_text
 from quorate.ledger.codec import event_from_json
+from quorate.operations.fleet.looking_operations import RunReports
 from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.ledger.watch_handlers import Watched
 from quorate.ports.errors import QuorateError
@@ -32,6 +33,8 @@ EVENTS_MAX: Final = 1_000
 """How many events wait to be shown; more wait at the service."""
 RETELL_S: Final = 30.0
 """How old a picture may be in which time is counted down."""
+PROGRESS_S: Final = 5.0
+"""How often the work of a run is asked for its last step, which is no event."""
 
 
 def follow_service(settings: Settings, target: Target, watched: Watched, looking: Looking) -> None:
@@ -62,6 +65,10 @@ class _View:
     is_over: bool = False
     seq: int = 0
     _shown_s: float = 0.0
+    _is_running: bool = False
+    _step: int | None = None
+    """The last step that the work of the run has reported, as of ``_asked_s``."""
+    _asked_s: float = 0.0
     _events: asyncio.Queue[Event | BaseException] = field(
         default_factory=lambda: asyncio.Queue(EVENTS_MAX)
     )
@@ -76,7 +83,8 @@ class _View:
         tree: dict[str, Any] = await self.client.ask_json("picture", asked)
         told = await self.client.ask_text("picture", asked)
         self.seq, self._shown_s = tree["sequence"], monotonic()
-        self.is_over = tree.get("forecast", {}).get("phase") in TERMINAL
+        self._enter(tree.get("forecast", {}).get("phase"))
+        self._step, self._asked_s = tree.get("progress", {}).get("step"), monotonic()
         if self.looking.redraw:
             click.clear()
         for note in told.err:
@@ -113,15 +121,35 @@ class _View:
     async def look(self) -> None:
         """Wait until something is recorded or the interval is over, and show what is new."""
         found = await self._next()
+        told = await self._new_step()
         if self.looking.redraw:
-            if found or monotonic() - self._shown_s >= RETELL_S:
+            if found or told or monotonic() - self._shown_s >= RETELL_S:
                 await self.show()
             return
         for event in found:
             click.echo(_line(event))
+        if told:
+            click.echo(told)
         if found and self.watched.run is not None:
-            run = await self.client.run(self.watched.run).phase()
-            self.is_over = run in TERMINAL
+            self._enter(await self.client.run(self.watched.run).phase())
+
+    def _enter(self, phase: str | None) -> None:
+        """Remember the phase of the run that is watched; None is that of no run."""
+        self.is_over, self._is_running = phase in TERMINAL, phase == "Running"
+
+    async def _new_step(self) -> str:
+        """Return a line about the last step of a run at work; empty where there was none since."""
+        now_s, run = monotonic(), self.watched.run
+        if run is None or not self._is_running or now_s - self._asked_s < PROGRESS_S:
+            return ""
+        self._asked_s = now_s
+        asked = RunReports(run=run)
+        tree: dict[str, Any] = await self.client.ask_json("run-reports", asked)
+        if tree["step"] == self._step:
+            return ""
+        self._step = tree["step"]
+        told = await self.client.ask_text("run-reports", asked)
+        return f"{tree['at']} {told.out[0]}" if told.out else ""
 
     async def _next(self) -> list[Event]:
         """Return the events that have come; none where the interval was over first."""

@@ -194,9 +194,9 @@ class AsyncRunHandle:
         """
         return await self._client.plan_run(self.name, exact=exact)
 
-    async def cancel(self, note: str = "") -> Outcome:
-        """Stop it, or withdraw it from the queue."""
-        return await self._client.cancel_run(self.name, note=note)
+    async def cancel(self, note: str = "", *, now: bool = False) -> Outcome:
+        """Stop it, or withdraw it from the queue; ``now`` gives its work no grace."""
+        return await self._client.cancel_run(self.name, note=note, now=now)
 
     def logs(
         self, *, follow: bool = False, from_: int = 0, tail: int | None = None

@@ -141,9 +141,9 @@ class RunHandle:
         """
         return self._client.plan_run(self.name, exact=exact)
 
-    def cancel(self, note: str = "") -> Outcome:
-        """Stop it, or withdraw it from the queue."""
-        return self._client.cancel_run(self.name, note=note)
+    def cancel(self, note: str = "", *, now: bool = False) -> Outcome:
+        """Stop it, or withdraw it from the queue; ``now`` gives its work no grace."""
+        return self._client.cancel_run(self.name, note=note, now=now)
 
     def logs(
         self, *, follow: bool = False, from_: int = 0, tail: int | None = None

@@ -14,7 +14,7 @@ from quorate.client.errors import NotQuorateError
 from quorate.client.flows import Flow
 from quorate.client.retrying import Retrying
 from quorate.operations.common_responses import Outcome
-from quorate.operations.fleet.looking_operations import RunLogs
+from quorate.operations.fleet.looking_operations import RunLogs, WatchLogs
 from quorate.operations.operation import Effect
 from quorate.operations.resources import resource_operations, run_operations
 from quorate.operations.table import OPERATIONS
@@ -68,6 +68,8 @@ class Asking(Struct, frozen=True):
     def stream(self, name: str, question: Struct) -> Flow[None]:
         """Emit the events of an operation that goes on, or what one gives that gives many."""
         operation = OPERATIONS[name]
+        if isinstance(question, WatchLogs):
+            return flows.log_pages(operation, question, self.retrying, lambda page: [page])
         if operation.effect is Effect.STREAM:
             return flows.follow(operation, question, self.retrying)
         return flows.lines(operation, question, lambda line: wire.line_of(operation, line))
@@ -113,6 +115,12 @@ class Asking(Struct, frozen=True):
         """Emit the lines of a run's output from line ``first`` on, or the last ``tail`` of them."""
         return flows.log_lines(
             lambda number, last: self.answer("run-logs", RunLogs(run=run, from_=number, tail=last)),
+            lambda number: flows.log_pages(
+                OPERATIONS["watch-logs"],
+                WatchLogs(run=run, first=number),
+                self.retrying,
+                lambda page: page.lines,
+            ),
             first=first,
             tail=tail,
             follow=follow,

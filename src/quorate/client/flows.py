@@ -6,7 +6,7 @@ result of each; a driver carries the steps out, with ``await`` or without (``dri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -93,6 +93,8 @@ def exchange(
 
 FIRST: Final = "first"
 """The field of an operation that streams, which says where to begin."""
+LINES: Final = "lines"
+"""The kind of a message of a stream that has lines of output."""
 WATCH_PAUSE_S: Final = 0.1
 """How long to wait before a stream that ended without a fault is opened again."""
 
@@ -191,23 +193,60 @@ def until(
         pause_s = min(POLL_S_MAX, pause_s * 1.5)
 
 
-LOGS_PAUSE_S: Final = 1.0
-
-
 def log_lines(
-    ask: Callable[[int, int | None], Flow[Logs]], *, first: int, tail: int | None, follow: bool
+    ask: Callable[[int, int | None], Flow[Logs]],
+    stream: Callable[[int], Flow[None]],
+    *,
+    first: int,
+    tail: int | None,
+    follow: bool,
 ) -> Flow[None]:
-    """Emit the lines of a run's output, page by page; with ``follow`` until there is no more.
+    """Emit the lines of a run's output: pages of those that there are, then those that come.
 
-    With ``tail`` begin with the last so many of those that there are.
+    The latter with ``follow`` only, by ``stream``, until there are no more. With ``tail`` begin
+    with the last so many of those that there are.
     """
-    while True:
+    page: Logs | None = None
+    while page is None or len(page.lines) == LINES_MAX:
         page = yield from ask(first, tail)
         for line in page.lines:
             yield Emit(line)
         first, tail = page.next, None
-        if len(page.lines) == LINES_MAX:
-            continue
-        if page.ended or not follow:
-            return
-        yield Pause(LOGS_PAUSE_S)
+    if follow and not page.ended:
+        yield from stream(first)
+
+
+def log_pages(
+    operation: Operation,
+    asked: Struct,
+    retrying: Retrying,
+    read: Callable[[Logs], Iterable[object]],
+) -> Flow[None]:
+    """Emit what ``read`` makes of each page of a run's output as it comes, until the run is over.
+
+    A connection that is cut is opened again after the last line that was read.
+    """
+    failures = 0
+    while True:
+        pause_s = WATCH_PAUSE_S
+        try:
+            reply: wire.Reply = yield Open(wire.request_of(operation, asked, accept=wire.STREAM))
+            wire.check(reply)
+            messages = Messages()
+            while chunk := (yield Read()):
+                failures = 0
+                for message in messages.feed(chunk):
+                    if message.kind != LINES:
+                        continue
+                    page: Logs = wire.event_of(operation, message.tree())
+                    for each in read(page):
+                        yield Emit(each)
+                    asked = msgspec.structs.replace(asked, **{FIRST: page.next})
+                    if page.ended:
+                        return
+        except QuorateClientError as error:
+            failures += 1
+            if failures >= retrying.tries or not is_retried(operation, asked, error):
+                raise
+            pause_s = retrying.wait_s(failures, error)
+        yield Pause(pause_s)

@@ -15,7 +15,7 @@ from quorate.client.resources.run_resources import RunInfo
 from quorate.client.watched_events import Event
 from quorate.operations.common_responses import Outcome
 from quorate.operations.fleet.fleet_operations import Resolution
-from quorate.operations.fleet.looking_operations import Logs, Top
+from quorate.operations.fleet.looking_operations import Logs, RunProgress, Top
 from quorate.operations.ledger.ledger_operations import (
     Checkpoint,
     Events,
@@ -55,8 +55,11 @@ class Methods:
     def calc(self, kind: str, world: Any) -> dict[str, Any]:
         """Work out one decision on a world given as JSON. A world as JSON, and what to compute
         about it."""
-    def cancel_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Stop a run, or withdraw it from the queue. The run, and why."""
+    def cancel_run(
+        self, run: str, *, note: str = "", now: bool = False, dry_run: bool = False
+    ) -> Outcome:
+        """Stop a run, or withdraw it from the queue. The run, and why; ``now`` gives its work no
+        grace to checkpoint."""
     def claim_nodes(
         self,
         flavor: str,
@@ -597,6 +600,9 @@ class Methods:
         """Show what the work of a run has written. The output of a run: ``limit`` lines at most,
         from line ``from`` on, counted from 0. With ``tail`` only the last ``tail`` lines that
         exist."""
+    def run_reports(self, run: str) -> RunProgress:
+        """Show the steps, rate and figures that the work of a run has reported. The run whose work
+        is asked about."""
     def show_clock(self) -> ClockState:
         """Show the service's clock, and whether the service trusts it."""
     def show_lottery(self) -> Lottery:
@@ -694,6 +700,9 @@ class Methods:
     ) -> Iterator[Event]:
         """Follow what is recorded, from a sequence on. From the event ``from`` on; without it what
         is recorded from now on."""
+    def watch_logs(self, run: str, *, first: int = 0) -> Iterator[Logs]:
+        """Follow what the work of a run writes, until the run is over. The output of a run from
+        line ``from`` on, counted from 0."""
     def watch_notices(
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> Iterator[Notice]:
@@ -722,8 +731,11 @@ class AsyncMethods:
     async def calc(self, kind: str, world: Any) -> dict[str, Any]:
         """Work out one decision on a world given as JSON. A world as JSON, and what to compute
         about it."""
-    async def cancel_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
-        """Stop a run, or withdraw it from the queue. The run, and why."""
+    async def cancel_run(
+        self, run: str, *, note: str = "", now: bool = False, dry_run: bool = False
+    ) -> Outcome:
+        """Stop a run, or withdraw it from the queue. The run, and why; ``now`` gives its work no
+        grace to checkpoint."""
     async def claim_nodes(
         self,
         flavor: str,
@@ -1264,6 +1276,9 @@ class AsyncMethods:
         """Show what the work of a run has written. The output of a run: ``limit`` lines at most,
         from line ``from`` on, counted from 0. With ``tail`` only the last ``tail`` lines that
         exist."""
+    async def run_reports(self, run: str) -> RunProgress:
+        """Show the steps, rate and figures that the work of a run has reported. The run whose work
+        is asked about."""
     async def show_clock(self) -> ClockState:
         """Show the service's clock, and whether the service trusts it."""
     async def show_lottery(self) -> Lottery:
@@ -1363,6 +1378,9 @@ class AsyncMethods:
     ) -> AsyncIterator[Event]:
         """Follow what is recorded, from a sequence on. From the event ``from`` on; without it what
         is recorded from now on."""
+    def watch_logs(self, run: str, *, first: int = 0) -> AsyncIterator[Logs]:
+        """Follow what the work of a run writes, until the run is over. The output of a run from
+        line ``from`` on, counted from 0."""
     def watch_notices(
         self, *, first: int | None = None, kinds: Sequence[str] = (), owner: str | None = None
     ) -> AsyncIterator[Notice]:

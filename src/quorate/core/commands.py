@@ -40,10 +40,11 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel a run."""
+    """Cancel a run; ``now`` gives its work no grace, also where it is stopping already."""
 
     run: str
     note: str = ""
+    now: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ from quorate.core.lifecycle.follow import fail_followers
 from quorate.core.lifecycle.run_phases import complete_run, grant_claim
 from quorate.core.lifecycle.sensitive_claims import drain_warnings, release, wiped
 from quorate.core.lifecycle.settle import settle_holds
-from quorate.core.lifecycle.stops import confirm, is_shared, stop_run
+from quorate.core.lifecycle.stops import cancel_run, confirm, is_shared, stop_run
 from quorate.core.planning.give_out import give_out, stirs, turned_away
 from quorate.core.planning.idle_fleet import only_ends, start_alone
 from quorate.core.preemption.announcements import announce_conflicts
@@ -330,7 +330,7 @@ def _change_run(log: DecisionLog, command: Complete | Fail | Cancel | Shrink | R
         return _when_over(record, command, kind)
     match command:
         case Cancel():
-            stop_run(log, record, EndReason.CANCELLED, Outcome.CANCELLED, note=command.note)
+            cancel_run(log, record, command.note, now=command.now)
         case Shrink():
             refusal = shrink_run(log, record, command.gpus)
             return Decision() if refusal is None else Decision(refusals=(refusal,))

@@ -20,12 +20,14 @@ class Shown(NamedTuple):
 
     ``seen`` are the owners whose names are in it where others' are not: only a watcher that sees
     the same owners gets the same ``tree``. None where nothing was redacted: then every watcher that
-    may see it gets this tree, so it must not be changed.
+    may see it gets this tree, so it must not be changed. Unless ``is_common`` it is for one watcher
+    alone, such as lines of output, which are cut for each one.
     """
 
     seq: int
     tree: dict[str, Any]
     seen: frozenset[str] | None = None
+    is_common: bool = True
 
 
 class Cursor:

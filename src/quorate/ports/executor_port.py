@@ -2,8 +2,8 @@
 
 The loop gives orders when their events are durable, all orders of one commit together and in ledger
 order. Orders are facts about leases, so hearing one twice changes nothing: a lease that has ended
-is not started again, and the first deadline of a stop holds. Only ``resume`` may name such a lease
-anew: it says what a ledger holds, which may have been restored. Where an ``EndLease`` and a
+is not started again, and the earliest deadline of a stop holds. Only ``resume`` may name such a
+lease anew: it says what a ledger holds, which may have been restored. Where an ``EndLease`` and a
 ``StartLease`` of one run in one batch name the same slots (a hand-over, a swap, a step that takes a
 lost group's place), the work there goes on.
 
@@ -48,7 +48,10 @@ class StartLease:
 
 @dataclass(frozen=True, slots=True)
 class StopLease:
-    """Let the work under a lease checkpoint and exit, by ``deadline_ms`` at the latest."""
+    """Let the work under a lease checkpoint and exit, by ``deadline_ms`` at the latest.
+
+    A second one may bring the deadline forward: to now, where a run is cancelled without grace.
+    """
 
     lease: str
     deadline_ms: int

@@ -1,4 +1,4 @@
-"""The logs port: keeps what the work of a run has written."""
+"""The logs port: keeps what the work of a run has written, and what it has reported."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from quorate.ports.step_report import StepReport
 
 
 class Stream(StrEnum):
@@ -54,4 +56,8 @@ class Logs(Protocol):
 
     def end(self, run: str) -> int:
         """Return the number after the last line of ``run`` that is kept; 0 where none is."""
+        ...
+
+    def reports(self, run: str) -> Sequence[StepReport]:
+        """Return the last steps that ``run`` has reported, the oldest of them first."""
         ...

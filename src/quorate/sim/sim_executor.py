@@ -74,6 +74,7 @@ class _Held:
     lost: set[str]
     is_broken: bool = False
     stopping_since_ms: int | None = None
+    stop_by_ms: int | None = None
     stops: int = 0
     is_gone: bool = False
 
@@ -265,7 +266,7 @@ class SimExecutor:
         """Forget the stopping leases that still run, as a program does that ends."""
         for held in self._held.values():
             if not held.is_gone:
-                held.stopping_since_ms = None
+                held.stopping_since_ms = held.stop_by_ms = None
                 held.stops += 1
                 self._touched.update(dict.fromkeys(_runs_of(held.fact)))
 
@@ -341,12 +342,15 @@ class SimExecutor:
 
     def _stop(self, order: StopLease) -> None:
         held = self._held.get(order.lease)
-        if held is None or held.stopping_since_ms is not None:
+        if held is None:
+            return
+        if held.stopping_since_ms is not None:
+            if held.stop_by_ms is not None and order.deadline_ms < held.stop_by_ms:
+                self._hasten(order, held)
             return
         now_ms = self._timeline.now_ms
-        held.stopping_since_ms = now_ms
+        held.stopping_since_ms, held.stop_by_ms = now_ms, order.deadline_ms
         held.stops += 1
-        left_ms = max(0, order.deadline_ms - self._timeline.clock.now_ms())
         for run in _runs_of(held.fact):
             work = self._work[run]
             work.accrue(now_ms)
@@ -358,9 +362,19 @@ class SimExecutor:
         if held.is_lost:
             self._let_go(order.lease)
             return
+        self._let_go_in(order, held)
+
+    def _let_go_in(self, order: StopLease, held: _Held) -> None:
+        """Have a lease end after the time that it takes of what it has left."""
+        left_ms = max(0, order.deadline_ms - self._timeline.clock.now_ms())
         delay_ms, stops = self._stop_delay(left_ms), held.stops
         if delay_ms is not None:
             self._timeline.after(delay_ms, lambda: self._let_go(order.lease, stops))
+
+    def _hasten(self, order: StopLease, held: _Held) -> None:
+        """Bring the deadline of a stop forward; it ends by then, or sooner as it would have."""
+        held.stop_by_ms = order.deadline_ms
+        self._let_go_in(order, held)
 
     def _end(self, name: str, reason: EndReason | None, kept: set[tuple[str, str, int]]) -> None:
         held = self._held.pop(name, None)

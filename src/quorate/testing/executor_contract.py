@@ -310,6 +310,17 @@ class ExecutorContract(ABC):
         assert first.deadline_ms <= self.now_ms() < later.deadline_ms
         executor.close()
 
+    def test_a_stop_that_is_brought_forward_ends_work_by_its_new_deadline(self) -> None:
+        executor = self.opened()
+        executor.carry_out([self.start("r/0", Work.DEFIES)])
+        self.until_at_work(executor, "r")
+        first, sooner = self.stop("r/0"), self.stop("r/0", within_ms=NOTICE_MS)
+        executor.carry_out([first])
+        executor.carry_out([sooner, first])
+        self.until_gone(executor, "r/0")
+        assert sooner.deadline_ms <= self.now_ms() < first.deadline_ms
+        executor.close()
+
     def test_orders_for_a_lease_that_is_not_open_change_nothing(self) -> None:
         executor = self.opened()
         executor.carry_out([self.start("r/0")])

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from quorate.ports.log_port import Line, Output, Stream
+from quorate.ports.step_report import StepReport
 
 
 @dataclass
 class MemoryLogs:
-    """``kept`` has the lines of each run."""
+    """``kept`` has the lines of each run, ``reported`` its steps."""
 
     kept: dict[str, list[Line]] = field(default_factory=dict)
+    reported: dict[str, list[StepReport]] = field(default_factory=dict)
 
     def write(
         self, run: str, text: str, *, at_ms: int = 0, node: str = "n1", stream: str = "out"
@@ -31,3 +33,7 @@ class MemoryLogs:
     def end(self, run: str) -> int:
         """Return the number after the last line of ``run``."""
         return len(self.kept.get(run, ()))
+
+    def reports(self, run: str) -> list[StepReport]:
+        """Return the last steps that ``run`` has reported."""
+        return self.reported.get(run, [])

@@ -143,6 +143,8 @@ OTHERS: Final[dict[str, tuple[Struct, ...]]] = {
     "watch-notices": (notice_operations.WatchNotices(first=1),),
     "verify-ledger": (ledger_operations.VerifyLedger(deep=True),),
     "run-logs": (looking_operations.RunLogs(run="mine-half"),),
+    "run-reports": tuple(looking_operations.RunReports(run=name) for name in RUNS),
+    "watch-logs": (looking_operations.WatchLogs(run="mine-half"),),
     "calc": (ledger_operations.Calculate(kind="cover", world={}),),
 }
 """Operation -> what is asked; what lists, shows and describes is made from ``NAMES``.

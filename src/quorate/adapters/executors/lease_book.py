@@ -180,7 +180,7 @@ class Book:
             case StopLease():
                 for run in self.runs_of(order.lease):
                     lease = self._runs[run].leases[order.lease]
-                    if lease.stop_by_ms is None:
+                    if lease.stop_by_ms is None or order.deadline_ms < lease.stop_by_ms:
                         lease.stop_by_ms = order.deadline_ms
                     self._stopping[order.lease] = None
             case EndLease():

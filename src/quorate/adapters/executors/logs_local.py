@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
+from math import isfinite
 from pathlib import Path
 from typing import Final
 
-from quorate.adapters.executors.keepers import run_folder
+from quorate.adapters.executors.keepers import job_folder, run_folder
 from quorate.keeper.job_files import read_job_file
 from quorate.keeper.output import chunks, lines_end
 from quorate.keeper.wanted import OUTPUT
+from quorate.model.amounts import TIME_MS_MAX
 from quorate.ports.log_port import Line, Output, Stream
+from quorate.ports.step_report import StepReport
 from quorate.runtime import STEPS
 
 STEP_MAX: Final = 2**53
 """A larger number is no step: no run does so many."""
+FIGURES_MAX: Final = 12
+"""How many figures of a report are read."""
 _TAIL_BYTES: Final = 8_192
 """How much of the end of a record is read; a line is far shorter."""
+_FIGURE: Final = re.compile(r"[A-Za-z0-9_./-]{1,40}")
 
 
 class LocalLogs:
@@ -51,22 +58,31 @@ class LocalLogs:
                 )
         return Output(lines=lines, first=begins, is_last=True)
 
+    def reports(self, run: str) -> list[StepReport]:
+        """Return the last steps that ``run`` has reported, the oldest of them first."""
+        return reports_in(job_folder(self._folder, run))
+
     def end(self, run: str) -> int:
         """Return the number after the last line of ``run``; reads its last file only."""
         return lines_end(run_folder(self._folder, run) / OUTPUT)
 
 
 def last_step(folder: Path) -> int | None:
-    """Return the last step that the run of ``folder`` has reported; None where it never did.
+    """Return the last step that the run of ``folder`` has reported; None where it never did."""
+    found = reports_in(folder)
+    return found[-1].step if found else None
+
+
+def reports_in(folder: Path) -> list[StepReport]:
+    """Return the last reports of the run of ``folder``, the oldest of them first.
 
     A line that is being written, or that another program wrote, is ignored.
     """
     for name in ("rank-0.jsonl", "rank-0.old.jsonl"):
-        for line in reversed(_tail(folder, name)):
-            step = _step(line)
-            if step is not None:
-                return step
-    return None
+        found = [each for line in _tail(folder, name) if (each := _report(line)) is not None]
+        if found:
+            return found
+    return []
 
 
 def _tail(folder: Path, name: str) -> list[bytes]:
@@ -77,12 +93,44 @@ def _tail(folder: Path, name: str) -> list[bytes]:
     return [] if found is None else found.splitlines()
 
 
-def _step(line: bytes) -> int | None:
+def _report(line: bytes) -> StepReport | None:
+    """Return the report in ``line``; None where it is none. A job may have written anything."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    step = found.get("step") if isinstance(found, dict) else None
-    if not isinstance(step, int) or isinstance(step, bool):
+    step = _whole(found.get("step")) if isinstance(found, dict) else None
+    if step is None:
         return None
-    return step if 0 <= step <= STEP_MAX else None
+    figures = found.get("figures")
+    return StepReport(
+        step=step,
+        at_ms=min(_whole(found.get("at_ms")) or 0, TIME_MS_MAX),
+        generation=_whole(found.get("generation")) or 0,
+        figures=_figures(figures) if isinstance(figures, dict) else {},
+    )
+
+
+def _whole(value: object) -> int | None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= STEP_MAX else None
+
+
+def _figures(found: dict[str, object]) -> dict[str, float | None]:
+    """Return the first figures of a report whose names can be shown, as numbers."""
+    figures: dict[str, float | None] = {}
+    for name, value in found.items():
+        if len(figures) == FIGURES_MAX:
+            break
+        if _FIGURE.fullmatch(name) and isinstance(value, int | float):
+            figures[name] = _number(value)
+    return figures
+
+
+def _number(value: float) -> float | None:
+    try:
+        found = float(value)
+    except OverflowError:
+        return None  # A whole number of hundreds of digits.
+    return found if isfinite(found) else None

@@ -18,9 +18,9 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     """Show everything about one thing.
 
     Of a run: what it asked for, why it waits and since when, its planned start, the conflicts it
-    went through, its leases with nodes, slots and payers, who paid how much, and its events with
-    their sequence numbers. Of a budget: what each
-    envelope was granted, has spent, holds and lends, and its caps. Of a node: its status, the
+    went through, its leases with nodes, slots and payers, the steps and figures that its work
+    reported last, who paid how much, and its events with their sequence numbers. Of a budget: what
+    each envelope was granted, has spent, holds and lends, and its caps. Of a node: its status, the
     leases on it and its events. Of an owner: its family, quota, budgets and runs. Of a reservation:
     when and where its run starts, who pays, and what moved it. Of a resolveroutcome: who entered
     the lottery with which odds, seed, draws and cuts.

@@ -62,6 +62,7 @@ def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) ->
         "quorate cancel 'sweep[3]' 'sweep[10-19]'     # tasks of an array",
         "quorate cancel --all --owner vision --dry-run",
         'quorate cancel train-1 --note "wrong learning rate"',
+        "quorate cancel train-1 --now           # no grace to checkpoint",
     )
 )
 @click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=names_of("run"))
@@ -79,6 +80,11 @@ def fail(settings: Settings, runs: tuple[str, ...], note: str, dry_run: bool) ->
     "--all-users", is_flag=True, help="With --all: the runs of all users that you may see."
 )
 @click.option("--yes", is_flag=True, help="Cancel what --all finds without another question.")
+@click.option(
+    "--now",
+    is_flag=True,
+    help="Kill the work at once: no grace to checkpoint, also where it is stopping already.",
+)
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
 @writer
 @click.pass_obj
@@ -91,14 +97,19 @@ def cancel(
     owner: str | None,
     all_users: bool,
     yes: bool,
+    now: bool,
     note: str,
     dry_run: bool,
 ) -> None:
     """Stop runs, or withdraw them from the queue.
 
-    The firm start of a cancelled run, if any, is dropped. The owner of a cancelled run that has
-    just started by a conflict may not call another one for the pool's cool-down. A run that is
-    cancelled already stays so.
+    The work of a run that stops has its grace to checkpoint; with --now it has none, and what it
+    has not saved is lost. The firm start of a cancelled run, if any, is dropped. The owner of a
+    cancelled run that has just started by a conflict may not call another one for the pool's
+    cool-down. A run that is cancelled already stays so.
+
+    Of several runs, those that can be cancelled are; at the end the others are named, and the exit
+    code is 1.
     """
     if is_all == bool(runs):
         raise click.UsageError(
@@ -124,7 +135,7 @@ def cancel(
                 f"({', '.join(runs[:_SHOWN_MAX])}{', ...' if len(runs) > _SHOWN_MAX else ''}); "
                 "to do so, add --yes"
             )
-    _end(settings, "cancel-run", runs, note, dry_run=dry_run)
+    _end(settings, "cancel-run", runs, note, dry_run=dry_run, now=now)
 
 
 @click.command(epilog=examples("quorate tick", "quorate tick --dry-run"))
@@ -144,19 +155,32 @@ def tick(settings: Settings, dry_run: bool) -> None:
     ask(settings, "tick", Tick(dry_run=dry_run))
 
 
-def _end(settings: Settings, name: str, runs: tuple[str, ...], note: str, *, dry_run: bool) -> None:
+def _end(
+    settings: Settings,
+    operation: str,
+    runs: tuple[str, ...],
+    note: str,
+    *,
+    dry_run: bool,
+    now: bool = False,
+) -> None:
     """Ask for one of the operations that end a run, for each of ``runs``."""
     from quorate.cli.ask_and_print import ask_each
     from quorate.cli.typed_names import runs_named
-    from quorate.operations.resources.run_operations import EndRun
+    from quorate.operations.resources.run_operations import CancelRun, EndRun
 
     told = checked_note(note)
     names = runs_named(settings, runs, is_ending=True)
     if not names:
         click.echo(f"no task of {', '.join(runs)} waits or runs", err=True)
         return
-    asked = [EndRun(run=name, note=told, dry_run=dry_run) for name in names]
-    ask_each(settings, name, asked)
+    asked: list[EndRun] = [
+        CancelRun(run=name, note=told, dry_run=dry_run, now=now)
+        if operation == "cancel-run"
+        else EndRun(run=name, note=told, dry_run=dry_run)
+        for name in names
+    ]
+    ask_each(settings, operation, asked)
 
 
 def _none_found(user: str | None, *, is_mine: bool) -> str:

@@ -36,6 +36,7 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
         "quorate get runs --owner rai --phase Running --limit 20",
         "quorate get nodes -l region=us-west --sort-by .status.freeGPUs",
         "quorate get runs --field spec.resources.gpuType=H100",
+        "quorate get runs -w | head -2     # go on: print each row again that changes",
         "quorate get runs -o name          # run/NAME lines, for other commands",
         "quorate get nodes -o csv > nodes.csv",
         "quorate get runs -o jsonpath='{.items[*].metadata.name}'",
@@ -64,6 +65,9 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
     help="Only with this value: spec.owner=rai, or != for any other. May be repeated.",
 )
 @click.option("--sort-by", "sort_path", metavar="PATH", help="By this value: .status.submitted.")
+@click.option(
+    "-w", "--watch", "is_watched", is_flag=True, help="Go on: print each row again that changes."
+)
 @get_reader
 @click.pass_obj
 def get(
@@ -77,6 +81,7 @@ def get(
     labels: str | None,
     fields: tuple[str, ...],
     sort_path: str | None,
+    is_watched: bool,
 ) -> None:
     """List what there is.
 
@@ -84,6 +89,9 @@ def get(
     reservations, resolveroutcomes, leases, claims, charges, system; singular and short names work
     too. Amounts in tables are GPU-hours; json and yaml have exact GPU-milliseconds. -l, --field and
     --sort-by look at what `-o json` prints for the whole list, so they do not go with --limit.
+
+    With -w the table stays, and rows that have changed are printed again below it, until Ctrl-C
+    (exit code 130); what changes with time alone, such as an age, is no change.
     """
     from quorate.cli.choosing import Choosing
     from quorate.operations.resources.resource_operations import (
@@ -104,6 +112,11 @@ def get(
     if (owner is not None or phase is not None) and not is_run:
         raise click.UsageError(f"--owner and --phase choose among runs, not {found.plural}")
     choosing = Choosing(labels=labels, fields=fields, sort_path=sort_path)
+    if is_watched and (choosing.is_any or not settings.is_table):
+        raise click.UsageError(
+            "-w prints tables of whole lists: leave out -l, --field, --sort-by "
+            "and -o, but for -o wide"
+        )
     if choosing.is_any:
         if found.name == "system" or limit is not None:
             raise click.UsageError("-l, --field and --sort-by are for whole lists, without --limit")
@@ -112,17 +125,30 @@ def get(
             listing = ListRuns(names=names, owner=owner, phase=phase)
         _print_chosen(settings, found.name, f"list-{found.plural}", listing, choosing)
         return
+    newest = found.name == "run" and limit is not None
+    asked: Struct
+    operation = f"list-{found.plural}"
     if found.name == "system":
-        _print(settings, "system", "get-system", GetSystem())
+        operation, asked = "get-system", GetSystem()
     elif len(names) == 1 and found.name != "queue" and owner is None and phase is None:
-        _print(settings, found.name, f"get-{found.name}", GetThing(name=names[0]))
+        operation, asked = f"get-{found.name}", GetThing(name=names[0])
     elif is_run:
-        newest = found.name == "run" and limit is not None
         asked = ListRuns(names=names, owner=owner, phase=phase, limit=limit, newest=newest)
-        _print(settings, found.name, f"list-{found.plural}", asked)
     else:
-        asked_all = ListThings(names=names, limit=limit)
-        _print(settings, found.name, f"list-{found.plural}", asked_all)
+        asked = ListThings(names=names, limit=limit)
+    _show(settings, found.name, operation, asked, is_watched=is_watched)
+
+
+def _show(
+    settings: Settings, kind: str, operation: str, asked: Struct, *, is_watched: bool
+) -> None:
+    """Print what is asked for, once, or again as it changes."""
+    if is_watched:
+        from quorate.cli.watch_rows import follow_rows
+
+        follow_rows(settings, kind, operation, asked)
+    else:
+        _print(settings, kind, operation, asked)
 
 
 def _print_chosen(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -123,6 +123,9 @@ def _time(at: datetime | None) -> str:
     return "N/A" if at is None else at.strftime("%Y-%m-%dT%H:%M:%S")
 
 
+_KILL: Final = ("KILL", "9")
+
+
 @click.command(
     epilog=examples(
         "quorate scancel train-1",
@@ -133,6 +136,12 @@ def _time(at: datetime | None) -> str:
 )
 @click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=names_of("run"))
 @choice_options
+@click.option(
+    "-s",
+    "--signal",
+    metavar="KILL",
+    help="Kill the work at once, without grace; no other signal can be sent.",
+)
 @click.option("-v", "--verbose", "is_long", is_flag=True, help="Print all that is recorded.")
 @writer
 @click.pass_obj
@@ -141,6 +150,7 @@ def scancel(
     /,
     *,
     jobs: tuple[str, ...],
+    signal: str | None,
     is_long: bool,
     dry_run: bool,
     **which: Any,
@@ -153,8 +163,13 @@ def scancel(
     """
     from quorate.cli.ask_and_print import ask_each
     from quorate.cli.slurm.asked_jobs import LIVE, asked_jobs, chosen
-    from quorate.operations.resources.run_operations import EndRun
+    from quorate.operations.resources.run_operations import CancelRun
 
+    if signal is not None and signal.upper().removeprefix("SIG") not in _KILL:
+        raise click.UsageError(
+            f"--signal {signal}: only KILL can be sent; without --signal the work gets SIGTERM and "
+            "its grace"
+        )
     found = chosen(settings, jobs=jobs, **which)
     if found.is_all:
         raise click.UsageError("name the jobs, or choose them: quorate scancel --me")
@@ -169,7 +184,7 @@ def scancel(
     ask_each(
         settings,
         "cancel-run",
-        [EndRun(run=name, dry_run=dry_run) for name in names],
+        [CancelRun(run=name, dry_run=dry_run, now=signal is not None) for name in names],
         None if is_long else lambda asked: f"run/{asked.run} {done}",
     )
 

@@ -13,8 +13,10 @@ from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
+
+    from msgspec import Struct
 
 
 class _AfterDashes(click.Command):
@@ -53,6 +55,7 @@ def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[s
         "quorate submit --gpus 8 --team rai --flavor H100 -- python train.py --lr 0.1",
         "quorate submit --gpus 8 --team rai --flavor H100 --for 4h --env SEED=1 -- python train.py",
         "quorate submit -f run.yaml --set spec.resources.totalGPUs=64 --dry-run",
+        "quorate submit --watch --gpus 1 --team rai --flavor H100 -- python train.py  # to its end",
         "quorate submit --like train-1 --name train-2 --set spec.locality.groupGPUs=null",
     ),
 )
@@ -111,6 +114,13 @@ def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[s
     multiple=True,
     help="Change a field first; null removes it. May be repeated.",
 )
+@click.option(
+    "-w",
+    "--watch",
+    "is_watched",
+    is_flag=True,
+    help="Then watch the run until it is over; exit code 1 if it failed or was cancelled.",
+)
 @writer
 @click.pass_obj
 def submit(
@@ -122,6 +132,7 @@ def submit(
     like: str | None,
     name: str | None,
     assignments: tuple[str, ...],
+    is_watched: bool,
     dry_run: bool,
     **said: Any,
 ) -> None:
@@ -147,18 +158,45 @@ def submit(
         raise click.UsageError("--like RUN and --name NEW go together")
     if files and name is not None:
         raise click.UsageError("--name is not for files; use --set metadata.name=NEW")
+    if is_watched and (dry_run or not settings.is_table):
+        raise click.UsageError("--watch follows a run that was submitted: no --dry-run, and no -o")
+    send = _submit_and_watch if is_watched else ask
     if like is not None:
         asked = SubmitRun(like=like, name=name, assignments=assignments, dry_run=dry_run)
-        ask(settings, "submit-run", asked)
+        send(settings, "submit-run", asked)
     elif files:
-        _submit_files(settings, files, assignments, dry_run=dry_run)
+        _submit_files(settings, files, assignments, send, dry_run=dry_run)
     else:
         from quorate.cli.typed_run import worded
 
         tree = _typed_run(settings, command, name, said)
         asked = SubmitRun(document=tree, assignments=assignments, dry_run=dry_run)
         with worded(settings, tree, _FIELDS):
-            ask(settings, "submit-run", asked)
+            send(settings, "submit-run", asked)
+
+
+def _submit_and_watch(settings: Settings, operation: str, asked: Struct) -> None:
+    """Submit one run, and watch it until it is over; raises ``CommandError`` unless it completed.
+
+    The picture of the run has all that the outcome of the request has.
+    """
+    from quorate.cli.ask_and_print import tree_asked
+    from quorate.cli.commands.watch_command import watch_run
+    from quorate.operations.resources.resource_operations import GetThing
+    from quorate.operations.resources.run_operations import SubmitRuns
+
+    if isinstance(asked, SubmitRuns) and len(asked.documents) > 1:
+        raise click.UsageError("--watch follows one run; submit the others without it")
+    tree = tree_asked(settings, operation, asked)
+    (run,) = (each["name"] for each in tree["changes"] if each["kind"] == "Run")
+    for warning in tree["warnings"]:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(f"run/{run} submitted")
+    watch_run(settings, run)
+    status = tree_asked(settings, "get-run", GetThing(name=run))["status"]
+    if status["phase"] != "Completed":
+        note = f": {status['note']}" if status.get("note") else ""
+        raise CommandError(Exit.REFUSED, f"run/{run} {status['phase'].lower()}{note}")
 
 
 _OPTIONS = {
@@ -175,9 +213,13 @@ _OPTIONS = {
 
 
 def _submit_files(
-    settings: Settings, files: Sequence[str], assignments: tuple[str, ...], *, dry_run: bool
+    settings: Settings,
+    files: Sequence[str],
+    assignments: tuple[str, ...],
+    send: Callable[[Settings, str, Struct], None],
+    *,
+    dry_run: bool,
 ) -> None:
-    from quorate.cli.ask_and_print import ask
     from quorate.cli.sources import read_sources, tree_of
     from quorate.operations.request_documents import RUNS, changed_document, check_only_runs
     from quorate.operations.resources.run_operations import SubmitRuns
@@ -195,7 +237,7 @@ def _submit_files(
         trees = tuple(map(tree_of, changed))
     # The set fields are not in the files.
     with nullcontext() if assignments else sources.located():
-        ask(settings, "submit-runs", SubmitRuns(documents=trees, dry_run=dry_run))
+        send(settings, "submit-runs", SubmitRuns(documents=trees, dry_run=dry_run))
 
 
 def _typed_run(

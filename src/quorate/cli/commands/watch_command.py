@@ -12,6 +12,7 @@ from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
+    from quorate.cli.watch_file import Looking
     from quorate.operations.ledger.watch_handlers import Watched
 
 INTERVAL_DEFAULT: Final = "2s"
@@ -61,14 +62,15 @@ def watch(
     """Follow a run, the reservations or a pool.
 
     On a terminal the picture is redrawn, with countdowns. Anywhere else it is printed once, and
-    then a line for each new event. Nothing is written, and the ledger is read again only when
-    something was recorded. A service reports that by itself; a connection that is cut is resumed
-    where it was.
+    then a line for each new event. Of a run at work it shows the steps, rate and figures that it
+    reports with runtime.report, and when the last step is expected. Nothing is written, and the
+    ledger is read again only when something was recorded. A service reports that by itself; a
+    connection that is cut is resumed where it was.
 
     Ends with exit code 0 when the run it watches is over, however it ended, or after --count; with
     130 on Ctrl-C.
     """
-    from quorate.cli.watch_file import Looking, follow
+    from quorate.cli.watch_file import Looking
 
     if once and count is not None:
         raise click.UsageError("give either --once or --count N")
@@ -77,14 +79,31 @@ def watch(
         count=1 if once else count,
         redraw=_is_terminal() and not once,
     )
+    _follow(settings, _watched(what, pool), looking)
+
+
+def watch_run(settings: Settings, run: str) -> None:
+    """Follow a run until it is over, as the command does by default."""
+    from quorate.cli.watch_file import Looking
+    from quorate.operations.ledger.watch_handlers import Watched
+
+    interval_ms = _interval_ms(INTERVAL_DEFAULT)
+    looking = Looking(interval_ms=interval_ms, count=None, redraw=_is_terminal())
+    _follow(settings, Watched(run=run), looking)
+
+
+def _follow(settings: Settings, watched: Watched, looking: Looking) -> None:
+    """Follow ``watched`` in a ledger's file, or by a service."""
+    from quorate.cli.watch_file import follow
+
     target = settings.service()
     try:
         if target is None:
-            follow(settings, _watched(what, pool), looking)
+            follow(settings, watched, looking)
         else:
             from quorate.cli.watching_service import follow_service
 
-            follow_service(settings, target, _watched(what, pool), looking)
+            follow_service(settings, target, watched, looking)
     except KeyboardInterrupt:
         # The usual way to stop watching: not an error, and nothing is left half done.
         raise CommandError(Exit.INTERRUPTED) from None

@@ -67,6 +67,36 @@ def stop_run(  # noqa: PLR0913 - who, why, and what comes after
         finish(log, record.spec.name, reason, outcome, note)
 
 
+def cancel_run(log: DecisionLog, record: RunRecord, note: str, *, now: bool) -> None:
+    """Stop a run for good; ``now`` gives its work no grace, also where it is stopping already.
+
+    Leases that another run shares have their grace in any case: it is the other run's, too.
+    """
+    now = now and not is_shared(log.view, record)
+    stopping = [name for name in record.leases if log.view.leases[name].ending is not None]
+    end_ms = log.now_ms if now else None
+    stop_run(log, record, EndReason.CANCELLED, Outcome.CANCELLED, end_ms=end_ms, note=note)
+    for name in stopping if now else ():
+        _hasten(log, name, log.view.runs[record.spec.name].stopping)
+
+
+def _hasten(log: DecisionLog, name: str, stopping: RunStopping | None) -> None:
+    """Set the deadline of a stopping lease to now, for the reason for which its run stops."""
+    lease = log.view.leases[name]
+    assert lease.ending is not None, name
+    assert stopping is not None, name
+    if lease.ending.deadline_ms > log.now_ms:
+        log.write(
+            LeaseEnding(
+                at_ms=log.now_ms,
+                actor=log.actor,
+                lease=name,
+                reason=stopping.reason,
+                deadline_ms=log.now_ms,
+            )
+        )
+
+
 def leases_under(view: StateView, record: RunRecord) -> tuple[str, ...]:
     """Return the leases that a run works under: its own, or those of the run it shares GPUs with.
 

@@ -19,7 +19,7 @@ from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.unknown_names import check_run
 from quorate.operations.visibility import tenants_of
-from quorate.ports.log_port import Output
+from quorate.ports.log_port import Logs, Output
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
 from quorate.views.runs.fleet_view import top_of
 
@@ -52,6 +52,27 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
     """Return lines of a run's output; refused where no executor keeps it."""
     del operation
     name = asked.run.removeprefix("run/")
+    logs = kept_logs(context, name)
+    first, limit = asked.from_, asked.limit
+    if asked.tail is not None:
+        first, limit = max(first, logs.end(name) - asked.tail), min(limit, asked.tail)
+    found = logs.read(name, first=first, limit=limit)
+    notes: tuple[str, ...] = ()
+    if found is None:
+        # A follower sees it begin.
+        found = Output(lines=(), first=asked.from_, is_last=True)
+        notes = (f"note: run {name!r} has written nothing yet; why: quorate explain {name}",)
+    # A run that is over writes nothing more: its leases have ended, and no process is left.
+    ended = found.is_last and context.recorded.runs[name].phase in TERMINAL
+    return Answer(
+        tree=lambda: logs_tree(name, found, ended=ended),
+        lines=lambda _: [line.text for line in found.lines],
+        notes=notes,
+    )
+
+
+def kept_logs(context: RequestContext, name: str) -> Logs:
+    """Return where the output of a run is kept, or will be; refused where no executor keeps it."""
     check_run(context, name)
     record = context.recorded.runs[name]
     if context.logs is None:
@@ -62,28 +83,13 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
             "look where its work was started",
             fault=NO_LOGS,
         )
-    first, limit = asked.from_, asked.limit
-    if asked.tail is not None:
-        first, limit = max(first, context.logs.end(name) - asked.tail), min(limit, asked.tail)
-    found = context.logs.read(name, first=first, limit=limit)
-    notes: tuple[str, ...] = ()
-    if found is None:
+    if context.logs.read(name, first=0, limit=1) is None:
         _check_not_in_pods(context, record)
-    if found is None and record.phase in TERMINAL:
-        raise CommandError(
-            Exit.REFUSED, f"run {name!r} has written nothing that was kept", fault=NO_LOGS
-        )
-    if found is None:
-        # A follower sees it begin.
-        found = Output(lines=(), first=asked.from_, is_last=True)
-        notes = (f"note: run {name!r} has written nothing yet; why: quorate explain {name}",)
-    # A run that is over writes nothing more: its leases have ended, and no process is left.
-    ended = found.is_last and record.phase in TERMINAL
-    return Answer(
-        tree=lambda: _tree(name, found, ended=ended),
-        lines=lambda _: [line.text for line in found.lines],
-        notes=notes,
-    )
+        if record.phase in TERMINAL:
+            raise CommandError(
+                Exit.REFUSED, f"run {name!r} has written nothing that was kept", fault=NO_LOGS
+            )
+    return context.logs
 
 
 def _check_not_in_pods(context: RequestContext, record: RunRecord) -> None:
@@ -105,7 +111,8 @@ def _check_not_in_pods(context: RequestContext, record: RunRecord) -> None:
     )
 
 
-def _tree(run: str, found: Output, *, ended: bool) -> dict[str, Any]:
+def logs_tree(run: str, found: Output, *, ended: bool) -> dict[str, Any]:
+    """Return lines of a run's output for programs."""
     lines = [
         {
             "number": number,

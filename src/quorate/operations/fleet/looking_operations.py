@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from quorate.operations.caller import ANYBODY
 from quorate.operations.common_requests import Asked, Name
 from quorate.operations.common_responses import Given
-from quorate.operations.operation import Area, Operation
+from quorate.operations.operation import EVENT_STREAM, Area, Effect, Operation
 
 LINES_MAX: Final = 1_000
 """How many lines of a run's output one answer has at most."""
@@ -31,6 +31,19 @@ class RunLogs(Asked, kw_only=True, frozen=True):
     from_: Annotated[int, Meta(ge=0)] = 0
     limit: Annotated[int, Meta(ge=1, le=LINES_MAX)] = LINES_MAX
     tail: Annotated[int, Meta(ge=1, le=LINES_MAX)] | None = None
+
+
+class WatchLogs(Asked, kw_only=True, frozen=True):
+    """The output of a run from line ``from`` on, counted from 0."""
+
+    run: Name
+    first: Annotated[int, Meta(ge=0)] = field(default=0, name="from")
+
+
+class RunReports(Asked, kw_only=True, frozen=True):
+    """The run whose work is asked about."""
+
+    run: Name
 
 
 class Use(Given, kw_only=True, frozen=True):
@@ -99,6 +112,34 @@ class Logs(Given, kw_only=True, frozen=True):
     ended: bool
 
 
+class StepTold(Given, kw_only=True, frozen=True):
+    """A step that a run has reported; a figure is null where it is no finite number.
+
+    ``generation`` counts the starts of its processes.
+    """
+
+    step: int
+    at: str
+    generation: int
+    figures: dict[str, float | None]
+
+
+class RunProgress(Given, kw_only=True, frozen=True):
+    """What the work of a run has reported: its last step, and the reports before it, oldest first.
+
+    ``total`` is the number of steps that it declares, or reports as the figure ``total``;
+    ``steps_per_second`` counts since its processes started last, as far as reports go back.
+    """
+
+    run: str
+    step: int | None
+    total: int | None
+    steps_per_second: float | None
+    at: str | None
+    expected_end: str | None
+    reports: tuple[StepTold, ...]
+
+
 LOOKING: Final = (
     Operation(
         name="fleet-top",
@@ -125,5 +166,33 @@ LOOKING: Final = (
         handler="quorate.operations.fleet.looking_handlers:run_logs",
         refusals=("unknown-name", "no-logs"),
         cli=("logs",),
+    ),
+    Operation(
+        name="run-reports",
+        area=Area.RUNS,
+        summary="Show the steps, rate and figures that the work of a run has reported.",
+        takes=RunReports,
+        gives=RunProgress,
+        roles=ANYBODY,
+        method="GET",
+        path="/runs/{run}/reports",
+        handler="quorate.operations.fleet.run_reports:run_reports",
+        refusals=("unknown-name",),
+        cli=("watch",),
+    ),
+    Operation(
+        name="watch-logs",
+        area=Area.RUNS,
+        summary="Follow what the work of a run writes, until the run is over.",
+        takes=WatchLogs,
+        gives=Logs,
+        roles=ANYBODY,
+        method="GET",
+        path="/runs/{run}/logs/watch",
+        handler="quorate.operations.fleet.log_following:watch_logs",
+        effect=Effect.STREAM,
+        refusals=("unknown-name", "no-logs"),
+        cli=("logs",),
+        media=EVENT_STREAM,
     ),
 )

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from quorate.operations.caller import ANYBODY
 from quorate.operations.common_requests import Asked, Name, Tree
 from quorate.operations.common_responses import Given
+from quorate.operations.fleet.looking_operations import RunProgress
 from quorate.operations.operation import Area, Operation
 
 PLANNED_MAX: Final = 50
@@ -119,11 +120,15 @@ class Shown(Given, kw_only=True, frozen=True):
 
 
 class Picture(Given, kw_only=True, frozen=True):
-    """The state of a run (``forecast``), or of reservations or a pool, as of a sequence."""
+    """The state of a run, or of reservations or a pool, as of a sequence.
+
+    That of a run is its ``forecast``, and the ``progress`` that its work has reported.
+    """
 
     as_of: str
     sequence: int
     forecast: Forecast | UnsetType = UNSET
+    progress: RunProgress | UnsetType = UNSET
     reservations: Shown | UnsetType = UNSET
     open_conflicts: Shown | UnsetType = UNSET
     running: Shown | UnsetType = UNSET

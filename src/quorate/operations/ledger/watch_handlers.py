@@ -19,6 +19,7 @@ from quorate.model.state.records import TERMINAL, Phase
 from quorate.model.state.state_view import StateView
 from quorate.operations.answer_types import Answer
 from quorate.operations.caller import Caller
+from quorate.operations.fleet.run_reports import progress_in
 from quorate.operations.ledger.plan_handlers import forecast_of
 from quorate.operations.ledger.plan_operations import PictureRequest
 from quorate.operations.operation import Operation
@@ -34,6 +35,7 @@ from quorate.views.kinds.kinds_work import RUN
 from quorate.views.runs.event_text import conflict_of, reservation_of, run_of
 from quorate.views.runs.forecast_view import forecast_lines, forecast_tree
 from quorate.views.runs.instant import Moment
+from quorate.views.runs.progress_view import Progress, progress_lines, progress_tree
 from quorate.views.table import indented, table
 
 ROWS_MAX: Final = 20
@@ -163,17 +165,24 @@ def _tables(watched: Watched, moment: Moment, caller: Caller) -> list[_Table]:
     return found
 
 
-def picture_lines(
+def picture_lines(  # noqa: PLR0913 - what is shown, to whom, and what is asked for it
     watched: Watched,
     moment: Moment,
     caller: Caller,
     *,
     prefix: Sequence[str],
     forecast: Callable[[str], Forecast],
+    progress: Callable[[str], Progress | None],
 ) -> Iterator[str]:
-    """Yield the state of ``watched``, for people; ``forecast`` says when a run starts."""
+    """Yield the state of ``watched``, for people; ``forecast`` says when a run starts.
+
+    ``progress`` is what its work has reported.
+    """
     if watched.run is not None:
         yield from forecast_lines(forecast(watched.run), prefix)
+        reported = progress(watched.run)
+        if reported is not None:
+            yield from progress_lines(reported, moment.now_ms)
         return
     for each in _tables(watched, moment, caller):
         yield from each.lines(moment)
@@ -185,11 +194,15 @@ def picture(context: RequestContext, asked: PictureRequest, operation: Operation
     watched, moment = watched_of(asked), context.moment
     watched.check(context.recorded, context.caller)
 
+    def progress(run: str) -> Progress | None:
+        return progress_in(context, context.recorded.runs[run])
+
     def tree() -> dict[str, Any]:
         found: dict[str, Any] = {"asOf": time_text(moment.now_ms), "sequence": moment.seq}
         if watched.run is not None:
             told = forecast_tree(forecast_of(context, watched.run), context.prefix)
-            return found | {"forecast": told}
+            reported = progress_tree(watched.run, progress(watched.run))
+            return found | {"forecast": told, "progress": reported}
         tables = _tables(watched, moment, context.caller)
         return found | {each.key: each.tree(moment) for each in tables}
 
@@ -201,6 +214,7 @@ def picture(context: RequestContext, asked: PictureRequest, operation: Operation
             context.caller,
             prefix=context.prefix,
             forecast=lambda run: forecast_of(context, run),
+            progress=progress,
         )
 
     return Answer(tree=tree, lines=lines, notes=tuple(context.notes))

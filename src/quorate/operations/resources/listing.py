@@ -14,6 +14,7 @@ from quorate.model.state.run_table import RunQuery
 from quorate.operations.answer_types import Answer
 from quorate.operations.common_requests import MORE, PAGE_MAX
 from quorate.operations.etags import etag_of
+from quorate.operations.fleet.run_reports import progress_in
 from quorate.operations.operation import Operation
 from quorate.operations.past_state import as_it_was
 from quorate.operations.request_context import RequestContext
@@ -140,7 +141,9 @@ def describe_thing(context: RequestContext, asked: GetThing, operation: Operatio
                     and is_about(each.event, name)
                     and sight.sees(each.event)
                 ]
-            parts = portrait(_with_wait(context, moment, kind, name), name, timeline)
+            if kind.name in {RUN.name, CLAIM.name}:
+                moment = _with_history(context, moment, name, is_now=asked.at is None)
+            parts = portrait(moment, name, timeline)
         sections.append("\n\n".join(parts))
     return Answer(
         tree=lambda: {"kind": kind.name, "name": asked.name, "sections": sections},
@@ -149,13 +152,14 @@ def describe_thing(context: RequestContext, asked: GetThing, operation: Operatio
     )
 
 
-def _with_wait(context: RequestContext, moment: Moment, kind: Kind, name: str) -> Moment:
-    """Return ``moment`` with how long the run ``name`` has waited, if ``kind`` is of runs."""
-    if kind.name not in {RUN.name, CLAIM.name}:
-        return moment
+def _with_history(context: RequestContext, moment: Moment, name: str, *, is_now: bool) -> Moment:
+    """Return ``moment`` with how long a run has waited, and what its work reports now."""
     record = moment.view.runs[name]
     wait = wait_of(context.store, record, upto_seq=moment.seq, now_ms=moment.now_ms)
-    return replace(moment, waits={name: wait})
+    progress = progress_in(context, record) if is_now else None
+    return replace(
+        moment, waits={name: wait}, progress={} if progress is None else {name: progress}
+    )
 
 
 def _moment(context: RequestContext, kind: Kind, names: Sequence[str], at: str | None) -> Moment:

@@ -28,11 +28,7 @@ from quorate.views.exits import CommandError, Exit
 from quorate.views.hints import nearest_name
 from quorate.views.word_forms import gpus
 
-_ENDS: Final[dict[str, type[Cancel | Complete | Fail]]] = {
-    "cancel": Cancel,
-    "complete": Complete,
-    "fail": Fail,
-}
+_ENDS: Final[dict[str, type[Complete | Fail]]] = {"complete": Complete, "fail": Fail}
 
 
 def submit_run(
@@ -121,6 +117,9 @@ def end_run(context: RequestContext, asked: run_operations.EndRun, operation: Op
     """Return the order to end a run, as the operation says."""
     name = asked.run.removeprefix("run/")
     check_run(context, name)
+    if operation.about == "cancel":
+        now = isinstance(asked, run_operations.CancelRun) and asked.now
+        return Order(command=Cancel(name, asked.note, now=now))
     return Order(command=_ENDS[operation.about](name, asked.note))
 
 

@@ -37,6 +37,12 @@ class EndRun(Write, kw_only=True, frozen=True):
     note: Note = ""
 
 
+class CancelRun(EndRun, kw_only=True, frozen=True):
+    """The run, and why; ``now`` gives its work no grace to checkpoint."""
+
+    now: bool = False
+
+
 class ShrinkRun(Write, kw_only=True, frozen=True):
     """The run, and its new width, or by how many GPUs to shrink it."""
 
@@ -97,7 +103,7 @@ RUNS: Final = (
             name=f"{verb}-run",
             area=Area.RUNS,
             summary=summary,
-            takes=EndRun,
+            takes=takes,
             gives=common_responses.Outcome,
             roles=SUBMITTERS,
             method="POST",
@@ -109,10 +115,10 @@ RUNS: Final = (
             about=verb,
             cli=(verb,),
         )
-        for verb, summary in (
-            ("cancel", "Stop a run, or withdraw it from the queue."),
-            ("complete", "Record that a run's work is done."),
-            ("fail", "Record that a run's work has ended badly."),
+        for verb, takes, summary in (
+            ("cancel", CancelRun, "Stop a run, or withdraw it from the queue."),
+            ("complete", EndRun, "Record that a run's work is done."),
+            ("fail", EndRun, "Record that a run's work has ended badly."),
         )
     ),
     Operation(

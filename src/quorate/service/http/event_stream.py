@@ -1,5 +1,7 @@
 """Watching: server-sent events of what is recorded, from a cursor on, while the client reads.
 
+The output of a run is sent in the same way (``log_watcher.py``).
+
 Nothing is queued for a watcher. It reads on from its cursor when something was recorded; a watcher
 that does not read is dropped, gets its cursor, and may resume from there (docs/adr/0019).
 """
@@ -20,7 +22,9 @@ from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller
 from quorate.operations.caller_standing import check_standing
 from quorate.operations.cursor import Shown
+from quorate.operations.fleet.log_following import LogFollower
 from quorate.operations.operation import EVENT_STREAM, Operation
+from quorate.service.http.log_watcher import LogWatcher
 from quorate.service.http.request_guard import ABORT, GoneError, gone
 from quorate.service.ledger_thread import LedgerThread
 from quorate.service.limits.tenant_shares import Share, Shares
@@ -67,26 +71,15 @@ class Following(Protocol):
 class Watcher:
     """A client that follows the ledger: read up to ``cursor``, sent up to ``told_cursor``."""
 
+    is_over = False
+    """A ledger has no end."""
+
     def __init__(self, ledger_thread: LedgerThread, caller: Caller, following: Following) -> None:
         self._ledger_thread = ledger_thread
         self._caller = caller
         self._following = following
         self.cursor = self.told_cursor = following.cursor
         self._is_behind = True
-
-    @classmethod
-    async def of(
-        cls, ledger_thread: LedgerThread, caller: Caller, operation: Operation, asked: Struct
-    ) -> Watcher:
-        """Return a watcher; raises ``CommandError`` when it is refused."""
-
-        def begin(engine: Engine) -> Following:
-            found: Following = operation.handle()(
-                ledger_thread.context(engine, caller), asked, operation
-            )
-            return found
-
-        return cls(ledger_thread, caller, await ledger_thread.run(begin))
 
     async def next(self, timeout_s: float) -> list[Shown]:
         """Return the next events that the watcher may see; none where nothing came in time.
@@ -104,13 +97,32 @@ class Watcher:
         return found, self._following.cursor, self._following.is_behind
 
 
+async def watcher_of(
+    ledger_thread: LedgerThread, caller: Caller, operation: Operation, asked: Struct
+) -> Watcher | LogWatcher:
+    """Return a watcher; raises ``CommandError`` when it is refused."""
+
+    def begin(engine: Engine) -> Following | LogFollower:
+        context = ledger_thread.context(engine, caller)
+        found: Following | LogFollower = operation.handle()(context, asked, operation)
+        return found
+
+    found = await ledger_thread.run(begin)
+    if isinstance(found, LogFollower):
+        return LogWatcher(ledger_thread, caller, found)
+    return Watcher(ledger_thread, caller, found)
+
+
 async def follow(
     ledger_thread: LedgerThread, caller: Caller, operation: Operation, asked: Struct
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield events as they are recorded, for as long as the caller takes them."""
-    watcher = await Watcher.of(ledger_thread, caller, operation, asked)
+    """Yield events as they are recorded, or lines as they are kept, to their end if there is one.
+
+    It goes on for as long as the caller takes them.
+    """
+    watcher = await watcher_of(ledger_thread, caller, operation, asked)
     with ledger_thread.metrics.watch():
-        while True:
+        while not watcher.is_over:
             for shown in await watcher.next(STANDING_S):
                 yield shown.tree
 
@@ -146,31 +158,33 @@ class WatchRegistry:
     async def serve(
         self,
         scope: Scope,
-        watcher_of: tuple[Caller, Operation, Struct],
+        wanted: tuple[Caller, Operation, Struct],
         headers: Mapping[bytes, str],
         ends: tuple[Receive, Send],
     ) -> None:
         """Send events until the watcher disconnects, is too slow, or the service stops."""
-        with self._watches.taken(watcher_of[0]):
-            await self._serve(scope, watcher_of, headers, ends)
+        with self._watches.taken(wanted[0]):
+            await self._serve(scope, wanted, headers, ends)
 
     async def _serve(
         self,
         scope: Scope,
-        watcher_of: tuple[Caller, Operation, Struct],
+        wanted: tuple[Caller, Operation, Struct],
         headers: Mapping[bytes, str],
         ends: tuple[Receive, Send],
     ) -> None:
         receive, send = ends
-        caller, operation, asked = watcher_of
-        watcher = await Watcher.of(self._ledger_thread, caller, operation, _resumed(asked, headers))
+        caller, operation, asked = wanted
+        watcher = await watcher_of(self._ledger_thread, caller, operation, _resumed(asked, headers))
         leaving = asyncio.ensure_future(gone(receive))
         closing = asyncio.ensure_future(self._closing.wait())
         try:
             await send(_START)
             with self._ledger_thread.metrics.watch():
                 await self._send_all(watcher, send, {leaving, closing})
-            if closing.done():
+            if watcher.is_over:
+                await send(_part(b"", is_last=True))
+            elif closing.done():
                 await send(_part(_ending("stopping", watcher.told_cursor), is_last=True))
         except CommandError:
             # The watcher gets the reason when it connects again.
@@ -186,9 +200,11 @@ class WatchRegistry:
             leaving.cancel()
             closing.cancel()
 
-    async def _send_all(self, watcher: Watcher, send: Send, ends: set[asyncio.Future[Any]]) -> None:
+    async def _send_all(
+        self, watcher: Watcher | LogWatcher, send: Send, ends: set[asyncio.Future[Any]]
+    ) -> None:
         await send(_part(_beat(watcher.cursor)))
-        while not any(end.done() for end in ends):
+        while not watcher.is_over and not any(end.done() for end in ends):
             reading = asyncio.ensure_future(watcher.next(self._heartbeat_s))
             await asyncio.wait({reading, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
@@ -207,7 +223,7 @@ class WatchRegistry:
         """
         frames: list[bytes] = []
         for shown, after in zip_longest(found, found[1:]):
-            if after is None or after.seq != shown.seq:
+            if (after is None or after.seq != shown.seq) and shown.seq >= 0:
                 frames.append(b"id: %d\n" % shown.seq)
             frames.append(self._frame(shown))
         return b"".join(frames)
@@ -215,6 +231,8 @@ class WatchRegistry:
     def _frame(self, shown: Shown) -> bytes:
         """Return an event or a notice as it is sent; cached for all who may see the same of it."""
         tree = shown.tree
+        if not shown.is_common:
+            return b"event: lines\ndata: %s\n" % to_json(tree)
         # A notice has an id of its own; an event is identified by its sequence.
         key: _Key = (tree.get("id", shown.seq), shown.seen)
         known = self._frames.get(key)
@@ -246,12 +264,16 @@ def _part(body: bytes, *, is_last: bool = False) -> Message:
 
 
 def _beat(cursor: int) -> bytes:
-    """Return a comment, not an event, that moves the cursor of a client."""
+    """Return a comment, not an event, that moves the cursor of a client, if it has read any."""
+    if cursor < 0:
+        return b": nothing yet\n\n"
     return b": at %d\nid: %d\n\n" % (cursor, cursor)
 
 
 def _ending(kind: str, cursor: int) -> bytes:
     data = to_json({"cursor": cursor, "from": cursor + 1})
+    if cursor < 0:
+        return b"event: %s\ndata: %s\n" % (kind.encode(), data)
     return b"id: %d\nevent: %s\ndata: %s\n" % (cursor, kind.encode(), data)
 
 

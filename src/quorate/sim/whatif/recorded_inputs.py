@@ -7,7 +7,7 @@ cancelled is cancelled at the same instant, whatever it does then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from quorate.core.commands import (
@@ -74,6 +74,13 @@ def _of_block(first_seq: int, events: Sequence[e.Event]) -> Iterable[RecordedInp
         for each in events
     )
     over: set[str] = set()
+    now = {
+        each.lease.partition("/")[0]
+        for each in events
+        if isinstance(each, e.LeaseEnding)
+        and each.reason is e.EndReason.CANCELLED
+        and each.deadline_ms <= each.at_ms
+    }
     for seq, event in enumerate(events, start=first_seq):
         if isinstance(event, _DECLARED):
             declared.append(event)
@@ -89,7 +96,7 @@ def _of_block(first_seq: int, events: Sequence[e.Event]) -> Iterable[RecordedInp
             )
             declared = []
             continue
-        command = _command_of(event, over, drained=drained) or _request_of(event)
+        command = _command_of(event, over, now, drained=drained) or _request_of(event)
         if command is not None:
             yield RecordedInput(at_ms=event.at_ms, seq=seq, command=command, actor=event.actor)
 
@@ -163,10 +170,13 @@ def _spec_of(event: _DECLARED) -> System | Pool | Node | Owner | Budget:
             return event.budget
 
 
-def _command_of(  # noqa: PLR0911 - one answer per kind of event
-    event: e.Event, over: set[str], *, drained: bool
+def _command_of(  # noqa: C901, PLR0911 - one answer per kind of event
+    event: e.Event, over: set[str], now: Collection[str], *, drained: bool
 ) -> Command | None:
-    """Return the command that ``event`` is the record of; None where it follows from others."""
+    """Return the command that ``event`` is the record of; None where it follows from others.
+
+    ``now`` are the runs that were cancelled without grace.
+    """
     match event:
         case e.RunSubmitted():
             if event.run.sensitive:
@@ -177,7 +187,10 @@ def _command_of(  # noqa: PLR0911 - one answer per kind of event
             return Submit(event.run)
         case e.RunStopping(outcome=e.Outcome.CANCELLED):
             over.add(event.run)
-            return Cancel(event.run, event.note)
+            return Cancel(event.run, event.note, now=event.run in now)
+        case e.LeaseEnding() if (run := event.lease.partition("/")[0]) in now and run not in over:
+            over.add(run)  # It was stopping already.
+            return Cancel(run, now=True)
         case e.RunEnded(outcome=e.Outcome.CANCELLED) if event.run not in over:
             return Cancel(event.run, event.note)
         case e.NodeMarked():

@@ -135,7 +135,7 @@ def lengths_of(events: Iterable[e.Event]) -> Lengths:
         efforts.enter(seq, event)
         end_ms = max(end_ms, event.at_ms)
         if isinstance(event, e.LeaseEnding):
-            asked[event.lease] = event.at_ms
+            asked.setdefault(event.lease, event.at_ms)
         elif isinstance(event, e.LeaseEnded) and event.lease in asked:
             stops[event.lease] = (event.at_ms - asked.pop(event.lease), seq)
     took = sorted(ms for ms, _ in stops.values())

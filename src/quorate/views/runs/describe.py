@@ -60,6 +60,7 @@ from quorate.views.runs.instant import (
     runs_of,
 )
 from quorate.views.runs.loan_words import loan_lines
+from quorate.views.runs.progress_view import progress_lines, reports_table
 from quorate.views.runs.reason_words import stopping
 from quorate.views.runs.round_forms import lease_bounds, turn_text, turns
 from quorate.views.runs.wait_reasons import STARTABLE, reason_now
@@ -101,6 +102,10 @@ def run_portrait(moment: Moment, name: str, timeline: Sequence[Entry]) -> list[s
             if lease.ending is not None
         ]
         sections.append(_section("Leases", "\n".join([table(LEASE_COLUMNS, rows), *notes])))
+    progress = moment.progress.get(name)
+    if progress is not None:
+        told = [*progress_lines(progress, moment.now_ms), reports_table(progress, moment.now_ms)]
+        sections.append(_section("Progress", "\n".join(told)))
     charges = charges_of(moment, record)
     if charges:
         sections.append(_section("Funding", _funding(moment, charges)))

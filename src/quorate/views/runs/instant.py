@@ -16,6 +16,7 @@ from quorate.model.state.run_table import RunQuery
 from quorate.model.state.state_view import StateView
 from quorate.views.redaction.redaction import Redaction
 from quorate.views.runs.closed_reservations import ClosedReservation
+from quorate.views.runs.progress_view import Progress
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,9 @@ class Moment:
 
     ``seen`` are the owners whose things may be named to the caller; None is all of them.
     ``has_executor`` says that stops take as long as an executor needs to confirm them. ``closed``
-    are the reservations that are over and that the caller named, ``waits`` what the runs that the
-    caller named have waited. ``shared`` is the outlook on the view where others are answered from
-    it, too.
+    are the reservations that are over and that the caller named; ``waits`` and ``progress`` are
+    what the runs that the caller named have waited, and what their work has reported. ``shared`` is
+    the outlook on the view where others are answered from it, too.
     """
 
     view: StateView
@@ -36,6 +37,7 @@ class Moment:
     has_executor: bool = False
     closed: Mapping[str, ClosedReservation] = field(default_factory=dict)
     waits: Mapping[str, Wait] = field(default_factory=dict)
+    progress: Mapping[str, Progress] = field(default_factory=dict)
     shared: Outlook | None = None
 
     @cached_property

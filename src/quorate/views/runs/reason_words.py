@@ -65,4 +65,7 @@ def _afterwards(outcome: Outcome | None) -> str:
 def lease_stopping(event: LeaseEnding, *, dry_run: bool = False) -> str:
     """Return why a lease is stopping, and by when it has to be gone."""
     verb = said("stopping", dry_run=dry_run)
-    return f"{verb}: {ended(event.reason)}; it has until {time_text(event.deadline_ms)}"
+    until = f"it has until {time_text(event.deadline_ms)}"
+    if event.deadline_ms <= event.at_ms:
+        until = "it has no grace"
+    return f"{verb}: {ended(event.reason)}; {until}"

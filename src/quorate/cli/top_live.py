@@ -1,0 +1,180 @@
+"""``quorate top`` on a terminal: asked again every few seconds, redrawn, and steered by keys."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import sys
+import termios
+import tty
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from time import monotonic
+from typing import Any, Final
+
+from quorate.cli.ask_and_print import tree_asked
+from quorate.cli.session import clock_of
+from quorate.cli.settings import Settings
+from quorate.cli.top_screen import FlavorUse, Fleet, Line, Screen, TopRun, drawn, pressed
+from quorate.operations.fleet.looking_operations import FleetTop
+from quorate.operations.resources.resource_operations import ListRuns
+from quorate.views.exits import CommandError, Exit
+
+RUNS_MAX: Final = 500
+"""How many runs of each phase are asked for: the newest."""
+KEYS: Final = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1bOA": "up", b"\x1bOB": "down"}
+_SEQUENCE: Final = re.compile(rb"(\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Z]))|(\x1b|[^\x1b]+)")
+"""A key that sends several bytes, such as an arrow; Esc alone; or letters."""
+_KEY_BYTES: Final = 1_024
+_STYLES: Final[Mapping[str, str]] = {
+    "title": "1",
+    "titles": "7",
+    "full": "33",
+    "Running": "32",
+    "Pending": "33",
+    "trouble": "31",
+    "typing": "1",
+    "help": "2",
+}
+"""What a line is -> the numbers of its colours."""
+
+
+def is_colored(environ: Mapping[str, str]) -> bool:
+    """Return whether colours are wanted: not with NO_COLOR, nor on a terminal that has none."""
+    return not environ.get("NO_COLOR") and environ.get("TERM") not in ("dumb", None, "")
+
+
+def watch_fleet(settings: Settings, pool: str | None, interval_s: float) -> None:
+    """Draw the fleet until a key ends it, or Ctrl-C."""
+    screen: Screen | None = Screen()
+    has_colors = is_colored(settings.environ)
+    fleet = fleet_of(settings, pool)
+    with _own_screen():
+        asked_s = monotonic()
+        while screen is not None:
+            size = shutil.get_terminal_size()
+            _write(painted(drawn(screen, fleet, *size), has_colors=has_colors))
+            left_s = asked_s + interval_s - monotonic()
+            for key in _keys(max(0.0, left_s)):
+                screen = None if screen is None else pressed(screen, key)
+            if monotonic() - asked_s >= interval_s:
+                fleet, asked_s = _fleet_or_trouble(settings, pool, fleet), monotonic()
+
+
+def _fleet_or_trouble(settings: Settings, pool: str | None, before: Fleet) -> Fleet:
+    """Return the fleet as it is now; as it was, with the reason, while no answer comes."""
+    try:
+        return fleet_of(settings, pool)
+    except CommandError as error:
+        if error.code is not Exit.UNUSABLE:
+            raise
+        return Fleet(
+            now_ms=before.now_ms,
+            flavors=before.flavors,
+            runs=before.runs,
+            has_more=before.has_more,
+            trouble=f"as it was: {' '.join(error.lines)}",
+        )
+
+
+def fleet_of(settings: Settings, pool: str | None) -> Fleet:
+    """Return what a file or a service says of the fleet and of the runs that wait or work."""
+    top = tree_asked(settings, "fleet-top", FleetTop(pool=pool))
+    runs: list[TopRun] = []
+    has_more = False
+    for phase in ("Running", "Pending"):
+        asked = ListRuns(phase=phase, limit=RUNS_MAX, newest=True)
+        listing = tree_asked(settings, "list-runs", asked)
+        has_more = has_more or "next" in listing
+        runs += [run_of(tree) for tree in listing["items"] if pool in (None, _pool(tree))]
+    flavors = [
+        FlavorUse(
+            flavor=each["flavor"],
+            used=each["gpusUsed"],
+            free=each["gpusFree"],
+            out=each["gpusOutOfService"],
+            queued=each["gpusQueued"],
+        )
+        for each in top["flavors"]
+    ]
+    return Fleet(now_ms=clock_of(settings).now_ms(), flavors=flavors, runs=runs, has_more=has_more)
+
+
+def _pool(tree: Mapping[str, Any]) -> str:
+    pool: str = tree["spec"].get("pool", "default")
+    return pool
+
+
+def run_of(tree: Mapping[str, Any]) -> TopRun:
+    """Return a run as a list has it."""
+    spec, status = tree["spec"], tree["status"]
+    resources = spec["resources"]
+    began = status.get("started") if status["phase"] == "Running" else None
+    return TopRun(
+        name=tree["metadata"]["name"],
+        owner=spec["owner"],
+        user=spec.get("user", ""),
+        phase=status["phase"],
+        gpus=status["gpus"] or resources["totalGPUs"],
+        flavor=resources.get("gpuType") or "|".join(resources["gpuTypes"]),
+        where=" ".join(status.get("domains", {})),
+        since_ms=_ms(began or status["submitted"]),
+    )
+
+
+def _ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1_000)
+
+
+def painted(lines: Sequence[Line], *, has_colors: bool) -> str:
+    """Return the bytes that draw ``lines`` from the top of a terminal, and nothing beside them."""
+    texts = [
+        f"\x1b[{_STYLES[line.style]}m{line.text}\x1b[0m"
+        if has_colors and line.style in _STYLES and line.text
+        else line.text
+        for line in lines
+    ]
+    return "\x1b[H" + "\r\n".join(f"{text}\x1b[K" for text in texts) + "\x1b[J"
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+@contextmanager
+def _own_screen() -> Iterator[None]:
+    """Have the terminal give each key at once, on a screen of its own; it is put back after."""
+    file = sys.stdin.fileno()
+    before = termios.tcgetattr(file)
+    try:
+        tty.setcbreak(file)
+        _write("\x1b[?1049h\x1b[?25l")
+        yield
+    finally:
+        termios.tcsetattr(file, termios.TCSADRAIN, before)
+        _write("\x1b[?25h\x1b[?1049l")
+
+
+def _keys(timeout_s: float) -> list[str]:
+    """Return the keys that were pressed, none where none was in time; an end of input quits."""
+    file = sys.stdin.fileno()
+    if not select.select([file], [], [], timeout_s)[0]:
+        return []
+    return keys_in(os.read(file, _KEY_BYTES))
+
+
+def keys_in(data: bytes) -> list[str]:
+    """Return the keys that a terminal sends as ``data``; no data is the end of input."""
+    if not data:
+        return ["q"]
+    keys: list[str] = []
+    for sequence, text in _SEQUENCE.findall(data):
+        if sequence:
+            keys += [KEYS[sequence]] if sequence in KEYS else []
+        else:
+            keys += text.decode("utf-8", "ignore")
+    return keys

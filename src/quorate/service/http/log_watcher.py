@@ -1,0 +1,80 @@
+"""Watching the output of a run: lines are sent as they are kept, and then the stream ends.
+
+No file tells when it grows, so that it is looked at: often while the run writes, less often while
+it is silent. That is done beside the ledger's thread, which is asked only whether the run is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import Final
+
+from quorate.loop.engine import Engine
+from quorate.operations.caller import Caller
+from quorate.operations.caller_standing import check_standing
+from quorate.operations.cursor import Shown
+from quorate.operations.fleet.log_following import LogFollower
+from quorate.service.ledger_thread import LedgerThread
+
+LOOK_S_MIN: Final = 0.1
+LOOK_S_MAX: Final = 1.0
+"""How often the output is looked at: from the one to the other, the longer it is silent."""
+SLOWER: Final = 1.25
+CHECK_S: Final = 1.0
+"""How often the ledger is asked whether the run is over, while other things are recorded."""
+STANDING_S: Final = 15.0
+"""How often it is asked whether the caller may still read, while nothing is recorded."""
+
+
+class LogWatcher:
+    """A client that follows the output of a run: read up to line ``cursor``, counted from 0.
+
+    The cursor is -1 before the first line.
+    """
+
+    def __init__(self, ledger_thread: LedgerThread, caller: Caller, follower: LogFollower) -> None:
+        self._ledger_thread = ledger_thread
+        self._caller = caller
+        self._follower = follower
+        self._seq = -1
+        self._checked_s = -STANDING_S
+        self._look_s = LOOK_S_MIN
+        self.cursor = self.told_cursor = follower.next - 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all that the run has written was read, and it writes no more."""
+        return self._follower.is_over
+
+    async def next(self, timeout_s: float) -> list[Shown]:
+        """Return the next lines; none where none came in time.
+
+        Raises ``CommandError`` when the watcher lost its permission.
+        """
+        ends_s = monotonic() + timeout_s
+        while True:
+            await self._check()
+            tree = await asyncio.to_thread(self._follower.read)
+            if tree is not None:
+                self._look_s = LOOK_S_MIN
+                self.cursor = tree["next"] - 1
+                return [Shown(self.cursor, tree, is_common=False)]
+            left_s = ends_s - monotonic()
+            if left_s <= 0:
+                return []
+            await asyncio.sleep(min(self._look_s, left_s))
+            self._look_s = min(LOOK_S_MAX, self._look_s * SLOWER)
+
+    async def _check(self) -> None:
+        """Ask the ledger about the run and the caller, if it may know something new."""
+        since_s = monotonic() - self._checked_s
+        has_moved = self._ledger_thread.recorded_seq != self._seq and since_s >= CHECK_S
+        if not has_moved and since_s < STANDING_S:
+            return
+        self._seq, self._checked_s = self._ledger_thread.recorded_seq, monotonic()
+        await self._ledger_thread.run(self._look)
+
+    def _look(self, engine: Engine) -> None:
+        check_standing(engine.view, self._caller, engine.now_ms())
+        self._follower.check(self._ledger_thread.context(engine, self._caller))
