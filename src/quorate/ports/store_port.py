@@ -36,7 +36,8 @@ class EventStore(Protocol):
         """Append ``block``, sealed at ``expected``, all or nothing; durable on return.
 
         Raises ``StaleHeadError`` when the log is not at ``expected``. After any error the log is as
-        it was and the store is usable. Work does not grow with the log.
+        it was, and the store is usable; but for ``UnsureAppendError``, after which ``block`` is or
+        becomes the next one, or never will. Work does not grow with the log.
         """
         ...
 
