@@ -6,7 +6,6 @@ use it as well, and it ends with the test run.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -17,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from tests.bounds import until
+from tests.etcd_server import IS_WORKER, PROGRAMS_FOLDER, locked, shared_folder
 from tests.kubernetes.control_plane import STOP, read_server
 from tests.kubernetes.engines import Server, find_programs
 from tests.tidy.tree import ROOT
 
-IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 LOG = "control-plane.log"
 READY_S = 180.0
 
@@ -29,24 +28,13 @@ READY_S = 180.0
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder that all processes of this test run have."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if IS_WORKER else own) / "control-planes"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Be the only process of this test run in the block."""
-    with (folder / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    return shared_folder(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def programs(shared: Path) -> Path:
     with locked(shared):
-        return find_programs(shared / "programs")
+        return find_programs(shared / PROGRAMS_FOLDER)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ by ``kubelet.py``.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,11 +23,11 @@ from quorate.adapters.kubernetes.cluster_access import ClusterAccess, from_kubec
 from quorate.adapters.kubernetes.kube_api import KubeApi
 from quorate.ports.errors import ClusterError
 from tests.bounds import until
+from tests.etcd_server import free_port, one_member, running
 from tests.tidy.tree import ROOT
 
 TOKEN = "secret"  # noqa: S105 - of a server on the loopback that ends with the test
 PROGRAMS = ("etcd", "kube-apiserver")
-_STOP_S = 20.0
 
 
 def find_programs(folder: Path) -> Path:
@@ -52,41 +51,11 @@ def find_programs(folder: Path) -> Path:
     return folder
 
 
-def free_port() -> int:
-    with socket.socket() as own:
-        own.bind(("127.0.0.1", 0))
-        port: int = own.getsockname()[1]
-        return port
-
-
-@contextmanager
-def running(arguments: list[str | Path], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program until the end of the block; its output goes to ``log``."""
-    with log.open("ab") as output:
-        process = subprocess.Popen(arguments, stdout=output, stderr=output, start_new_session=True)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(_STOP_S)
-
-
 @contextmanager
 def etcd(programs: Path, folder: Path) -> Iterator[str]:
     """Run etcd; give its address."""
-    address, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    arguments: list[str | Path] = [
-        *(programs / "etcd", "--name", "n0", "--data-dir", folder / "etcd"),
-        *("--listen-client-urls", address, "--advertise-client-urls", address),
-        *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
-        *("--initial-cluster", f"n0={peers}", "--unsafe-no-fsync", "--log-level", "error"),
-    ]
-    with running(arguments, folder / "etcd.log"):
-        yield address
+    with one_member(programs / "etcd", folder) as member:
+        yield member.address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

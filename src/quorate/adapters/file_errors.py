@@ -67,6 +67,11 @@ def result_code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
+def is_full(error: OSError) -> bool:
+    """Return whether ``error`` says that a disk, or a quota on it, is full."""
+    return error.errno in _FULL_ERRNOS
+
+
 def damaged(path: Path, what: str, *, height: int | None = None) -> CorruptLedgerError:
     """Return the error for a ledger file whose contents cannot be right."""
     return CorruptLedgerError(what, height=height, source=str(path))
@@ -105,7 +110,7 @@ def _is_marked(path: Path) -> bool:
 
 def _of_system(error: OSError, path: Path) -> QuorateError:
     """Return what ``error`` means for the ledger at ``path`` or a file beside it."""
-    if error.errno in _FULL_ERRNOS:
+    if is_full(error):
         return _full(path)
     if error.errno in _UNWRITABLE_ERRNOS:
         return _unwritable(path, error.strerror or str(error))

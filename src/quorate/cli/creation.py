@@ -19,6 +19,7 @@ from quorate.adapters.stores.store_urls import (
     ledger_path,
     open_store,
     remove_store,
+    store_exists,
 )
 from quorate.ledger.chain import GENESIS
 from quorate.ledger.checkpoint import public_key_of
@@ -40,7 +41,7 @@ def create_ledger(url: str, clock: Clock, *, actor: str) -> tuple[str, str]:
     with ExitStack() as undo:
         key, lottery = key_path(path), lottery_path(path)
         # A ledger whose creation was interrupted may have its files already.
-        made = {file for file in (key, lottery) if path.exists() and file.exists()}
+        made = {file for file in (key, lottery) if file.exists()} if store_exists(url) else set()
         store = _new_store(url)
         undo.callback(remove_store, url)
         undo.callback(store.close)

@@ -232,6 +232,18 @@ def verify_blocks(
     return Verified(head=head, events=head.seq - after.seq, blocks=blocks_read)
 
 
+def sound_end(blocks: Iterable[Block]) -> Head:
+    """Return the head up to which ``blocks``, from the first one on, are a sound chain."""
+    head = GENESIS
+    try:
+        for block in blocks:
+            _check_sealed(block, head)
+            head = block.head
+    except CorruptLedgerError:
+        return head
+    return head
+
+
 def _check_sealed(block: Block, after: Head) -> None:
     """Raise unless ``block`` follows ``after`` and its body fits its hash and its other fields."""
     fault = _fault(block, after)

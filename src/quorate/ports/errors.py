@@ -29,6 +29,11 @@
         ├── StoreFullError      no space
         ├── StoreReadOnlyError  not writable, or opened for reading
         ├── StoreBusyError      locked for too long by another program
+        ├── StoreDownError      its servers cannot be reached, or do not answer in time
+        │   └── UnsureAppendError   a block was sent, and whether it is recorded is unknown
+        ├── StoreAccessError    its servers refuse this program's credentials
+        ├── NotLeaderError      another program leads, or this one's lease has run out
+        ├── SegmentError        archived blocks are missing or not what was written
         └── OutboxError         the file beside the ledger is no outbox, or damaged
 
 The ledger's own errors are reused by stores: a damaged row and a damaged block are the same
@@ -72,15 +77,20 @@ __all__ = [
     "LedgerVersionError",
     "NewerLedgerError",
     "NotALedgerError",
+    "NotLeaderError",
     "OutboxError",
     "QuorateError",
+    "SegmentError",
     "StaleHeadError",
+    "StoreAccessError",
     "StoreBusyError",
+    "StoreDownError",
     "StoreError",
     "StoreFullError",
     "StoreReadOnlyError",
     "StoreUrlError",
     "UnknownEventError",
+    "UnsureAppendError",
     "WorkFolderError",
 ]
 
@@ -145,7 +155,10 @@ class AccountingDownError(AccountingError):
 
 
 class StoreError(QuorateError):
-    """The store could not do what was asked. A failed append recorded nothing."""
+    """The store could not do what was asked.
+
+    A failed append recorded nothing, unless it is an ``UnsureAppendError``.
+    """
 
 
 class StaleHeadError(StoreError):
@@ -193,7 +206,7 @@ class StoreUrlError(StoreError):
 class LedgerNotFoundError(StoreError):
     """There is no ledger at the path."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         super().__init__(f"there is no ledger at {path}; create one with: quorate init")
         self.path = path
 
@@ -201,7 +214,7 @@ class LedgerNotFoundError(StoreError):
 class LedgerExistsError(StoreError):
     """A ledger was to be created where a file is already."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         super().__init__(f"{path} exists already and was left alone; choose another path")
         self.path = path
 
@@ -227,7 +240,7 @@ class NotALedgerError(StoreError):
 class LedgerVersionError(StoreError):
     """The file's layout is newer than this Quorate."""
 
-    def __init__(self, path: Path, *, found: int, known: int) -> None:
+    def __init__(self, path: Path | str, *, found: int, known: int) -> None:
         super().__init__(
             f"{path} has layout version {found}, this Quorate knows {known}; "
             "use the Quorate that wrote it, or a later one"
@@ -247,6 +260,36 @@ class StoreReadOnlyError(StoreError):
 
 class StoreBusyError(StoreError):
     """Another program kept the file locked for too long."""
+
+
+class StoreDownError(StoreError):
+    """The servers of the store cannot be reached, or have no quorum, or took too long."""
+
+
+class UnsureAppendError(StoreDownError):
+    """A block was sent, and neither an answer nor the head could be read since.
+
+    It may be recorded, now or a moment later: read the head before anything is decided again.
+    """
+
+    def __init__(self, block: Head, why: str) -> None:
+        super().__init__(
+            f"block {block.height} was sent and may be recorded: {why}; look at what became of the "
+            "request before it is sent again, or send it with the same request key"
+        )
+        self.block = block
+
+
+class StoreAccessError(StoreError):
+    """The servers of the store refuse the user, the password or the certificate."""
+
+
+class NotLeaderError(StoreError):
+    """Only the leader appends, and that is another program now; nothing was recorded."""
+
+
+class SegmentError(StoreError):
+    """A segment of archived blocks cannot be read, or is not what was written."""
 
 
 class OutboxError(StoreError):

@@ -45,7 +45,8 @@ class EventStore(Protocol):
 
         A body has up to ``BLOCK_BYTES_MAX`` bytes, however little a server takes in one request.
         Raises ``StaleHeadError`` when the log is not at ``expected``. After any error the log is as
-        it was and the store is usable. Work does not grow with the log.
+        it was, and the store is usable; but for ``UnsureAppendError``, after which ``block`` is or
+        becomes the next one, or never will. Work does not grow with the log.
         """
         ...
 

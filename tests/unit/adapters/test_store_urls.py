@@ -32,7 +32,7 @@ def test_a_path_and_a_url_of_sqlite_name_the_same_file(url: str, path: str) -> N
     assert store_urls.ledger_path(url) == Path(path)
 
 
-@pytest.mark.parametrize("url", ["etcd://one,two/fleet", "postgres:x", "sqlite:", ""])
+@pytest.mark.parametrize("url", ["mysql://one,two/fleet", "postgres:x", "sqlite:", ""])
 def test_a_url_that_names_no_store_is_an_error_with_those_that_there_are(url: str) -> None:
     with pytest.raises(StoreUrlError, match="sqlite:PATH") as caught:
         store_urls.open_store(url)
@@ -62,5 +62,5 @@ def test_a_store_is_made_written_read_and_removed_by_its_url(tmp_path: Path) -> 
 
 def test_the_ledger_of_a_configuration_is_the_url_of_a_store() -> None:
     assert configured({"ledger": "sqlite:fleet.db"}, {}, None).ledger == "sqlite:fleet.db"
-    with pytest.raises(CommandError, match=r"ledger: .*'etcd'.*sqlite:PATH"):
-        configured({"ledger": "etcd://one/fleet"}, {}, None)
+    with pytest.raises(CommandError, match=r"ledger: .*'mysql'.*sqlite:PATH"):
+        configured({"ledger": "mysql://one/fleet"}, {}, None)

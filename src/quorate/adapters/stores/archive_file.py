@@ -57,6 +57,15 @@ def remove_archive(ledger: Path) -> None:
             path.with_name(path.name + suffix).unlink()
 
 
+def copy_archive(ledger: Path, target: Path) -> None:
+    """Copy the archive of ``ledger``, as it is now, to the new file ``target``."""
+    path = archive_path(ledger)
+    with translated(path), closing(connected(path, "mode=ro")) as db:
+        target.unlink(missing_ok=True)
+        create_file(target)
+        db.execute("VACUUM INTO ?", (str(target),))
+
+
 class ArchiveFile:
     """The archive of one ledger. Reading keeps one connection open if it ``is_kept_open``.
 
@@ -152,6 +161,17 @@ class ArchiveFile:
         # A machine that loses power may lose the last transactions, and never part of one.
         db.execute("PRAGMA synchronous = NORMAL")
         return db
+
+    def replace(self, file: Path) -> None:
+        """Put ``file``, a copy of an archive, in the place of this one; raises if it is none."""
+        with translated(self.path), self._changing:
+            self._check_open()
+            with closing(connected(file, "mode=rw")) as db:
+                _check_layout(db, file)
+                db.execute("PRAGMA journal_mode = WAL")
+            remove_archive(self._ledger)
+            file.rename(self.path)
+            self._made += 1
 
     def load(self) -> tuple[Head, bytes] | None:
         """Return the snapshot; None where there is no archive. Raises when it is not whole."""

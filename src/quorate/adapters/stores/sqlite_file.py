@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from quorate.adapters.file_errors import result_code, translated
-from quorate.ledger.chain import GENESIS, Block, Broken, Head, verify_blocks
+from quorate.ledger.chain import GENESIS, Block, Head, sound_end
 from quorate.ports.errors import (
     LedgerExistsError,
     LedgerNotFoundError,
@@ -204,12 +204,7 @@ def check_writable(ledger: Path) -> None:
 
 def sound_head(path: Path) -> Head:
     """Return the head of the blocks that are still a sound chain from the first one on."""
-    head = GENESIS
-    for block in _readable(path):
-        if isinstance(verify_blocks([block], after=head), Broken):
-            break
-        head = block.head
-    return head
+    return sound_end(_readable(path))
 
 
 def _readable(path: Path) -> Iterator[Block]:

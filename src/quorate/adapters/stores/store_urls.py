@@ -1,4 +1,4 @@
-"""Opens stores by URL: ``sqlite:PATH``, or a bare path, which means the same.
+"""Opens stores by URL: ``sqlite:PATH``, a bare path, which means the same, or ``etcd://...``.
 
 Nothing above the adapters knows which store it has. A new one is a row of ``_DRIVERS``.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from quorate.adapters.etcd.etcd_address import FORM, parse_address
 from quorate.adapters.stores.sqlite_file import (
     check_writable,
     existing,
@@ -20,55 +22,140 @@ from quorate.adapters.stores.sqlite_file import (
 from quorate.adapters.stores.store_pages import PagedReader
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Head
-from quorate.ports.errors import StoreUrlError
+from quorate.ports.errors import LedgerNotFoundError, StoreError, StoreUrlError
 from quorate.ports.store_port import EventStore
 
+if TYPE_CHECKING:
+    from quorate.adapters.stores.store_etcd import EtcdStore
+
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
+_ETCD_PARTS: Final = ("grpc", "google.protobuf")
 
 
 class _Open(Protocol):
-    def __call__(self, place: Path, /, *, wait_s: float) -> EventStore: ...
+    def __call__(self, place: str, /, *, wait_s: float) -> EventStore: ...
 
 
 class _Pages(Protocol):
-    def __call__(self, place: Path, /, *, is_archive_kept: bool) -> EventStore: ...
+    def __call__(self, place: str, /, *, is_archive_kept: bool) -> EventStore: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Driver:
-    """How the stores of one scheme are made, opened and removed; ``form`` is how one is named."""
+    """How the stores of one scheme are made, opened and removed; ``form`` is how one is named.
+
+    ``beside`` is the path that the files beside a ledger are named after.
+    """
 
     form: str
-    create: Callable[[Path], EventStore]
+    beside: Callable[[str], Path]
+    exists: Callable[[str], bool]
+    create: Callable[[str], EventStore]
     open: _Open
-    read: Callable[[Path], EventStore]
+    read: Callable[[str], EventStore]
     read_pages: _Pages
-    remove: Callable[[Path], None]
-    sound_head: Callable[[Path], Head]
-    check_writable: Callable[[Path], None]
+    remove: Callable[[str], None]
+    sound_head: Callable[[str], Head]
+    check_writable: Callable[[str], None]
+
+
+def _open_sqlite(place: str, /, *, wait_s: float) -> EventStore:
+    return SqliteStore.open(Path(place), wait_s=wait_s)
+
+
+def _sqlite_pages(place: str, /, *, is_archive_kept: bool) -> EventStore:
+    return PagedReader(Path(place), is_archive_kept=is_archive_kept)
+
+
+def _etcd() -> type[EtcdStore]:
+    """Return the store in etcd. Imported here: it needs gRPC, which other stores do without."""
+    missing = next((part for part in _ETCD_PARTS if find_spec(part) is None), None)
+    if missing is not None:
+        raise StoreError(
+            f"a ledger in etcd needs {missing}, which is not installed; install it with: "
+            "pip install 'quorate[etcd]'"
+        )
+    from quorate.adapters.stores.store_etcd import EtcdStore  # noqa: PLC0415
+
+    return EtcdStore
+
+
+def _is_in_etcd(place: str) -> bool:
+    try:
+        _etcd().read(parse_address(place)).close()
+    except LedgerNotFoundError:
+        return False
+    return True
+
+
+def _open_etcd(place: str, /, *, wait_s: float) -> EventStore:
+    return _etcd().open(parse_address(place), wait_s=wait_s)
+
+
+def _etcd_pages(place: str, /, *, is_archive_kept: bool) -> EventStore:
+    del is_archive_kept  # A connection to etcd is kept for as long as the store is open.
+    return _etcd().read(parse_address(place), is_following=False)
+
+
+def _remove_etcd(place: str) -> None:
+    with _etcd().open(parse_address(place)) as store:
+        store.remove()
+
+
+def _sound_etcd_head(place: str) -> Head:
+    with _etcd().read(parse_address(place)) as store:
+        return store.sound_head()
+
+
+def _check_etcd_writable(place: str) -> None:
+    address = parse_address(place)
+    check_writable(address.local)
+    with _etcd().read(address) as store:
+        store.check_writable()
 
 
 _SQLITE: Final = "sqlite"
 _DRIVERS: Final = {
     _SQLITE: _Driver(
         form="sqlite:PATH",
-        create=SqliteStore.create,
-        open=SqliteStore.open,
-        read=SqliteStore.read,
-        read_pages=PagedReader,
-        remove=remove_file,
-        sound_head=lambda path: sound_head(existing(path)),
-        check_writable=check_writable,
-    )
+        beside=Path,
+        exists=lambda place: Path(place).exists(),
+        create=lambda place: SqliteStore.create(Path(place)),
+        open=_open_sqlite,
+        read=lambda place: SqliteStore.read(Path(place)),
+        read_pages=_sqlite_pages,
+        remove=lambda place: remove_file(Path(place)),
+        sound_head=lambda place: sound_head(existing(Path(place))),
+        check_writable=lambda place: check_writable(Path(place)),
+    ),
+    "etcd": _Driver(
+        form=FORM,
+        beside=lambda place: parse_address(place).local,
+        exists=_is_in_etcd,
+        create=lambda place: _etcd().create(parse_address(place)),
+        open=_open_etcd,
+        read=lambda place: _etcd().read(parse_address(place)),
+        read_pages=_etcd_pages,
+        remove=_remove_etcd,
+        sound_head=_sound_etcd_head,
+        check_writable=_check_etcd_writable,
+    ),
 }
 
 
-def create_store(url: str) -> EventStore:
-    """Return the store of a new, empty ledger; raises ``LedgerExistsError``, and changes nothing.
+def store_exists(url: str) -> bool:
+    """Return whether there is a ledger, or something else in its place, at ``url``.
 
     Like all that follow it raises ``StoreUrlError`` where ``url`` names no store that there is.
     """
-    return _driver(url).create(ledger_path(url))
+    driver, place = _driver(url)
+    return driver.exists(place)
+
+
+def create_store(url: str) -> EventStore:
+    """Return the store of a new, empty ledger; raises ``LedgerExistsError``."""
+    driver, place = _driver(url)
+    return driver.create(place)
 
 
 def open_store(url: str, *, wait_s: float = 0.0) -> EventStore:
@@ -76,12 +163,14 @@ def open_store(url: str, *, wait_s: float = 0.0) -> EventStore:
 
     Raises ``LedgerHeldError`` when another process still writes to it after ``wait_s``.
     """
-    return _driver(url).open(ledger_path(url), wait_s=wait_s)
+    driver, place = _driver(url)
+    return driver.open(place, wait_s=wait_s)
 
 
 def read_store(url: str) -> EventStore:
     """Return the store at ``url`` for reading; writers are not disturbed."""
-    return _driver(url).read(ledger_path(url))
+    driver, place = _driver(url)
+    return driver.read(place)
 
 
 def read_pages(url: str, *, is_archive_kept: bool = False) -> EventStore:
@@ -89,22 +178,26 @@ def read_pages(url: str, *, is_archive_kept: bool = False) -> EventStore:
 
     With ``is_archive_kept`` the archive of ended runs stays open, for one thread.
     """
-    return _driver(url).read_pages(ledger_path(url), is_archive_kept=is_archive_kept)
+    driver, place = _driver(url)
+    return driver.read_pages(place, is_archive_kept=is_archive_kept)
 
 
 def remove_store(url: str) -> None:
     """Remove the store at ``url``, which was just made."""
-    _driver(url).remove(ledger_path(url))
+    driver, place = _driver(url)
+    driver.remove(place)
 
 
 def sound_head_at(url: str) -> Head:
     """Return how far the blocks at ``url`` are a sound chain, also where the rest is damaged."""
-    return _driver(url).sound_head(ledger_path(url))
+    driver, place = _driver(url)
+    return driver.sound_head(place)
 
 
 def check_store_writable(url: str) -> None:
     """Raise a ``StoreError`` unless the store at ``url`` takes a little more, durably."""
-    _driver(url).check_writable(ledger_path(url))
+    driver, place = _driver(url)
+    driver.check_writable(place)
 
 
 def ledger_path(url: str) -> Path:
@@ -112,11 +205,13 @@ def ledger_path(url: str) -> Path:
 
     Those are its key, its secrets, its work folder, its outbox. Of SQLite it is the ledger's file.
     """
-    return Path(_parts(url)[1])
+    driver, place = _driver(url)
+    return driver.beside(place)
 
 
-def _driver(url: str) -> _Driver:
-    return _DRIVERS[_parts(url)[0]]
+def _driver(url: str) -> tuple[_Driver, str]:
+    scheme, place = _parts(url)
+    return _DRIVERS[scheme], place
 
 
 def _parts(url: str) -> tuple[str, str]:

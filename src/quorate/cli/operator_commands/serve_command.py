@@ -175,7 +175,7 @@ def _make_ledger(settings: Settings, made: Configuration, *, make: bool) -> None
     """
     import asyncio
 
-    from quorate.adapters.stores.store_urls import ledger_path
+    from quorate.adapters.stores.store_urls import ledger_path, store_exists
     from quorate.cli.creation import create_ledger
     from quorate.cli.session import clock_of
     from quorate.service.http.listening import check_free, when_free
@@ -183,7 +183,7 @@ def _make_ledger(settings: Settings, made: Configuration, *, make: bool) -> None
     from quorate.views.exits import CommandError, Exit
 
     path = ledger_path(made.ledger)
-    if path.exists():
+    if store_exists(made.ledger):
         return
     if not make and made.ledger != LEDGER_DEFAULT:
         raise CommandError(

@@ -1,0 +1,126 @@
+"""URLs of ledgers in etcd: who to ask, under which keys, and what lies on this machine.
+
+    etcd://HOST:PORT[,HOST:PORT...]/NAME[?SETTING=VALUE[&SETTING=VALUE...]]
+
+| setting | what it is |
+|---|---|
+| `ca` | file with the certificates that the members' are checked by; with it TLS is used |
+| `cert`, `key` | files with the certificate and the key of this program |
+| `user`, `password-file` | user of etcd, and the file with its password |
+| `local` | path that this machine's files of the ledger are named after; NAME unless set |
+| `archive` | folder with the archived segments, shared by all machines; LOCAL.segments unless set |
+
+A password is never part of a URL, because URLs are shown in logs and in lists of processes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl
+
+from quorate.ports.errors import StoreAccessError, StoreUrlError
+
+SCHEME: Final = "etcd"
+FORM: Final = "etcd://HOST:PORT,HOST:PORT/NAME"
+_PORT_MAX: Final = 65_535
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_ENDPOINT: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+_SETTINGS: Final = ("ca", "cert", "key", "user", "password-file", "local", "archive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdAddress:
+    """Where a ledger is in etcd, how this program shows who it is, and where its files are."""
+
+    endpoints: tuple[str, ...]
+    name: str
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    user: str = ""
+    password_file: Path | None = None
+    local: Path
+    archive: Path
+
+    @property
+    def place(self) -> str:
+        """How messages name this ledger."""
+        return f"etcd://{','.join(self.endpoints)}/{self.name}"
+
+    def password(self) -> str:
+        """Return the password of the user; raises ``StoreAccessError`` when it cannot be read."""
+        assert self.password_file is not None, "only a user has a password"
+        return read_secret(self.password_file, "the password of etcd's user").decode().strip()
+
+
+def read_secret(path: Path, what: str) -> bytes:
+    """Return what is in the file ``path``; raises ``StoreAccessError`` when it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StoreAccessError(f"{what} cannot be read from {path}: {error.strerror}") from error
+
+
+def parse_address(place: str) -> EtcdAddress:
+    """Return the address that ``place`` is, a URL without its scheme; raises ``StoreUrlError``."""
+    if not place.startswith("//"):
+        raise StoreUrlError(f"{SCHEME}:{place} names no servers; write {FORM}")
+    where, _, query = place.removeprefix("//").partition("?")
+    servers, _, name = where.partition("/")
+    settings = _settings(query)
+    if not _NAME.fullmatch(name):
+        raise StoreUrlError(
+            f"{name!r} is no name for a ledger in etcd: use letters, digits, '.', '_' and '-'; "
+            f"write {FORM}"
+        )
+    local = Path(settings.get("local", name))
+    return EtcdAddress(
+        endpoints=tuple(_endpoint(each) for each in servers.split(",")),
+        name=name,
+        ca=_path(settings, "ca"),
+        cert=_path(settings, "cert"),
+        key=_path(settings, "key"),
+        user=settings.get("user", ""),
+        password_file=_path(settings, "password-file"),
+        local=local,
+        archive=_path(settings, "archive") or local.with_name(f"{local.name}.segments"),
+    )
+
+
+def _endpoint(text: str) -> str:
+    if "@" in text:
+        raise StoreUrlError("a user or password is not part of a URL: use user= and password-file=")
+    match = _ENDPOINT.fullmatch(text)
+    if match is None or not 1 <= int(match["port"]) <= _PORT_MAX:
+        raise StoreUrlError(f"{text!r} is no server of etcd; write HOST:PORT, for example {FORM}")
+    return text
+
+
+def _settings(query: str) -> dict[str, str]:
+    """Return the settings of a URL, each given once and with a value."""
+    found: dict[str, str] = {}
+    pairs = parse_qsl(query, keep_blank_values=True) if query else []
+    for setting, value in pairs:
+        if setting not in _SETTINGS:
+            known = ", ".join(_SETTINGS)
+            raise StoreUrlError(f"{setting!r} is no setting of a URL of etcd; known are {known}")
+        if not value or "\0" in value:
+            raise StoreUrlError(f"the setting {setting!r} has no value; write {setting}=VALUE")
+        if setting in found:
+            raise StoreUrlError(f"the setting {setting!r} is given twice; give it once")
+        found[setting] = value
+    for one, other in (("cert", "key"), ("key", "cert"), ("user", "password-file")):
+        if one in found and other not in found:
+            raise StoreUrlError(f"the setting {one!r} needs {other!r} beside it")
+    if "password-file" in found and "user" not in found:
+        raise StoreUrlError("the setting 'password-file' needs 'user' beside it")
+    if "cert" in found and "ca" not in found:
+        raise StoreUrlError("the setting 'cert' needs 'ca' beside it: without TLS nobody sees it")
+    return found
+
+
+def _path(settings: dict[str, str], setting: str) -> Path | None:
+    return Path(settings[setting]) if setting in settings else None

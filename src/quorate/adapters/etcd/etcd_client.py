@@ -1,0 +1,334 @@
+"""A client of etcd: transactions, reads, leases, upkeep. One member is asked at a time.
+
+Reads are asked of the next member when one does not answer. A transaction is sent once: when its
+answer is lost, the caller finds out what became of it (``stores/etcd_append.py``). Every call has a
+deadline. May be used from several threads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from quorate.adapters.etcd.etcd_address import EtcdAddress, read_secret
+from quorate.adapters.etcd.etcd_errors import LEASE_ENDED, explained, is_token_stale
+from quorate.adapters.etcd.etcd_messages import Method, message_class, method
+from quorate.adapters.etcd.etcd_requests import (
+    Action,
+    Comparison,
+    CreatedAt,
+    Delete,
+    Get,
+    ModifiedAt,
+    Put,
+    Row,
+    Txn,
+    TxnAnswer,
+)
+from quorate.ports.errors import NotLeaderError, StoreDownError, StoreError
+
+T = TypeVar("T")
+
+CALL_S: Final = 5.0
+"""How long one call may take: more than an election of etcd takes at its default timers."""
+REPEAT_S: Final = 10.0
+"""How long a read is asked again, of one member after the other."""
+DEFRAGMENT_S: Final = 300.0
+_PAUSE_S: Final = 0.05
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberStatus:
+    """What one member says of itself; ``bytes_used`` is what a defragmentation would leave."""
+
+    endpoint: str
+    version: str
+    revision: int
+    bytes_taken: int
+    bytes_used: int
+    troubles: tuple[str, ...]
+
+
+class EtcdClient:
+    """Asks the members of one etcd. Makes a connection with the first call to each of them."""
+
+    def __init__(self, address: EtcdAddress, *, call_s: float = CALL_S) -> None:
+        self.address = address
+        self.call_s = call_s
+        self._lock = Lock()
+        self._at = 0
+        self._channels: dict[str, grpc.Channel] = {}
+        self._token = ""
+        self._is_closed = False
+
+    # --- Keys ---
+
+    def get(self, asked: Get) -> tuple[Row, ...]:
+        """Return the rows that ``asked`` asks for; see ``KeyValues``."""
+        request = _range(asked)
+        answer = self._repeated(lambda: self._call(method("KV", "Range"), request))
+        return _rows(answer)
+
+    def commit(self, txn: Txn) -> TxnAnswer:
+        """Send ``txn`` once; see ``KeyValues``."""
+        request = message_class("TxnRequest")(
+            compare=[_comparison(each) for each in txn.compare],
+            success=[_action(each) for each in txn.then],
+            failure=[_action(each) for each in txn.otherwise],
+        )
+        try:
+            answer = self._call(method("KV", "Txn"), request)
+        except StoreDownError:
+            self._ask_another()
+            raise
+        rows = tuple(
+            _rows(each.response_range)
+            for each in answer.responses
+            if each.WhichOneof("response") == "response_range"
+        )
+        return TxnAnswer(answer.succeeded, answer.header.revision, rows)
+
+    # --- Leases ---
+
+    def grant(self, ttl_s: int) -> int:
+        """Return a new lease, which ends ``ttl_s`` after the last sign of life."""
+        request = message_class("LeaseGrantRequest")(TTL=ttl_s)
+        answer = self._repeated(lambda: self._call(method("Lease", "LeaseGrant"), request))
+        return int(answer.ID)
+
+    def keep_alive(self, lease: int, within_s: float) -> int:
+        """Give a sign of life for ``lease``; return how long it has now, in seconds.
+
+        Raises ``NotLeaderError`` when it has ended.
+        """
+        request = message_class("LeaseKeepAliveRequest")(ID=lease)
+        answer = self._call(method("Lease", "LeaseKeepAlive"), request, within_s)
+        if answer.TTL <= 0:
+            raise NotLeaderError(LEASE_ENDED)
+        return int(answer.TTL)
+
+    def revoke(self, lease: int) -> None:
+        """End ``lease``, and with it its keys; one that has ended already is no error."""
+        request = message_class("LeaseRevokeRequest")(ID=lease)
+        try:
+            self._repeated(lambda: self._call(method("Lease", "LeaseRevoke"), request))
+        except NotLeaderError:
+            return
+
+    # --- Upkeep ---
+
+    def compact(self, revision: int) -> None:
+        """Have etcd forget what keys were before ``revision``, and free its space inside."""
+        request = message_class("CompactionRequest")(revision=revision, physical=True)
+        self._call(method("KV", "Compact"), request)
+
+    def status(self) -> tuple[MemberStatus, ...]:
+        """Return what each member says of itself; raises unless all of them answer."""
+        return tuple(self._status(each) for each in self.address.endpoints)
+
+    def defragment(self, endpoint: str) -> None:
+        """Have the member at ``endpoint`` return free space to its disk; it answers nobody then."""
+        request = message_class("DefragmentRequest")()
+        self._call_at(endpoint, method("Maintenance", "Defragment"), request, DEFRAGMENT_S)
+
+    def disarm_space_alarms(self) -> int:
+        """Return how many alarms NOSPACE were on; they are off now, and etcd takes writes again."""
+        make, alarm = message_class("AlarmRequest"), method("Maintenance", "Alarm")
+        on = [
+            each for each in self._repeated(lambda: self._call(alarm, make())).alarms if each.alarm
+        ]
+        for each in on:
+            if each.alarm == 1:
+                self._call(alarm, make(action=2, memberID=each.memberID, alarm=1))
+        return sum(each.alarm == 1 for each in on)
+
+    # --- Calls ---
+
+    def stream(self, called: Method, requests: Iterable[Any]) -> Any:
+        """Return the call of a stream at the member that is asked now; the caller ends it."""
+        endpoint = self._endpoint()
+        try:
+            return self._callable(endpoint, called)(iter(requests), metadata=self._metadata())
+        except grpc.RpcError as error:
+            raise explained(error, endpoint) from error
+
+    def stream_failed(self, error: grpc.RpcError) -> Exception:
+        """Return what ``error`` of a stream means, and ask another member from now on."""
+        endpoint = self._endpoint()
+        self._ask_another()
+        with self._lock:
+            self._token = ""
+        return explained(error, endpoint)
+
+    def close(self) -> None:
+        """Close every connection. Closing twice is allowed."""
+        with self._lock:
+            self._is_closed = True
+            channels = [*self._channels.values()]
+            self._channels.clear()
+        for channel in channels:
+            channel.close()
+
+    def _repeated(self, send: Callable[[], T]) -> T:
+        """Return what ``send`` returns, asking one member after the other until one answers."""
+        end_s = time.monotonic() + REPEAT_S
+        while True:
+            try:
+                return send()
+            except StoreDownError:
+                if time.monotonic() >= end_s:
+                    raise
+                self._ask_another()
+                time.sleep(_PAUSE_S)
+
+    def _call(self, called: Method, request: Any, within_s: float | None = None) -> Any:
+        return self._call_at(self._endpoint(), called, request, within_s or self.call_s)
+
+    def _call_at(self, endpoint: str, called: Method, request: Any, within_s: float) -> Any:
+        """Return the answer of the member at ``endpoint``; a stale token is made anew once."""
+        try:
+            return self._sent(endpoint, called, request, within_s)
+        except grpc.RpcError as error:
+            if not (self.address.user and is_token_stale(error)):
+                raise explained(error, endpoint) from error
+        with self._lock:
+            self._token = ""
+        try:
+            return self._sent(endpoint, called, request, within_s)
+        except grpc.RpcError as error:
+            raise explained(error, endpoint) from error
+
+    def _sent(self, endpoint: str, called: Method, request: Any, within_s: float) -> Any:
+        metadata = self._metadata()
+        send = self._callable(endpoint, called)
+        try:
+            if not called.is_stream:
+                return send(request, timeout=within_s, metadata=metadata)
+            answers = send(iter([request]), timeout=within_s, metadata=metadata)
+        except ValueError as error:
+            # gRPC's word for a channel that another thread has just closed.
+            raise _closed() from error
+        try:
+            return next(answers)
+        finally:
+            answers.cancel()
+
+    def _callable(self, endpoint: str, called: Method) -> Any:
+        channel = self._channel(endpoint)
+        make = channel.stream_stream if called.is_stream else channel.unary_unary
+        return make(
+            called.path,
+            request_serializer=called.request.SerializeToString,
+            response_deserializer=called.response.FromString,
+        )
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return what says who calls; asks etcd for a token first where there is a user."""
+        if not self.address.user:
+            return ()
+        with self._lock:
+            token = self._token
+        if not token:
+            authenticate = method("Auth", "Authenticate")
+            request = authenticate.request(name=self.address.user, password=self.address.password())
+            endpoint = self._endpoint()
+            try:
+                answer = self._callable(endpoint, authenticate)(request, timeout=self.call_s)
+            except grpc.RpcError as error:
+                raise explained(error, endpoint) from error
+            token = answer.token
+            with self._lock:
+                self._token = token
+        return (("token", token),)
+
+    def _status(self, endpoint: str) -> MemberStatus:
+        called = method("Maintenance", "Status")
+        answer = self._call_at(endpoint, called, called.request(), self.call_s)
+        return MemberStatus(
+            endpoint=endpoint,
+            version=answer.version,
+            revision=answer.header.revision,
+            bytes_taken=answer.dbSize,
+            bytes_used=answer.dbSizeInUse,
+            troubles=tuple(answer.errors),
+        )
+
+    def _endpoint(self) -> str:
+        with self._lock:
+            return self.address.endpoints[self._at]
+
+    def _ask_another(self) -> None:
+        with self._lock:
+            self._at = (self._at + 1) % len(self.address.endpoints)
+
+    def _channel(self, endpoint: str) -> grpc.Channel:
+        with self._lock:
+            if self._is_closed:
+                raise _closed()
+            channel = self._channels.get(endpoint)
+            if channel is None:
+                channel = self._channels[endpoint] = self._connected(endpoint)
+            return channel
+
+    def _connected(self, endpoint: str) -> grpc.Channel:
+        address = self.address
+        if address.ca is None:
+            return grpc.insecure_channel(endpoint, options=_OPTIONS)
+        what = "a certificate or key of TLS to etcd"
+        credentials = grpc.ssl_channel_credentials(
+            read_secret(address.ca, what),
+            None if address.key is None else read_secret(address.key, what),
+            None if address.cert is None else read_secret(address.cert, what),
+        )
+        return grpc.secure_channel(endpoint, credentials, options=_OPTIONS)
+
+
+def _closed() -> StoreError:
+    return StoreError("the ledger was closed meanwhile")
+
+
+def _range(asked: Get) -> Any:
+    return message_class("RangeRequest")(key=asked.key, range_end=asked.end, limit=asked.limit)
+
+
+def _rows(answer: Any) -> tuple[Row, ...]:
+    return tuple(
+        Row(each.key, each.value, each.create_revision, each.mod_revision) for each in answer.kvs
+    )
+
+
+def _comparison(asked: Comparison) -> Any:
+    compare = message_class("Compare")
+    match asked:
+        case ModifiedAt(key, revision):
+            return compare(result=0, target=2, key=key, mod_revision=revision)
+        case CreatedAt(key, revision):
+            return compare(result=0, target=1, key=key, create_revision=revision)
+
+
+def _action(asked: Action) -> Any:
+    action = message_class("RequestOp")
+    match asked:
+        case Get():
+            return action(request_range=_range(asked))
+        case Put(key, value, lease):
+            request = message_class("PutRequest")(key=key, value=value, lease=lease)
+            return action(request_put=request)
+        case Delete(key, end):
+            request = message_class("DeleteRangeRequest")(key=key, range_end=end)
+            return action(request_delete_range=request)

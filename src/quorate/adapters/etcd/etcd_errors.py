@@ -1,0 +1,103 @@
+"""The one place where errors of gRPC and of etcd become errors of the ports.
+
+etcd tells apart what it refuses by the text of its message; the status alone says too little.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+
+from quorate.ports.errors import (
+    NotLeaderError,
+    StoreAccessError,
+    StoreBusyError,
+    StoreDownError,
+    StoreError,
+    StoreFullError,
+)
+
+_Code = grpc.StatusCode
+_UNREACHED: Final = frozenset(
+    {_Code.UNAVAILABLE, _Code.DEADLINE_EXCEEDED, _Code.CANCELLED, _Code.ABORTED}
+)
+_STALE_TOKEN: Final = ("invalid auth token", "revision of auth store is old")
+_SPACE: Final = (
+    "etcd has no space left for it (alarm NOSPACE): nothing was recorded, and reads go on. Remedy: "
+    "restart this program, which compacts and defragments etcd when it opens the ledger; if the "
+    "alarm comes back, raise --quota-backend-bytes of every member"
+)
+_SLOW: Final = (
+    "etcd applies more slowly than it is asked to; its disk is too slow, or too many write to it. "
+    "Look at its metric etcd_disk_wal_fsync_duration_seconds"
+)
+LEASE_ENDED: Final = "the lease has run out: etcd did not hear from this program in time"
+_TOO_LARGE: Final = (
+    "etcd takes no request of this size; raise --max-request-bytes of every member to 1.5 MiB, "
+    "which is its default, or more"
+)
+_TOO_MANY: Final = (
+    "etcd takes too few operations in a transaction; raise --max-txn-ops of every member to 128, "
+    "which is its default, or more"
+)
+_WRONG_USER: Final = (
+    "etcd does not take the user or the password; check user= and password-file= of the URL"
+)
+_NO_USER: Final = "etcd asks who calls; add user=NAME&password-file=FILE to the URL of the ledger"
+_AUTH_OFF: Final = (
+    "etcd has authentication switched off; leave user= and password-file= out of the URL, or "
+    "switch it on with: etcdctl auth enable"
+)
+_CORRUPT: Final = (
+    "a member of etcd has found its data to differ from the others' (alarm CORRUPT), and takes "
+    "nothing more. Replace that member before you disarm the alarm"
+)
+_TEXTS: Final[tuple[tuple[str, type[StoreError], str], ...]] = (
+    ("database space exceeded", StoreFullError, _SPACE),
+    ("too many requests", StoreBusyError, _SLOW),
+    ("requested lease not found", NotLeaderError, LEASE_ENDED),
+    ("request is too large", StoreError, _TOO_LARGE),
+    ("received message larger than max", StoreError, _TOO_LARGE),
+    ("too many operations in txn", StoreError, _TOO_MANY),
+    ("invalid user ID or password", StoreAccessError, _WRONG_USER),
+    ("user name is empty", StoreAccessError, _NO_USER),
+    ("authentication is not enabled", StoreAccessError, _AUTH_OFF),
+    ("corrupt cluster", StoreError, _CORRUPT),
+)
+"""A part of what etcd says, what kind of error it is, and what it means."""
+
+
+class CompactedError(StoreError):
+    """What was asked for is before the oldest revision that etcd still has."""
+
+
+def is_token_stale(error: grpc.RpcError) -> bool:
+    """Return whether ``error`` asks this program to say again who it is; nothing was done."""
+    return any(text in _details(error) for text in _STALE_TOKEN)
+
+
+def explained(error: grpc.RpcError, endpoint: str) -> StoreError:
+    """Return what ``error``, from the member at ``endpoint``, means."""
+    code, details = error.code(), _details(error)
+    if code is _Code.OUT_OF_RANGE and "compacted" in details:
+        return CompactedError(f"{endpoint}: {details}")
+    for text, kind, remedy in _TEXTS:
+        if text in details:
+            return kind(f"{remedy} ({endpoint}: {details})")
+    if code is _Code.DEADLINE_EXCEEDED:
+        return StoreDownError(
+            f"etcd did not answer in time ({endpoint}); it has no quorum, or its disk is too slow"
+        )
+    if code in _UNREACHED:
+        return StoreDownError(f"etcd cannot be reached, or has no quorum ({endpoint}: {details})")
+    if code in (_Code.PERMISSION_DENIED, _Code.UNAUTHENTICATED):
+        return StoreAccessError(
+            f"etcd does not let its user at the keys of this ledger ({endpoint}: {details}); grant "
+            "the user a role that reads and writes the prefix of its name"
+        )
+    return StoreError(f"etcd refused a request ({endpoint}): {code.name}: {details}")
+
+
+def _details(error: grpc.RpcError) -> str:
+    return error.details() or ""

@@ -1,0 +1,119 @@
+"""Follows one key of etcd on a thread of its own; others wait for what it becomes.
+
+When the stream ends, because a member went away or because etcd has forgotten what was before, the
+key is read, and watched from there on. So nothing is missed but values that another one followed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from threading import Condition, Thread
+from typing import Any, Final
+
+import grpc
+
+from quorate.adapters.etcd.etcd_client import EtcdClient
+from quorate.adapters.etcd.etcd_messages import message_class, method
+from quorate.adapters.etcd.etcd_requests import Get, Row
+from quorate.ports.errors import QuorateError, StoreError
+
+_LOG = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 0.2
+
+
+class KeyWatch:
+    """The row of one key as this process last heard of it; None while there is no such key."""
+
+    def __init__(self, client: EtcdClient, key: bytes) -> None:
+        self._client = client
+        self._key = key
+        self._changed = Condition()
+        self._row: Row | None = None
+        self._revision = 0
+        self._trouble: QuorateError | None = None
+        self._is_closed = False
+        self._call: Any = None
+        self._thread = Thread(target=self._follow, name="etcd-watch", daemon=True)
+        self._thread.start()
+
+    def wait(self, is_enough: Callable[[Row | None], bool], within_s: float) -> Row | None:
+        """Return the row as soon as it ``is_enough``, or what is known of it after ``within_s``.
+
+        Raises what the last try to read the key did, when nothing is known by then.
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._is_closed or (self._revision and is_enough(self._row)), within_s
+            )
+            if not self._revision and self._trouble is not None:
+                raise self._trouble
+            return self._row
+
+    def close(self) -> None:
+        """Stop following; whoever waits gets what is known. Closing twice is allowed."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+            call = self._call
+        if call is not None:
+            call.cancel()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._closing():
+            try:
+                self._watch_from(self._read())
+            except StoreError as error:
+                with self._changed:
+                    self._trouble = error
+                    self._changed.wait_for(self._closing, _PAUSE_S)
+                _LOG.info("watching %s goes on after: %s", self._key.decode(), error)
+
+    def _closing(self) -> bool:
+        return self._is_closed
+
+    def _read(self) -> int:
+        """Read the key; return the revision after which to watch it."""
+        rows = self._client.get(Get(self._key))
+        row = rows[0] if rows else None
+        revision = 1 if row is None else row.mod_revision
+        self._put(row, revision)
+        return revision
+
+    def _watch_from(self, revision: int) -> None:
+        """Take over every change after ``revision``, until the stream ends."""
+        create = message_class("WatchCreateRequest")(key=self._key, start_revision=revision + 1)
+        requests: SimpleQueue[Any] = SimpleQueue()
+        requests.put(message_class("WatchRequest")(create_request=create))
+        call = self._client.stream(method("Watch", "Watch"), _until_none(requests))
+        with self._changed:
+            self._call = None if self._is_closed else call
+        try:
+            for answer in call if self._call is not None else ():
+                if answer.canceled:
+                    return
+                for event in answer.events:
+                    kv = event.kv
+                    row = Row(kv.key, kv.value, kv.create_revision, kv.mod_revision)
+                    self._put(None if event.type else row, kv.mod_revision)
+        except grpc.RpcError as error:
+            if not self._closing():
+                raise self._client.stream_failed(error) from error
+        finally:
+            requests.put(None)
+            call.cancel()
+
+    def _put(self, row: Row | None, revision: int) -> None:
+        with self._changed:
+            if revision >= self._revision:
+                self._row, self._revision, self._trouble = row, revision, None
+                self._changed.notify_all()
+
+
+def _until_none(requests: SimpleQueue[Any]) -> Iterator[Any]:
+    """Yield what is put into the queue; the stream stays open until None is."""
+    while (request := requests.get()) is not None:
+        yield request

@@ -1,0 +1,316 @@
+"""Appends to a ledger in etcd: one transaction, which compares the revision of the head.
+
+The head's key is put with every block, so its revision is new each time, and whoever compares an
+older one is refused. With a leader the transaction compares the leader's key, too: one that was
+deposed cannot append, whatever it believes.
+
+An answer may be lost when etcd's leader changes, or a deadline passes. The transaction may then
+have been carried out, or may be carried out a moment later. It is never sent again blindly: the
+head is read, and where it has not moved it is put again with the same value. From then on the
+transaction that is lost compares an old revision, so that nothing can come of it any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from quorate.adapters.etcd.etcd_requests import (
+    Action,
+    Comparison,
+    CreatedAt,
+    Delete,
+    Get,
+    KeyValues,
+    ModifiedAt,
+    Put,
+    Row,
+    Txn,
+)
+from quorate.adapters.stores.etcd_records import (
+    INLINE_BYTES_MAX,
+    EtcdKeys,
+    block_value,
+    head_of,
+    head_value,
+    part_count,
+)
+from quorate.ledger.chain import GENESIS, Block, Head
+from quorate.ports.errors import (
+    LedgerExistsError,
+    LedgerNotFoundError,
+    NotLeaderError,
+    StaleHeadError,
+    StoreDownError,
+    StoreError,
+    UnsureAppendError,
+)
+
+_LOG = logging.getLogger(__name__)
+
+APPEND_S: Final = 15.0
+"""How long an append is tried, when answers of etcd are lost."""
+STAGED_BLOCKS_MAX: Final = 64
+"""How many blocks are staged by one transaction: etcd takes 128 operations by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHead:
+    """The head of a log, and the revision of its key."""
+
+    head: Head
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The leader's key as the leader made it: it is there while the leader's lease lasts."""
+
+    key: bytes
+    revision: int
+
+
+class EtcdAppender:
+    """Moves the head of one log. ``is_at`` returns whether the log has a block with such a head.
+
+    For one thread.
+    """
+
+    def __init__(
+        self,
+        etcd: KeyValues,
+        keys: EtcdKeys,
+        place: str,
+        is_at: Callable[[Head], bool],
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._etcd = etcd
+        self._keys = keys
+        self._place = place
+        self._is_at = is_at
+        self._clock_s = clock_s
+        self._known: KnownHead | None = None
+        self.fence: Fence | None = None
+
+    def create(self) -> None:
+        """Make the log, with nothing in it; raises ``LedgerExistsError``."""
+        key = self._keys.head
+        made = self._etcd.commit(
+            Txn(compare=(ModifiedAt(key, 0),), then=(Put(key, head_value(GENESIS)),))
+        )
+        if not made.held:
+            raise LedgerExistsError(self._place)
+
+    def read_head(self) -> KnownHead:
+        """Return where the log ends now; raises ``LedgerNotFoundError`` where there is none."""
+        self._known = self._parsed(self._etcd.get(Get(self._keys.head)))
+        return self._known
+
+    def append(self, block: Block, expected: Head) -> None:
+        """Append ``block``; see ``EventStore``."""
+        assert block.prev_hash == expected.hash, "the block was sealed at another head"
+        known = self._known
+        if known is None or known.head != expected:
+            known = self.read_head()
+        self._check_at(expected, known)
+        self._stage_parts(block)
+        end_s = self._clock_s() + APPEND_S
+        is_sent = False
+        while True:
+            if is_sent and self._is_recorded(block.head, known):
+                return
+            self._check_at(expected, known)
+            try:
+                answer = self._etcd.commit(self._txn(block, known.revision))
+            except StoreDownError as error:
+                is_sent = True
+                known = self._settled(block.head, known, error, end_s)
+                if known.head == expected and self._clock_s() >= end_s:
+                    raise StoreDownError(f"{error}; nothing was recorded") from error
+                continue
+            if answer.held:
+                self._known = KnownHead(block.head, answer.revision)
+                return
+            known = self._moved(answer.rows)
+
+    def append_all(self, blocks: Iterable[Block]) -> Head:
+        """Append ``blocks``, which need not fit into a transaction; see ``EventStore``.
+
+        They are staged above the head, and count when the head is moved at the end. The first
+        transaction puts the head as it is, so that two who stage at once cannot mix their blocks.
+        """
+        known = self.read_head()
+        head = known.head
+        revision = self._put_head(known)
+        waiting: list[Action] = []
+        size = 0
+        try:
+            for block in blocks:
+                _check_follows(block, head)
+                self._stage_parts(block)
+                value = block_value(block)
+                if len(waiting) == STAGED_BLOCKS_MAX or size + len(value) > INLINE_BYTES_MAX:
+                    self._stage(waiting, revision)
+                    waiting, size = [], 0
+                waiting.append(Put(self._keys.block(block.height), value))
+                size += len(value)
+                head = block.head
+            self._stage(waiting, revision)
+        except BaseException:
+            self._unstage(known.head, revision)
+            raise
+        if head == known.head:
+            return head
+        self._finish(head, KnownHead(known.head, revision))
+        return head
+
+    # --- One block ---
+
+    def _txn(self, block: Block, revision: int) -> Txn:
+        keys = self._keys
+        return Txn(
+            compare=(ModifiedAt(keys.head, revision), *self._fenced()),
+            then=(
+                Put(keys.block(block.height), block_value(block)),
+                Put(keys.head, head_value(block.head)),
+            ),
+            otherwise=(Get(keys.head), *(Get(fence.key) for fence in self._fenced())),
+        )
+
+    def _fenced(self) -> tuple[CreatedAt, ...]:
+        return () if self.fence is None else (CreatedAt(self.fence.key, self.fence.revision),)
+
+    def _moved(self, rows: tuple[tuple[Row, ...], ...]) -> KnownHead:
+        """Return the head that a refused append found; raises ``NotLeaderError`` if deposed."""
+        fence = self.fence
+        if fence is not None:
+            leaders = rows[1]
+            if not leaders or leaders[0].create_revision != fence.revision:
+                raise NotLeaderError(
+                    f"{self._place}: another program leads now, or this one's lease has run out; "
+                    "nothing was recorded. Send the request to the leader"
+                )
+        self._known = self._parsed(rows[0])
+        return self._known
+
+    def _check_at(self, expected: Head, known: KnownHead) -> None:
+        if known.head != expected:
+            raise StaleHeadError(expected=expected, actual=known.head)
+
+    def _is_recorded(self, sent: Head, known: KnownHead) -> bool:
+        """Return whether the log goes through ``sent``, whose answer was lost."""
+        if known.head.height <= sent.height:
+            return known.head == sent
+        return self._is_at(sent)
+
+    def _settled(
+        self, sent: Head, sent_at: KnownHead, error: StoreDownError, end_s: float
+    ) -> KnownHead:
+        """Return the head once the transaction to ``sent`` is done or can no longer be done.
+
+        Raises ``UnsureAppendError`` when that cannot be found out in time.
+        """
+        while True:
+            try:
+                known = self.read_head()
+                if known.revision != sent_at.revision:
+                    return known
+                answer = self._etcd.commit(
+                    Txn(
+                        compare=(ModifiedAt(self._keys.head, sent_at.revision),),
+                        then=(Put(self._keys.head, head_value(sent_at.head)),),
+                        otherwise=(Get(self._keys.head),),
+                    )
+                )
+            except StoreDownError as again:
+                if self._clock_s() >= end_s:
+                    self._known = None
+                    raise UnsureAppendError(sent, str(again)) from error
+                continue
+            if answer.held:
+                self._known = KnownHead(sent_at.head, answer.revision)
+            else:
+                self._known = self._parsed(answer.rows[0])
+            return self._known
+
+    def _stage_parts(self, block: Block) -> None:
+        """Put the parts of a body that is too large; their keys name the block by its hash."""
+        for number in range(part_count(block)):
+            part = block.body[number * INLINE_BYTES_MAX : (number + 1) * INLINE_BYTES_MAX]
+            key = self._keys.part(block.height, block.hash, number)
+            self._etcd.commit(Txn(compare=(), then=(Put(key, part),)))
+
+    # --- Many blocks ---
+
+    def _stage(self, puts: list[Action], revision: int) -> None:
+        """Put blocks above the head, whose revision must be the one that this program made."""
+        if puts:
+            self._held(Txn(compare=self._unmoved(revision), then=tuple(puts)))
+
+    def _unstage(self, head: Head, revision: int) -> None:
+        """Remove what was staged above ``head``, unless another writer has moved the head.
+
+        What is left where that fails is overwritten by later blocks.
+        """
+        keys, first, end = self._keys, head.height + 1, (1 << 64) - 1
+        then = (
+            Delete(keys.block(first), keys.block(end)),
+            Delete(keys.parts_from(first), keys.parts_from(end)),
+        )
+        try:
+            self._etcd.commit(Txn(compare=self._unmoved(revision), then=then))
+        except StoreError as error:
+            _LOG.warning("%s: blocks that were given up are left there: %s", self._place, error)
+
+    def _finish(self, head: Head, staged_at: KnownHead) -> None:
+        """Move the head to the end of what was staged."""
+        txn = Txn(
+            compare=(*self._unmoved(staged_at.revision), *self._fenced()),
+            then=(Put(self._keys.head, head_value(head)),),
+            otherwise=(Get(self._keys.head), *(Get(fence.key) for fence in self._fenced())),
+        )
+        try:
+            answer = self._etcd.commit(txn)
+        except StoreDownError as error:
+            known = self._settled(head, staged_at, error, self._clock_s() + APPEND_S)
+            if self._is_recorded(head, known):
+                return
+            raise StoreDownError(f"{error}; nothing was recorded") from error
+        if not answer.held:
+            raise StaleHeadError(expected=staged_at.head, actual=self._moved(answer.rows).head)
+        self._known = KnownHead(head, answer.revision)
+
+    def _put_head(self, known: KnownHead) -> int:
+        """Put the head as it is; return its new revision."""
+        txn = Txn(
+            compare=(*self._unmoved(known.revision), *self._fenced()),
+            then=(Put(self._keys.head, head_value(known.head)),),
+        )
+        return self._held(txn)
+
+    def _held(self, txn: Txn) -> int:
+        """Return etcd's revision after ``txn``; raises when its comparisons did not hold."""
+        answer = self._etcd.commit(txn)
+        if not answer.held:
+            raise StoreError(
+                f"{self._place}: another writer came between; nothing was recorded. Try again when "
+                "nothing else writes to this ledger"
+            )
+        return answer.revision
+
+    def _unmoved(self, revision: int) -> tuple[Comparison, ...]:
+        return (ModifiedAt(self._keys.head, revision),)
+
+    def _parsed(self, rows: tuple[Row, ...]) -> KnownHead:
+        if not rows:
+            raise LedgerNotFoundError(self._place)
+        return KnownHead(head_of(rows[0], self._place), rows[0].mod_revision)
+
+
+def _check_follows(block: Block, head: Head) -> None:
+    before = Head(height=block.height - 1, seq=block.first_seq - 1, hash=block.prev_hash)
+    if before != head:
+        raise StaleHeadError(expected=before, actual=head)

@@ -1,0 +1,157 @@
+"""The keys of a ledger in etcd, and what their values are.
+
+    NAME/head                   where the log ends; its revision is what an append compares
+    NAME/block/HEIGHT           a block; one that is too large for a request has its body in parts
+    NAME/part/HEIGHT/HASH/PART  a part of the body of the block with that hash
+    NAME/segment/HEIGHT         blocks from that height on that lie in the archive
+    NAME/leader                 who appends, while its lease lasts (``etcd/election.py``)
+
+Numbers are in hexadecimal and of fixed length, so that keys are in the order of the numbers. A
+block above the head is none: it was staged, and its writer ended before the head was moved.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.msgpack import Decoder, Encoder
+
+from quorate.adapters.etcd.etcd_requests import Row
+from quorate.ledger.chain import HASH_BYTES, Block, Head
+from quorate.ledger.segment import Segment
+from quorate.ports.errors import CorruptLedgerError, LedgerVersionError
+
+S = TypeVar("S", bound=Struct)
+
+LAYOUT: Final = 1
+INLINE_BYTES_MAX: Final = 1 << 20
+"""How large a body, or a part of one, may be: etcd takes 1.5 MiB in a request by default."""
+
+
+class EtcdKeys:
+    """The keys of the ledger ``name``."""
+
+    def __init__(self, name: str) -> None:
+        self._prefix = f"{name}/".encode()
+        self.head = self._prefix + b"head"
+        self.leader = self._prefix + b"leader"
+        self.segments = self._prefix + b"segment/"
+
+    @property
+    def prefix(self) -> bytes:
+        """What every key of the ledger begins with."""
+        return self._prefix
+
+    def block(self, height: int) -> bytes:
+        """Return the key of the block at ``height``."""
+        return self._prefix + b"block/%016x" % height
+
+    def parts_from(self, height: int) -> bytes:
+        """Return what is before every part of the block at ``height``, and after those below."""
+        return self._prefix + b"part/%016x" % height
+
+    def part(self, height: int, digest: bytes, number: int) -> bytes:
+        """Return the key of one part of the body of the block with the hash ``digest``."""
+        return self.parts_from(height) + b"/%s/%04x" % (digest.hex().encode(), number)
+
+    def segment(self, first_height: int) -> bytes:
+        """Return the key of the segment that begins at ``first_height``."""
+        return self.segments + b"%016x" % first_height
+
+
+class _HeadValue(Struct, array_like=True, forbid_unknown_fields=True):
+    layout: int
+    height: int
+    seq: int
+    hash: bytes
+
+
+class _BlockValue(Struct, array_like=True, forbid_unknown_fields=True):
+    first_seq: int
+    count: int
+    prev_hash: bytes
+    hash: bytes
+    parts: int
+    body: bytes
+
+
+class _SegmentValue(Struct, array_like=True, forbid_unknown_fields=True):
+    segment: Segment
+
+
+_ENCODER: Final = Encoder()
+_HEADS: Final = Decoder(_HeadValue)
+_BLOCKS: Final = Decoder(_BlockValue)
+_SEGMENTS: Final = Decoder(_SegmentValue)
+
+
+def head_value(head: Head) -> bytes:
+    """Return the value of the key of the head."""
+    return _ENCODER.encode(_HeadValue(LAYOUT, head.height, head.seq, head.hash))
+
+
+def head_of(row: Row, place: str) -> Head:
+    """Return the head that ``row`` says; raises ``LedgerVersionError`` for a newer layout."""
+    value = _decoded(_HEADS, row, place)
+    if value.layout != LAYOUT:
+        raise LedgerVersionError(place, found=value.layout, known=LAYOUT)
+    if len(value.hash) != HASH_BYTES:
+        raise _unreadable(row, place)
+    return Head(height=value.height, seq=value.seq, hash=value.hash)
+
+
+def part_count(block: Block) -> int:
+    """Return in how many parts the body of ``block`` is stored; 0 when it is beside its fields."""
+    size = len(block.body)
+    return 0 if size <= INLINE_BYTES_MAX else -(-size // INLINE_BYTES_MAX)
+
+
+def block_value(block: Block) -> bytes:
+    """Return the value of the key of ``block``."""
+    parts = part_count(block)
+    body = b"" if parts else block.body
+    return _ENCODER.encode(
+        _BlockValue(block.first_seq, block.count, block.prev_hash, block.hash, parts, body)
+    )
+
+
+def block_of(row: Row, height: int, place: str) -> tuple[Block, int]:
+    """Return the block at ``height`` that ``row`` is, and the number of its parts.
+
+    With parts its body is still missing.
+    """
+    value = _decoded(_BLOCKS, row, place)
+    block = Block(
+        height=height,
+        first_seq=value.first_seq,
+        count=value.count,
+        prev_hash=value.prev_hash,
+        hash=value.hash,
+        body=value.body,
+    )
+    return block, value.parts
+
+
+def segment_value(segment: Segment) -> bytes:
+    """Return the value of the key of ``segment``."""
+    return _ENCODER.encode(_SegmentValue(segment))
+
+
+def segment_of(row: Row, place: str) -> Segment:
+    """Return the segment that ``row`` says is in the archive."""
+    return _decoded(_SEGMENTS, row, place).segment
+
+
+def _decoded(decoder: Decoder[S], row: Row, place: str) -> S:
+    try:
+        return decoder.decode(row.value)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _unreadable(row, place) from error
+
+
+def _unreadable(row: Row, place: str) -> CorruptLedgerError:
+    return CorruptLedgerError(
+        f"the value of the key {row.key.decode()} is unreadable", source=place
+    )

@@ -1,0 +1,155 @@
+"""Keeps a ledger in etcd small: closed segments move to the archive, and etcd forgets the rest.
+
+The file of a segment is written, read back and verified, block by block, before the transaction
+that removes its blocks from etcd. That transaction also makes the key that says where they are, and
+holds for one program only, whoever else does the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from quorate.adapters.etcd.etcd_client import EtcdClient, MemberStatus
+from quorate.adapters.etcd.etcd_requests import Delete, ModifiedAt, Put, Txn
+from quorate.adapters.stores.etcd_reading import SEGMENTS_ROOM, EtcdReader
+from quorate.adapters.stores.etcd_records import EtcdKeys, segment_value
+from quorate.ledger.chain import Block
+from quorate.ledger.segment import Segment, check, pack
+from quorate.ports.archive_port import FileArchive
+
+_LOG = logging.getLogger(__name__)
+
+SEGMENT_BYTES: Final = 16 << 20
+"""A segment is closed when its blocks come to so much, before they are packed."""
+SNAPSHOTS_ROOM: Final = "snapshots"
+SNAPSHOTS_KEPT: Final = 2
+"""How many published snapshots the archive keeps: a reader may be copying the one before."""
+DEFRAGMENT_BYTES: Final = 512 << 20
+DEFRAGMENT_FREE: Final = 0.75
+_SPACE_ALARM: Final = "NOSPACE"
+
+
+class EtcdUpkeep:
+    """Upkeep of one ledger. For one thread at a time."""
+
+    def __init__(
+        self,
+        client: EtcdClient,
+        archive: FileArchive,
+        keys: EtcdKeys,
+        place: str,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self._client = client
+        self._archive = archive
+        self._keys = keys
+        self._place = place
+        self._segment_bytes = segment_bytes
+        # Its own: it reads on another thread than the store does.
+        self._reader = EtcdReader(client, archive, keys, place)
+
+    def close_segments(self, upto_height: int) -> int:
+        """Move what makes whole segments, up to ``upto_height``, to the archive; return how many.
+
+        Raises ``StoreError`` and ``CorruptLedgerError``; whatever it moved by then is in order.
+        """
+        closed = 0
+        segments = self._reader.segments()
+        first = segments[-1].last_height + 1 if segments else 1
+        for blocks in self._full(self._reader.blocks(first, upto_height)):
+            revision = self._move(blocks)
+            if revision is None:
+                break
+            closed += 1
+            self._client.compact(revision)
+        if closed:
+            self.defragment_where_worthwhile()
+        return closed
+
+    def publish_snapshot(self, height: int, file: Path) -> None:
+        """Keep a copy of ``file``, the snapshot at ``height``, for programs that begin anew."""
+        self._archive.put_file(f"{SNAPSHOTS_ROOM}/{height:012d}.archive", file)
+        for name in self._archive.names(SNAPSHOTS_ROOM)[:-SNAPSHOTS_KEPT]:
+            self._archive.remove(name)
+
+    def published_snapshots(self) -> list[tuple[int, str]]:
+        """Return height and name of the published snapshots, the newest first."""
+        names = self._archive.names(SNAPSHOTS_ROOM)
+        found = [(Path(name).stem, name) for name in names]
+        return sorted(((int(stem), name) for stem, name in found if stem.isdigit()), reverse=True)
+
+    def fetch_snapshot(self, name: str, target: Path) -> None:
+        """Write the published snapshot ``name`` to the new file ``target``."""
+        self._archive.get_file(name, target)
+
+    def defragment_where_worthwhile(self) -> None:
+        """Defragment the members whose files are large and mostly empty, one after the other."""
+        for status in self._client.status():
+            if is_worth_defragmenting(status):
+                _LOG.info("defragmenting etcd at %s", status.endpoint)
+                self._client.defragment(status.endpoint)
+
+    def recover_space(self) -> bool:
+        """Return whether etcd had run out of space; then it has made some, and takes writes again.
+
+        History is compacted, every member defragmented, and the alarm disarmed. If the keys
+        themselves are too much, the alarm comes back with the next write.
+        """
+        members = self._client.status()
+        if not any(_SPACE_ALARM in trouble for each in members for trouble in each.troubles):
+            return False
+        self._client.compact(max(each.revision for each in members))
+        for each in members:
+            self._client.defragment(each.endpoint)
+        self._client.disarm_space_alarms()
+        _LOG.warning("%s had no space left in etcd; it was compacted and defragmented", self._place)
+        return True
+
+    def _full(self, blocks: Iterator[Block]) -> Iterator[list[Block]]:
+        """Yield the blocks of one full segment after the other; what is left makes none."""
+        waiting: list[Block] = []
+        size = 0
+        for block in blocks:
+            waiting.append(block)
+            size += len(block.body)
+            if size >= self._segment_bytes:
+                yield waiting
+                waiting, size = [], 0
+
+    def _move(self, blocks: list[Block]) -> int | None:
+        """Move ``blocks`` to the archive; return etcd's revision, or None if another was first."""
+        segment, data = pack(blocks)
+        name = f"{SEGMENTS_ROOM}/{segment.name}"
+        self._archive.put(name, data)
+        check(segment, self._archive.get(name))
+        keys = self._keys
+        first, end = segment.first_height, segment.last_height + 1
+        txn = Txn(
+            compare=(ModifiedAt(keys.segment(first), 0),),
+            then=(
+                Put(keys.segment(first), segment_value(segment)),
+                Delete(keys.block(first), keys.block(end)),
+                Delete(keys.parts_from(first), keys.parts_from(end)),
+            ),
+        )
+        answer = self._client.commit(txn)
+        if answer.held:
+            _LOG.info("%s: blocks %d to %d moved to the archive", self._place, first, end - 1)
+            return answer.revision
+        self._drop_unless_named(segment, name)
+        return None
+
+    def _drop_unless_named(self, segment: Segment, name: str) -> None:
+        """Remove the file of ``segment``, unless the program that was first has the same one."""
+        if segment not in self._reader.segments():
+            self._archive.remove(name)
+
+
+def is_worth_defragmenting(status: MemberStatus) -> bool:
+    """Return whether a member's file is large, and most of it is free."""
+    free = status.bytes_taken - status.bytes_used
+    return status.bytes_taken >= DEFRAGMENT_BYTES and free >= DEFRAGMENT_FREE * status.bytes_taken

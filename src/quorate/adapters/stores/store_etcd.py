@@ -1,0 +1,330 @@
+"""The store in etcd: blocks as keys, closed segments in an archive, snapshots on this machine.
+
+Several programs may write; the first at a head wins, and the others are told so. What is on this
+machine is named after ``local`` of the URL, and held by one program: the lock, the snapshot with
+the archived runs (``archive_file.py``), and beside them what a service keeps there. A snapshot is
+published to the archive whenever a segment has been closed: a machine that has none begins there.
+
+docs/adr/0045 says why it is so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from quorate.adapters.etcd.etcd_address import EtcdAddress
+from quorate.adapters.etcd.etcd_client import EtcdClient
+from quorate.adapters.etcd.etcd_requests import Delete, Put, Row, Txn, after_prefix
+from quorate.adapters.etcd.etcd_watch import KeyWatch
+from quorate.adapters.file_errors import translated
+from quorate.adapters.stores.archive_file import (
+    ArchiveFile,
+    archive_path,
+    copy_archive,
+    remove_archive,
+)
+from quorate.adapters.stores.archive_folder import ArchiveFolder
+from quorate.adapters.stores.etcd_append import EtcdAppender, Fence
+from quorate.adapters.stores.etcd_reading import EtcdReader
+from quorate.adapters.stores.etcd_records import EtcdKeys, head_of
+from quorate.adapters.stores.etcd_upkeep import SEGMENT_BYTES, EtcdUpkeep
+from quorate.adapters.stores.sqlite_file import check_directory
+from quorate.adapters.stores.writer_lock import WriterLock
+from quorate.ledger.archive import ArchivedRow, RowQuery
+from quorate.ledger.chain import Block, Head, sound_end
+from quorate.ledger.checkpoint import Checkpoint
+from quorate.ports.errors import (
+    LedgerNotFoundError,
+    QuorateError,
+    SegmentError,
+    StoreError,
+    StoreReadOnlyError,
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+class EtcdStore:
+    """A ledger in etcd. Made by ``create``, ``open`` (for writing) or ``read``."""
+
+    def __init__(
+        self,
+        address: EtcdAddress,
+        *,
+        lock: WriterLock | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self._address = address
+        self._lock = lock
+        # Of a reader that sees the ledger as it was: nothing after this.
+        self._end: Head | None = None
+        self._keys = keys = EtcdKeys(address.name)
+        self._client = client = EtcdClient(address)
+        files = ArchiveFolder(address.archive)
+        self._reader = EtcdReader(client, files, keys, address.place)
+        self._appender = EtcdAppender(client, keys, address.place, self._reader.is_at)
+        self._upkeep = EtcdUpkeep(client, files, keys, address.place, segment_bytes=segment_bytes)
+        self._archive = ArchiveFile(address.local, is_kept_open=True)
+        self._watch: KeyWatch | None = None
+        self._watching = Lock()
+
+    @classmethod
+    def create(cls, address: EtcdAddress, *, segment_bytes: int = SEGMENT_BYTES) -> Self:
+        """Return the store of a new, empty ledger; raises ``LedgerExistsError``."""
+        with ExitStack() as undo:
+            lock = _locked(address.local, 0.0, undo)
+            store = cls(address, lock=lock, segment_bytes=segment_bytes)
+            undo.callback(store.close)
+            store._appender.create()
+            # Of a ledger that was here before: it could be of no use to this one.
+            with translated(address.local):
+                remove_archive(address.local)
+            undo.pop_all()
+            return store
+
+    @classmethod
+    def open(
+        cls, address: EtcdAddress, *, wait_s: float = 0.0, segment_bytes: int = SEGMENT_BYTES
+    ) -> Self:
+        """Return the store of an existing ledger, for reading and writing.
+
+        Raises ``LedgerHeldError`` when another process still has the files of this machine after
+        ``wait_s``. An etcd that has run out of space is compacted and defragmented.
+        """
+        with ExitStack() as undo:
+            lock = _locked(address.local, wait_s, undo)
+            store = cls(address, lock=lock, segment_bytes=segment_bytes)
+            undo.callback(store.close)
+            store._reader.head()
+            store._upkeep.recover_space()
+            undo.pop_all()
+            return store
+
+    @classmethod
+    def read(cls, address: EtcdAddress, *, is_following: bool = True) -> Self:
+        """Return the store of an existing ledger, for reading only; writers are not disturbed.
+
+        Unless it ``is_following``, it ends where the ledger ends now.
+        """
+        with ExitStack() as undo:
+            store = cls(address)
+            undo.callback(store.close)
+            head = store._reader.head()
+            store._end = None if is_following else head
+            undo.pop_all()
+            return store
+
+    def head(self) -> Head:
+        """Return where the log ends, as a quorum has it now."""
+        return self._end or self._reader.head()
+
+    def wait_for(self, seq: int, *, within_s: float) -> Head:
+        """Return the head as soon as the log has event ``seq``, or as it is after ``within_s``.
+
+        Fed by a watch: waiting asks etcd for nothing. The head is at most as old as etcd's answer
+        took to get here.
+        """
+        with self._watching:
+            if self._watch is None:
+                self._watch = KeyWatch(self._client, self._keys.head)
+        place = self._address.place
+
+        def has(row: Row | None) -> bool:
+            return row is not None and head_of(row, place).seq >= seq
+
+        row = self._watch.wait(has, within_s)
+        if row is None:
+            raise LedgerNotFoundError(place)
+        return head_of(row, place)
+
+    def lead(self, fence: Fence | None) -> None:
+        """Append as the leader that ``fence`` names from now on; None: as anyone may."""
+        self._appender.fence = fence
+
+    def kept_end(self) -> Checkpoint | None:
+        """Return None: nothing but the quorum keeps the end; see ``EventStore``."""
+        return None
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        """Append ``block`` in one transaction; see ``EventStore``."""
+        self._check_writable()
+        self._appender.append(block, expected)
+
+    def append_all(self, blocks: Iterable[Block]) -> Head:
+        """Append ``blocks`` and return the head; see ``EventStore``."""
+        self._check_writable()
+        return self._appender.append_all(blocks)
+
+    def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+        """Yield the blocks from ``from_height`` on; see ``EventStore``."""
+        assert from_height >= 1, from_height
+        return self._reader.blocks(from_height, self.head().height)
+
+    def height_at(self, seq: int) -> int:
+        """Return the height of the block that holds event ``seq``; see ``EventStore``."""
+        head = self.head()
+        assert 1 <= seq <= head.seq, (seq, head.seq)
+        return self._reader.height_at(seq, head.height)
+
+    def sound_head(self) -> Head:
+        """Return how far the blocks are a sound chain, also where the rest is damaged or gone."""
+        return sound_end(self._readable())
+
+    def save_snapshot(
+        self,
+        head: Head,
+        payload: bytes,
+        ended: Iterable[ArchivedRow] = (),
+        *,
+        base_seq: int = 0,
+    ) -> None:
+        """Keep ``payload`` as the state at ``head``, and ``ended``; see ``EventStore``.
+
+        Blocks up to ``head`` that make whole segments move to the archive then. If that fails the
+        snapshot is kept nevertheless, and they move with a later one.
+        """
+        self._check_writable()
+        with translated(self._address.local):
+            self._archive.save(head, payload, ended, base_seq=base_seq)
+        try:
+            # A snapshot may be of a log that this is not.
+            if self._upkeep.close_segments(min(head.height, self._reader.head().height)):
+                self._publish(head)
+        except QuorateError as error:
+            _LOG.warning("%s: no segment was closed: %s", self._address.place, error)
+
+    def load_snapshot(self) -> tuple[Head, bytes] | None:
+        """Return the snapshot of this machine; a writer takes a published one where it is newer."""
+        head = self.head()
+        kept = self._kept_snapshot(head)
+        if self._lock is not None and self._took_published(head, kept):
+            kept = self._kept_snapshot(head)
+        return kept
+
+    def archived_run(self, name: str, upto_seq: int) -> ArchivedRow | None:
+        """Return the row of the run ``name``; see ``EventStore``."""
+        return self._archive.run(name, upto_seq)
+
+    def archived_names(self, query: RowQuery) -> list[tuple[int, str]]:
+        """Return (sequence of the submission, name) of archived runs; see ``EventStore``."""
+        return self._archive.names(query)
+
+    def archived_rows(self, query: RowQuery) -> list[ArchivedRow]:
+        """Return rows of archived runs; see ``EventStore``."""
+        return self._archive.rows(query)
+
+    def archived_count(self, owner: str, upto_seq: int) -> int:
+        """Return how many runs of ``owner`` were archived; see ``EventStore``."""
+        return self._archive.count(owner, upto_seq)
+
+    def check_writable(self) -> None:
+        """Raise a ``StoreError`` unless etcd takes a write."""
+        key = self._keys.prefix + b"check"
+        self._client.commit(Txn(compare=(), then=(Put(key, b""),)))
+
+    def remove(self) -> None:
+        """Remove every key of the ledger from etcd, and the snapshot; the archive is left."""
+        prefix = self._keys.prefix
+        self._client.commit(Txn(compare=(), then=(Delete(prefix, after_prefix(prefix)),)))
+        with translated(self._address.local):
+            remove_archive(self._address.local)
+
+    def close(self) -> None:
+        """Let go of everything; see ``EventStore``."""
+        try:
+            if self._watch is not None:
+                self._watch.close()
+            self._archive.close()
+            self._client.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+    def __enter__(self) -> Self:
+        """Return the store itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the store."""
+        self.close()
+
+    def _readable(self) -> Iterator[Block]:
+        """Yield the blocks up to one whose segment cannot be read."""
+        try:
+            yield from self.blocks()
+        except SegmentError as error:
+            _LOG.warning("%s", error)
+
+    def _check_writable(self) -> None:
+        if self._lock is None:
+            raise StoreReadOnlyError(f"{self._address.place} was opened for reading")
+
+    def _kept_snapshot(self, head: Head) -> tuple[Head, bytes] | None:
+        """Return the snapshot of this machine, if it is of the log that ends at ``head``."""
+        try:
+            with translated(self._address.local):
+                kept = self._archive.load()
+                if kept is not None and not self._is_of_log(kept[0], head):
+                    raise StoreError("it is of another history")
+        except QuorateError as error:
+            _LOG.warning("the snapshot was ignored: %s", error)
+            return None
+        return kept
+
+    def _is_of_log(self, found: Head, head: Head) -> bool:
+        return found.height <= head.height and self._reader.is_at(found)
+
+    def _publish(self, head: Head) -> None:
+        """Copy the snapshot of this machine, with all archived runs, to the archive."""
+        draft = self._draft()
+        try:
+            copy_archive(self._address.local, draft)
+            self._upkeep.publish_snapshot(head.height, draft)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _took_published(self, head: Head, kept: tuple[Head, bytes] | None) -> bool:
+        """Return whether a published snapshot is newer than ``kept`` and has taken its place."""
+        height = 0 if kept is None else kept[0].height
+        try:
+            for published, name in self._upkeep.published_snapshots():
+                if height < published <= head.height:
+                    self._fetch(name)
+                    _LOG.info("%s: begins at the snapshot %s", self._address.place, name)
+                    return True
+        except QuorateError as error:
+            _LOG.warning("no published snapshot was taken: %s", error)
+        return False
+
+    def _fetch(self, name: str) -> None:
+        """Put the published snapshot ``name`` in the place of the one of this machine."""
+        draft = self._draft()
+        try:
+            self._upkeep.fetch_snapshot(name, draft)
+            self._archive.replace(draft)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _draft(self) -> Path:
+        path = archive_path(self._address.local)
+        return path.with_name(f"{path.name}.draft")
+
+
+def _locked(local: Path, wait_s: float, undo: ExitStack) -> WriterLock:
+    """Return the lock of the files named after ``local``; ``undo`` releases it."""
+    with translated(local):
+        check_directory(local.parent)
+        lock = WriterLock(local, wait_s=wait_s)
+    undo.callback(lock.release)
+    return lock

