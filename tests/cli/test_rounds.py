@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from quorate.documents.times import time_text
 from tests.cli.shell import Shell
 
 WORLD = """\
@@ -117,3 +118,22 @@ def test_other_leases_have_no_round(shell: Shell) -> None:
     assert "round" not in status(shell, "leases")
     assert "turns" not in status(shell, "run", "mine")
     assert shell.ok("get", "leases", "-o", "wide").splitlines()[1].split()[-2:] == ["-", "-"]
+
+
+@pytest.mark.slow
+def test_whatif_shares_by_another_policy(bare: Shell) -> None:
+    shell = begun(bare)
+    at = time_text(shell.clock.at_ms)
+    for _ in range(6):
+        shell.clock.at_ms += ROUND_MS
+        shell.ok("tick")
+    same = shell("whatif", "--at", at, "--policy", "max_min_fairness", "-o", "json").json
+    assert (same["notReproduced"], same["runs"]) == (0, [])
+    found = shell("whatif", "--at", at, "--policy", "shared=fifo", "-o", "json").json
+    assert found["notReproduced"] == 0
+    assert {each["run"] for each in found["runs"]} == {"one", "two"}
+    unknown = shell("whatif", "--at", at, "--policy", "fairest")
+    assert unknown.code == 3
+    assert "there is no policy 'fairest'; use one of: " in unknown.err
+    packed = shell("whatif", "--at", at, "--policy", "max_min_fairness_packed")
+    assert "lets two runs share GPUs" in packed.err

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from quorate.loop.rounds.round_problem import FLAVORS_APART, SECONDS_MAX, SECONDS_MIN
 from quorate.model.rounds_bounds import RATE_MAX, WEIGHT_MAX, WEIGHT_MIN
-from quorate.policy.allocation import Allocation, Unsolved, job_rates
+from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, job_rates
 from quorate.policy.askable import answer
 from quorate.policy.policy_type import Policy
 from quorate.policy.problem import Entity, Floats, Pairs, Problem
@@ -111,7 +111,7 @@ def test_water_filling_has_an_answer_where_many_jobs_are_far_apart(seed: int) ->
     assert isinstance(found, Allocation), found
     # What rounding hides is said.
     assert len(found.unfinished) < len(problem.jobs) / 10
-    bounded = answer(policy, replace(problem, work_max=100_000))
+    bounded = answer(policy, replace(problem, work_max=4_000_000))
     assert isinstance(bounded, Allocation), bounded
     assert len(bounded.unfinished) > len(problem.jobs) / 10
     # Nobody is below the first level, as far as it is to have anything worth mentioning.
@@ -128,4 +128,33 @@ def test_water_filling_that_may_do_too_little_for_its_first_level_says_so() -> N
     problem = _asked(policy, _extreme(np.random.default_rng(1), 100, 3, 4, single=True))
     found = answer(policy, replace(problem, work_max=300))
     assert isinstance(found, Unsolved)
-    assert found.message == "the first level takes too long"
+    assert found.code is UnsolvedCode.TOO_MUCH_WORK
+    assert found.message == "the first level of 100 kinds of jobs takes too much work"
+
+
+@pytest.mark.slow
+def test_what_is_left_out_goes_by_work_and_not_by_the_number_of_jobs() -> None:
+    """Many jobs on few GPUs take less work than few jobs on enough, and the same each time."""
+    many, few = _left_out(6_000, 300), _left_out(900, 900)
+    assert many < 6_000 / 100
+    assert few > 900 / 20
+
+
+def _left_out(jobs: int, gpus: int) -> int:
+    """Return how many jobs a bounded filling does not finish, which is the same each time."""
+    policy = POLICIES["max_min_fairness_water_filling_perf"]
+    chance = np.random.default_rng(3)
+    drawn = _asked(policy, _extreme(chance, jobs, 3, 10, single=True))
+    problem = replace(
+        drawn,
+        rates=chance.uniform(1.0, 10.0, (jobs, 3)),
+        weights=chance.uniform(0.5, 2.0, jobs),
+        gpus=np.full(3, gpus // 3),
+        work_max=40_000_000,
+    )
+    found, again = answer(policy, problem), answer(policy, problem)
+    assert isinstance(found, Allocation), found
+    assert isinstance(again, Allocation), again
+    assert np.array_equal(found.shares, again.shares)
+    assert found.unfinished == again.unfinished
+    return len(found.unfinished)

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
 from random import Random
 
 import pytest
 from msgspec.structs import replace
 
 from quorate.adapters.stores.store_memory import MemoryStore
-from quorate.core.commands import Applied, Apply, Cancel, Complete, Submit, Tick
+from quorate.core.commands import (
+    Applied,
+    Apply,
+    Cancel,
+    Command,
+    Complete,
+    Release,
+    Submit,
+    Tick,
+    Wiped,
+)
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
-from quorate.model.events import BudgetApplied, Event, RequestKept
-from quorate.model.specs import Owner
+from quorate.model.events import BudgetApplied, Event, PoolApplied, RequestKept, RoundShared
+from quorate.model.selector import DOMAIN
+from quorate.model.specs import Discipline, Owner, Pool, RoundsWork
 from quorate.model.state.records import Phase
-from quorate.sim.demand import Size
-from quorate.sim.random_world import draw_world
+from quorate.sim.demand import START_MS, Arrival, Size
+from quorate.sim.outcome import Outcome, SimulatedRun
+from quorate.sim.random_world import World, draw_world
 from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
+from quorate.sim.round_world import draw_round_world
 from quorate.sim.seed_trial import Trial
+from quorate.sim.sim_executor import Truth
 from quorate.sim.simulation import LOTTERY_SECRET, VirtualClock
 from quorate.sim.whatif.differences import differences
 from quorate.sim.whatif.fork import fork
@@ -54,6 +71,147 @@ def test_a_fork_with_no_change_reproduces_history_event_by_event(seed: int) -> N
         found = fork(blocks, at_ms, lottery_secret=LOTTERY_SECRET)
         assert found.refused == ()
         assert _without_repeats(list(found.events)) == events
+
+
+def _calm(policies: Sequence[str], chance: Random, size: Size) -> World:
+    """Return a world in which machines do not fail, though people do as they like.
+
+    With ``policies`` a pool shares in rounds by one of them; two runs may share GPUs if they are
+    for that.
+    """
+    if policies:
+        with_pairs = policies[0].endswith("_packed")
+        world = draw_round_world(chance, size, policies, with_pairs=with_pairs)
+    else:
+        world = draw_world(chance, size)
+    return dataclasses.replace(world, is_honest=True)
+
+
+_BUSY = Size(hours=4, runs=24, wishes=40)
+_POLICIES = {
+    "bind": (),
+    "rounds": ("max_min_fairness_perf", "fifo"),
+    "pairs": ("max_min_fairness_packed",),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", few_of((1, 3, 5, *range(6, 30)), 1))
+@pytest.mark.parametrize("kind", _POLICIES)
+def test_rounds_claims_and_what_people_did_are_reproduced_event_by_event(
+    kind: str, seed: int
+) -> None:
+    trial = Trial(seed, size=_BUSY, draw=partial(_calm, _POLICIES[kind]))
+    trial.run()
+    blocks = [events for _, events in open_blocks(list(trial.store.blocks()))]
+    events = _without_repeats([event for block in blocks for event in block])
+    assert any(isinstance(each, RoundShared) for each in events) == (kind != "bind")
+    at_ms = events[len(events) // 4].at_ms
+    found = fork(blocks, at_ms, lottery_secret=LOTTERY_SECRET)
+    assert found.refused == ()
+    assert _without_repeats(list(found.events)) == events
+
+
+def test_released_claims_and_wiped_nodes_are_reproduced_without_an_executor() -> None:
+    clock, store = VirtualClock(NOW_MS), MemoryStore()
+    engine = Engine.create(store, clock, ledger_id="x", public_key="", actor="ada")
+    nodes = [node(f"n{number}", 4) for number in range(3)]
+    engine.execute(
+        Apply((*nodes, Owner(name="team"), budget("b", "team", envelope("e", 24)))), actor="ada"
+    )
+    at_ms = clock.true_ms
+    claim = replace(
+        run("early", 4), owner="team", user="ada", sensitive=True, expected_duration_ms=2 * HOUR_MS
+    )
+    given: list[tuple[int, Command]] = [
+        (1, Submit(claim)),
+        (2, Submit(replace(claim, name="whole", expected_duration_ms=HOUR_MS))),
+        (30, Release("early", "done early")),
+        (40, Wiped("n0", is_clean=False, note="disk 2")),
+        (45, Submit(replace(run("r", 12), owner="team", expected_duration_ms=HOUR_MS))),
+        (70, Wiped("n0", is_clean=True)),
+        (80, Tick()),
+        (90, Wiped("n1", is_clean=True, claim="whole")),
+        (200, Complete("r")),
+    ]
+    for minutes, command in given:
+        clock.true_ms = NOW_MS + minutes * MINUTE_MS
+        receipt = engine.execute(command, actor="ben")
+        assert not receipt.decision.refusals, (command, receipt.decision.refusals)
+    blocks = [events for _, events in open_blocks(list(store.blocks()))]
+    events = [event for block in blocks for event in block]
+    found = fork(blocks, at_ms)
+    assert list(found.events) == events
+    # With twice the nodes the run does not wait for a wipe.
+    more = fork(blocks, at_ms, [node(f"m{number}", 4) for number in range(3)])
+    was, now = (
+        outcome_of_ledger(each, name="", now_ms=found.end_ms) for each in (events, more.events)
+    )
+    told = {each.run: each.waits_more_ms for each in differences(was, now).runs}
+    assert told["r"] == -45 * MINUTE_MS
+
+
+@pytest.mark.heavy
+def test_another_policy_changes_rounds_and_work_stays_what_it_was() -> None:
+    """Under FIFO the first of two equal runs has the GPUs to its end; under max-min, by turns."""
+    trial = Trial(0, size=Size(hours=1, runs=1, wishes=0), draw=_two_runs)
+    trial.run()
+    blocks = [events for _, events in open_blocks(list(trial.store.blocks()))]
+    events = [event for block in blocks for event in block]
+    (pool,) = (
+        each.pool
+        for each in events
+        if isinstance(each, PoolApplied) and each.pool.discipline is Discipline.ROUNDS
+    )
+    at_ms = trial.world.arrivals[0].at_ms - 1
+    found = fork(blocks, at_ms, [replace(pool, policy="fifo")], lottery_secret=LOTTERY_SECRET)
+    policies = {each.policy for each in found.events if isinstance(each, RoundShared)}
+    assert "fifo" in policies
+    assert "max_min_fairness" not in policies
+    was, now = (
+        outcome_of_ledger(each, name="", now_ms=found.end_ms) for each in (events, found.events)
+    )
+    before, after = ({run.name: run for run in each.runs} for each in (was, now))
+    assert {run.name for run in now.runs if run.ended_ms} == {"r0", "r1"}
+    assert _jct_ms(after["r0"]) < _jct_ms(before["r0"]) - HOUR_MS
+    assert abs(_last_ms(now) - _last_ms(was)) < 10 * MINUTE_MS, "there is as much work as there was"
+
+
+def _jct_ms(found: SimulatedRun) -> int:
+    assert found.ended_ms is not None
+    return found.ended_ms - found.submitted_ms
+
+
+def _last_ms(outcome: Outcome) -> int:
+    return max(run.ended_ms or 0 for run in outcome.runs)
+
+
+def _two_runs(chance: Random, size: Size) -> World:
+    """Return two runs of three hours that share one node by max-min fairness."""
+    del chance, size
+    pool = Pool(
+        name="shared",
+        discipline=Discipline.ROUNDS,
+        policy="max_min_fairness",
+        round_ms=6 * MINUTE_MS,
+        selector=((DOMAIN, "A"),),
+    )
+    arrivals = tuple(
+        Arrival(
+            START_MS + (1 + number) * MINUTE_MS,
+            replace(
+                run(f"r{number}", 4),
+                owner="team",
+                pool="shared",
+                rounds=RoundsWork(throughputs=(("H100", 2.0),), total_steps=2 * 3 * 3_600),
+            ),
+            Truth(work_ms=3 * HOUR_MS, checkpoint_every_ms=MINUTE_MS),
+            48 * HOUR_MS,
+        )
+        for number in range(2)
+    )
+    specs = (pool, node("n0", 4), Owner(name="team"), budget("b", "team", envelope("e", 4)))
+    return World(specs, arrivals, (), START_MS + 8 * HOUR_MS, is_honest=True)
 
 
 def _story(seed: int) -> list[list[Event]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from quorate.documents import Invalid, parse_tree, render
 from quorate.documents.field_reader import At, Fault
 from quorate.documents.times import time_ms
-from quorate.model.specs import Budget, Node, Owner, Pool, Run, System
+from quorate.model.specs import Budget, Discipline, Node, Owner, Pool, Run, System
 from quorate.model.state.state_view import StateView
 from quorate.views.assign import assigned
 from quorate.views.exits import CommandError, Exit
@@ -32,14 +32,19 @@ def instant_of(at: str) -> int:
 
 
 def changes_of(
-    view: StateView, assignments: Sequence[str], additions: Sequence[str]
+    view: StateView,
+    assignments: Sequence[str],
+    additions: Sequence[str],
+    policies: Sequence[str] = (),
 ) -> list[Applied]:
     """Return the specs of ``view`` with ``KIND.NAME.PATH=VALUE`` set, and the nodes of ``NxNODE``.
+
+    ``policies`` are ``NAME``, for every pool that shares in rounds, or ``POOL=NAME``.
 
     Raises ``CommandError`` that names the option, what is wrong with it, and how it is written.
     """
     trees: dict[tuple[str, str], dict[str, Any]] = {}
-    for assignment in assignments:
+    for assignment in (*_policies(view, policies), *assignments):
         kind, name, rest = _target(assignment)
         tree = trees.get((kind, name)) or render(_spec(view, kind, name, assignment))
         trees[kind, name] = assigned(tree, [f"spec.{rest}"])
@@ -47,6 +52,31 @@ def changes_of(
     for addition in additions:
         found += _more_nodes(view, addition)
     return found
+
+
+def _policies(view: StateView, policies: Sequence[str]) -> Iterator[str]:
+    """Yield what is to be set so that pools share by ``policies``."""
+    for each in policies:
+        pool, _, name = each.rpartition("=")
+        sharing = [n for n, p in view.pools.items() if p.discipline is Discipline.ROUNDS]
+        if pool and pool not in sharing:
+            raise CommandError(
+                Exit.REFUSED,
+                f"--policy {each}: at that instant there is no pool {pool!r} that shares in "
+                f"rounds; {_listed(sharing)}",
+            )
+        if not sharing:
+            raise CommandError(
+                Exit.REFUSED,
+                f"--policy {each}: no pool shares in rounds at that instant; a policy divides "
+                "GPUs in such pools only",
+            )
+        for known in [pool] if pool else sharing:
+            yield f"pool.{known}.policy={name}"
+
+
+def _listed(pools: Sequence[str]) -> str:
+    return f"these do: {', '.join(pools)}" if pools else "none does"
 
 
 def _target(assignment: str) -> tuple[str, str, str]:

@@ -75,6 +75,7 @@ class UnsolvedCode(StrEnum):
     NO_GPUS = "no-gpus"
     NOT_APPLICABLE = "not-applicable"
     NEVER_RUNS = "never-runs"
+    TOO_MUCH_WORK = "too-much-work"
     SOLVER_FAILED = "solver-failed"
 
 

@@ -62,9 +62,8 @@ class Problem:
     a job takes at a time. ``steps_left``, ``ages_s`` (since the job first ran), ``isolated_s`` (how
     long what it has done would have taken alone on an equal share) and ``deadlines_s`` (from now;
     infinite without one) are read by the policies that say so. ``costs`` are money per GPU and hour
-    of each flavor. ``work_max`` bounds the work of the policies that can stop early: columns of
-    linear programs, counted for each solve and every few steps of it; without it they take what
-    they need.
+    of each flavor. ``work_max`` bounds the work of the policies that can stop early, counted as
+    ``solvers/work_count.py`` says; without it they take what they need.
     """
 
     flavors: tuple[str, ...]

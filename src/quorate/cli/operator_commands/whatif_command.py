@@ -14,6 +14,7 @@ from quorate.views.exits import CommandError, Exit
         "quorate whatif --at 2025-01-31T09:00:00Z --set budget.rai.envelopes.west.concurrency=512",
         "quorate whatif --at 2025-01-31T09:00:00Z --add-nodes 8xa1",
         "quorate whatif --at 2025-01-31T09:00:00Z --set pool.default.reservationDepth=50 -o json",
+        "quorate whatif --at 2025-01-31T09:00:00Z --policy max_min_fairness_perf",
     )
 )
 @click.option(
@@ -39,6 +40,13 @@ from quorate.views.exits import CommandError, Exit
     multiple=True,
     help="Add COUNT nodes like NODE from then on. May be repeated.",
 )
+@click.option(
+    "--policy",
+    "policies",
+    metavar="[POOL=]NAME",
+    multiple=True,
+    help="Share by this policy from then on: POOL, or all pools of rounds. May be repeated.",
+)
 @ledger_options
 @output_option
 @click.pass_obj
@@ -49,12 +57,13 @@ def whatif(
     at: str,
     assignments: tuple[str, ...],
     additions: tuple[str, ...],
+    policies: tuple[str, ...],
 ) -> None:
     """Say what would have come out otherwise after a change.
 
     The ledger is forked at TIME and changed; then what arrived is decided anew, by the same rules,
     up to the ledger's end. Runs take as long as they took, and are cancelled when they were.
-    Nothing is written. Claims and pools that share in rounds after TIME are not supported.
+    Nothing is written.
     """
     from quorate.adapters.key_file import load_lottery_secret, lottery_path
     from quorate.adapters.stores.store_urls import ledger_path
@@ -62,19 +71,21 @@ def whatif(
     from quorate.cli.recorded_blocks import recorded_blocks
     from quorate.cli.whatif_changes import changes_of, instant_of
     from quorate.ledger.fold import fold
+    from quorate.operations.pool_policies import check_policies
     from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
     from quorate.sim.whatif.differences import differences
     from quorate.sim.whatif.fork import fork
     from quorate.sim.whatif.recorded_inputs import CannotForkError
     from quorate.views.reports.whatif_forms import whatif_lines, whatif_tree
 
-    if not assignments and not additions:
-        raise click.UsageError("say what is to be different, with --set or --add-nodes")
+    if not (assignments or additions or policies):
+        raise click.UsageError("say what is to be different, with --set, --add-nodes or --policy")
     at_ms = instant_of(at)
     blocks = recorded_blocks(settings, source)
     events = [event for block in blocks for event in block]
     view = fold(event for event in events if event.at_ms <= at_ms)
-    changes = changes_of(view, assignments, additions)
+    changes = changes_of(view, assignments, additions, policies)
+    check_policies(view, changes)
     lottery = lottery_path(ledger_path(settings.ledger if source is None else source))
     secret = load_lottery_secret(lottery) if lottery.exists() else None
     try:

@@ -23,8 +23,8 @@ MICRO: Final = float(PPM)
 # bounded already; what runs report, and what old ledgers hold, is not.
 FLAVORS_APART: Final = 10_000.0
 """The largest ratio of a run's rates on two flavors; a smaller rate is raised to it."""
-WORK_MAX: Final = 900_000
-"""How much work a policy that can stop early may do: about a second."""
+WORK_MAX: Final = 200_000_000
+"""How much work a policy that can stop early may do: about a second (``work_count``)."""
 SECONDS_MIN: Final = 1.0
 SECONDS_MAX: Final = 100_000_000.0
 """How much a run may have left to do, or have done, in seconds where it is fastest: three years."""

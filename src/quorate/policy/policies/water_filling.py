@@ -30,7 +30,8 @@ from quorate.policy.problem import NO_ENTITY, Bools, EntityRule, Floats, Ints, P
 from quorate.policy.solvers.filling import Groups, Path, groups_of, paces
 from quorate.policy.solvers.gauge import Gauge
 from quorate.policy.solvers.lp import EXACT, Solution
-from quorate.policy.solvers.walls import Wall, wall
+from quorate.policy.solvers.walls import Wall, Walls, wall
+from quorate.policy.solvers.work_count import WorkCount
 
 ASKED_MAX: Final = 200
 """How often a level is lowered before water filling is given up; three or four times is usual."""
@@ -54,7 +55,6 @@ MANY: Final = 300
 """From so many jobs on it is quicker to begin near the first level than at 0."""
 EVENED_MAX: Final = 500
 """How often an even spread is corrected before the solver's own is used."""
-_ROUNDING: Final = 1e-15
 _TINY: Final = 1e-300
 
 
@@ -155,46 +155,51 @@ def fill(space: Space, groups: Groups, many: int = MANY) -> Filled | Unsolved:
     leads nowhere from there, all is done again from nothing.
     """
     jobs, _ = space.problem.shape
+    work = WorkCount(space.problem.work_max)
     if jobs >= many and len(space.first) == jobs:
-        found = _fill(space, groups, is_near=True)
+        found = _fill(space, groups, work, is_near=True)
         if not isinstance(found, Unsolved):
-            return found or _too_long()
-    return _fill(space, groups, is_near=False) or _too_long()
+            return found or _too_much(jobs)
+    return _fill(space, groups, work, is_near=False) or _too_much(jobs)
 
 
-def _too_long() -> Unsolved:
+def _too_much(jobs: int) -> Unsolved:
     return Unsolved(
-        code=UnsolvedCode.SOLVER_FAILED,
+        code=UnsolvedCode.TOO_MUCH_WORK,
         subject="solver",
-        message="the first level takes too long",
-        remedy="bring rates and weights nearer to each other, or choose another policy",
+        message=f"the first level of {jobs} kinds of jobs takes too much work",
+        remedy="have fewer jobs, bring rates and weights nearer to each other, or choose another "
+        "policy",
     )
 
 
-def _fill(space: Space, groups: Groups, *, is_near: bool) -> Filled | Unsolved | None:
+def _fill(
+    space: Space, groups: Groups, work: WorkCount, *, is_near: bool
+) -> Filled | Unsolved | None:
     """Return how far jobs are filled; None where even the first level is too much work."""
     problem = space.problem
     jobs, _ = problem.shape
     tops = space.fastest()
     equal = (problem.gpus > 0).astype(np.float64)
     counts = np.ones(jobs) if space.counts is None else space.counts
-    walls = [wall(space, counts * problem.scales / tops, np.zeros(jobs), equal)]
+    first = wall(space, counts * problem.scales / tops, np.zeros(jobs), equal)
+    walls = Walls(first, work)
     path, stuck = Path(problem, groups, np.zeros(jobs), tops), np.zeros(jobs, dtype=np.bool_)
-    gauge = Gauge(space, _units(path, paces(problem, groups), tops, walls[0]))
-    if is_near:
-        walls += gauge.begin_near(path, walls[0], MISSED)
+    gauge = Gauge(space, _units(path, paces(problem, groups), tops, first), work)
+    for met in gauge.begin_near(path, first, MISSED) if is_near else ():
+        walls.add(met)
     filled, shares = np.zeros(jobs), np.zeros(len(space.rows))
     unsure = np.zeros(jobs, dtype=np.bool_)
     for stage in range(2 * jobs):
         risen = _rise(gauge, path, walls)
         if risen is None:
             later = _rows(unsure | ~stuck)
-            return Filled(filled, shares, tuple(walls), later) if stage else None
+            return Filled(filled, shares, tuple(walls.each), later) if stage else None
         if isinstance(risen, Unsolved):
             return risen
         level, shares = risen
         filled = path.at(level)
-        left = _left(filled, tops, walls)
+        left = walls.left(filled, tops)
         left = np.where(left <= NOTHING * tops, 0.0, left) / gauge.units
         rises = ~stuck
         nearest = float(left[rises].min())
@@ -207,7 +212,7 @@ def _fill(space: Space, groups: Groups, *, is_near: bool) -> Filled | Unsolved |
             unsure = unsure | (rises & (left > RAISED_MAX) & (left <= near))
             stuck = stuck | (left <= near)
         if stuck.all():
-            return Filled(filled, shares, tuple(walls), _rows(unsure))
+            return Filled(filled, shares, tuple(walls.each), _rows(unsure))
         path = Path(problem, groups.without(stuck), filled, tops)
     return _failed("jobs are left that neither rise nor are stuck")
 
@@ -222,17 +227,7 @@ def _units(path: Path, pace: Floats, tops: Floats, first: Wall) -> Floats:
     return np.where(pace > 0, np.minimum(tops, pace * level), tops)
 
 
-def _left(filled: Floats, tops: Floats, walls: list[Wall]) -> Floats:
-    """Return how far each job could still be raised at most, with all others kept."""
-    left = tops - filled
-    for met in walls:
-        slack = max(met.limit - float(met.sums @ filled), 0.0) + _ROUNDING * met.limit
-        least = np.maximum(_ROUNDING * slack / tops, _TINY)
-        left = np.minimum(left, slack / np.maximum(met.sums, least))
-    return left
-
-
-def _rise(gauge: Gauge, path: Path, walls: list[Wall]) -> tuple[float, Floats] | Unsolved | None:
+def _rise(gauge: Gauge, path: Path, walls: Walls) -> tuple[float, Floats] | Unsolved | None:
     """Return the highest level of ``path`` that can be had, and shares that reach it.
 
     None where that is too much work.
@@ -243,10 +238,8 @@ def _rise(gauge: Gauge, path: Path, walls: list[Wall]) -> tuple[float, Floats] |
     before, stalled = np.inf, 0
     # Where a wall does not lower the level any more, what is short is rounding: every job's.
     rounding = max(MISSED_MAX, 2 * EXACT * len(gauge.units))
+    level = walls.highest(path)
     for _ in range(ASKED_MAX):
-        sums = np.stack([wall.sums for wall in walls])
-        limits = np.array([wall.limit for wall in walls])
-        level = path.highest(sums, limits)
         filled = path.at(level)
         answer = gauge.solve(filled)
         if answer is None:
@@ -262,7 +255,8 @@ def _rise(gauge: Gauge, path: Path, walls: list[Wall]) -> tuple[float, Floats] |
             if stalled == STALLED_MAX:
                 return _failed(f"a level is missed by {-answer.objective:.1e} and not lowered")
         before = level
-        walls.append(gauge.wall(answer))
+        walls.add(gauge.wall(answer))
+        level = walls.highest(path, level)
     return _failed(f"a level is not reached after {ASKED_MAX} programs")
 
 
@@ -345,7 +339,6 @@ WATER_FILLING: Final = (
         solve=_agnostic,
         metric="least level: scale x GPU time / weight",
         reads_entities=True,
-        jobs_max=3_000,
         reads_progress=False,
         is_smooth=True,
     ),
@@ -355,7 +348,6 @@ WATER_FILLING: Final = (
         solve=_perf,
         metric=_METRIC,
         reads_entities=True,
-        jobs_max=3_000,
         reads_progress=False,
         is_smooth=True,
     ),

@@ -17,9 +17,8 @@ from quorate.policy.solvers.filling import Path
 from quorate.policy.solvers.lp import Program, Solution, Standing, Status
 from quorate.policy.solvers.near import near
 from quorate.policy.solvers.walls import Wall, wall_of
+from quorate.policy.solvers.work_count import WorkCount
 
-STEPS: Final = 50
-"""How many steps of the simplex method take as long as all that is done beside them."""
 OUTGROWN: Final = 2.0
 """How far beyond its unit a job may get where rounding matters, before it gets a larger one."""
 
@@ -27,9 +26,9 @@ OUTGROWN: Final = 2.0
 class Gauge:
     """The program that measures by how much jobs miss a level, each in a unit of its own."""
 
-    def __init__(self, space: Space, units: Floats) -> None:
+    def __init__(self, space: Space, units: Floats, work: WorkCount) -> None:
         self._space = space
-        self._work_left = space.problem.work_max
+        self._work = work
         self._take(units)
 
     def grown(self, filled: Floats) -> bool:
@@ -43,6 +42,7 @@ class Gauge:
         self.units = units
         self._scaled = replace(self._space, rates=self._space.rates / units[self._space.jobs])
         self._standing: Standing | None = None
+        self._work.spend_beginning(len(self._space.rows))
 
     def begin_near(self, path: Path, first: Wall, missed: float) -> list[Wall]:
         """Begin near the highest level of ``path`` where prices find it; return the wall there.
@@ -65,14 +65,13 @@ class Gauge:
         """
         if self._standing is None:
             self._standing = Standing(_shortfall(self._scaled))
-        if self._work_left is None:
-            return self._standing.solve(filled / self.units)
-        columns = len(self._space.rows)
-        steps_max = STEPS * self._work_left // columns
-        if steps_max <= 0:
+        jobs, flavors = self._space.problem.shape
+        size = 2 * jobs + flavors, len(self._space.rows)
+        steps_max = self._work.steps_max(*size)
+        if steps_max == 0:
             return None
         answer = self._standing.solve(filled / self.units, steps_max)
-        self._work_left -= columns * (1 + self._standing.steps // STEPS)
+        self._work.spend_program(*size, self._standing.steps)
         return None if answer is Status.STOPPED else answer
 
     def wall(self, answer: Solution) -> Wall:

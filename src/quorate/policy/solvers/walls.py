@@ -12,9 +12,17 @@ from typing import Final
 import numpy as np
 
 from quorate.policy.allocation_space import Space, added
-from quorate.policy.problem import Floats
+from quorate.policy.problem import Floats, Ints
+from quorate.policy.solvers.filling import Path
 from quorate.policy.solvers.lp import Solution
+from quorate.policy.solvers.work_count import WorkCount
 
+_FIRST: Final = 16
+"""For how many walls there is room at first; it is doubled where there are more."""
+_NEAREST: Final = 8
+"""How many of the last walls are tried before the others."""
+_ROUNDING: Final = 1e-15
+_TINY: Final = 1e-300
 LEAST: Final = 1e-8
 """What a job has in a wall at least, relative to the wall's limit: less may be rounding."""
 
@@ -29,6 +37,58 @@ class Wall:
     sums: Floats
     limit: float
     prices: Floats
+
+
+class Walls:
+    """Walls that were put up one after the other; what is read of them is counted."""
+
+    def __init__(self, first: Wall, work: WorkCount) -> None:
+        self._sums = np.zeros((_FIRST, len(first.sums)))
+        self._limits = np.zeros(_FIRST)
+        self._work = work
+        self.each: list[Wall] = []
+        self.add(first)
+
+    def add(self, met: Wall) -> None:
+        """Put up another wall."""
+        count = len(self.each)
+        if count == len(self._limits):
+            self._sums = np.concatenate((self._sums, np.zeros_like(self._sums)))
+            self._limits = np.concatenate((self._limits, np.zeros(count)))
+        self._sums[count], self._limits[count] = met.sums, met.limit
+        self.each.append(met)
+
+    def highest(self, path: Path, known: float | None = None) -> float:
+        """Return the highest level of ``path`` within all walls.
+
+        ``known`` is the level within all but the last. Without it, the last few are tried first,
+        because they are the nearest as a rule, and of the others only those that are beyond.
+        """
+        count = len(self.each)
+        first = count - 1 if known is not None else max(0, count - _NEAREST)
+        level = self._within(path, np.arange(first, count), np.inf if known is None else known)
+        if known is not None or not first:
+            return level
+        self._work.spend(self._sums[:first].size)
+        over = self._sums[:first] @ path.at(level) > self._limits[:first]
+        return self._within(path, np.flatnonzero(over), level) if over.any() else level
+
+    def _within(self, path: Path, places: Ints, known: float) -> float:
+        sums = self._sums[places]
+        self._work.spend(sums.size * len(path.stops).bit_length())
+        return path.highest(sums, self._limits[places], known)
+
+    def left(self, filled: Floats, tops: Floats) -> Floats:
+        """Return how far each job could still be raised at most, with all others kept."""
+        count = len(self.each)
+        sums, limits = self._sums[:count], self._limits[:count]
+        self._work.spend(2 * sums.size)
+        slack = np.maximum(limits - sums @ filled, 0.0) + _ROUNDING * limits
+        left = tops - filled
+        for row, beyond in zip(sums, slack.tolist(), strict=True):
+            least = np.maximum(_ROUNDING * beyond / tops, _TINY)
+            np.minimum(left, beyond / np.maximum(row, least), out=left)
+        return left
 
 
 def wall_of(space: Space, answer: Solution) -> Wall:

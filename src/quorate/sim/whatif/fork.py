@@ -7,27 +7,32 @@ instant is copied: with no change the fork decides all of it again, and comes to
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
 from quorate.adapters.stores.store_memory import MemoryStore
-from quorate.core.commands import Applied, Apply, Command, Complete, Fail
+from quorate.core.commands import Applied, Apply, Command, Complete, Fail, Wiped
 from quorate.ledger.chain import GENESIS, Head, open_blocks, seal
 from quorate.loop.driver import ACTOR as CLOCK_ACTOR
 from quorate.loop.driver import EXECUTOR_ACTOR, Driver
-from quorate.loop.engine import Engine
+from quorate.loop.engine import ROUND_ACTOR, Engine
 from quorate.model import events as e
 from quorate.model.amounts import SECOND_MS
 from quorate.model.refusal import sentence
+from quorate.ports.executor_port import WipeDone
 from quorate.sim.simulation import STEPS_PER_INSTANT_MAX, VirtualClock
+from quorate.sim.whatif.recorded_claims import ClaimedNodes, RecordedClaims, Wipe
+from quorate.sim.whatif.recorded_executor import RecordedExecutor
 from quorate.sim.whatif.recorded_inputs import CannotForkError, inputs_of
-from quorate.sim.whatif.recorded_work import LATER, Effort, Efforts, RecordedExecutor, lengths_of
+from quorate.sim.whatif.recorded_work import LATER, Effort, Efforts, lengths_of
 
 LATE_MS: Final = 2 * SECOND_MS
 """By how much a driver on a real machine may be late; a recorded wake-up this near is that one."""
 _ACTOR: Final = "what-if"
+_WOKEN: Final = (CLOCK_ACTOR, ROUND_ACTOR)
+"""The actors of what a driver does that wakes up, rounds among them."""
 
 Action = Callable[[], bool]
 """What happens at an instant; False where it has become void, and nothing has happened."""
@@ -70,8 +75,8 @@ class _Fork:
         every = [event for block in blocks for event in block]
         if not before:
             raise CannotForkError("the ledger had not begun at that instant; choose a later one")
-        self._lengths = lengths_of(every)
-        self._executor = RecordedExecutor() if has_executor(blocks) else None
+        self._lengths, self._claims = lengths_of(every), RecordedClaims(every)
+        self._executor = RecordedExecutor(self._steps) if has_executor(blocks) else None
         # A driver whose ledger never had anything to do at a set time is seen by its executor only.
         is_clocked = any(event.actor == CLOCK_ACTOR for event in every)
         self._has_driver = is_clocked or self._executor is not None
@@ -81,21 +86,23 @@ class _Fork:
         self._at_ms = at_ms
         self._clock = VirtualClock(at_ms)
         self._read: Head = GENESIS
-        self._efforts = Efforts()
+        self._efforts, self._claimed = Efforts(self._lengths.rates), ClaimedNodes()
         self._heap: list[tuple[int, int, int, Action]] = []
         self._planned = 0
         self._refused: list[str] = []
-        self._wakes = sorted({b[0].at_ms for b in after if b[0].actor == CLOCK_ACTOR})
+        self._wakes = sorted({b[0].at_ms for b in after if b[0].actor in _WOKEN})
         self._engine = Engine.open(
             self._store, self._clock, executor=self._executor, lottery_secret=secret
         )
         numbered = _numbered(after, first_seq)
-        for each in inputs_of(numbered, has_driver=self._has_driver):
+        owners = self._engine.view.owners
+        for each in inputs_of(numbered, self._claims, owners, has_driver=self._has_driver):
             self._at(each.at_ms, each.seq, self._giving(each.command, each.actor))
         for seq, events in numbered:
-            if events[0].actor == CLOCK_ACTOR:
+            if events[0].actor in _WOKEN and self._has_driver:
                 # Also those for which nothing is due here: a refused command may wake a driver.
                 self._at(events[0].at_ms, seq, _wake)
+        self._plan_idle_ends()
 
     def play(self, changes: Sequence[Applied]) -> Forked:
         """Apply ``changes``, and let everything happen up to the ledger's end."""
@@ -182,6 +189,9 @@ class _Fork:
                     self._executor.forget(event)
                 if isinstance(event, e.LeaseEnding):
                     self._plan_gone(event)
+                left = self._claimed.enter(event)
+                if left is not None:
+                    self._plan_wipes(*left, event.at_ms)
         for run in self._efforts.take():
             self._plan_exit(self._efforts.runs[run])
 
@@ -201,6 +211,45 @@ class _Fork:
 
         self._at(gone_ms, seq, go)
 
+    def _plan_wipes(self, claim: str, node: str, left_ms: int) -> None:
+        """Plan what becomes of a node that a claim has left."""
+        for wipe in self._claims.after(claim, node):
+            at_ms = left_ms + wipe.after_ms
+            if at_ms > self._at_ms:
+                self._at(at_ms, wipe.seq, self._wiping(claim, node, wipe))
+
+    def _wiping(self, claim: str, node: str, wipe: Wipe) -> Action:
+        executor = self._executor
+
+        def end() -> bool:
+            known = self._engine.view.unwiped.get(node)
+            if known is None or known.claim != claim:
+                return False
+            if executor is not None and wipe.actor == EXECUTOR_ACTOR:
+                executor.wipe(WipeDone(node, claim, wipe.is_clean, wipe.note))
+                return True
+            return self._giving(Wiped(node, wipe.is_clean, claim, wipe.note), wipe.actor)()
+
+        return end
+
+    def _plan_idle_ends(self) -> None:
+        """Plan the ends of runs of rounds that people ended while these had no GPUs."""
+        for name, known in self._lengths.efforts.items():
+            at_ms, seq = known.over
+            if known.spec.rounds is None or not known.was_idle or at_ms <= self._at_ms:
+                continue
+            if known.outcome in (e.Outcome.COMPLETED, e.Outcome.FAILED):
+                is_done = known.outcome is e.Outcome.COMPLETED
+                command = Complete(name, known.note) if is_done else Fail(name, known.note)
+                self._at(at_ms, seq, self._giving(command, known.actor))
+
+    def _steps(self, runs: Collection[str]) -> Mapping[str, int]:
+        """Return how many steps each of ``runs`` tells of now."""
+        self._read_on()
+        now_ms = self._clock.true_ms
+        told = {run: self._lengths.steps(self._efforts.runs[run], now_ms) for run in runs}
+        return {run: steps for run, steps in told.items() if steps is not None}
+
     def _plan_exit(self, effort: Effort) -> None:
         """Plan the end of a run's work, if its leases stay as they are."""
         name = effort.spec.name
@@ -211,8 +260,7 @@ class _Fork:
             code = e.Outcome.COMPLETED
         else:
             code = known.outcome
-        total = self._lengths.total_gpu_ms(effort.spec)
-        ends_ms = effort.ends_ms(total)
+        ends_ms = effort.ends_ms(self._lengths.total_work(effort.spec))
         if ends_ms is None:
             return
         at_ms, seq = known.over

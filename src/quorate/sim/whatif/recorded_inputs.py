@@ -7,18 +7,22 @@ cancelled is cancelled at the same instant, whatever it does then.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from msgspec.structs import asdict
 
 from quorate.core.commands import (
     Apply,
     Cancel,
     Command,
+    CreateOwner,
     Drain,
     FallBack,
     IssueToken,
     Keyed,
     MarkNode,
+    Release,
     Removable,
     Remove,
     RemoveOwner,
@@ -28,11 +32,20 @@ from quorate.core.commands import (
     Shrink,
     Submit,
     Tick,
+    UpdateOwner,
 )
+from quorate.loop.driver import ACTOR as CLOCK_ACTOR
+from quorate.loop.driver import EXECUTOR_ACTOR
+from quorate.loop.engine import DRAW_ACTOR, ROUND_ACTOR
 from quorate.model import events as e
 from quorate.model.specs import Budget, Node, Owner, Pool, System
+from quorate.sim.whatif.recorded_claims import RecordedClaims
 
 _DECLARED = e.SystemApplied | e.PoolApplied | e.NodeApplied | e.OwnerApplied | e.BudgetApplied
+
+
+_BY_ITSELF = CLOCK_ACTOR, EXECUTOR_ACTOR, ROUND_ACTOR, DRAW_ACTOR
+"""The actors of what a driver brings about."""
 
 
 class CannotForkError(ValueError):
@@ -49,31 +62,48 @@ class RecordedInput:
     actor: str
 
 
+@dataclass(slots=True)
+class _Known:
+    """What is known when a block is read: the claims, the owners, and the runs that were ended."""
+
+    claims: RecordedClaims
+    owners: set[str]
+    over: set[str] = field(default_factory=set)
+
+
 def inputs_of(
-    blocks: Iterable[tuple[int, Sequence[e.Event]]], *, has_driver: bool
+    blocks: Iterable[tuple[int, Sequence[e.Event]]],
+    claims: RecordedClaims,
+    owners: Iterable[str],
+    *,
+    has_driver: bool,
 ) -> list[RecordedInput]:
     """Return the commands behind ``blocks``, pairs of a first sequence and events, in order.
 
-    Where no driver was at work (``has_driver``), time made nothing happen by itself: a block
-    without any other command is a tick that was asked for.
+    ``owners`` are those that there were before.
+
+    A block of people's without any command that is known is a command that changed nothing, after
+    which was decided what time had made due: a tick. Where no driver was at work (not
+    ``has_driver``), time made nothing happen by itself, and every such block is one.
     """
     found: list[RecordedInput] = []
+    known = _Known(claims, set(owners))
     for first_seq, events in blocks:
-        theirs = _keyed(list(_of_block(first_seq, events)), first_seq, events)
-        if not theirs and not has_driver and not _ends_work(events):
-            at_ms, actor = events[0].at_ms, events[0].actor
+        theirs = _keyed(list(_of_block(first_seq, events, known)), first_seq, events)
+        at_ms, actor = events[0].at_ms, events[0].actor
+        is_asked = not has_driver or actor not in _BY_ITSELF
+        if not theirs and is_asked and not _is_played(events, claims):
             theirs = [RecordedInput(at_ms=at_ms, seq=first_seq, command=Tick(), actor=actor)]
         found += theirs
     return found
 
 
-def _of_block(first_seq: int, events: Sequence[e.Event]) -> Iterable[RecordedInput]:
+def _of_block(first_seq: int, events: Sequence[e.Event], known: _Known) -> Iterable[RecordedInput]:
     declared: list[_DECLARED] = []
     drained = any(
         isinstance(each, e.LeaseEnding | e.LeaseEnded) and each.reason is e.EndReason.DRAINED
         for each in events
     )
-    over: set[str] = set()
     now = {
         each.lease.partition("/")[0]
         for each in events
@@ -82,8 +112,10 @@ def _of_block(first_seq: int, events: Sequence[e.Event]) -> Iterable[RecordedInp
         and each.deadline_ms <= each.at_ms
     }
     for seq, event in enumerate(events, start=first_seq):
-        if isinstance(event, _DECLARED):
+        if isinstance(event, _DECLARED) and not _is_reasoned(event):
             declared.append(event)
+            if isinstance(event, e.OwnerApplied):
+                known.owners.add(event.owner.name)
             after = seq - first_seq + 1
             if after < len(events) and _is_with(events[after], event):
                 continue
@@ -96,7 +128,10 @@ def _of_block(first_seq: int, events: Sequence[e.Event]) -> Iterable[RecordedInp
             )
             declared = []
             continue
-        command = _command_of(event, over, now, drained=drained) or _request_of(event)
+        if isinstance(event, e.OwnerRemoved):
+            known.owners.discard(event.owner)
+        command = _command_of(event, known.over, now, drained=drained) or _request_of(event)
+        command = command or _release_of(event, known) or _change_of_owner(event, known.owners)
         if command is not None:
             yield RecordedInput(at_ms=event.at_ms, seq=seq, command=command, actor=event.actor)
 
@@ -150,10 +185,28 @@ def _request_of(event: e.Event) -> Command | None:  # noqa: PLR0911 - one for ea
 
 def _is_with(event: e.Event, before: _DECLARED) -> bool:
     """Return whether two declarations were made by one command."""
-    return isinstance(event, _DECLARED) and (event.at_ms, event.actor) == (
-        before.at_ms,
-        before.actor,
+    return (
+        isinstance(event, _DECLARED)
+        and not _is_reasoned(event)
+        and (event.at_ms, event.actor) == (before.at_ms, before.actor)
     )
+
+
+def _is_reasoned(event: _DECLARED) -> bool:
+    """Return whether a declaration has a reason: documents have none, requests about owners do."""
+    return isinstance(event, e.OwnerApplied) and bool(event.reason)
+
+
+def _change_of_owner(event: e.Event, owners: set[str]) -> Command | None:
+    """Return the request that created or changed an owner for a reason; None without one."""
+    if not isinstance(event, e.OwnerApplied):
+        return None
+    spec = event.owner
+    if spec.name not in owners:
+        owners.add(spec.name)
+        return CreateOwner(spec, event.reason)
+    quota: tuple[tuple[str, int | None], ...] = tuple(asdict(spec.quota).items())
+    return UpdateOwner(spec.name, quota, spec.parents, reason=event.reason)
 
 
 def _spec_of(event: _DECLARED) -> System | Pool | Node | Owner | Budget:
@@ -171,25 +224,22 @@ def _spec_of(event: _DECLARED) -> System | Pool | Node | Owner | Budget:
 
 
 def _command_of(  # noqa: C901, PLR0911 - one answer per kind of event
-    event: e.Event, over: set[str], now: Collection[str], *, drained: bool
+    event: e.Event, over: set[str], now: set[str], *, drained: bool
 ) -> Command | None:
     """Return the command that ``event`` is the record of; None where it follows from others.
 
-    ``now`` are the runs that were cancelled without grace.
+    ``now`` are the runs of this block that were cancelled without grace; each is taken out.
     """
     match event:
         case e.RunSubmitted():
-            if event.run.sensitive:
-                raise CannotForkError(
-                    f"run {event.run.name!r} is a claim; a ledger with claims after the instant "
-                    "cannot be forked: choose a later instant"
-                )
             return Submit(event.run)
         case e.RunStopping(outcome=e.Outcome.CANCELLED):
             over.add(event.run)
-            return Cancel(event.run, event.note, now=event.run in now)
-        case e.LeaseEnding() if (run := event.lease.partition("/")[0]) in now and run not in over:
-            over.add(run)  # It was stopping already.
+            is_now = event.run in now
+            now.discard(event.run)
+            return Cancel(event.run, event.note, now=is_now)
+        case e.LeaseEnding() if (run := event.lease.partition("/")[0]) in now:
+            now.remove(run)  # It was stopping already, with its grace.
             return Cancel(run, now=True)
         case e.RunEnded(outcome=e.Outcome.CANCELLED) if event.run not in over:
             return Cancel(event.run, event.note)
@@ -203,16 +253,30 @@ def _command_of(  # noqa: C901, PLR0911 - one answer per kind of event
             scope = event.scope
             cap = scope.limit.removeprefix("cap ")
             return Resolve(scope.pool, scope.flavor, scope.domains, event.deficit, cap)
-        case e.RoundShared():
-            raise CannotForkError(
-                f"pool {event.pool!r} shares in rounds; a ledger with rounds after the instant "
-                "cannot be forked: simulate its trace instead"
-            )
         case _:
             return None
 
 
-def _ends_work(events: Sequence[e.Event]) -> bool:
-    """Return whether the block is about work that ended, which is played from its length."""
+def _release_of(event: e.Event, known: _Known) -> Command | None:
+    """Return the release that ``event`` is the record of; None where it is of none."""
+    if not isinstance(event, e.RunStopping | e.RunEnded):
+        return None
+    if event.outcome is not e.Outcome.COMPLETED or event.run in known.over:
+        return None
+    if event.run not in known.claims.released:
+        return None
+    known.over.add(event.run)
+    return Release(event.run, event.note)
+
+
+def _is_played(events: Sequence[e.Event], claims: RecordedClaims) -> bool:
+    """Return whether the block is of work that ended or nodes wiped, which their lengths play."""
     ended = e.Outcome.COMPLETED, e.Outcome.FAILED
-    return any(isinstance(each, e.RunEnded) and each.outcome in ended for each in events)
+    runs = [
+        each.run
+        for each in events
+        if isinstance(each, e.RunStopping | e.RunEnded) and each.outcome in ended
+    ]
+    return any(isinstance(each, e.NodeWiped) for each in events) or any(
+        run not in claims.ends_ms for run in runs
+    )

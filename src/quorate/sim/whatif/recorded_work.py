@@ -1,91 +1,97 @@
-"""How long the work of each run takes, learnt from a ledger, and the executor that plays it.
+"""How long the work of each run takes, learnt from a ledger.
 
-Work is GPU time under the leases of a run, spares left out. A run that ended has done what it had;
-one that had not ended has at least a bit more to do, or what it declared. A stop takes as long as
-it took, or as long as stops took in the middle of all, where it is new.
+The work of a run that binds its GPUs is GPU time under its leases, spares left out. The work of a
+run that shares in rounds is counted in steps, by how fast it is on each flavor
+(``recorded_rates.py``). A run that ended has done what it had; one that had not ended has at least
+a bit more to do, or what it declared. A stop takes as long as it took, or as long as stops took in
+the middle of all, where it is new. The leases of a claim are no work: a claim ends at its time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from quorate.loop.driver import EXECUTOR_ACTOR
 from quorate.model import events as e
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Run
-from quorate.ports.executor_port import LeaseGone, Order, Report, RunExited
+from quorate.sim.whatif.recorded_rates import STEP, RecordedRates, ToldSteps
 
 LATER: Final = 1 << 60
 """The place of what was not recorded at its instant: after everything that was."""
 UNSTATED_MS: Final = HOUR_MS
 """How long a run is taken to last that never started and declared nothing."""
+_NO_WORK: Final = (e.Role.SPARE, e.Role.CLAIM)
 
 
 @dataclass(slots=True)
 class Effort:
     """The work of one run: its ended leases, its running ones, and what is left to do.
 
-    ``by_hand``: people ended it, not an executor. ``over`` is when it ended as recorded, and the
-    sequence of that.
+    ``open`` has for each lease its start and how much work it does in a millisecond. ``by_hand``:
+    people ended it, not an executor. ``over`` is when it ended as recorded, and the sequence of
+    that; ``was_idle``: it had no lease then, as a run that waits for its next round.
     """
 
     spec: Run
-    closed_gpu_ms: int = 0
+    closed_work: int = 0
     open: dict[str, tuple[int, int]] = field(default_factory=dict)
-    total_gpu_ms: int | None = None
+    total_work: int | None = None
     outcome: e.Outcome | None = None
     by_hand: bool = False
+    was_idle: bool = False
     actor: str = ""
     note: str = ""
     over: tuple[int, int] = (0, 0)
+    left_ms: int | None = None
 
-    def done_gpu_ms(self, now_ms: int) -> int:
+    def done_work(self, now_ms: int) -> int:
         """Return what was done up to ``now_ms``."""
-        return self.closed_gpu_ms + sum(
-            gpus * (now_ms - start_ms) for start_ms, gpus in self.open.values()
+        return self.closed_work + sum(
+            pace * (now_ms - start_ms) for start_ms, pace in self.open.values()
         )
 
-    def ends_ms(self, total_gpu_ms: int) -> int | None:
+    def ends_ms(self, total_work: int) -> int | None:
         """Return when the work is done if its leases stay as they are; None if none is open."""
-        width = sum(gpus for _, gpus in self.open.values())
-        if not width:
+        pace = sum(pace for _, pace in self.open.values())
+        if not pace:
             return None
-        weighted = sum(gpus * start_ms for start_ms, gpus in self.open.values())
-        return -((self.closed_gpu_ms - total_gpu_ms - weighted) // width)
+        weighted = sum(pace * start_ms for start_ms, pace in self.open.values())
+        return -((self.closed_work - total_work - weighted) // pace)
 
-    def enter(self, event: e.LeaseStarted | e.LeaseEnded) -> None:
-        """Count a lease that starts or ends."""
-        if isinstance(event, e.LeaseStarted):
-            self.open[event.lease] = (event.start_ms, e.lease_gpus(event.slots))
-        else:
-            start_ms, gpus = self.open.pop(event.lease)
-            self.closed_gpu_ms += gpus * (event.end_ms - start_ms)
+    def close(self, event: e.LeaseEnded) -> None:
+        """Count a lease that has ended."""
+        start_ms, pace = self.open.pop(event.lease)
+        self.closed_work += pace * (event.end_ms - start_ms)
+        self.left_ms = event.at_ms
 
 
 class Efforts:
     """The work of all runs, folded from events; ``changed`` are runs since the last ``take``."""
 
-    def __init__(self) -> None:
+    def __init__(self, rates: RecordedRates) -> None:
         self.runs: dict[str, Effort] = {}
-        self._holders: dict[str, Effort] = {}
+        self._rates = rates
+        self._holders: dict[str, tuple[Effort, ...]] = {}
         self._changed: dict[str, None] = {}
 
     def enter(self, seq: int, event: e.Event) -> None:
         """Count an event."""
         match event:
+            case e.NodeApplied():
+                self._rates.enter_node(event)
             case e.RunSubmitted():
                 self.runs[event.run.name] = Effort(event.run)
-            case e.LeaseStarted() if event.role is not e.Role.SPARE:
-                effort = self._holders[event.lease] = self.runs[event.run]
-                effort.enter(event)
-                self._changed[event.run] = None
+            case e.LeaseStarted() if event.role not in _NO_WORK:
+                self._began(event)
             case e.LeaseEnded() if event.lease in self._holders:
-                effort = self._holders.pop(event.lease)
-                effort.enter(event)
-                self._changed[effort.spec.name] = None
+                for effort in self._holders.pop(event.lease):
+                    effort.close(event)
+                    self._changed[effort.spec.name] = None
             case e.RunStopping() if event.outcome in (e.Outcome.COMPLETED, e.Outcome.FAILED):
-                self._over(seq, event, event.outcome, by_hand=True)
+                self._over(seq, event, event.outcome, by_hand=event.actor != EXECUTOR_ACTOR)
             case e.RunEnded():
                 if self.runs[event.run].outcome is None:
                     self._over(seq, event, event.outcome, by_hand=False)
@@ -97,13 +103,27 @@ class Efforts:
         found, self._changed = list(self._changed), {}
         return found
 
+    def _began(self, event: e.LeaseStarted) -> None:
+        names = (event.run,) if event.partner is None else (event.run, event.partner)
+        holders = tuple(self.runs[name] for name in names)
+        self._holders[event.lease] = holders
+        gpus, node = e.lease_gpus(event.slots), event.slots[0][0]
+        for effort, beside in zip(holders, reversed(holders), strict=True):
+            partner = None if effort is beside else beside.spec
+            pace = gpus
+            if effort.spec.rounds is not None:
+                pace = gpus * self._rates.rate(effort.spec, node, partner)
+            effort.open[event.lease] = (event.start_ms, pace)
+            self._changed[effort.spec.name] = None
+
     def _over(
         self, seq: int, event: e.RunStopping | e.RunEnded, outcome: e.Outcome, *, by_hand: bool
     ) -> None:
         effort = self.runs[event.run]
         effort.outcome, effort.by_hand = outcome, by_hand
         effort.actor, effort.note, effort.over = event.actor, event.note, (event.at_ms, seq)
-        effort.total_gpu_ms = effort.done_gpu_ms(event.at_ms)
+        effort.was_idle = not effort.open and effort.left_ms != event.at_ms
+        effort.total_work = effort.done_work(event.at_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,28 +131,54 @@ class Lengths:
     """What was learnt of a whole ledger: the work of runs, and how long stops took."""
 
     efforts: Mapping[str, Effort]
+    rates: RecordedRates
+    told: Mapping[str, ToldSteps]
+    """For each run that told of its steps, when it had told of how many."""
     stops: Mapping[str, tuple[int, int]]
     """For each lease that was stopped, how long it took, and the sequence of its end."""
     usual_stop_ms: int
     end_ms: int
 
-    def total_gpu_ms(self, run: Run) -> int:
+    def total_work(self, run: Run) -> int:
         """Return how much work a run has, at least what it was seen to do."""
         known = self.efforts[run.name]
-        if known.outcome in (e.Outcome.COMPLETED, e.Outcome.FAILED) and known.closed_gpu_ms:
-            assert known.total_gpu_ms is not None, run.name
-            return known.total_gpu_ms
+        if known.outcome in (e.Outcome.COMPLETED, e.Outcome.FAILED) and known.closed_work:
+            assert known.total_work is not None, run.name
+            return known.total_work
         declared_ms = run.expected_duration_ms or UNSTATED_MS
-        return max(run.gpus * declared_ms, known.done_gpu_ms(self.end_ms) + run.gpus)
+        work = run.rounds
+        if work is None:
+            return max(run.gpus * declared_ms, known.done_work(self.end_ms) + run.gpus)
+        fastest = run.gpus * self.rates.fastest(run)
+        declared = fastest * declared_ms
+        if work.total_steps is not None:
+            declared = run.gpus * STEP * work.total_steps
+        return max(declared, known.done_work(self.end_ms) + fastest)
+
+    def steps(self, effort: Effort, now_ms: int) -> int | None:
+        """Return how many steps a run tells of that has come so far; None where it tells of none.
+
+        A run that had no GPUs in the ledger tells of its steps if others did.
+        """
+        run, known = effort.spec, self.efforts[effort.spec.name]
+        told = self.told.get(run.name)
+        if told is None and (known.closed_work or known.open or not self.told):
+            return None
+        told = ToldSteps() if told is None else told
+        return told.at(effort.done_work(now_ms), STEP * run.gpus)
 
 
 def lengths_of(events: Iterable[e.Event]) -> Lengths:
     """Return what a whole ledger says about the work of its runs."""
-    efforts, stops = Efforts(), dict[str, tuple[int, int]]()
+    events = list(events)
+    rates = RecordedRates(events)
+    efforts, stops = Efforts(rates), dict[str, tuple[int, int]]()
+    told = _Told(efforts)
     asked: dict[str, int] = {}
     end_ms = 0
     for seq, event in enumerate(events, start=1):
         efforts.enter(seq, event)
+        told.enter(event)
         end_ms = max(end_ms, event.at_ms)
         if isinstance(event, e.LeaseEnding):
             asked.setdefault(event.lease, event.at_ms)
@@ -140,42 +186,30 @@ def lengths_of(events: Iterable[e.Event]) -> Lengths:
             stops[event.lease] = (event.at_ms - asked.pop(event.lease), seq)
     took = sorted(ms for ms, _ in stops.values())
     usual_ms = took[len(took) // 2] if took else 0
-    return Lengths(efforts=efforts.runs, stops=stops, usual_stop_ms=usual_ms, end_ms=end_ms)
+    return Lengths(
+        efforts=efforts.runs,
+        rates=rates,
+        told={run: told.runs[run] for run in told.counted},
+        stops=stops,
+        usual_stop_ms=usual_ms,
+        end_ms=end_ms,
+    )
 
 
-class RecordedExecutor:
-    """An executor whose reports are put in by the fork: work exits, and stopped leases go."""
+class _Told:
+    """What the runs of rounds had told of when each round began, folded from events."""
 
-    def __init__(self) -> None:
-        self._exits: dict[str, RunExited] = {}
-        self._gone: dict[str, None] = {}
+    def __init__(self, efforts: Efforts) -> None:
+        self.runs: dict[str, ToldSteps] = {}
+        self.counted: dict[str, int] = {}
+        self._efforts = efforts
 
-    def exit(self, run: str, lease: str, code: int, note: str) -> None:
-        """Let the work of ``run`` exit."""
-        self._exits[run] = RunExited(run, lease, code, note)
-
-    def go(self, lease: str) -> None:
-        """Let the last process under a stopping lease exit."""
-        self._gone[lease] = None
-
-    def forget(self, event: e.Event) -> None:
-        """Stop reporting what the ledger has."""
-        if isinstance(event, e.LeaseEnded):
-            self._gone.pop(event.lease, None)
-            for run in [r for r, each in self._exits.items() if each.lease == event.lease]:
-                del self._exits[run]
-
-    def carry_out(self, orders: Sequence[Order]) -> None:
-        """Take the orders: their results come from the fork."""
-
-    def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease again: the fork knows them."""
-
-    def reports(self) -> Sequence[Report]:
-        """Return what has come to an end and is not in the ledger yet."""
-        return [*self._exits.values(), *(LeaseGone(lease) for lease in self._gone)]
-
-    def steps(self, runs: Collection[str]) -> Mapping[str, int]:
-        """Return nothing: pools of rounds are not forked."""
-        del runs
-        return {}
+    def enter(self, event: e.Event) -> None:
+        if isinstance(event, e.StepsCounted):
+            for count in event.counts:
+                self.counted[count.run] = self.counted.get(count.run, 0) + count.steps
+        elif isinstance(event, e.RoundShared):
+            for share in event.shares:
+                done = self._efforts.runs[share.run].done_work(event.at_ms)
+                told = self.runs.setdefault(share.run, ToldSteps())
+                told.tell(done, self.counted.get(share.run, 0))
