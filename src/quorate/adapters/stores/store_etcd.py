@@ -53,6 +53,8 @@ _LOG = logging.getLogger(__name__)
 class EtcdStore:
     """A ledger in etcd. Made by ``create``, ``open`` (for writing) or ``read``."""
 
+    is_shared = True
+
     def __init__(
         self,
         address: EtcdAddress,

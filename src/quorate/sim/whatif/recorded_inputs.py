@@ -223,7 +223,7 @@ def _spec_of(event: _DECLARED) -> System | Pool | Node | Owner | Budget:
             return event.budget
 
 
-def _command_of(  # noqa: C901, PLR0911 - one answer per kind of event
+def _command_of(  # noqa: PLR0911 - one answer per kind of event
     event: e.Event, over: set[str], now: set[str], *, drained: bool
 ) -> Command | None:
     """Return the command that ``event`` is the record of; None where it follows from others.
