@@ -17,7 +17,7 @@ from quorate.loop.driver import EXECUTOR_ACTOR
 from quorate.model import events as e
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Run
-from quorate.sim.whatif.recorded_rates import STEP, RecordedRates, ToldSteps
+from quorate.sim.whatif.recorded_speeds import STEP, RecordedRates, ToldSteps
 
 LATER: Final = 1 << 60
 """The place of what was not recorded at its instant: after everything that was."""
