@@ -165,10 +165,11 @@ def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]
             key = IslandKey(pin.pool, pin.slice.flavor, name)
             late = profile.late_leases(key)
             ends = profile.island_ends(key)  # One for each node that a lease is on.
+            recalls = bool(view.recalls)  # Without any, no lease was told late.
             yield from dict.fromkeys(
                 lease
                 for _, _, lease in ends
-                if lease in late or is_told_late(view, view.leases[lease])
+                if lease in late or (recalls and is_told_late(view, view.leases[lease]))
             )
         case "envelope" | "lending":
             yield from view.payer_leases.get(EnvelopeId(name), ())

@@ -103,7 +103,7 @@ def stop_overstayed(log: DecisionLog) -> bool:
         if record.planned_start_ms is not None
         and not record.by_conflict
         and record.planned_start_ms - lead_ms <= now_ms
-        and any(_may_stop(view, record, max(record.planned_start_ms, now_ms), e) for e in late)
+        and _may_be_in_the_way(view, record, now_ms, late)
     ]
     if not due:
         return False
@@ -121,6 +121,31 @@ def stop_overstayed(log: DecisionLog) -> bool:
         if log.view.runs[run].phase is Phase.RUNNING:
             stop_bundle(log, run, bundle, EndReason.OVERSTAYED)
     return bool(stopped)
+
+
+def _may_be_in_the_way(
+    view: StateView, record: ReservationRecord, now_ms: int, late: Sequence[Overstayer]
+) -> bool:
+    """Return whether a bundle of ``late`` may be stopped for a firm start and shares its place."""
+    pin = pin_of(view, record, now_ms)
+    return pin is not None and any(
+        _may_stop(view, record, pin.start_ms, each) and _shares_with(view, pin, each)
+        for each in late
+    )
+
+
+def _shares_with(view: StateView, pin: Entry, each: Overstayer) -> bool:
+    """Return whether a bundle holds GPUs in a domain of ``pin``, or width of its payers or caps."""
+    domains = {domain for domain, _ in pin.slice.domains}
+    payers = {share.payer for share in pin.shares}
+    caps = {cap for payer in payers for cap in view.envelopes[payer].caps}
+    for name in each.leases:
+        fact = view.leases[name].fact
+        if fact.payer in payers or not caps.isdisjoint(view.envelopes[fact.payer].caps):
+            return True
+        if any(view.nodes[node].island.domain in domains for node, _ in fact.slots):
+            return True
+    return False
 
 
 def _in_the_way(
@@ -250,6 +275,7 @@ def can_stay(
     gone = [
         (each, gone_ms, end_ms)
         for each in _stoppable(profile, record, pin, late)
+        if _shares_with(profile.view, pin, each)
         if (end_ms := _end_ms(profile, each))
         > (gone_ms := _gone_ms(profile, each, pin, has_executor=has_executor))
     ]

@@ -122,6 +122,11 @@ class Profile:
                 known.take(from_ms, until_ms, gpus)
         return known
 
+    def planned_room(self, key: IslandKey) -> Resource | None:
+        """Return the room under ``key`` if the plan, or a filled spare, takes something of it."""
+        known = self._rooms.get(key)
+        return known if known is not None and known.steps_ms else None
+
     def planned_rooms(self) -> Iterator[tuple[IslandKey, Resource]]:
         """Yield the rooms that the plan, or a filled spare, takes something of."""
         for key, room in self._rooms.items():

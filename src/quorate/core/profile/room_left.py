@@ -6,7 +6,7 @@ is left; where that fails, the real state has no room either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from quorate.core.admission.holds import hold_duration_ms
@@ -72,7 +72,7 @@ def room_beside(  # noqa: PLR0913 - beside what, for which run, when, and what i
         for owner, count in more.items():
             counted[owner] = counted.get(owner, 0) + count
     if hours:
-        _hold_hours(state, profile)
+        _hold_hours(state, profile, payers)
     return state
 
 
@@ -124,7 +124,7 @@ def _widths_short(
         limit = owners[owner].quota.nodes_max
         return None if limit is None else limit - held.nodes.get(owner, 0)
 
-    over = None if payers is None else {cap for key in payers for cap in envelopes[key].caps}
+    over = None if payers is None else _caps_over(view, payers)
     return _Widths(
         kept(profile.planned_payers(payers), lambda key: envelopes[key].gpus_left),
         kept(profile.planned_lenders(payers), lendable),
@@ -134,21 +134,37 @@ def _widths_short(
     )
 
 
-def _hold_hours(state: State, profile: Profile) -> None:
-    """Hold the GPU-hours that entries of the plan take, as far as they are not held yet."""
+def _hold_hours(state: State, profile: Profile, payers: Collection[EnvelopeId] | None) -> None:
+    """Hold the GPU-hours that entries of the plan take, as far as they are not held yet.
+
+    Only those of ``payers`` and their caps, if these are given.
+    """
     planned_view = profile.view
-    for payer, gpu_ms in profile.payer_gpu_ms.items():
+    over = None if payers is None else _caps_over(planned_view, payers)
+    for payer, gpu_ms in _of(profile.payer_gpu_ms, payers):
         planned = planned_view.envelopes[payer].committed_gpu_ms + gpu_ms
         if planned > state.envelopes[payer].committed_gpu_ms:
             state.envelopes.own(payer).committed_gpu_ms = planned
-    for payer, gpu_ms in profile.lent_gpu_ms.items():
+    for payer, gpu_ms in _of(profile.lent_gpu_ms, payers):
         planned = planned_view.envelopes[payer].lent_committed_gpu_ms + gpu_ms
         if planned > state.envelopes[payer].lent_committed_gpu_ms:
             state.envelopes.own(payer).lent_committed_gpu_ms = planned
-    for cap, gpu_ms in profile.cap_gpu_ms.items():
+    for cap, gpu_ms in _of(profile.cap_gpu_ms, over):
         planned = planned_view.caps[cap].committed_gpu_ms + gpu_ms
         if planned > state.caps[cap].committed_gpu_ms:
             state.caps.own(cap).committed_gpu_ms = planned
+
+
+def _of(amounts: Mapping[K, int], only: Collection[K] | None) -> Iterable[tuple[K, int]]:
+    """Return ``amounts``, those of ``only`` if these are given."""
+    if only is None:
+        return amounts.items()
+    return [(key, amounts[key]) for key in only if key in amounts]
+
+
+def _caps_over(view: StateView, payers: Collection[EnvelopeId]) -> set[CapId]:
+    """Return the caps under which ``payers`` are."""
+    return {cap for key in payers for cap in view.envelopes[key].caps}
 
 
 def _short(room: int, least: int) -> int:
@@ -159,17 +175,17 @@ def _short(room: int, least: int) -> int:
 def _islands_short(
     view: StateView, profile: Profile, run: Run, from_ms: int, until_ms: int
 ) -> list[tuple[IslandKey, int]]:
+    """Return the domains of which the plan takes GPUs meanwhile that are free now, and how many."""
     short, whole = [], view.pools[run.pool].whole_nodes
-    for key, room in profile.planned_rooms():
-        if key.pool != run.pool or key.flavor not in run.flavors:
-            continue
-        if key.domain not in view.domains(key.pool, key.flavor).numbers:
-            continue
-        island = view.island(key)
-        free = whole_gpus(island) if whole else island.gpus_free
-        gpus = _short(free, room.least(from_ms, until_ms)) if free else 0
-        if gpus:
-            short.append((key, gpus))
+    for flavor in dict.fromkeys(run.flavors):
+        # In a full fleet few domains have anything free.
+        for free, key in view.domains(run.pool, flavor).most_free(1):
+            room = profile.planned_room(key)
+            if room is not None:
+                left = whole_gpus(view.island(key)) if whole else free
+                gpus = _short(left, room.least(from_ms, until_ms))
+                if gpus:
+                    short.append((key, gpus))
     return sorted(short)
 
 
