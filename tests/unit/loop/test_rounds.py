@@ -21,8 +21,10 @@ from quorate.core.commands import (
 )
 from quorate.core.decide import decide
 from quorate.core.rounds.begin_round import STEPS_MAX, step_counts
+from quorate.core.rounds.lease_bounds import LeaseBound
 from quorate.core.rounds.round_outlook import between_rounds, share_words
 from quorate.ledger.chain import GENESIS, seal
+from quorate.loop.orders import standing_orders
 from quorate.loop.rounds.kept_answers import KeptAnswers
 from quorate.loop.rounds.round_loop import share_out
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
@@ -47,6 +49,7 @@ from quorate.model.state.records import Phase
 from quorate.policy.allocation import Allocation, Method, Unsolved, UnsolvedCode, alone
 from quorate.policy.problem import Problem
 from quorate.policy.table import POLICIES as PUBLISHED
+from quorate.ports.executor_port import StartLease
 from quorate.sim.sim_executor import Truth
 from tests.oracles.rounds import (
     FLAVORS,
@@ -495,6 +498,19 @@ def test_runs_that_crowd_a_flavor_are_counted_by_its_gpus() -> None:
     text = round_text(shared)
     assert "odd takes too long for 7 runs on 2 GPUs: 3 a GPU are the most" in text
     assert shared.policy == "by_weight"
+
+
+def test_an_executor_is_told_for_how_many_steps_and_how_long_a_lease_is() -> None:
+    room = Room(world(team("ant")))
+    room.submit_together(
+        run("r", "ant", rounds=work(steps=100_000)), run("short", "ant", rounds=work(steps=7))
+    )
+    orders = [each for each in standing_orders(room.view) if isinstance(each, StartLease)]
+    until_ms = room.view.rounds[POOL].shared.until_ms
+    assert {each.run.name: each.bounds for each in orders} == {
+        "r": (LeaseBound(10 * ROUND_MS // 1_000, ROUND_MS, until_ms),),
+        "short": (LeaseBound(7, ROUND_MS, until_ms),),
+    }
 
 
 BY_COST = "max_sum_throughput_normalized_by_cost_perf"
