@@ -26,6 +26,10 @@ FOLDER: Final = "QUORATE_FOLDER"
 """The variable that names the folder which a run and its keeper share."""
 NOTICE: Final = "QUORATE_NOTICE"
 """The variable that names the file with the notice, where that is not in the run's folder."""
+LEASE_STEPS: Final = "QUORATE_LEASE_STEPS"
+LEASE_SECONDS: Final = "QUORATE_LEASE_SECONDS"
+LEASE_UNTIL_MS: Final = "QUORATE_LEASE_UNTIL_MS"
+"""The variables with what a run may do in the round that it starts in: steps, seconds, its end."""
 NOTICE_FILE: Final = "notice.json"
 DONE_FILE: Final = "done.json"
 CHECKPOINT_FILE: Final = "checkpoint.json"
@@ -68,6 +72,24 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """The round that the run has started in: it has its GPUs for ``seconds``, until ``until_ms``.
+
+    ``steps`` is how many steps it is expected to do in that time, at most those that it has left. A
+    run that keeps its GPUs in the next round goes on and is not told: what ends it is a stop.
+    """
+
+    steps: int
+    seconds: float
+    until_ms: int
+
+    @property
+    def seconds_left(self) -> float:
+        """How long until the round ends."""
+        return max(0.0, self.until_ms / 1_000 - time.time())
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """Where the run may continue from: after ``step``."""
 
@@ -88,6 +110,16 @@ def world() -> World:
         generation=_number("QUORATE_GENERATION", 1),
         run=os.environ.get("QUORATE_RUN", ""),
         node=os.environ.get("QUORATE_NODE", ""),
+    )
+
+
+def lease() -> Lease | None:
+    """Return what the run may do in the round that it has started in; None outside of rounds."""
+    told = os.environ.get(LEASE_SECONDS)
+    if told is None:
+        return None
+    return Lease(
+        steps=_number(LEASE_STEPS, 0), seconds=float(told), until_ms=_number(LEASE_UNTIL_MS, 0)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from quorate.core.rounds.lease_bounds import LeaseBound
 from quorate.model.events import LeaseStarted
 from quorate.ports.executor_port import LeaseGone, RunExited, StartLease
 from quorate.testing import lease_orders
@@ -15,11 +16,11 @@ WAITING = "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done
 UNTIL_TOLD = "echo up; while ! test -e done; do sleep 0.02; done; exit 3"
 
 
-def _pair(place: Room, first: str, second: str) -> StartLease:
+def _pair(place: Room, first: str, second: str, bounds: tuple[LeaseBound, ...] = ()) -> StartLease:
     one = place.run("one", "sh", "-c", first, env=(("WHO", "one"),))
     two = place.run("two", "sh", "-c", second, env=(("WHO", "two"),))
     fact: LeaseStarted = lease_orders.lease_started("one/0", {"n1": SLOTS})
-    order = StartLease(replace(fact, partner="two"), one, 5_000, two)
+    order = StartLease(replace(fact, partner="two"), one, 5_000, two, bounds=bounds)
     place.executor.carry_out([order])
     return order
 
@@ -38,6 +39,21 @@ def test_both_run_on_the_same_gpus_each_as_its_own(place: Room) -> None:
     assert not place.ranks("two")
     place.end("one/0")
     place.until(lambda: not place.reports() and not place.keepers("two"), "it is over")
+
+
+def test_each_is_told_of_its_own_steps_in_the_round(place: Room) -> None:
+    until_ms = 4_000_000_000_000
+    bounds = LeaseBound(900, 360_000, until_ms), LeaseBound(70, 360_000, until_ms)
+    _pair(place, WAITING, WAITING, bounds)
+    for name, steps in (("one", "900"), ("two", "70")):
+        place.said(name, "up")
+        for env in place.ranks(name).values():
+            assert env["QUORATE_LEASE_STEPS"] == steps
+            assert env["QUORATE_LEASE_SECONDS"] == "360"
+            assert env["QUORATE_LEASE_UNTIL_MS"] == str(until_ms)
+    place.stop("one/0", within_s=5)
+    place.gone("one/0")
+    place.end("one/0")
 
 
 @pytest.mark.parametrize(("early", "late"), [("one", "two"), ("two", "one")])

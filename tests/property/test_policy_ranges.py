@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.loop.rounds.round_problem import FLAVORS_APART, SECONDS_MAX, SECONDS_MIN
-from quorate.model.rounds_bounds import RATE_MAX, WEIGHT_MAX, WEIGHT_MIN
+from quorate.model.rounds_bounds import COST_MAX, COST_MIN, RATE_MAX, WEIGHT_MAX, WEIGHT_MIN
 from quorate.policy.allocation import Allocation, Unsolved, UnsolvedCode, job_rates
 from quorate.policy.askable import answer
 from quorate.policy.policy_type import Policy
@@ -55,7 +55,9 @@ def _extreme(
         steps_left=fastest[:, 0] * _between(chance, SECONDS_MIN, SECONDS_MAX, (jobs,)),
         ages_s=_between(chance, 1.0, SECONDS_MAX, (jobs,)) * chance.integers(0, 2, jobs),
         isolated_s=_between(chance, 1.0, SECONDS_MAX, (jobs,)) * chance.integers(0, 2, jobs),
-        deadlines_s=np.full(jobs, np.inf),
+        deadlines_s=np.where(
+            chance.random(jobs) < 1 / 2, np.inf, _between(chance, 1.0, SECONDS_MAX, (jobs,))
+        ),
         entities=tuple(
             Entity(name=f"o{k}", weight=float(weight))
             for k, weight in enumerate(_between(chance, TARGET_MIN, 1.0, (owners,)))
@@ -87,11 +89,15 @@ def _asked(policy: Policy, drawn: Problem) -> Problem:
         first, second = first[kept], second[kept]
         together = 0.75 * np.stack((drawn.rates[first], drawn.rates[second]), axis=2)
         pairs = Pairs(first=first, second=second, rates=together) if len(first) else None
-    return replace(drawn, weights=weights, pairs=pairs)
+    costs = None
+    if policy.reads_costs:
+        chance = np.random.default_rng(len(drawn.jobs))
+        costs = _between(chance, COST_MIN, COST_MAX, drawn.gpus.shape)
+    return replace(drawn, weights=weights, pairs=pairs, costs=costs)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(n for n, p in POLICIES.items() if not p.reads_costs))
+@pytest.mark.parametrize("name", sorted(POLICIES))
 @examples(0.3)
 @given(data=st.data())
 def test_no_policy_is_without_an_answer_within_the_bounds(name: str, data: st.DataObject) -> None:

@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 
-from quorate.runtime import CHECKPOINT_FILE, DONE_FILE, FOLDER, NOTICE_FILE, STEPS
+from quorate.runtime import (
+    CHECKPOINT_FILE,
+    DONE_FILE,
+    FOLDER,
+    LEASE_SECONDS,
+    LEASE_STEPS,
+    LEASE_UNTIL_MS,
+    NOTICE_FILE,
+    STEPS,
+)
 
 BEGIN = """
 import json, os, signal, sys, time
@@ -111,6 +120,18 @@ def test_in_a_run_the_world_is_that_of_its_environment(tmp_path: Path) -> None:
         "run": "train",
         "node": "n2",
     }
+
+
+def test_a_script_asks_for_how_many_steps_and_how_long_its_round_is(tmp_path: Path) -> None:
+    script = """
+found = runtime.lease()
+tell(lease=found and asdict(found), left=found and found.seconds_left)
+"""
+    assert tried(script, in_run(tmp_path), tmp_path) == [{"lease": None, "left": None}]
+    told = {LEASE_STEPS: "900", LEASE_SECONDS: "359.5", LEASE_UNTIL_MS: "1700000360000"}
+    (found,) = tried(script, {**in_run(tmp_path), **told}, tmp_path)
+    assert found["lease"] == {"steps": 900, "seconds": 359.5, "until_ms": 1_700_000_360_000}
+    assert found["left"] == 0.0, "the round is long over"
 
 
 def test_the_signal_says_stop_and_ends_nothing(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from quorate.documents import values
-from quorate.documents.field_reader import At, Fields, fields_of
+from quorate.documents.field_reader import At, Fields, fields_of, mapped
 from quorate.documents.head import Head
 from quorate.documents.labels import pool_selector
 from quorate.documents.pool_rates import throughputs
 from quorate.documents.times import any_duration, duration, positive_duration
 from quorate.model.amounts import DAY_MS, HOUR_MS, PPM, SECOND_MS
+from quorate.model.rounds_bounds import COST_MAX, COST_MIN
 from quorate.model.specs import Discipline, Placement, Pool, PoolExecutor, System
 from quorate.model.state.meters import KEPT_MS
 
@@ -32,6 +33,7 @@ _POOL: Final = frozenset(
         "reservationDepth",
         "firmHorizon",
         "throughputs",
+        "costs",
         "executor",
         "cluster",
     }
@@ -51,6 +53,9 @@ _SECOND_UP: Final = duration(low_ms=SECOND_MS)
 each other in turn before any of them has made progress."""
 _PERIOD_DAYS: Final = values.whole(low=1, high=KEPT_MS // DAY_MS)
 _HALF_LIFE: Final = duration(low_ms=HOUR_MS)
+_COST: Final = values.decimal_of(
+    factor=PPM, unit="millionth", low=round(COST_MIN * PPM), high=round(COST_MAX * PPM)
+)
 _PART: Final = values.decimal_of(factor=PPM, unit="millionth", low=0, high=PPM)
 
 
@@ -86,9 +91,18 @@ def read_pool(spec: object, at: At, head: Head) -> Pool | None:
         ),
         firm_horizon_ms=fields.optional("firmHorizon", any_duration, unset.firm_horizon_ms),
         throughputs=fields.optional("throughputs", throughputs, ()),
+        costs_micros=fields.optional("costs", _costs, ()),
         executor=executor,
         cluster=fields.maybe("cluster", values.name),
     )
+
+
+def _costs(value: object, at: At) -> tuple[tuple[str, int], ...] | None:
+    """Return what a GPU of each flavor costs for an hour, in millionths."""
+    if value == {}:
+        at.fault("must give the cost of at least one flavor", "add one, e.g. {v100: 2.48}")
+        return None
+    return mapped(value, at, key=values.name, read=_COST)
 
 
 def _check_cluster(fields: Fields, executor: PoolExecutor | None) -> None:
@@ -111,7 +125,7 @@ def _check_rounds(fields: Fields, discipline: Discipline) -> None:
                 "is required when discipline is rounds", "name one, e.g. policy: max_min_fairness"
             )
         return
-    for name in ("policy", "roundLength", "throughputs"):
+    for name in ("policy", "roundLength", "throughputs", "costs"):
         if name in fields:
             fields.at(name).fault(
                 "is for pools of discipline rounds", f"remove {name} or set discipline: rounds"

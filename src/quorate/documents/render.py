@@ -219,6 +219,7 @@ def _pool(pool: Pool) -> Tree:
         reservationDepth=_unless(pool.reservation_depth, unset.reservation_depth),
         firmHorizon=_duration(pool.firm_horizon_ms, unset.firm_horizon_ms),
         throughputs={each.flavor: _type_rates(each) for each in pool.throughputs},
+        costs={flavor: fraction(micros) for flavor, micros in pool.costs_micros},
         executor=None if pool.executor is None else pool.executor.value,
         cluster=pool.cluster,
     )

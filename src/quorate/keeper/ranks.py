@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate.keeper.wanted import Slot, Work
+from quorate.runtime import LEASE_SECONDS, LEASE_STEPS, LEASE_UNTIL_MS
 
 LOOPBACK: Final = "127.0.0.1"
 RANK: Final = "QUORATE_RANK"
@@ -61,6 +62,18 @@ def ranks_of(work: Work, slots: Sequence[Slot], port: int, generation: int) -> l
             "QUORATE_NODE": node,
             RANK: number,
             "QUORATE_GENERATION": generation,
+            **_round(work),
         }
         found.append(Rank(number, node, own_slots, {k: str(v) for k, v in env.items()}))
     return found
+
+
+def _round(work: Work) -> dict[str, object]:
+    """Return what a process is told of the round that it starts in; nothing outside of rounds."""
+    if work.round_ms is None:
+        return {}
+    return {
+        LEASE_STEPS: work.round_steps,
+        LEASE_SECONDS: f"{work.round_ms / 1_000:g}",
+        LEASE_UNTIL_MS: work.round_until_ms,
+    }

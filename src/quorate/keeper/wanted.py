@@ -76,7 +76,9 @@ class Isolation:
 class Work:
     """What to run: ``processes`` is one for each ``gpu``, each ``node`` or the whole ``run``.
 
-    Without ``isolation`` it runs as the user of the service.
+    Without ``isolation`` it runs as the user of the service. ``round_steps``, ``round_ms`` and
+    ``round_until_ms`` are for how many steps, how long and until when it has its GPUs, where it
+    shares in rounds.
     """
 
     run: str
@@ -86,6 +88,9 @@ class Work:
     processes: str
     grace_ms: int
     isolation: Isolation | None = None
+    round_steps: int | None = None
+    round_ms: int | None = None
+    round_until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

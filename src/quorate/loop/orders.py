@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from quorate.core.commands import Command, Complete, Confirm, Fail, Reported, Wiped
+from quorate.core.rounds.lease_bounds import LeaseBounds
 from quorate.model.events import (
     Event,
     LeaseEnded,
@@ -33,10 +35,11 @@ from quorate.ports.executor_port import (
 def orders_of(view: StateView, events: Iterable[Event]) -> list[Order]:
     """Return the orders for an executor that follow from ``events``, all applied to ``view``."""
     orders: list[Order] = []
+    bounds = LeaseBounds(view)
     for event in events:
         match event:
             case LeaseStarted():
-                orders.append(_start(view, event))
+                orders.append(_start(view, event, bounds))
             case LeaseEnding():
                 orders.append(StopLease(event.lease, event.deadline_ms))
             case LeaseEnded():
@@ -48,11 +51,14 @@ def orders_of(view: StateView, events: Iterable[Event]) -> list[Order]:
     return [*orders, *_wipes(view)] if orders else orders
 
 
-def _start(view: StateView, fact: LeaseStarted) -> StartLease:
+def _start(view: StateView, fact: LeaseStarted, bounds: LeaseBounds) -> StartLease:
     run = view.runs[fact.run].spec
     partner = None if fact.partner is None else view.runs[fact.partner].spec
     pool = view.pools[run.pool]
-    return StartLease(fact, run, grace_ms(run, pool), partner, pool.executor_name)
+    order = StartLease(fact, run, grace_ms(run, pool), partner, pool.executor_name)
+    if run.rounds is None:
+        return order
+    return replace(order, bounds=tuple(bounds.of(fact, each.name) for each in order.runs))
 
 
 def _wipes(view: StateView) -> list[WipeNode]:
@@ -67,8 +73,9 @@ def _wipes(view: StateView) -> list[WipeNode]:
 def standing_orders(view: StateView) -> list[Order]:
     """Return the orders that hold in ``view``: every open lease, every stop under way."""
     orders: list[Order] = []
+    bounds = LeaseBounds(view)
     for lease in view.leases.values():
-        orders.append(_start(view, lease.fact))
+        orders.append(_start(view, lease.fact, bounds))
         if lease.ending is not None:
             orders.append(StopLease(lease.fact.lease, lease.ending.deadline_ms))
     fences = [

@@ -56,6 +56,7 @@ _OF_ROUNDS: Final = {
         "{runs} might have more: how much takes {policy} too long to compute, or is hidden by "
         "rounding; they share the rest by weight"
     ),
+    RoundCode.DEADLINES_MISSED: "{policy} cannot keep the deadlines of {runs} beside the others",
     RoundCode.NOTHING_RUNS: "no run can start, or no envelope pays for one",
     RoundCode.NOT_CHOSEN: (
         "the round could not be chosen: a bug in Quorate, which the service's log describes"

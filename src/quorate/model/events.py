@@ -777,6 +777,8 @@ class RoundCode(Word):
     """The policy has no answer; ``note`` has the policy's words."""
     UNFINISHED = "Unfinished"
     """The policy could not say in time, or exactly, what ``runs`` runs may have beyond a level."""
+    DEADLINES_MISSED = "DeadlinesMissed"
+    """The policy cannot keep the deadlines of ``runs`` runs beside the others."""
     NOTHING_RUNS = "NothingRuns"
     """No run of the pool can start, or no envelope pays for one: every run keeps what it has."""
     NOT_CHOSEN = "NotChosen"

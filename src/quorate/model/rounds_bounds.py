@@ -19,5 +19,9 @@ RATE_MIN: Final = 0.000_001
 RATE_MAX: Final = 1_000_000.0
 """Steps a second: far beyond any, and few enough for sums of rates to be exact."""
 
+COST_MIN: Final = 0.01
+COST_MAX: Final = 10_000.0
+"""What a GPU may cost for an hour, in any currency."""
+
 TOTAL_STEPS_MAX: Final = 10**12
 """Eleven days at the highest rate; a larger number of steps in one report is not counted."""

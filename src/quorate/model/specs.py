@@ -199,7 +199,8 @@ class Pool(Spec, frozen=True, kw_only=True):
 
     ``disruption_gpu_ms_per_day`` is in ledgers older than ``disruption_rate_ppm``, and no document
     sets it: 0 forbade conflicts and still does; other values are ignored. Without an ``executor``
-    the service's own runs the work of the pool; ``cluster`` is for Kubernetes.
+    the service's own runs the work of the pool; ``cluster`` is for Kubernetes. ``costs_micros`` is
+    what a GPU of each flavor costs for an hour, in millionths of whatever the currency is.
     """
 
     name: str
@@ -222,6 +223,7 @@ class Pool(Spec, frozen=True, kw_only=True):
     disruption_rate_ppm: int = PPM // 100
     executor: PoolExecutor | None = None
     cluster: str | None = None
+    costs_micros: tuple[tuple[str, int], ...] = ()
 
     @property
     def executor_name(self) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from quorate.core.commands import Applied
-from quorate.model.specs import Discipline, Pool
+from quorate.model.selector import matches
+from quorate.model.specs import DEFAULT_POOL, Discipline, Node, Pool
 from quorate.model.state.state_view import StateView
 from quorate.policy.parts import install_text, missing_part
 from quorate.views.exits import CommandError, Exit
@@ -15,17 +16,43 @@ if TYPE_CHECKING:
     from quorate.policy.policy_type import Policy
 
 
-def check_policies(view: StateView, specs: Iterable[Applied]) -> None:
-    """Raise ``CommandError`` for the first pool whose policy does not exist, or is not for pools.
+def check_policies(view: StateView, specs: Sequence[Applied]) -> None:
+    """Raise ``CommandError`` for the first pool whose policy does not exist, or lacks its costs.
 
     And for a policy that takes too long for the runs that the pool has already.
     """
     for spec in specs:
         if isinstance(spec, Pool) and spec.discipline is Discipline.ROUNDS:
             known = _check(spec)
+            if known.reads_costs:
+                _check_costs(view, spec, specs)
             before = view.pools.get(spec.name)
             if before is None or before.policy != spec.policy:
                 _check_size(spec, known, view.round_sizes.get(spec.name, 0))
+
+
+def _check_costs(view: StateView, pool: Pool, specs: Sequence[Applied]) -> None:
+    """Raise where the pool does not say what GPUs of its nodes cost."""
+    nodes = [node.spec for node in view.nodes.values()]
+    nodes += [spec for spec in specs if isinstance(spec, Node)]
+    flavors = sorted({node.flavor for node in nodes if _has(view, pool, node)})
+    known = dict(pool.costs_micros)
+    missing = [flavor for flavor in flavors if flavor not in known]
+    if missing or not known:
+        of = f"of {', '.join(missing)} " if missing else ""
+        example = ", ".join(f"{flavor}: 2.48" for flavor in missing or ["v100"])
+        raise CommandError(
+            Exit.INVALID,
+            f"Pool/{pool.name}: spec.costs: {pool.policy} weighs what GPUs cost, and no cost {of}"
+            f"is given; add what an hour of one GPU costs, such as costs: {{{example}}}",
+        )
+
+
+def _has(view: StateView, pool: Pool, node: Node) -> bool:
+    """Return whether ``pool`` would have ``node``: a named pool by its selector, else the rest."""
+    if pool.name == DEFAULT_POOL:
+        return view.pool_of(node) == DEFAULT_POOL
+    return matches(pool.selector, dict(node.labels) | node.location)
 
 
 def _check_size(pool: Pool, policy: Policy, runs: int) -> None:
@@ -48,16 +75,10 @@ def _check(pool: Pool) -> Policy:
     known = policies.by_name.get(pool.policy or "")
     if known is None:
         usable = sorted(policies.by_name.items())
-        names = ", ".join(name for name, each in usable if not each.reads_costs)
+        names = ", ".join(name for name, _ in usable)
         raise CommandError(
             Exit.INVALID,
             f"{where}: there is no policy {pool.policy!r}; use one of: {names}{policies.hint()}",
-        )
-    if known.reads_costs:
-        raise CommandError(
-            Exit.INVALID,
-            f"{where}: {pool.policy} weighs what GPUs cost, which a pool does not know; use a "
-            "policy that does not, such as max_min_fairness_water_filling_perf",
         )
     has_pairs = any(each.beside for flavor in pool.throughputs for each in flavor.types)
     if known.reads_pairs and not has_pairs:

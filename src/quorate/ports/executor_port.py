@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from quorate.core.rounds.lease_bounds import LeaseBound
 from quorate.model.amounts import GRACE_DEFAULT_MS
 from quorate.model.events import EndReason, LeaseStarted
 from quorate.model.specs import Run
@@ -32,6 +33,8 @@ class StartLease:
     ``grace_ms`` is how long its work gets when it has to stop to continue elsewhere. ``partner`` is
     another run, whose work runs on the same slots: each exits by itself, and the lease has ended
     when both have. ``executor`` is what the pool of the run names, as ``Pool.executor_name``.
+    ``bounds`` are what each of ``runs`` is told of the round that it starts in; empty outside
+    pools that share in rounds.
     """
 
     lease: LeaseStarted
@@ -39,6 +42,7 @@ class StartLease:
     grace_ms: int = GRACE_DEFAULT_MS
     partner: Run | None = None
     executor: str = ""
+    bounds: tuple[LeaseBound | None, ...] = ()
 
     @property
     def runs(self) -> tuple[Run, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Protocol
 
+from quorate.model.amounts import PPM
 from quorate.model.specs import Discipline, Pool
 from quorate.policy.files.cluster_file import Cluster, read_cluster
 from quorate.policy.files.file_faults import Faulty
@@ -163,6 +164,14 @@ def staged(asked: Scenario, read: Read, opened: Callable[[], EventStore] | None 
             f"is {asked.policy!r}, which there is not{known.hint()}",
             "list them: quorate policy list",
         )
+    if asked.policy is not None and known.by_name[asked.policy].reads_costs:
+        priceless = [flavor for flavor in cluster.flavors if flavor not in COSTS]
+        if priceless:
+            raise ScenarioError(
+                "policy",
+                f"weighs what GPUs cost, and no price of {priceless[0]} is known",
+                f"use flavors of {', '.join(COSTS)}, or a policy that does not",
+            )
     measured = measured_of(asked)
     if asked.strict:
         jobs, total, seed = _stream(asked, read, cluster, table)
@@ -273,6 +282,7 @@ def _fleet_play(
         if asked.depth is None
         else asked.depth,
         disruption_rate_ppm=Pool(name="simulated").disruption_rate_ppm if asked.conflicts else 0,
+        costs_micros=_costs_micros(asked, cluster) if is_rounds else (),
     )
     layout = Layout(gpus_per_node=asked.gpus_per_node, nodes_per_domain=asked.nodes_per_domain)
     costs = Costs(
@@ -283,6 +293,14 @@ def _fleet_play(
     fleet = replace(plain_fleet(cluster, owners, pool, layout), table=table, costs=costs)
     store = None if opened is None else opened()
     return FleetPlay(fleet, trace.jobs, seed=asked.seed, store=store)
+
+
+def _costs_micros(asked: Scenario, cluster: Cluster) -> tuple[tuple[str, int], ...]:
+    """Return the published prices of the flavors, if the policy weighs what GPUs cost."""
+    policy = known_policies().by_name[asked.policy or ""]
+    if not policy.reads_costs:
+        return ()
+    return tuple((flavor, round(COSTS[flavor] * PPM)) for flavor in cluster.flavors)
 
 
 def _ends_s(job: TraceJob) -> float:

@@ -123,6 +123,7 @@ def pools() -> st.SearchStrategy[sp.Pool]:
         grace_max_ms=durations_ms,
         disruption_gpu_ms_per_day=st.none() | amounts,
         disruption_rate_ppm=st.integers(0, 1_000_000),
+        costs_micros=st.lists(st.tuples(names, amounts), max_size=2).map(tuple),
         collateral_max=st.integers(1, 100),
         expected_duration_ms=durations_ms,
         reservation_depth=st.integers(0, 1_000),

@@ -175,3 +175,24 @@ def test_a_pod_for_the_whole_run_is_hit_by_the_loss_of_its_own_node_alone() -> N
     (pod,) = pods(Processes.RUN)
     assert pod.is_on([("n1", 1)])
     assert not pod.is_on([("n2", 5)])
+
+
+def test_a_pod_of_a_round_is_told_for_how_many_steps_and_how_long() -> None:
+    work = Work(
+        run="r",
+        command=(),
+        env={},
+        working_dir="",
+        processes="node",
+        grace_ms=1_500,
+        round_steps=900,
+        round_ms=360_000,
+        round_until_ms=1_700_000_360_000,
+    )
+    wanted = Wanted(life="L", work=work, parts=(Part(lease="r/0", bundle=0, slots=SLOTS),))
+    for pod in pod_manifests(PLACE, spec(), wanted, 2):
+        (container,) = pod["spec"]["containers"]
+        env = {each["name"]: each.get("value") for each in container["env"]}
+        assert env["QUORATE_LEASE_STEPS"] == "900"
+        assert env["QUORATE_LEASE_SECONDS"] == "360"
+        assert env["QUORATE_LEASE_UNTIL_MS"] == "1700000360000"

@@ -152,3 +152,30 @@ def test_a_type_that_stands_only_beside_another_does_not_run_alone() -> None:
     assert json.loads(to_json(spec))["throughputs"] == {
         "k80": {A: {"null": 4.795, B: [2.454, 0.983]}, B: {"null": 0, A: [0.983, 2.454]}}
     }
+
+
+def test_costs_are_read_in_whole_millionths_and_written_again() -> None:
+    found = _parsed(None, costs={"v100": 2.48, "k80": 0.01})
+    assert isinstance(found, Documents), found
+    (document,) = found.items
+    assert isinstance(document.spec, Pool)
+    assert document.spec.costs_micros == (("k80", 10_000), ("v100", 2_480_000))
+    tree = json.loads(to_json(render(document.spec)["spec"]))
+    assert tree["costs"] == {"k80": 0.01, "v100": 2.48}
+
+
+@pytest.mark.parametrize(
+    ("costs", "path", "message"),
+    [
+        ({}, "", "must give the cost of at least one flavor"),
+        ({"v100": 0}, ".v100", "must be at least 0.01, got 0"),
+        ({"v100": -1}, ".v100", "must not be negative, got -1"),
+        ({"v100": 10_001}, ".v100", "must be at most 10000, got 10001"),
+        ({"v100": "much"}, ".v100", "must be a number"),
+        ([1], "", "must be a mapping"),
+    ],
+)
+def test_faults_of_costs_name_the_flavor(costs: object, path: str, message: str) -> None:
+    ((at, said),) = _faults(None, costs=costs)
+    assert at == f"spec.costs{path}"
+    assert said.startswith(message)

@@ -57,3 +57,13 @@ def test_what_each_process_is_told(processes: str, told: list[tuple[object, ...]
 def test_who_has_lost_what_it_works_on(processes: str, lost: list[Slot], hit: list[int]) -> None:
     found = ranks_of(replace(WORK, processes=processes), SLOTS, 4711, 2)
     assert [rank.number for rank in found if rank.is_hit(lost)] == hit
+
+
+def test_a_process_of_a_round_is_told_for_how_many_steps_and_how_long() -> None:
+    work = replace(WORK, round_steps=900, round_ms=359_500, round_until_ms=1_700_000_360_000)
+    for rank in ranks_of(work, SLOTS, 4711, 2):
+        assert rank.env["QUORATE_LEASE_STEPS"] == "900"
+        assert rank.env["QUORATE_LEASE_SECONDS"] == "359.5"
+        assert rank.env["QUORATE_LEASE_UNTIL_MS"] == "1700000360000"
+    for rank in ranks_of(WORK, SLOTS, 4711, 2):
+        assert not [name for name in rank.env if name.startswith("QUORATE_LEASE")]

@@ -21,8 +21,10 @@ from quorate.core.commands import (
 )
 from quorate.core.decide import decide
 from quorate.core.rounds.begin_round import STEPS_MAX, step_counts
+from quorate.core.rounds.lease_bounds import LeaseBound
 from quorate.core.rounds.round_outlook import between_rounds, share_words
 from quorate.ledger.chain import GENESIS, seal
+from quorate.loop.orders import standing_orders
 from quorate.loop.rounds.kept_answers import KeptAnswers
 from quorate.loop.rounds.round_loop import share_out
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
@@ -37,15 +39,17 @@ from quorate.model.events import (
     RoundCode,
     RoundGrant,
     RoundShared,
+    RunEnded,
     RunRefused,
 )
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.specs import Discipline, Follow, Malleable, OnQuota, Pool
+from quorate.model.specs import Discipline, Follow, Malleable, OnQuota, Pool, RoundsWork
 from quorate.model.state.apply_event import apply
 from quorate.model.state.records import Phase
 from quorate.policy.allocation import Allocation, Method, Unsolved, UnsolvedCode, alone
 from quorate.policy.problem import Problem
 from quorate.policy.table import POLICIES as PUBLISHED
+from quorate.ports.executor_port import StartLease
 from quorate.sim.sim_executor import Truth
 from tests.oracles.rounds import (
     FLAVORS,
@@ -494,6 +498,92 @@ def test_runs_that_crowd_a_flavor_are_counted_by_its_gpus() -> None:
     text = round_text(shared)
     assert "odd takes too long for 7 runs on 2 GPUs: 3 a GPU are the most" in text
     assert shared.policy == "by_weight"
+
+
+def test_an_executor_is_told_for_how_many_steps_and_how_long_a_lease_is() -> None:
+    room = Room(world(team("ant")))
+    room.submit_together(
+        run("r", "ant", rounds=work(steps=100_000)), run("short", "ant", rounds=work(steps=7))
+    )
+    orders = [each for each in standing_orders(room.view) if isinstance(each, StartLease)]
+    until_ms = room.view.rounds[POOL].shared.until_ms
+    assert {each.run.name: each.bounds for each in orders} == {
+        "r": (LeaseBound(10 * ROUND_MS // 1_000, ROUND_MS, until_ms),),
+        "short": (LeaseBound(7, ROUND_MS, until_ms),),
+    }
+
+
+BY_COST = "max_sum_throughput_normalized_by_cost_perf"
+COSTS = (("a100", 4 * PPM), ("k80", PPM // 2), ("v100", 2 * PPM))
+
+
+def _priced(policy: str, costs: tuple[tuple[str, int], ...] = COSTS) -> Room:
+    """Return a pool of one GPU of each flavor whose policy weighs what they cost."""
+    specs: tuple[Applied, ...] = (
+        pool(policy=policy, costs_micros=costs),
+        *nodes(1, 1),
+        team("ant"),
+        money("ant"),
+    )
+    truth = Truth(
+        work_ms=HOUR_MS,
+        checkpoint_every_ms=MINUTE_MS,
+        speeds_ppm=(("v100", 3 * PPM // 4), ("k80", PPM // 2)),
+    )
+    return Room(specs, policies=PUBLISHED, truth=truth, stop_ms=0)
+
+
+def _hour(slo_ms: int | None = None) -> RoundsWork:
+    """Return an hour's work on the fastest flavor, two on the slowest."""
+    rates = {"a100": 20.0, "v100": 15.0, "k80": 10.0}
+    return work(rates, steps=20 * 3_600, slo_ms=slo_ms)
+
+
+def test_a_policy_that_weighs_costs_gives_the_flavor_with_the_most_steps_for_the_money() -> None:
+    room = _priced(BY_COST)
+    room.submit_together(run("r", "ant", rounds=_hour()))
+    room.rounds(2)
+    assert room.flavor("r") == "k80", "20 steps for the money, beside 5 and 7.5, though slowest"
+    assert room.view.rounds[POOL].shared.causes == ()
+    room.look_back()
+
+
+def test_a_deadline_that_needs_a_dear_flavor_has_it() -> None:
+    room = _priced(f"{BY_COST}_SLOs")
+    slo_ms = 90 * MINUTE_MS
+    due, free = _hour(slo_ms), _hour()
+    room.submit_together(run("due", "ant", rounds=due), run("free", "ant", rounds=free))
+    room.rounds(1)
+    assert room.flavor("due") in ("a100", "v100")
+    assert room.flavor("free") == "k80"
+    assert room.view.rounds[POOL].shared.causes == ()
+    room.rounds(20)
+    assert room.phase("due") == "Completed"
+    ended_ms = next(e.at_ms for e in room.events() if isinstance(e, RunEnded) and e.run == "due")
+    assert ended_ms <= room.view.runs["due"].submitted_ms + slo_ms
+
+
+def test_a_round_says_how_many_deadlines_cannot_be_kept() -> None:
+    room = _priced(f"{BY_COST}_SLOs")
+    due = work(steps=10 * 3_600, slo_ms=70 * MINUTE_MS)
+    room.submit_together(run("r", "ant", rounds=due))
+    room.did(MarkNode("a100-0", NodeStatus.FAILED), MarkNode("k80-0", NodeStatus.FAILED))
+    room.did(MarkNode("v100-0", NodeStatus.FAILED))
+    room.rounds(4)
+    room.did(MarkNode("a100-0", NodeStatus.READY))
+    room.rounds(2)
+    shared = room.view.rounds[POOL].shared
+    assert shared.causes == (RoundCause(RoundCode.DEADLINES_MISSED, f"{BY_COST}_SLOs", 1),)
+    assert "cannot keep the deadlines of 1 run beside the others" in round_text(shared)
+    assert room.flavor("r") == "a100", "it is late, and goes on"
+
+
+def test_where_a_flavor_has_no_cost_all_share_by_weight_and_are_told() -> None:
+    room = _priced(BY_COST, COSTS[:2])
+    room.submit_together(run("r", "ant"))
+    shared = room.view.rounds[POOL].shared
+    assert shared.policy == "by_weight"
+    assert "flavor v100 has no cost above 0; say what a GPU of v100 costs" in round_text(shared)
 
 
 def test_a_round_says_of_how_many_its_policy_could_not_say_all() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quorate.core.commands import Applied
+from quorate.model.specs import Node
 from quorate.operations.pool_policies import check_policies
 from quorate.policy.table import POLICIES
 from quorate.views.exits import CommandError
@@ -31,3 +32,20 @@ def test_a_pool_with_many_runs_is_not_given_a_policy_that_takes_long_for_them() 
         f"{most} are the most; use another policy"
     )
     check_policies(room.view, [pool(policy="max_min_fairness_perf")])
+
+
+def test_a_policy_that_weighs_costs_needs_those_of_every_flavor_of_the_pool() -> None:
+    name = "max_sum_throughput_normalized_by_cost_perf"
+    room = Room(world(team("ant"), per_flavor=1, gpus=1))
+    costs = (("a100", 4_000_000), ("k80", 500_000))
+    said = _refusal(room, pool(policy=name, costs_micros=costs))
+    assert said == (
+        f"Pool/shared: spec.costs: {name} weighs what GPUs cost, and no cost of v100 is given; "
+        "add what an hour of one GPU costs, such as costs: {v100: 2.48}"
+    )
+    every = pool(policy=name, costs_micros=(*costs, ("v100", 2_000_000)))
+    check_policies(room.view, [every])
+    more = Node(name="new", flavor="h100", gpus=1, region="r", cluster="c", domain="d")
+    assert "no cost of h100 is given" in _refusal(room, every, more)
+    elsewhere = Node(name="new", flavor="h100", gpus=1, region="s", cluster="c", domain="d")
+    check_policies(room.view, [every, elsewhere])

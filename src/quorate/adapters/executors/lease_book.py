@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from quorate.core.rounds.lease_bounds import LeaseBound
 from quorate.keeper.wanted import Part, Slot, Status, Wanted, Work
 from quorate.model.events import LeaseStarted, Role, StartReason
 from quorate.model.specs import Run
@@ -38,6 +39,7 @@ class _OpenRun:
     life: str
     grace_ms: int
     leases: dict[str, _Lease] = field(default_factory=dict)
+    bound: LeaseBound | None = None
 
 
 class Book:
@@ -147,6 +149,13 @@ class Book:
             if lease.fact.role is not Role.SPARE
         ]
         work = self._work_of(run.spec, run.grace_ms)
+        if run.bound is not None:
+            work = replace(
+                work,
+                round_steps=run.bound.steps,
+                round_ms=run.bound.length_ms,
+                round_until_ms=run.bound.until_ms,
+            )
         return Wanted(life=run.life, work=work, parts=tuple(parts), nonce=run.spec.nonce)
 
     def stopping_idle(self, name: str) -> list[str]:
@@ -200,12 +209,13 @@ class Book:
         fact = order.lease
         if (fact.lease, order.run.nonce) in self._ended:
             return  # A repeated order.
-        for spec in order.runs:
+        bounds = order.bounds or (None,) * len(order.runs)
+        for spec, bound in zip(order.runs, bounds, strict=True):
             run = self._runs.get(spec.name)
             if run is None:
                 run = _OpenRun(spec, _begun(spec, fact.lease), order.grace_ms)
                 self._runs[spec.name] = run
-            run.spec, run.grace_ms = spec, order.grace_ms
+            run.spec, run.grace_ms, run.bound = spec, order.grace_ms, bound
             run.leases.setdefault(fact.lease, _Lease(fact))
         self._runs_of[fact.lease] = tuple(spec.name for spec in order.runs)
 

@@ -80,6 +80,7 @@ class PoolSpec(Fields):
     reservation_depth: int | None
     firm_horizon: str | None
     throughputs: Mapping[str, Any]
+    costs: Mapping[str, Any]
     executor: str | None
     cluster: str | None
 

@@ -37,6 +37,8 @@ class Answered:
     members: Sequence[Member]
     allocation: Allocation
     causes: tuple[RoundCause, ...] = ()
+    is_thrifty: bool = False
+    """Whether the policy weighs what GPUs cost."""
 
 
 def answered(
@@ -63,8 +65,15 @@ def answered(
             if found.unfinished:
                 more = len(found.unfinished)
                 causes.append(RoundCause(RoundCode.UNFINISHED, policy.name, more))
+            if found.dropped:
+                missed = len(found.dropped)
+                causes.append(RoundCause(RoundCode.DEADLINES_MISSED, policy.name, missed))
             return Answered(
-                policy=policy.name, members=left, allocation=found, causes=tuple(causes)
+                policy=policy.name,
+                members=left,
+                allocation=found,
+                causes=tuple(causes),
+                is_thrifty=policy.reads_costs,
             )
         causes.append(found if isinstance(found, RoundCause) else _cause(policy.name, found))
         out = set() if isinstance(found, RoundCause) else set(found.jobs)

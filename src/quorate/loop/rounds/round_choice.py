@@ -24,7 +24,12 @@ SHARE_MIN: Final = 1e-6
 
 
 def choose_rows(
-    floor: Floor, members: Sequence[Member], answer: Allocation, funds: Funds
+    floor: Floor,
+    members: Sequence[Member],
+    answer: Allocation,
+    funds: Funds,
+    *,
+    is_thrifty: bool = False,
 ) -> tuple[RoundGrant, ...]:
     """Return the grants of the next round, the most deserving run first.
 
@@ -33,7 +38,8 @@ def choose_rows(
     it, the next in turn is chosen in its place, and the run stays owed. The rest goes to other runs
     that can use it, whatever their shares, and before that to chosen runs that are slower where
     they are; unless the policy has withheld it (``discounts``), so that no run gains by what it
-    says. Then no run is given more than its share.
+    says. Then no run is given more than its share. ``is_thrifty``: the policy weighs what GPUs
+    cost, so that no run is moved to a faster flavor which it did not choose.
     """
     by_name = {member.record.spec.name: member for member in members}
     rules = Rules(round_s=floor.pool.round_ms / SECOND_MS)
@@ -60,7 +66,8 @@ def choose_rows(
         return choices
 
     choices = chosen(None)
-    faster = [] if withholds else faster_candidates(floor, by_name, choices.rows, free)
+    keeps = withholds or is_thrifty
+    faster = [] if keeps else faster_candidates(floor, by_name, choices.rows, free)
     if faster:
         candidates += faster
         choices = chosen(None)

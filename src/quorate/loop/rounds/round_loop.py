@@ -73,7 +73,7 @@ def _answer(
 def _chosen(floor: Floor, by_what: Answered, funds: Funds, steps: Mapping[str, int]) -> ShareOut:
     """Return the round that follows from a policy's answer, as far as there are funds."""
     answer = by_what.allocation
-    grants = choose_rows(floor, by_what.members, answer, funds)
+    grants = choose_rows(floor, by_what.members, answer, funds, is_thrifty=by_what.is_thrifty)
     return ShareOut(
         pool=floor.pool.name,
         number=floor.number,

@@ -91,6 +91,7 @@ def problem_of(
     scales = np.array([spec.gpus for spec in specs], dtype=np.int64)
     gpus = np.array(floor.gpus, dtype=np.int64)
     most = PAIRS_MAX if policy.pairs_max is None else policy.pairs_max
+    seconds = _seconds_left(members, fastest, floor.pool)
     return Problem(
         flavors=floor.flavors,
         gpus=gpus,
@@ -98,15 +99,22 @@ def problem_of(
         rates=rates,
         scales=scales,
         weights=weights,
-        steps_left=fastest * _seconds_left(members, fastest, floor.pool),
+        steps_left=fastest * seconds,
         ages_s=np.array([_age_s(m, now_ms) for m in members]),
         isolated_s=_isolated_s(members, rates, scales, gpus),
-        deadlines_s=np.array([_deadline_s(m, now_ms) for m in members]),
+        deadlines_s=_deadlines_s(members, seconds, floor.pool, now_ms),
+        costs=_costs(floor) if policy.reads_costs else None,
         entities=tuple(Entity(name=owner, weight=targets[owner]) for owner in owners),
         entity_of=of,
         pairs=pairs_of(view, floor, members, most) if policy.reads_pairs else None,
         work_max=WORK_MAX,
     )
+
+
+def _costs(floor: Floor) -> Floats:
+    """Return what a GPU of each flavor costs for an hour; 0 where the pool does not say."""
+    known = dict(floor.pool.costs_micros)
+    return np.array([known.get(flavor, 0) for flavor in floor.flavors]) / MICRO
 
 
 def _weight(run: Run) -> float:
@@ -144,6 +152,18 @@ def _seconds_left(members: Sequence[Member], fastest: Floats, pool: Pool) -> Flo
 def _age_s(member: Member, now_ms: int) -> float:
     started_ms = member.record.started_ms
     return 0.0 if started_ms is None else (now_ms - started_ms) / SECOND_MS
+
+
+def _deadlines_s(
+    members: Sequence[Member], seconds_left: Floats, pool: Pool, now_ms: int
+) -> Floats:
+    """Return by when each run is to end: a round before its deadline, where it can be as fast.
+
+    Shares are given out in whole rounds, so that a run may be one round behind its share.
+    """
+    due = np.array([_deadline_s(member, now_ms) for member in members])
+    found: Floats = np.maximum(due - pool.round_ms / SECOND_MS, np.minimum(due, seconds_left))
+    return found
 
 
 def _deadline_s(member: Member, now_ms: int) -> float:

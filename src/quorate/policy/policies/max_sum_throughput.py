@@ -157,8 +157,8 @@ def _costless(problem: Problem) -> Unsolved | None:
     return Unsolved(
         code=UnsolvedCode.NOT_APPLICABLE,
         subject=name,
-        message=f"flavor {name} costs {problem.costs[int(np.argmax(free))]:g}",
-        remedy=f"give flavor {name} a cost above 0",
+        message=f"flavor {name} has no cost above 0",
+        remedy=f"say what a GPU of {name} costs for an hour",
     )
 
 
@@ -198,6 +198,7 @@ MAX_SUM: Final = (
         solve=_by_cost,
         metric=_FOR_MONEY,
         reads_costs=True,
+        jobs_max=3_000,
         reads_progress=False,
     ),
     Policy(
@@ -207,6 +208,8 @@ MAX_SUM: Final = (
         metric=_FOR_MONEY,
         reads_steps=True,
         reads_costs=True,
+        # Where deadlines cannot all be kept, which ones are is a search for whole numbers.
+        jobs_max=400,
     ),
     Policy(
         name="max_sum_throughput_normalized_by_cost_packed_SLOs",
@@ -216,5 +219,6 @@ MAX_SUM: Final = (
         reads_steps=True,
         reads_costs=True,
         reads_pairs=True,
+        jobs_max=100,
     ),
 )

@@ -2,7 +2,7 @@
 
 The work of a run that binds its GPUs is GPU time under its leases, spares left out. The work of a
 run that shares in rounds is counted in steps, by how fast it is on each flavor
-(``recorded_rates.py``). A run that ended has done what it had; one that had not ended has at least
+(``recorded_speeds.py``). A run that ended has done what it had; one that had not ended has at least
 a bit more to do, or what it declared. A stop takes as long as it took, or as long as stops took in
 the middle of all, where it is new. The leases of a claim are no work: a claim ends at its time.
 """

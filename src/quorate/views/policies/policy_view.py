@@ -75,9 +75,7 @@ def _objective(policy: Policy) -> str:
 
 
 def _runs(policy: Policy) -> str:
-    """Return for how many runs a pool calls a policy; empty where none does."""
-    if policy.reads_costs:
-        return NONE
+    """Return for how many runs a pool calls a policy."""
     if policy.jobs_max is None:
         return "any"
     each = policy.jobs_per_gpu_max

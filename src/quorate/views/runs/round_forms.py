@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from quorate.core.rounds.lease_bounds import LeaseBounds
 from quorate.documents.times import time_text
 from quorate.documents.written import seconds
 from quorate.model.amounts import PPM, SECOND_MS
-from quorate.model.events import RoundShare, RoundShared
 from quorate.model.state.apply_rounds import received_ms
 from quorate.model.state.records import Lease
 from quorate.model.state.state_view import StateView
@@ -26,7 +26,7 @@ def turns(view: StateView, run: str) -> list[Tree]:
     The priority is the run's turn in seconds (``turn_s``), as if it had no GPUs now. Empty where
     the run shares in no rounds, or was not there when the round began.
     """
-    found = _shared(view, run)
+    found = LeaseBounds(view).shared(run)
     if found is None:
         return []
     shared, share = found
@@ -63,36 +63,19 @@ def turn_text(turn: Tree) -> str:
 def lease_bounds(view: StateView, lease: Lease) -> Tree | None:
     """Return how long and how many steps ``lease`` is for; None outside pools that share in rounds.
 
-    Steps are what its run does in that time at the rate that the round was shared out with, and no
-    more than it has left to do.
+    They are what its run is told when it starts.
     """
     run = lease.fact.run
-    found = _shared(view, run)
-    if found is None:
+    rounds = LeaseBounds(view)
+    found, bound = rounds.shared(run), rounds.of(lease.fact, run)
+    if found is None or bound is None:
         return None
-    shared, share = found
-    flavor = view.envelopes[lease.fact.payer].spec.flavor
-    length_ms = shared.until_ms - max(lease.fact.start_ms, shared.at_ms)
-    rate = dict(zip(shared.flavors, share.rates, strict=True)).get(flavor, 0)
-    steps = rate * length_ms // (PPM * SECOND_MS)
-    work = view.runs[run].spec.rounds
-    if work is not None and work.total_steps is not None:
-        steps = min(steps, max(0, work.total_steps - view.in_rounds[run].steps))
+    shared, _ = found
     return {
         "number": shared.number,
         "policy": shared.policy,
         "until": time_text(shared.until_ms),
-        "maxSteps": steps,
-        "maxDurationSeconds": seconds(length_ms),
+        "maxSteps": bound.steps,
+        "maxDurationSeconds": seconds(bound.length_ms),
         "turns": turns(view, run),
     }
-
-
-def _shared(view: StateView, run: str) -> tuple[RoundShared, RoundShare] | None:
-    """Return the round that the pool of ``run`` is in, and what the run was to have of it."""
-    known = view.in_rounds.get(run)
-    record = None if known is None else view.rounds.get(known.pool)
-    if record is None:
-        return None
-    share = next((each for each in record.shared.shares if each.run == run), None)
-    return None if share is None else (record.shared, share)
