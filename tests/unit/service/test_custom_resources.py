@@ -47,7 +47,13 @@ from quorate.service.custom_resources.resource_documents import (
 )
 from quorate.service.custom_resources.resource_mirror import OwnObject, mirror_changes
 from quorate.service.custom_resources.resource_requests import refused_again, refused_by
-from quorate.service.custom_resources.resource_status import is_final, is_news, plain, status_of
+from quorate.service.custom_resources.resource_status import (
+    is_final,
+    is_news,
+    is_urgent,
+    plain,
+    status_of,
+)
 from quorate.testing.spec_strategies import budgets, owners, pools, runs
 from quorate.views.exits import CommandError, Exit
 from quorate.views.failures import refused
@@ -219,6 +225,17 @@ def test_time_alone_is_no_news_and_a_run_that_is_over_is_final_once_it_says_so()
     assert is_final(replace(over, status=ended))
     assert not is_final(replace(over, status=ended, generation=2))
     assert not is_final(replace(over, status={"phase": "Completed"}))
+
+
+def test_another_phase_is_urgent_and_another_number_is_not() -> None:
+    old = {"phase": "Pending", "reason": "WaitingForQuota", "refusal": {"short": 8}}
+    assert not is_urgent(old | {"refusal": {"short": 4}}, old)
+    assert is_urgent(old | {"phase": "Running"}, old)
+    assert is_urgent(old | {"reason": "PreemptionPending"}, old)
+    said = condition_trees([met(ADMITTED, "Admitted")], (), 1, NOW)
+    assert is_urgent(old | {"conditions": said}, old)
+    later = condition_trees([met(ADMITTED, "Admitted", "text")], (), 1, "later")
+    assert not is_urgent(old | {"conditions": later}, old | {"conditions": said})
 
 
 def test_what_is_refused_says_why_and_trouble_of_the_ledger_says_nothing() -> None:

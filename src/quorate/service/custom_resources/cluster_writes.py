@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from time import monotonic
 from typing import Final
 
 from quorate.adapters.kubernetes.resource_objects import Resource
@@ -24,10 +25,15 @@ from quorate.service.custom_resources.resource_mirror import (
     own_objects,
 )
 from quorate.service.custom_resources.resource_standing import ledger_status
-from quorate.service.custom_resources.resource_status import status_news
+from quorate.service.custom_resources.resource_status import is_urgent, status_news
 
 WRITERS: Final = 4
 """How many requests to the API server are under way at once."""
+
+TOGETHER_MAX: Final = 48
+"""How many objects of Quorate's own are written before statuses are looked at again."""
+SELDOM_S: Final = 3.0
+"""How often the status of one resource is written where nobody waits for what is new."""
 
 Call = tuple[str, Callable[[], object]]
 """What a call is about, for the log, and the call."""
@@ -43,6 +49,7 @@ class ClusterWrites:
         self._complain = complain
         self._ledger = ledger
         self._pool = ThreadPoolExecutor(WRITERS, "resources")
+        self._written_s: dict[str, float] = {}
 
     def close(self) -> None:
         """Return when nothing is written any more."""
@@ -63,20 +70,39 @@ class ClusterWrites:
 
     async def statuses(
         self, resources: Iterable[tuple[Resource, Said | None]], picture: LedgerPicture
-    ) -> None:
-        """Write the statuses that have changed; with each resource comes what is wrong with it."""
+    ) -> float | None:
+        """Write the statuses that have changed; with each resource comes what is wrong with it.
+
+        What is not urgent is written now and then only. Returns in how long the next of that is
+        due, None where all is written.
+        """
         calls: list[Call] = []
+        now_s, due_s, written_s = monotonic(), [], {}
         for resource, fault in resources:
             ledger = ledger_status(resource, picture)
             make = partial(status_news, resource, ledger, fault, picture.now)
-            if make(resource) is not None:
-                calls.append((resource.shown, partial(self._writer.write_status, resource, make)))
+            last_s = self._written_s.get(resource.uid)
+            if last_s is not None and now_s < last_s + SELDOM_S:
+                written_s[resource.uid] = last_s
+            new = make(resource)
+            if new is None:
+                continue
+            if resource.uid in written_s and not is_urgent(new, resource.status):
+                due_s.append(written_s[resource.uid] + SELDOM_S - now_s)
+                continue
+            written_s[resource.uid] = now_s
+            calls.append((resource.shown, partial(self._writer.write_status, resource, make)))
+        self._written_s = written_s
         await self._in_threads(calls)
+        return min(due_s, default=None)
 
     async def mirror(
         self, resources: Iterable[Resource], seen: Seen, picture: LedgerPicture
-    ) -> None:
-        """Make, change and delete the objects of Quorate's own."""
+    ) -> bool:
+        """Make, change and delete objects of Quorate's own; return whether more are left to do.
+
+        A status is not kept waiting by many of them.
+        """
         wanted, kept = own_objects(resources, picture)
         found = mirror_changes(wanted, kept, seen, self._ledger)
         calls: list[Call] = [
@@ -87,7 +113,8 @@ class ClusterWrites:
             for resource, own in found.changed
         ]
         calls += [(each.shown, partial(self._writer.delete, each)) for each in found.deleted]
-        await self._in_threads(calls)
+        await self._in_threads(calls[:TOGETHER_MAX])
+        return len(calls) > TOGETHER_MAX
 
     def _create(self, own: OwnObject) -> None:
         self._writer.create(

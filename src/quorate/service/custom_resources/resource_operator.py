@@ -216,8 +216,11 @@ class ResourceOperator:
             for each in compared
             if each.resource.uid in self._refused
         }
-        await writes.statuses(((each.resource, self._fault(each)) for each in compared), picture)
-        await writes.mirror((each.resource for each in compared), seen, picture)
+        faults = ((each.resource, self._fault(each)) for each in compared)
+        due_s = await writes.statuses(faults, picture)
+        self._again_s = self._again_s if due_s is None else min(self._again_s, due_s)
+        if await writes.mirror((each.resource for each in compared), seen, picture):
+            self._again_s = 0.0
         self._seq = picture.seq
         if not self._has_trouble:
             self._complaints.clear()

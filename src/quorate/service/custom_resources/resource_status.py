@@ -121,6 +121,23 @@ def is_news(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     return bool(_settled(new) != _settled(old))
 
 
+def is_urgent(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Return whether a person waits for what is new: another phase, reason, condition or lease.
+
+    The numbers of a run that goes on waiting change with every event of others.
+    """
+    return _headline(new) != _headline(old)
+
+
+def _headline(status: Mapping[str, Any]) -> tuple[Any, ...]:
+    conditions = sorted(
+        (str(each.get("type")), str(each.get("status")), str(each.get("reason")))
+        for each in status.get("conditions") or ()
+    )
+    named = ("phase", "reason", "observedGeneration", "leases", "width", "stopping", "outcome")
+    return (conditions, *(status.get(name) for name in named))
+
+
 def _settled(value: Any) -> Any:
     """Return a status without what drifts."""
     if isinstance(value, Mapping):
