@@ -14,6 +14,7 @@ from quorate.adapters.kubernetes.kube_api import KubeApi
 from quorate.documents.text_source import read_source
 from tests.bounds import stays, until
 from tests.kubernetes.engines import Server
+from tests.kubernetes.granted import grant
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.played_jobs import PYTORCH, PlayedController, define, manifest
 from tests.kubernetes.played_nodes import PlayedNodes
@@ -130,8 +131,9 @@ def played(cluster: Server) -> Iterator[Cluster]:
 def test_suspended_workloads_are_admitted_stopped_and_reported(
     cluster: Server, played: Cluster, tmp_path: Path
 ) -> None:
+    service = grant(cluster, SPACES[1], SPACES[:1] + SPACES[2:], tmp_path)
     words = (
-        *("--kubernetes-clusters", f"jobs={cluster.kubeconfig}", "--kubernetes-jobs", "jobs"),
+        *("--kubernetes-clusters", f"jobs={service.kubeconfig}", "--kubernetes-jobs", "jobs"),
         *("--kubernetes-namespace", "jobs-{owner}", "--kubernetes-home", SPACES[1]),
     )
     with program(tmp_path, *words) as first:

@@ -1,0 +1,171 @@
+"""The commands of "Install on your cluster", typed against a real API server.
+
+No kubelet runs here, so the pod of the service is played by ``quorate serve`` with the settings and
+the service account that the manifests make.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quorate.adapters.kubernetes.kube_api import KubeApi
+from tests.bounds import until
+from tests.kubernetes.engines import Server
+from tests.kubernetes.granted import as_account
+from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.played_jobs import DEFINITIONS
+from tests.kubernetes.played_nodes import PlayedNodes
+from tests.service.program import program
+from tests.tidy.tree import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+PAGE = (ROOT / "docs" / "kubernetes.md").read_text("utf-8")
+SECTION = PAGE.partition("## Install on your cluster\n")[2].partition("\n## ")[0]
+FENCED = re.findall(r"```(\w*)\n(.*?)```", SECTION, flags=re.DOTALL)
+BLOCKS = [text for kind, text in FENCED if kind == "sh"]
+FILES = {text.splitlines()[0].removeprefix("# "): text for kind, text in FENCED if kind == "yaml"}
+PLAIN = "".join(text for kind, text in FENCED if not kind)
+SPACE = "quorate-vision"
+
+
+@pytest.fixture
+def admin(cluster: Server, only_gpu_nodes: None) -> Iterator[KubeApi]:
+    del only_gpu_nodes
+    if shutil.which("kubectl") is None:
+        pytest.skip("there is no kubectl on the path")
+    api = cluster.api()
+    nodes = PlayedNodes(api)
+    for name in ("gpu-1", "gpu-2"):
+        nodes.add(name, gpus=8)
+    kubelet = Kubelet(cluster.api(), SPACE)
+    kubelet.start()
+    yield api
+    kubelet.close()
+    nodes.remove_all()
+    api.close()
+
+
+class Shell:
+    """Somebody who types the commands of the page, in the project, one shell for each block."""
+
+    def __init__(self, folder: Path, kubeconfig: Path) -> None:
+        scripts = folder / "bin"
+        scripts.mkdir()
+        for name, start in (
+            ("quorate", "from quorate.cli.main import run; run()"),
+            ("kubectl-runs", "from quorate.cli.commands.runs_command import run; run()"),
+        ):
+            script = scripts / name
+            script.write_text(f"#!{sys.executable}\n{start}\n", "utf-8")
+            script.chmod(0o755)
+        for name in ("deploy", "src"):
+            (folder / name).symlink_to(ROOT / name)
+        self.folder = folder
+        self.env = {
+            "PATH": f"{scripts}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "LC_ALL": "C.UTF-8",
+            "KUBECONFIG": str(kubeconfig),
+            "PYTHONPATH": str(ROOT / "src"),
+        }
+
+    def type(self, block: str) -> str:
+        """Return what a block prints; every command must succeed."""
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", block],
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done
+        return done.stdout
+
+
+def test_every_command_that_needs_no_kubelet_works_as_it_stands(
+    cluster: Server, admin: KubeApi, tmp_path: Path
+) -> None:
+    assert [line.split()[:2] for line in PLAIN.splitlines()] == [
+        ["podman", "build"],
+        ["podman", "push"],
+        ["kubectl", "rollout"],
+        ["kubectl", "exec"],
+        ["kubectl", "port-forward"],
+    ]
+    shell = Shell(tmp_path, cluster.kubeconfig)
+    install, label, use = BLOCKS
+    assert shell.type(install).splitlines()[-1] == "yes"
+    shell.type(label)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    settings = admin.get("/api/v1/namespaces/quorate/configmaps/quorate-settings")["data"]
+    service = as_account(cluster, "quorate", tmp_path)
+    words = (
+        *("--config", "settings.toml", "--init", "--token-file", "admin.token"),
+        *("--ledger", "quorate.db", "--kubernetes-clusters", f"here={service.kubeconfig}"),
+    )
+    (tmp_path / "settings.toml").write_text(settings["quorate.toml"], "utf-8")
+    with program(tmp_path, *words) as served:
+        url = served.wait_ready()
+        setting, using, apply, nodes, *rest = use.replace("http://127.0.0.1:8414", url).splitlines()
+        shell.type(f"{setting}\n{using}\n{apply}")
+        until(lambda: shell.type(nodes).count("H100") == 2, "both nodes are declared")
+        *before, pods, cancel = rest
+        assert "run/hello started on 16 H100 GPUs" in shell.type("\n".join(before))
+        until(
+            lambda: shell.type(pods).count("Running") == 2,
+            "both pods work",
+            tell=lambda: served.err,
+        )
+        shell.type(cancel)
+        until(lambda: not admin.list_all(f"/api/v1/namespaces/{SPACE}/pods")[0], "no pod is left")
+        assert shell.type("quorate get run hello -o jsonpath='{.status.phase}'") == "Cancelled\n"
+        served.end()
+
+
+def test_the_monitoring_manifests_are_taken_where_the_operator_is(
+    cluster: Server, admin: KubeApi, tmp_path: Path
+) -> None:
+    shell = Shell(tmp_path, cluster.kubeconfig)
+    name = "servicemonitors.monitoring.coreos.com"
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": name},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "scope": "Namespaced",
+            "names": {"plural": "servicemonitors", "kind": "ServiceMonitor"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "x-kubernetes-preserve-unknown-fields": True,
+                        }
+                    },
+                }
+            ],
+        },
+    }
+    admin.create(DEFINITIONS, body)
+    shell.type(f"kubectl wait --for=condition=established crd/{name} --timeout=60s")
+    shell.type("kubectl apply -k deploy/kubernetes")
+    shell.type("kubectl apply -k deploy/kubernetes/monitoring")
+    path = "/apis/monitoring.coreos.com/v1/namespaces/quorate/servicemonitors/quorate"
+    assert admin.get(path)["spec"]["endpoints"][0]["path"] == "/metrics"
