@@ -117,8 +117,9 @@ class DoomedExecutor(LocalExecutor):
         keepers.doom = doom
         self._keepers = keepers
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Take orders, and perhaps die before its other thread has done anything about them."""
+        self._keepers.take_term(term)
         with self._lock:
             self._take(orders)
             if orders:

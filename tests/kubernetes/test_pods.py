@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from quorate.adapters.kubernetes.cluster_owner import OWNER_CONFIG, TERM
 from quorate.adapters.kubernetes.exec_kubernetes import (
     CODE_INVALID,
     KubernetesExecutor,
@@ -22,7 +23,7 @@ from quorate.adapters.kubernetes.pod_manifest import SERVICE_RECORD, STEP
 from quorate.adapters.kubernetes.pod_watch import PODS
 from quorate.model.events import EndReason, StartReason
 from quorate.model.specs import Processes
-from quorate.ports.errors import ClusterRefusedError, WorkFolderError
+from quorate.ports.errors import ClusterRefusedError, OldTermError, WorkFolderError
 from quorate.ports.executor_port import (
     EndLease,
     FenceNode,
@@ -60,6 +61,7 @@ class Place:
         self.line = CutLine(urlsplit(cluster.access.server).port or 0)
         self.kubelet.start()
         self.executor = self.opened()
+        self.term = 0
 
     def opened(self) -> KubernetesExecutor:
         access = replace(self.cluster.access, server=f"https://127.0.0.1:{self.line.port}")
@@ -69,7 +71,7 @@ class Place:
 
     def close(self) -> None:
         self.line.mend()
-        self.executor.resume([])
+        self.executor.resume([], term=self.term)
         until(lambda: not self.pods(), "no pod is left")
         self.executor.close()
         self.kubelet.close()
@@ -120,6 +122,28 @@ def test_pods_are_bound_to_the_nodes_that_were_decided_and_share_a_headless_serv
         lambda: not place.admin.list_all(f"/api/v1/namespaces/{place.space}/services")[0],
         "the Service goes with the run",
     )
+
+
+def test_service_of_an_older_term_does_nothing_in_the_cluster_any_more(place: Place) -> None:
+    old = place.executor
+    old.resume([wide()], term=1)
+    until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
+    before = place.pods()
+    place.executor, place.term = place.opened(), 2
+    place.executor.resume([wide()], term=2, is_whole=False)
+    place.executor.resume([wide()], term=2)
+    path = f"/api/v1/namespaces/{place.names.home}/configmaps/{OWNER_CONFIG}"
+    until(lambda: place.admin.get(path)["data"].get(TERM) == "2", "the new term is recorded")
+    # The old service does not know it yet, and finds it before it does anything.
+    old.carry_out([EndLease("r/0", EndReason.END), wide("s")], term=1)
+    until(lambda: "a leader of term 2 has taken over" in old.trouble, "it is deposed")
+    with pytest.raises(OldTermError):
+        old.carry_out([wide("t")], term=1)
+    old.close()
+    assert [each["metadata"]["uid"] for each in place.pods()] == [
+        each["metadata"]["uid"] for each in before
+    ]
+    assert len(place.kubelet.at_work("r")) == 2
 
 
 def test_a_run_that_a_quota_of_its_namespace_halves_does_not_start_until_all_of_it_may(

@@ -45,10 +45,10 @@ class _Clock:
 class PatientExecutor:
     """An executor that accepts orders; the script reports their results."""
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Take the orders; the script reports their results."""
 
-    def resume(self, orders: Sequence[Order]) -> None:
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Take every open lease again; the script reports the results."""
 
     def reports(self) -> Sequence[Report]:

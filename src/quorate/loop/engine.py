@@ -67,10 +67,11 @@ from quorate.ports.clock_port import Clock
 from quorate.ports.errors import (
     DecidingStoppedError,
     LedgerEmptyError,
+    OldTermError,
     QuorateError,
     StaleHeadError,
 )
-from quorate.ports.executor_port import Executor
+from quorate.ports.executor_port import Executor, Order
 from quorate.ports.store_port import EventStore
 
 if TYPE_CHECKING:
@@ -126,7 +127,8 @@ class Engine:
         self._round_waits = RoundWaits()
         self._round_answers: KeptAnswers | None = None
         self.on_violation: OnViolation | None = None
-        self.violated = ""
+        self.violated = self.deposed = ""
+        self._term = 0
         self.clock_trouble: Callable[[], str] = lambda: ""
 
     @classmethod
@@ -244,10 +246,31 @@ class Engine:
         """The ledger's head."""
         return self._head
 
+    def lead(self, term: int, executor: Executor) -> None:
+        """Decide, and send orders to ``executor``, as the leader of ``term`` from now on.
+
+        The executor refuses orders of older terms from its first answer on. What the leader before
+        had it start until then is recorded, perhaps after this engine's head: so the engine reads
+        on before anything ends that it does not know. Raises ``OldTermError`` when the executor has
+        a newer leader; then this engine does not lead.
+        """
+        self.follow()
+        executor.resume(standing_orders(self._state), term=term, is_whole=False)
+        self.follow()
+        executor.resume(standing_orders(self._state), term=term)
+        self.executor, self._term, self.deposed = executor, term, ""
+
+    def step_down(self, why: str) -> None:
+        """Decide nothing and send no orders until this engine leads again; ``why`` is shown."""
+        self.executor, self.deposed = None, why
+
     @property
     def stopped(self) -> str:
-        """Why deciding has stopped: a violation, or a clock that stepped; empty while it runs."""
-        return self.violated or self.clock_trouble()
+        """Why deciding has stopped; empty while it runs.
+
+        A violation, a clock that stepped, or another engine that leads.
+        """
+        return self.violated or self.deposed or self.clock_trouble()
 
     @property
     def recorded_ms(self) -> int:
@@ -531,7 +554,8 @@ class Engine:
             self._is_whole = True
             if self.executor is not None:
                 # The executor may not have received what was committed after all.
-                self.executor.resume(standing_orders(self._state))
+                orders = standing_orders(self._state)
+                self.executor.resume(orders, term=self._term, is_whole=not self.is_shared)
 
     def try_out(self, command: Command, *, actor: str, has_executor: bool = False) -> Decision:
         """Return what ``command`` would do now; nothing is written and nothing changes.
@@ -600,10 +624,18 @@ class Engine:
         self._head = head
         self._is_whole = True
         if self.executor is not None:
-            orders = orders_of(self._state, events)
-            if orders:
-                self.executor.carry_out(orders)
+            self._send(self.executor, orders_of(self._state, events))
         log_conflicts(self._state, events)
+
+    def _send(self, executor: Executor, orders: Sequence[Order]) -> None:
+        """Send ``orders``, which are recorded; if they are refused, a newer leader sends them."""
+        if not orders:
+            return
+        try:
+            executor.carry_out(orders, term=self._term)
+        except OldTermError as error:
+            _LOG.warning("another service leads now: %s", error)
+            self.step_down(str(error))
 
     def _maybe_snapshot(self) -> None:
         snapshots = self._snapshots

@@ -15,6 +15,7 @@
     ├── GpusUnknownError        the GPUs of this machine cannot be told
     ├── DecidingStoppedError    nothing is decided until an operator has looked
     ├── BlockTooLargeError      a command has more events than a block takes
+    ├── OldTermError            an executor takes orders of a newer leader
     ├── AccountingError         another system did not take or tell what it should
     │   └── AccountingDownError it cannot be reached, or does not answer in time
     └── StoreError              the store cannot do what was asked; nothing was recorded
@@ -78,6 +79,7 @@ __all__ = [
     "NewerLedgerError",
     "NotALedgerError",
     "NotLeaderError",
+    "OldTermError",
     "OutboxError",
     "QuorateError",
     "SegmentError",
@@ -144,6 +146,18 @@ class BlockTooLargeError(QuorateError):
             "recorded as a whole or not at all"
         )
         self.size = size
+
+
+class OldTermError(QuorateError):
+    """An executor has taken orders of a newer term: the one that gives these leads no more."""
+
+    def __init__(self, *, term: int, newest: int, remedy: str = "") -> None:
+        super().__init__(
+            f"orders of term {term} are refused: a leader of term {newest} has taken over"
+            + (f"; {remedy}" if remedy else "")
+        )
+        self.term = term
+        self.newest = newest
 
 
 class AccountingError(QuorateError):

@@ -3,9 +3,11 @@
 The loop gives orders when their events are durable, all orders of one commit together and in ledger
 order. Orders are facts about leases, so hearing one twice changes nothing: a lease that has ended
 is not started again, and the earliest deadline of a stop holds. Only ``resume`` may name such a
-lease anew: it says what a ledger holds, which may have been restored. Where an ``EndLease`` and a
-``StartLease`` of one run in one batch name the same slots (a hand-over, a swap, a step that takes a
-lost group's place), the work there goes on.
+lease anew: it says what a ledger holds, which may have been restored. Orders have the term of the
+leader that gives them, which is 0 where a ledger has one writer: an executor that has taken orders
+of a term refuses those of older ones, whoever gives them and however late. Where an ``EndLease``
+and a ``StartLease`` of one run in one batch name the same slots (a hand-over, a swap, a step that
+takes a lost group's place), the work there goes on.
 
 Ends are polled, not called back: ``reports`` returns each end until an ``EndLease`` shows that the
 ledger has it, so nothing is lost between a process and a commit. The end of a wipe is reported
@@ -123,15 +125,22 @@ Report = RunExited | LeaseGone | WipeDone
 class Executor(Protocol):
     """Runs work. Both order methods return at once and are safe to repeat."""
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
-        """Take the orders of one commit; they are known to be durable."""
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
+        """Take the orders of one commit; they are known to be durable.
+
+        Raises ``OldTermError`` when orders of a newer term than ``term`` were taken before; then
+        none of these is.
+        """
         ...
 
-    def resume(self, orders: Sequence[Order]) -> None:
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Take every open lease again, after a restart; work of other leases must end.
 
+        Unless ``is_whole`` it goes on: the ledger may have leases after those that were read, and
+        a leader whose term is taken reads on before it resumes as a whole.
+
         A stop follows the start of each lease that is ending; nodes that have failed or have to be
-        wiped are named again.
+        wiped are named again. Raises ``OldTermError`` as ``carry_out`` does.
         """
         ...
 

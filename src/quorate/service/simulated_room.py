@@ -88,15 +88,15 @@ class SimulatedRoom:
             return self._timeline.now_ms
         return self._timeline.next_ms()
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Take the orders of one commit."""
         self._catch_up()
-        self.machines.carry_out(orders)
+        self.machines.carry_out(orders, term=term)
 
-    def resume(self, orders: Sequence[Order]) -> None:
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Take every open lease again, after a restart."""
         self._catch_up()
-        self.machines.resume(orders)
+        self.machines.resume(orders, term=term, is_whole=is_whole)
 
     def reports(self) -> Sequence[Report]:
         """Return what has ended and is not in the ledger yet, oldest first."""

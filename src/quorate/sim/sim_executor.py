@@ -16,6 +16,7 @@ from typing import Final, assert_never
 from quorate.model.amounts import MINUTE_MS, PPM
 from quorate.model.events import EndReason, LeaseStarted, Role
 from quorate.model.specs import Run
+from quorate.ports.errors import OldTermError
 from quorate.ports.executor_port import (
     EndLease,
     FenceNode,
@@ -164,6 +165,7 @@ class SimExecutor:
         self._exited: dict[str, None] = {}
         self._gone: dict[str, None] = {}
         self._lost_nodes: set[str] = set()
+        self._term = 0
         self._touched: dict[str, None] = {}
         self._wipe_takes = wipe
         # Nodes with something of a claim on them, and the results of wiping them.
@@ -173,8 +175,9 @@ class SimExecutor:
 
     # --- The port ---
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Take the orders of one commit."""
+        self._check_term(term)
         kept = _kept_slots(orders)
         for order in orders:
             match order:
@@ -194,12 +197,18 @@ class SimExecutor:
         for run in touched:
             self._reassess(self._work[run])
 
-    def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease again, and end the work of others."""
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
+        """Take every open lease again, and end the work of others if these are all there are."""
+        self._check_term(term)
         known = {order.lease.lease for order in orders if isinstance(order, StartLease)}
-        for name in [name for name in self._held if name not in known]:
+        for name in [name for name in self._held if is_whole and name not in known]:
             self._end(name, None, set())
-        self.carry_out(orders)
+        self.carry_out(orders, term=term)
+
+    def _check_term(self, term: int) -> None:
+        if term < self._term:
+            raise OldTermError(term=term, newest=self._term)
+        self._term = term
 
     def reports(self) -> Sequence[Report]:
         """Return the exits, then the leases that have ended."""

@@ -126,13 +126,13 @@ class _Line:
     executor: Executor
     is_cut: bool = False
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         if not self.is_cut:
-            self.executor.carry_out(orders)
+            self.executor.carry_out(orders, term=term)
 
-    def resume(self, orders: Sequence[Order]) -> None:
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         if not self.is_cut:
-            self.executor.resume(orders)
+            self.executor.resume(orders, term=term, is_whole=is_whole)
 
     def reports(self) -> Sequence[Report]:
         return self.executor.reports()

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from quorate.model.events import EndReason, Role, StartReason
 from quorate.model.specs import Run
-from quorate.ports.errors import WorkFolderError
+from quorate.ports.errors import OldTermError, WorkFolderError
 from quorate.ports.executor_port import (
     EndLease,
     FenceNode,
@@ -51,6 +51,15 @@ LONG_MS = 600_000
 POLL_MS = 20
 WAITS_MAX = 20_000
 """How often a test waits for one thing."""
+
+
+def refuses(order: Callable[[], None]) -> bool:
+    """Return whether an executor refuses ``order`` because of its term."""
+    try:
+        order()
+    except OldTermError:
+        return True
+    return False
 
 
 class Work(StrEnum):
@@ -173,6 +182,10 @@ class ExecutorContract(ABC):
     def until_gone(self, executor: ServedExecutor, lease: str) -> None:
         """Return when ``lease`` is reported gone."""
         self.until(executor, lambda: LeaseGone(lease) in executor.reports(), f"{lease} goes")
+
+    def until_refused(self, executor: ServedExecutor, order: Callable[[], None]) -> None:
+        """Return when ``order`` is refused because of its term, which may have to be looked up."""
+        self.poll(executor, lambda: refuses(order), "orders of an older term are refused")
 
     def rest(self, executor: ServedExecutor, for_ms: int) -> None:
         """Let ``for_ms`` pass, and look at the executor as often as it asks for it."""
@@ -563,6 +576,72 @@ class ExecutorContract(ABC):
         again = self.served_again(executor, order)
         self.until_at_work(again, "r")
         again.close()
+
+    # --- Terms ---
+
+    def test_orders_of_an_older_term_are_refused_and_start_nothing(self) -> None:
+        executor = self.opened()
+        executor.carry_out([self.start("r/0")], term=2)
+        self.until_at_work(executor, "r")
+        assert refuses(lambda: executor.carry_out([self.start("s/0", slots={"n2": [0]})], term=1))
+        assert refuses(lambda: executor.carry_out([self.stop("r/0", within_ms=0)], term=1))
+        assert refuses(lambda: executor.resume([], term=1))
+        self.rest(executor, NOTICE_MS)
+        assert self.is_at_work("r")
+        assert self.starts_of("s") == 0
+        executor.carry_out([self.start("s/0", slots={"n2": [0]})], term=2)
+        self.until_at_work(executor, "s")
+        executor.close()
+
+    def test_a_lease_is_started_once_whatever_term_its_orders_have(self) -> None:
+        order = self.start("r/0")
+        executor = self.opened()
+        executor.carry_out([order], term=1)
+        self.until_at_work(executor, "r")
+        executor.resume([order], term=2, is_whole=False)
+        executor.resume([order], term=2)
+        executor.carry_out([order], term=3)
+        self.rest(executor, NOTICE_MS)
+        assert self.is_at_work("r")
+        assert self.starts_of("r") == 1
+        executor.close()
+
+    def test_the_newest_term_is_known_after_a_restart(self) -> None:
+        executor = self.opened()
+        executor.carry_out([self.start("r/0")], term=4)
+        self.until_at_work(executor, "r")
+        if not self.outlives_service:
+            return
+        again = self.reopen(executor)
+        again.belong_to(self.ledger)
+        self.until_refused(again, lambda: again.resume([], term=3))
+        self.rest(again, NOTICE_MS)
+        assert self.is_at_work("r")
+        again.close()
+        last = self.reopen(again)
+        last.belong_to(self.ledger)
+        last.resume([self.start("r/0")], term=5)
+        self.until_at_work(last, "r")
+        assert self.starts_of("r") == 1
+        last.close()
+
+    def test_work_of_unknown_leases_goes_on_until_all_leases_are_known(self) -> None:
+        known, later = self.start("s/0", slots={"n2": [0]}), self.start("r/0")
+        executor = self.opened(known, later)
+        self.until_at_work(executor, "r")
+        self.until_at_work(executor, "s")
+        executor.resume([known], term=1, is_whole=False)
+        self.rest(executor, NOTICE_MS)
+        assert self.is_at_work("r")
+        executor.resume([known, later], term=1)
+        self.rest(executor, NOTICE_MS)
+        assert (self.starts_of("r"), self.starts_of("s")) == (1, 1)
+        assert self.is_at_work("r")
+        executor.resume([known], term=1, is_whole=False)
+        executor.resume([known], term=1)
+        self.until_idle(executor, "r")
+        self.until_at_work(executor, "s")
+        executor.close()
 
     # --- Belonging and closing ---
 

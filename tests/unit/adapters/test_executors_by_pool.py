@@ -31,6 +31,7 @@ class Listening:
     said: list[Report] = field(default_factory=list)
     heard: list[Order] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+    term: int = 0
 
     def belong_to(self, ledger_id: str) -> None:
         self.calls.append(ledger_id)
@@ -44,12 +45,14 @@ class Listening:
     def close(self) -> None:
         self.calls.append("close")
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         self.heard += orders
+        self.term = term
 
-    def resume(self, orders: Sequence[Order]) -> None:
-        self.calls.append("resume")
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
+        self.calls.append("resume" if is_whole else "resume in part")
         self.heard = list(orders)
+        self.term = term
 
     def reports(self) -> Sequence[Report]:
         return self.said

@@ -32,10 +32,10 @@ NOTICE_MS = 15 * MINUTE_MS
 class Slow:
     """An executor that never reports: what goes is confirmed by hand."""
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Take orders, and do not say what becomes of them."""
 
-    def resume(self, orders: Sequence[Order]) -> None:
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Take every open lease again."""
 
     def reports(self) -> Sequence[Report]:

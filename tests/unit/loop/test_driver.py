@@ -43,13 +43,16 @@ class NoteBook:
 
     told: list[Order] = field(default_factory=list)
     resumed: list[list[Order]] = field(default_factory=list)
+    terms: list[tuple[int, bool]] = field(default_factory=list)
     to_report: list[Report] = field(default_factory=list)
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         self.told += orders
+        self.terms.append((term, False))
 
-    def resume(self, orders: Sequence[Order]) -> None:
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         self.resumed.append(list(orders))
+        self.terms.append((term, is_whole))
 
     def reports(self) -> Sequence[Report]:
         return self.to_report

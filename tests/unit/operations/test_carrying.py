@@ -25,10 +25,10 @@ WIDTHS = Malleable(gpus_min=2, gpus_max=8, gpus_step=2, gpus_desired=8)
 class Deaf:
     """An executor that never says that anything has stopped."""
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Do nothing."""
 
-    def resume(self, orders: Sequence[Order]) -> None:
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Do nothing."""
 
     def reports(self) -> Sequence[Report]:

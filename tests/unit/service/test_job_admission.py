@@ -38,10 +38,10 @@ WATCHED = frozenset({"jobs"})
 class Silent:
     """An executor that confirms nothing: as that of pods is for runs of workloads."""
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Do nothing."""
 
-    def resume(self, orders: Sequence[Order]) -> None:
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Do nothing."""
 
     def reports(self) -> Sequence[Report]:

@@ -73,6 +73,8 @@ class LocalExecutor:
         self._lock = Lock()
         self._wake: Callable[[], None] = lambda: None
         self._is_closing = False
+        # Whether all open leases are known: what has none must end.
+        self._is_whole = True
         self._trouble = ""
         self._room = -1
         self._nudged, self._nudging = os.pipe()
@@ -148,19 +150,22 @@ class LocalExecutor:
         """Return None: every event wakes the driver by itself."""
         return None
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Take the orders of one commit."""
+        self._keepers.take_term(term)
         with self._lock:
             self._take(orders)
         self._nudge()
 
-    def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease again; work of other leases must end."""
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
+        """Take every open lease again; work of other leases must end if ``is_whole``."""
         if self._room < 0:
             # Only now: an executor with orders has the ledger, and this folder, for itself.
             self._open()
             self._room = os.open(self._folder / ROOM_FIFO, os.O_RDWR | os.O_NONBLOCK)
+        self._keepers.take_term(term)
         with self._lock:
+            self._is_whole = is_whole
             self._told = {}
             for name in self._keepers.known():
                 wanted = self._wanted_before(name)
@@ -168,7 +173,8 @@ class LocalExecutor:
                     self._told[name] = wanted
                 self._changed[name] = None
             starts = [order for order in orders if isinstance(order, StartLease)]
-            self._note(self._book.forget({order.lease.lease for order in starts}))
+            if is_whole:
+                self._note(self._book.forget({order.lease.lease for order in starts}))
             self._take(orders)
         self._nudge()
         if not self._thread.is_alive():
@@ -265,6 +271,9 @@ class LocalExecutor:
             told = self._told.get(name)
             wanted = self._book.wanted(name)
             is_idle = bool(self._book.stopping_idle(name))
+            is_whole = self._is_whole
+        if wanted is None and not is_whole:
+            return is_idle  # Its leases may be in the part of the ledger that was not read yet.
         # A keeper may keep the run though nothing is known of it: what is left of it must end.
         is_stray = wanted is None and told is None and name in self._keepers.known()
         if wanted is None:

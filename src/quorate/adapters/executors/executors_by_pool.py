@@ -77,17 +77,18 @@ class ExecutorsByPool:
         for each in self._all:
             each.close()
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Pass the orders of one commit to the executors that they are for."""
         for executor, own in self._shared(orders):
             if own:
-                executor.carry_out(own)
+                executor.carry_out(own, term=term)
 
-    def resume(self, orders: Sequence[Order]) -> None:
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Pass every open lease to its executor; an executor without leases gets an empty list."""
-        self._home.clear()
+        if is_whole:
+            self._home.clear()
         for executor, own in self._shared(orders):
-            executor.resume(own)
+            executor.resume(own, term=term, is_whole=is_whole)
 
     def reports(self) -> Sequence[Report]:
         """Return the exits of all of them, then the leases that have gone, then the wipes."""
@@ -152,18 +153,20 @@ class NoExecutor:
     def close(self) -> None:
         """Do nothing."""
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
-        """Take the orders of one commit."""
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
+        """Take the orders of one commit; of whatever term: they start and end nothing."""
+        del term
         for order in orders:
             if isinstance(order, StopLease):
                 self._stopping[order.lease] = None
             elif isinstance(order, EndLease):
                 self._stopping.pop(order.lease, None)
 
-    def resume(self, orders: Sequence[Order]) -> None:
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Take every open lease again."""
-        self._stopping.clear()
-        self.carry_out(orders)
+        if is_whole:
+            self._stopping.clear()
+        self.carry_out(orders, term=term)
 
     def reports(self) -> Sequence[Report]:
         """Return the leases that were told to stop."""

@@ -24,6 +24,7 @@ from quorate.keeper.wanted import (
     ROOM_FIFO,
     replace_file,
 )
+from quorate.ports.errors import OldTermError, WorkFolderError
 from quorate.runtime import FOLDER
 
 _LOG = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ NONCE_MAX: Final = 64
 """How long a nonce may be to be a part of a folder's name as it is."""
 SERVICE_LOCK: Final = "lock"
 """The file that the one service which has this folder holds locked."""
+TERM: Final = "term"
+"""The file with the newest term of which orders were taken; without it that is 0."""
 LEDGER: Final = "ledger"
 """The file that says whose work lies here: runs of another ledger may have the same names."""
 
@@ -91,6 +94,7 @@ class Keepers:
         self._started_s: dict[str, float] = {}
         self._deaths: dict[str, int] = {}
         self._not_before_s: dict[str, float] = {}
+        self._term: int | None = None
 
     def open(self) -> None:
         """Make the folders that are missing."""
@@ -136,6 +140,25 @@ class Keepers:
         except FileNotFoundError:
             replace_file(path, f"{ledger_id}\n".encode())
             return ledger_id
+
+    def take_term(self, term: int) -> None:
+        """Record that orders of ``term`` are taken; raises ``OldTermError`` after a newer one.
+
+        The file is read once: the folder is this service's alone. Raises ``WorkFolderError`` where
+        it cannot be read or written.
+        """
+        path = self._root / TERM
+        remedy = f"if no other service has this ledger any more, remove {path}"
+        try:
+            if self._term is None:
+                self._term = int(path.read_text(encoding="utf-8")) if path.exists() else 0
+            if term > self._term:
+                replace_file(path, f"{term}\n".encode())
+                self._term = term
+        except (OSError, ValueError) as error:
+            raise WorkFolderError(f"{path} cannot be used: {error}; {remedy}") from None
+        if term < self._term:
+            raise OldTermError(term=term, newest=self._term, remedy=remedy)
 
     def known(self) -> list[str]:
         """Return the runs that a keeper may be keeping."""

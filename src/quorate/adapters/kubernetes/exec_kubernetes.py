@@ -32,6 +32,7 @@ from quorate.ports.errors import (
     ClusterDownError,
     ClusterError,
     ClusterRefusedError,
+    OldTermError,
 )
 from quorate.ports.executor_port import FenceNode, Order, Report, StartLease
 
@@ -92,6 +93,12 @@ class KubernetesExecutor:
         self._is_listed = False
         self._is_closing = False
         self._is_closed = False
+        # The term of the last orders, and the newest one that is known of.
+        self._term = self._newest = 0
+        self._deposed = ""
+        # Whether all open leases are known; pods of runs without any are spared while they are not.
+        self._is_whole = True
+        self._spared: dict[str, None] = {}
         self._trouble = ""
         self._wake: Callable[[], None] = lambda: None
         self._thread = Thread(target=self._work, name="kubernetes", daemon=True)
@@ -103,7 +110,8 @@ class KubernetesExecutor:
     @property
     def trouble(self) -> str:
         """What keeps work from being started and stopped; empty when nothing does."""
-        return self._trouble or ("" if self._watch is None else self._watch.trouble)
+        seen = "" if self._watch is None else self._watch.trouble
+        return self._trouble or self._deposed or seen
 
     @property
     def outages(self) -> Mapping[str, str]:
@@ -147,18 +155,37 @@ class KubernetesExecutor:
 
     # --- The port, on the ledger's thread ---
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Take the orders of one commit."""
+        self._check_term(term)
         with self._lock:
             self._take(orders)
         self._news.set()
 
-    def resume(self, orders: Sequence[Order]) -> None:
-        """Take every open lease again; pods of other leases must end, once the pods are listed."""
+    def _check_term(self, term: int) -> None:
+        """Take orders of ``term``; raises ``OldTermError`` if those of a newer one were taken.
+
+        What this program does not know of is found before anything is done in the cluster.
+        """
+        if term < self._newest:
+            raise OldTermError(term=term, newest=self._newest)
+        self._term = self._newest = term
+        self._deposed = ""
+
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
+        """Take every open lease again; pods of other leases must end, once the pods are listed.
+
+        Unless ``is_whole``, those of other leases are left alone.
+        """
         assert self._ledger, "belong_to comes first"
+        self._check_term(term)
         with self._lock:
+            self._is_whole = is_whole
             starts = [order for order in orders if isinstance(order, StartLease)]
-            self._note(self._book.forget({order.lease.lease for order in starts}))
+            if is_whole:
+                self._note(self._book.forget({order.lease.lease for order in starts}))
+                self._note(self._spared)
+                self._spared = {}
             self._take(orders)
             self._note(self._book.runs())
         if self._watch is None:
@@ -167,13 +194,22 @@ class KubernetesExecutor:
                 self._api,
                 selector,
                 self._changed_in,
-                before=lambda: self._owner.check(self._ledger),
+                before=self._check_owner,
                 listed=self._adopt,
                 namespace_of=self._namespace_of,
             )
             self._watch.start()
             self._thread.start()
         self._news.set()
+
+    def _check_owner(self) -> None:
+        """Raise unless the work in the cluster is of this ledger, and this service's to order."""
+        self._owner.check(self._ledger)
+        try:
+            self._owner.take_term(self._term)
+        except OldTermError as error:
+            self._newest = max(self._newest, error.newest)
+            raise
 
     def reports(self) -> Sequence[Report]:
         """Return the exits, oldest first, then the leases under which no pod works any more."""
@@ -251,12 +287,34 @@ class KubernetesExecutor:
                     self._changed = {}
             names.update(dict.fromkeys(n for n, at_s in self._late.items() if at_s <= monotonic()))
             is_news = False
-            for name in names:
-                is_news |= self._try(name)
+            if not names or self._leads(names):
+                for name in names:
+                    is_news |= self._try(name)
             if is_last:
                 return
             if is_news:
                 self._wake()
+
+    def _leads(self, names: Iterable[str]) -> bool:
+        """Return whether the cluster still takes orders of this service's term.
+
+        A ledger with one writer has no terms: that was found when the pods were listed. Where the
+        cluster does not answer, ``names`` are tried again a little later; where another service
+        leads, that one sees to them.
+        """
+        if not self._term:
+            return True
+        try:
+            self._owner.take_term(self._term)
+        except OldTermError as error:
+            self._newest = max(self._newest, error.newest)
+            self._deposed = str(error)
+            return False
+        except ClusterError as error:
+            _LOG.warning("it is not known who leads in the cluster: %s", error)
+            self._late.update((name, monotonic() + AGAIN_S) for name in names)
+            return False
+        return True
 
     def _try(self, name: str) -> bool:
         """Handle a run, now or a little later; return whether there is news of it."""
@@ -290,6 +348,10 @@ class KubernetesExecutor:
         for _ in range(STEPS_MAX):
             with self._lock:
                 wanted, spec = self._book.wanted(name), self._book.spec(name)
+                if wanted is None and not self._is_whole:
+                    # Its leases may be in the part of the ledger that was not read yet.
+                    self._spared[name] = None
+                    break
             if wanted is None or spec is None or not wanted.parts:
                 self._end_all(orders, name)
                 break

@@ -13,7 +13,12 @@ from threading import Event, Thread
 from typing import Any, Final, Protocol
 
 from quorate.adapters.kubernetes.kube_api import GONE, Change, KubeApi
-from quorate.ports.errors import ClusterError, ClusterRefusedError, WorkFolderError
+from quorate.ports.errors import (
+    ClusterError,
+    ClusterRefusedError,
+    OldTermError,
+    WorkFolderError,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,7 +47,7 @@ class ObjectWatch:
     """Lists and watches ``path`` in a thread of its own, until ``close``.
 
     ``what`` names the objects in the log. ``before`` is called before each list, and raises
-    ``ClusterError`` or ``WorkFolderError`` where the cluster must not be used.
+    ``ClusterError``, ``WorkFolderError`` or ``OldTermError`` where the cluster must not be used.
     """
 
     def __init__(  # noqa: PLR0913 - where, which, and how
@@ -94,7 +99,7 @@ class ObjectWatch:
                 self._forget()
                 if error.status != GONE:
                     self._complain(error)
-            except (ClusterError, WorkFolderError) as error:
+            except (ClusterError, WorkFolderError, OldTermError) as error:
                 if self._lists_after_loss:
                     self._forget()
                 self._complain(error)

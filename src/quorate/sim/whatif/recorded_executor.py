@@ -41,10 +41,10 @@ class RecordedExecutor:
         elif isinstance(event, e.NodeWiped):
             self._wiped.pop(event.node, None)
 
-    def carry_out(self, orders: Sequence[Order]) -> None:
+    def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Take the orders: their results come from the fork."""
 
-    def resume(self, orders: Sequence[Order]) -> None:
+    def resume(self, orders: Sequence[Order], *, term: int = 0, is_whole: bool = True) -> None:
         """Take every open lease again: the fork knows them."""
 
     def reports(self) -> Sequence[Report]:
