@@ -15,7 +15,6 @@ from quorate.adapters.etcd.etcd_address import EtcdAddress
 from quorate.adapters.etcd.etcd_client import EtcdClient, MemberStatus
 from quorate.adapters.etcd.etcd_requests import Delete, Get, Put, Txn, after_prefix
 from quorate.adapters.stores import store_urls
-from quorate.adapters.stores.etcd_append import Fence
 from quorate.adapters.stores.etcd_reading import SEGMENTS_ROOM
 from quorate.adapters.stores.etcd_records import INLINE_BYTES_MAX, EtcdKeys
 from quorate.adapters.stores.etcd_upkeep import (
@@ -32,7 +31,6 @@ from quorate.ports.errors import (
     LedgerHeldError,
     LedgerNotFoundError,
     LedgerVersionError,
-    NotLeaderError,
     SegmentError,
     StaleHeadError,
     StoreError,
@@ -310,21 +308,6 @@ def test_writers_of_two_machines_take_turns_and_the_late_one_is_told(
         assert caught.value.actual == second.head
         (third,) = fill(one, blocks=1)
         assert list(two.blocks()) == [first, second, third]
-
-
-def test_a_deposed_leader_appends_nothing(address: EtcdAddress, client: EtcdClient) -> None:
-    key = EtcdKeys(address.name).leader
-    with EtcdStore.create(address) as store:
-        lease = client.grant(30)
-        made = client.commit(Txn(compare=(), then=(Put(key, b"one", lease),)))
-        store.lead(Fence(key, made.revision))
-        added = fill(store, blocks=2)
-        client.revoke(lease)
-        with pytest.raises(NotLeaderError):
-            fill(store, blocks=1)
-        assert list(store.blocks()) == added
-        store.lead(None)
-        fill(store, blocks=1)
 
 
 def test_a_follower_hears_of_an_append_without_asking(address: EtcdAddress) -> None:

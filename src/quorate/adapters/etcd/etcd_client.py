@@ -84,6 +84,13 @@ class EtcdClient:
         answer = self._repeated(lambda: self._call(method("KV", "Range"), request))
         return _rows(answer)
 
+    def look(self, key: bytes) -> tuple[Row | None, int]:
+        """Return the row of ``key``, None where there is none, and the revision of this look."""
+        request = _range(Get(key))
+        answer = self._repeated(lambda: self._call(method("KV", "Range"), request))
+        rows = _rows(answer)
+        return (rows[0] if rows else None), int(answer.header.revision)
+
     def commit(self, txn: Txn) -> TxnAnswer:
         """Send ``txn`` once; see ``KeyValues``."""
         request = message_class("TxnRequest")(

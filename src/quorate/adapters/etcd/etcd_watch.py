@@ -16,8 +16,8 @@ import grpc
 
 from quorate.adapters.etcd.etcd_client import EtcdClient
 from quorate.adapters.etcd.etcd_messages import message_class, method
-from quorate.adapters.etcd.etcd_requests import Get, Row
-from quorate.ports.errors import QuorateError, StoreError
+from quorate.adapters.etcd.etcd_requests import Row
+from quorate.ports.errors import QuorateError, StoreDownError, StoreError
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,18 +39,26 @@ class KeyWatch:
         self._thread = Thread(target=self._follow, name="etcd-watch", daemon=True)
         self._thread.start()
 
-    def wait(self, is_enough: Callable[[Row | None], bool], within_s: float) -> Row | None:
-        """Return the row as soon as it ``is_enough``, or what is known of it after ``within_s``.
+    def wait(
+        self, is_enough: Callable[[Row | None, int], bool], within_s: float
+    ) -> tuple[Row | None, int]:
+        """Return the row and the revision that it is of, as soon as those are enough.
 
-        Raises what the last try to read the key did, when nothing is known by then.
+        After ``within_s`` it is what is known by then; where nothing is, raises what the last try
+        to read the key did.
         """
         with self._changed:
             self._changed.wait_for(
-                lambda: self._is_closed or (self._revision and is_enough(self._row)), within_s
+                lambda: (
+                    self._is_closed or (self._revision and is_enough(self._row, self._revision))
+                ),
+                within_s,
             )
-            if not self._revision and self._trouble is not None:
-                raise self._trouble
-            return self._row
+            if not self._revision:
+                raise self._trouble or StoreDownError(
+                    f"etcd did not answer in time; nothing is known of {self._key.decode()}"
+                )
+            return self._row, self._revision
 
     def close(self) -> None:
         """Stop following; whoever waits gets what is known. Closing twice is allowed."""
@@ -77,9 +85,7 @@ class KeyWatch:
 
     def _read(self) -> int:
         """Read the key; return the revision after which to watch it."""
-        rows = self._client.get(Get(self._key))
-        row = rows[0] if rows else None
-        revision = 1 if row is None else row.mod_revision
+        row, revision = self._client.look(self._key)
         self._put(row, revision)
         return revision
 

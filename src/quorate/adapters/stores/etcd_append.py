@@ -30,6 +30,7 @@ from quorate.adapters.etcd.etcd_requests import (
     Row,
     Txn,
 )
+from quorate.adapters.etcd.leadership import Leading, Standing
 from quorate.adapters.stores.etcd_records import (
     INLINE_BYTES_MAX,
     EtcdKeys,
@@ -71,6 +72,11 @@ class Fence:
 
     key: bytes
     revision: int
+
+
+def fence_of(key: bytes, standing: Standing) -> Fence:
+    """Return the fence of one with ``standing``; of a follower, one that nothing passes."""
+    return Fence(key, standing.revision if isinstance(standing, Leading) else -1)
 
 
 class EtcdAppender:
@@ -123,8 +129,9 @@ class EtcdAppender:
             if is_sent and self._is_recorded(block.head, known):
                 return
             self._check_at(expected, known)
+            fence = self.fence
             try:
-                answer = self._etcd.commit(self._txn(block, known.revision))
+                answer = self._etcd.commit(self._txn(block, known.revision, fence))
             except StoreDownError as error:
                 is_sent = True
                 known = self._settled(block.head, known, error, end_s)
@@ -134,7 +141,7 @@ class EtcdAppender:
             if answer.held:
                 self._known = KnownHead(block.head, answer.revision)
                 return
-            known = self._moved(answer.rows)
+            known = self._moved(answer.rows, fence)
 
     def append_all(self, blocks: Iterable[Block]) -> Head:
         """Append ``blocks``, which need not fit into a transaction; see ``EventStore``.
@@ -169,23 +176,22 @@ class EtcdAppender:
 
     # --- One block ---
 
-    def _txn(self, block: Block, revision: int) -> Txn:
-        keys = self._keys
+    def _txn(self, block: Block, revision: int, fence: Fence | None) -> Txn:
+        put = Put(self._keys.block(block.height), block_value(block))
+        return self._move_head(block.head, revision, fence, put)
+
+    def _move_head(self, head: Head, revision: int, fence: Fence | None, *puts: Put) -> Txn:
+        """Return the transaction that moves the head, if it and the leader are as they were."""
+        key = self._keys.head
+        fenced = () if fence is None else (CreatedAt(fence.key, fence.revision),)
         return Txn(
-            compare=(ModifiedAt(keys.head, revision), *self._fenced()),
-            then=(
-                Put(keys.block(block.height), block_value(block)),
-                Put(keys.head, head_value(block.head)),
-            ),
-            otherwise=(Get(keys.head), *(Get(fence.key) for fence in self._fenced())),
+            compare=(ModifiedAt(key, revision), *fenced),
+            then=(*puts, Put(key, head_value(head))),
+            otherwise=(Get(key), *(Get(each.key) for each in fenced)),
         )
 
-    def _fenced(self) -> tuple[CreatedAt, ...]:
-        return () if self.fence is None else (CreatedAt(self.fence.key, self.fence.revision),)
-
-    def _moved(self, rows: tuple[tuple[Row, ...], ...]) -> KnownHead:
+    def _moved(self, rows: tuple[tuple[Row, ...], ...], fence: Fence | None) -> KnownHead:
         """Return the head that a refused append found; raises ``NotLeaderError`` if deposed."""
-        fence = self.fence
         if fence is not None:
             leaders = rows[1]
             if not leaders or leaders[0].create_revision != fence.revision:
@@ -267,39 +273,41 @@ class EtcdAppender:
 
     def _finish(self, head: Head, staged_at: KnownHead) -> None:
         """Move the head to the end of what was staged."""
-        txn = Txn(
-            compare=(*self._unmoved(staged_at.revision), *self._fenced()),
-            then=(Put(self._keys.head, head_value(head)),),
-            otherwise=(Get(self._keys.head), *(Get(fence.key) for fence in self._fenced())),
-        )
+        fence = self.fence
         try:
-            answer = self._etcd.commit(txn)
+            answer = self._etcd.commit(self._move_head(head, staged_at.revision, fence))
         except StoreDownError as error:
             known = self._settled(head, staged_at, error, self._clock_s() + APPEND_S)
             if self._is_recorded(head, known):
                 return
             raise StoreDownError(f"{error}; nothing was recorded") from error
         if not answer.held:
-            raise StaleHeadError(expected=staged_at.head, actual=self._moved(answer.rows).head)
+            raise StaleHeadError(
+                expected=staged_at.head, actual=self._moved(answer.rows, fence).head
+            )
         self._known = KnownHead(head, answer.revision)
 
     def _put_head(self, known: KnownHead) -> int:
         """Put the head as it is; return its new revision."""
-        txn = Txn(
-            compare=(*self._unmoved(known.revision), *self._fenced()),
-            then=(Put(self._keys.head, head_value(known.head)),),
-        )
-        return self._held(txn)
+        fence = self.fence
+        answer = self._etcd.commit(self._move_head(known.head, known.revision, fence))
+        if not answer.held:
+            self._moved(answer.rows, fence)
+            raise self._came_between()
+        return answer.revision
 
     def _held(self, txn: Txn) -> int:
         """Return etcd's revision after ``txn``; raises when its comparisons did not hold."""
         answer = self._etcd.commit(txn)
         if not answer.held:
-            raise StoreError(
-                f"{self._place}: another writer came between; nothing was recorded. Try again when "
-                "nothing else writes to this ledger"
-            )
+            raise self._came_between()
         return answer.revision
+
+    def _came_between(self) -> StoreError:
+        return StoreError(
+            f"{self._place}: another writer came between; nothing was recorded. Try again when "
+            "nothing else writes to this ledger"
+        )
 
     def _unmoved(self, revision: int) -> tuple[Comparison, ...]:
         return (ModifiedAt(self._keys.head, revision),)

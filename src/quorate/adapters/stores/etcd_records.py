@@ -5,6 +5,7 @@
     NAME/part/HEIGHT/HASH/PART  a part of the body of the block with that hash
     NAME/segment/HEIGHT         blocks from that height on that lie in the archive
     NAME/leader                 who appends, while its lease lasts (``etcd/election.py``)
+    NAME/term                   how often a leader was elected
 
 Numbers are in hexadecimal and of fixed length, so that keys are in the order of the numbers. A
 block above the head is none: it was staged, and its writer ended before the head was moved.
@@ -37,6 +38,7 @@ class EtcdKeys:
         self._prefix = f"{name}/".encode()
         self.head = self._prefix + b"head"
         self.leader = self._prefix + b"leader"
+        self.term = self._prefix + b"term"
         self.segments = self._prefix + b"segment/"
 
     @property

@@ -11,17 +11,19 @@ docs/adr/0045 says why it is so.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Self
 
+from quorate.adapters.etcd.election import Candidate, Election, Look
 from quorate.adapters.etcd.etcd_address import EtcdAddress
 from quorate.adapters.etcd.etcd_client import EtcdClient
 from quorate.adapters.etcd.etcd_requests import Delete, Put, Row, Txn, after_prefix
 from quorate.adapters.etcd.etcd_watch import KeyWatch
+from quorate.adapters.etcd.leadership import Following, Standing, Timers
 from quorate.adapters.file_errors import translated
 from quorate.adapters.stores.archive_file import (
     ArchiveFile,
@@ -30,7 +32,7 @@ from quorate.adapters.stores.archive_file import (
     remove_archive,
 )
 from quorate.adapters.stores.archive_folder import ArchiveFolder
-from quorate.adapters.stores.etcd_append import EtcdAppender, Fence
+from quorate.adapters.stores.etcd_append import EtcdAppender, fence_of
 from quorate.adapters.stores.etcd_reading import EtcdReader
 from quorate.adapters.stores.etcd_records import EtcdKeys, head_of
 from quorate.adapters.stores.etcd_upkeep import SEGMENT_BYTES, EtcdUpkeep
@@ -75,6 +77,7 @@ class EtcdStore:
         self._archive = ArchiveFile(address.local, is_kept_open=True)
         self._watch: KeyWatch | None = None
         self._watching = Lock()
+        self._leader_watches: list[KeyWatch] = []
 
     @classmethod
     def create(cls, address: EtcdAddress, *, segment_bytes: int = SEGMENT_BYTES) -> Self:
@@ -137,17 +140,45 @@ class EtcdStore:
                 self._watch = KeyWatch(self._client, self._keys.head)
         place = self._address.place
 
-        def has(row: Row | None) -> bool:
+        def has(row: Row | None, _: int) -> bool:
             return row is not None and head_of(row, place).seq >= seq
 
-        row = self._watch.wait(has, within_s)
+        row, _ = self._watch.wait(has, within_s)
         if row is None:
             raise LedgerNotFoundError(place)
         return head_of(row, place)
 
-    def lead(self, fence: Fence | None) -> None:
-        """Append as the leader that ``fence`` names from now on; None: as anyone may."""
-        self._appender.fence = fence
+    def stand_for_leader(
+        self,
+        name: str,
+        service: str,
+        *,
+        timers: Timers | None = None,
+        on_change: Callable[[Standing], None] = lambda _: None,
+    ) -> Election:
+        """Return a candidate called ``name``, reached at ``service``; the caller starts it.
+
+        From now on this store appends while the candidate leads, and at no other time. A standing
+        of ``on_change`` is in force before it is called.
+        """
+        self._check_writable()
+        keys = self._keys
+        watch = KeyWatch(self._client, keys.leader)
+        self._leader_watches.append(watch)
+
+        def look(after: int, within_s: float) -> Look:
+            row, revision = watch.wait(lambda _, at: at > after, within_s)
+            return Look(row, revision)
+
+        def changed(standing: Standing) -> None:
+            self._appender.fence = fence_of(keys.leader, standing)
+            on_change(standing)
+
+        changed(Following(leader=None))
+        candidate = Candidate(
+            name=name, address=service, leader_key=keys.leader, term_key=keys.term
+        )
+        return Election(self._client, candidate, look, timers=timers, on_change=changed)
 
     def kept_end(self) -> Checkpoint | None:
         """Return None: nothing but the quorum keeps the end; see ``EventStore``."""
@@ -240,8 +271,8 @@ class EtcdStore:
     def close(self) -> None:
         """Let go of everything; see ``EventStore``."""
         try:
-            if self._watch is not None:
-                self._watch.close()
+            for watch in (*self._leader_watches, *([self._watch] if self._watch else ())):
+                watch.close()
             self._archive.close()
             self._client.close()
         finally:

@@ -1,0 +1,143 @@
+"""Who leads, as one candidate sees it: values and pure functions, without a clock or etcd.
+
+A leader holds a lease of etcd and gives signs of life for it. It counts the lease from when it
+*sent* the last sign that was answered, less a margin, so that it stops believing in itself before
+etcd lets another one win. Between those two instants nobody leads. A term is a number that every
+victory raises by one; what is done by an older term can be told by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+LEASE_S: Final = 3
+"""How long a lease lasts after a sign of life; etcd grants none below 2 s at its default timers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timers:
+    """How long a lease lasts, how often it is renewed, and how much earlier it is given up."""
+
+    lease_s: int = LEASE_S
+    renew_every_s: float = 0.75
+    margin_s: float = 0.5
+    look_every_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        assert 0 < self.renew_every_s < self.lease_s - self.margin_s, self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderRecord:
+    """What the leader's key says: the leader's name, where it is reached, and its term."""
+
+    name: str
+    address: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Following:
+    """Another one leads, or none that is known; it stands for election from ``stands_from_s``."""
+
+    leader: LeaderRecord | None
+    stands_from_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leading:
+    """This one leads until ``until_s``, by the key that etcd made at ``revision``."""
+
+    record: LeaderRecord
+    revision: int
+    lease: int
+    renew_s: float
+    until_s: float
+
+
+Standing = Following | Leading
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """Stand for election."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Give a sign of life; an answer after ``within_s`` is too late."""
+
+    within_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Look at the leader's key until it changes, for ``within_s`` at most."""
+
+    within_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Lead no longer: the lease was not renewed in time."""
+
+
+Step = Campaign | Renew | Await | GiveUp
+
+
+def next_step(standing: Standing, now_s: float, timers: Timers) -> Step:
+    """Return what a candidate does next."""
+    match standing:
+        case Leading(renew_s=renew_s, until_s=until_s):
+            if now_s >= until_s:
+                return GiveUp()
+            return Renew(until_s - now_s) if now_s >= renew_s else Await(renew_s - now_s)
+        case Following(leader=None, stands_from_s=from_s):
+            return Campaign() if now_s >= from_s else Await(from_s - now_s)
+        case Following():
+            return Await(timers.look_every_s)
+
+
+def won(
+    record: LeaderRecord, *, revision: int, lease: int, sent_s: float, timers: Timers
+) -> Leading:
+    """Return the standing of one who won, whose lease was asked for at ``sent_s``."""
+    return Leading(
+        record=record,
+        revision=revision,
+        lease=lease,
+        renew_s=sent_s + timers.renew_every_s,
+        until_s=sent_s + timers.lease_s - timers.margin_s,
+    )
+
+
+def renewed(leading: Leading, *, sent_s: float, timers: Timers) -> Leading:
+    """Return the standing of a leader whose sign of life, sent at ``sent_s``, was answered."""
+    until_s = sent_s + timers.lease_s - timers.margin_s
+    return replace(leading, renew_s=sent_s + timers.renew_every_s, until_s=until_s)
+
+
+def retried(leading: Leading, *, now_s: float) -> Leading:
+    """Return the standing of a leader whose sign of life had no answer: it sends another soon."""
+    return replace(leading, renew_s=now_s + (leading.until_s - now_s) / 8)
+
+
+def seen(standing: Standing, leader: LeaderRecord | None, *, made_at: int, as_of: int) -> Standing:
+    """Return the standing after a look at the leader's key, which is of the revision ``as_of``.
+
+    ``made_at`` is the revision at which the key was made; 0 where there is none. A look from before
+    its own victory says nothing to a leader.
+    """
+    match standing:
+        case Leading(revision=revision):
+            if as_of < revision or made_at == revision:
+                return standing
+            return Following(leader=leader)
+        case Following():
+            return replace(standing, leader=leader)
+
+
+def leads_at(standing: Standing, now_s: float) -> bool:
+    """Return whether this one may act as the leader at ``now_s``."""
+    return isinstance(standing, Leading) and now_s < standing.until_s

@@ -1,0 +1,256 @@
+"""Elections: at no instant do two lead, and an append of one that was deposed fails.
+
+The property plays etcd with leases, virtual time, lost answers and candidates that pause; the other
+tests use a real etcd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.adapters.etcd.election import Candidate, Election, Look
+from quorate.adapters.etcd.etcd_address import EtcdAddress
+from quorate.adapters.etcd.etcd_client import EtcdClient
+from quorate.adapters.etcd.etcd_requests import Get, Put, Txn, TxnAnswer
+from quorate.adapters.etcd.leadership import Following, Leading, Timers, leads_at
+from quorate.adapters.stores.etcd_records import EtcdKeys
+from quorate.adapters.stores.store_etcd import EtcdStore
+from quorate.ledger.chain import GENESIS
+from quorate.ports.errors import NotLeaderError, StoreDownError, StoreError
+from quorate.testing.store_contract import fill
+from tests.bounds import WAIT_S
+from tests.etcd.played_etcd import Fate, PlayedEtcd
+
+KEYS = EtcdKeys("t")
+TIMERS = Timers(lease_s=3, renew_every_s=1.0, margin_s=0.5)
+CANDIDATES = 3
+STEP_S = 0.25
+
+
+@dataclass(slots=True)
+class PlayedLeases(PlayedEtcd):
+    """A played etcd with leases, by its own clock, which all candidates share."""
+
+    now_s: float = 0.0
+    leases: dict[int, float] = field(default_factory=dict)
+    leased: dict[bytes, int] = field(default_factory=dict)
+    lengths: dict[int, int] = field(default_factory=dict)
+
+    def carry_out(self, txn: Txn) -> TxnAnswer:
+        self.expire()
+        wanted = [each.lease for each in txn.then if isinstance(each, Put) and each.lease]
+        if any(lease not in self.leases for lease in wanted):
+            raise NotLeaderError("played: no such lease")
+        answer = PlayedEtcd.carry_out(self, txn)
+        if answer.held:
+            for each in txn.then:
+                if isinstance(each, Put) and each.lease:
+                    self.leased[each.key] = each.lease
+        return answer
+
+    def grant(self, ttl_s: int) -> int:
+        lease = len(self.lengths) + 1
+        self.lengths[lease] = ttl_s
+        self._heard(lambda: self.leases.update({lease: self.now_s + ttl_s}))
+        return lease
+
+    def keep_alive(self, lease: int, within_s: float) -> int:
+        assert within_s > 0
+        self.expire()
+        if lease not in self.leases:
+            raise NotLeaderError("played: the lease has run out")
+        ttl_s = self.lengths[lease]
+        self._heard(lambda: self.leases.update({lease: self.now_s + ttl_s}))
+        return ttl_s
+
+    def revoke(self, lease: int) -> None:
+        self._heard(lambda: self.leases.update({lease: self.now_s}))
+        self.expire()
+
+    def expire(self) -> None:
+        for lease in [each for each, end_s in self.leases.items() if end_s <= self.now_s]:
+            del self.leases[lease]
+            for key in [each for each, of in self.leased.items() if of == lease]:
+                del self.leased[key]
+                self.rows.pop(key, None)
+                self.revision += 1
+
+    def _heard(self, do: Callable[[], object]) -> None:
+        fate = next(self.fates, Fate.ANSWERED)
+        if fate in (Fate.ANSWERED, Fate.ANSWER_LOST):
+            do()
+        if fate is not Fate.ANSWERED:
+            raise StoreDownError("played: no answer")
+
+
+def played_candidate(etcd: PlayedLeases, number: int) -> Election:
+    def look(after: int, within_s: float) -> Look:
+        del after, within_s
+        etcd.expire()
+        rows = etcd.get(Get(KEYS.leader))
+        return Look(rows[0] if rows else None, etcd.revision)
+
+    who = Candidate(name=f"c{number}", address="", leader_key=KEYS.leader, term_key=KEYS.term)
+    return Election(etcd, who, look, timers=TIMERS, clock_s=lambda: etcd.now_s)
+
+
+steps = st.tuples(
+    st.integers(0, 3),
+    st.integers(0, CANDIDATES - 1),
+    st.lists(st.sampled_from(Fate), max_size=2),
+    st.sampled_from(["go on"] * 30 + ["step down"]),
+    st.booleans(),
+)
+
+
+@given(st.lists(steps, min_size=40, max_size=80))
+def test_two_never_lead_at_once_and_terms_only_grow(
+    drawn: list[tuple[int, int, list[Fate], str, bool]],
+) -> None:
+    etcd = PlayedLeases()
+    candidates = [played_candidate(etcd, number) for number in range(CANDIDATES)]
+    terms: dict[int, str] = {}
+    last_term = 0
+    for passed, number, fates, wish, comes_late in drawn:
+        etcd.now_s += STEP_S * passed
+        etcd.expire()
+        # Whoever is not drawn pauses, for longer than a lease if it is not drawn for long.
+        etcd.fates = iter(fates)
+        if wish == "step down":
+            candidates[number].step_down()
+        with suppress(StoreError):
+            candidates[number].turn()
+        etcd.fates = iter(())
+        if comes_late:
+            # The lease of what comes late may have ended.
+            with suppress(NotLeaderError):
+                etcd.carry_out_late()
+        leading = [each.standing for each in candidates if each.leads()]
+        assert len(leading) <= 1
+        for standing in leading:
+            assert isinstance(standing, Leading)
+            row = etcd.rows[KEYS.leader]
+            # What it believes is what etcd has, so that its appends would pass.
+            assert row.create_revision == standing.revision
+            record = standing.record
+            assert terms.setdefault(record.term, record.name) == record.name
+            assert record.term >= last_term
+            last_term = record.term
+
+
+def test_somebody_leads_soon_once_all_is_well() -> None:
+    etcd = PlayedLeases()
+    candidates = [played_candidate(etcd, number) for number in range(CANDIDATES)]
+    for round_number in range(40):
+        etcd.now_s += STEP_S
+        for each in candidates:
+            each.turn()
+        assert sum(each.leads() for each in candidates) == 1, round_number
+    assert etcd.rows[KEYS.term].value == b"1"
+
+
+# --- A real etcd ---
+
+
+def two_stores(address: EtcdAddress, folder: Path) -> tuple[EtcdStore, EtcdStore]:
+    folder.mkdir()
+    store = EtcdStore.create(address)
+    return store, EtcdStore.open(replace(address, local=folder / "ledger"))
+
+
+@pytest.fixture
+def stores(address: EtcdAddress, tmp_path: Path) -> Iterator[tuple[EtcdStore, EtcdStore]]:
+    one, two = two_stores(address, tmp_path / "other")
+    with one, two:
+        yield one, two
+
+
+def is_leading(standing: object) -> bool:
+    return isinstance(standing, Leading)
+
+
+def test_one_leads_and_the_other_follows_until_it_steps_down(
+    stores: tuple[EtcdStore, EtcdStore],
+) -> None:
+    one, two = (
+        store.stand_for_leader(name, f"http://{name}")
+        for store, name in zip(stores, ("one", "two"), strict=True)
+    )
+    with pytest.raises(NotLeaderError):
+        fill(stores[0], blocks=1)
+    one.start()
+    first = one.wait(is_leading, WAIT_S)
+    assert isinstance(first, Leading)
+    assert first.record.term == 1
+    two.start()
+    seen = two.wait(lambda each: isinstance(each, Following) and bool(each.leader), WAIT_S)
+    assert seen == Following(leader=first.record)
+    fill(stores[0], blocks=2)
+    with pytest.raises(NotLeaderError, match="another program leads"):
+        fill(stores[1], blocks=1)
+    one.step_down()
+    second = two.wait(is_leading, WAIT_S)
+    assert isinstance(second, Leading)
+    assert second.record.term == 2
+    assert not one.leads()
+    fill(stores[1], blocks=1)
+    with pytest.raises(NotLeaderError):
+        fill(stores[0], blocks=1)
+    assert stores[0].head().height == 3
+    # One that ends leaves at once.
+    two.close()
+    two.close()
+    assert not two.leads()
+    one.close()
+
+
+@pytest.mark.slow
+def test_a_leader_whose_lease_was_ended_by_others_follows_and_appends_nothing(
+    stores: tuple[EtcdStore, EtcdStore], client: EtcdClient
+) -> None:
+    changes: list[bool] = []
+    election = stores[0].stand_for_leader(
+        "one", "", on_change=lambda standing: changes.append(is_leading(standing))
+    )
+    election.start()
+    first = election.wait(is_leading, WAIT_S)
+    assert isinstance(first, Leading)
+    fill(stores[0], blocks=1)
+    client.revoke(first.lease)
+    # It finds out, and stands again with a new term.
+    again = election.wait(lambda each: isinstance(each, Leading) and each.record.term > 1, WAIT_S)
+    assert isinstance(again, Leading)
+    assert again.revision > first.revision
+    assert changes == [False, True, False, True]
+    fill(stores[0], blocks=1)
+    election.close()
+
+
+def test_a_leader_that_paused_is_deposed_and_the_compare_stops_it(
+    stores: tuple[EtcdStore, EtcdStore], client: EtcdClient
+) -> None:
+    """The first never takes another turn: as a process that was stopped longer than its lease."""
+    paused = stores[0].stand_for_leader("one", "")
+    paused.turn()
+    first = paused.standing
+    assert isinstance(first, Leading)
+    fill(stores[0], blocks=1)
+    client.revoke(first.lease)
+    other = stores[1].stand_for_leader("two", "")
+    other.start()
+    assert isinstance(other.wait(is_leading, WAIT_S), Leading)
+    assert isinstance(paused.standing, Leading), "it still believes"
+    with pytest.raises(NotLeaderError):
+        fill(stores[0], blocks=1)
+    fill(stores[1], blocks=1)
+    assert stores[1].head().height == 2
+    assert stores[1].head() != GENESIS
+    assert not leads_at(paused.standing, first.until_s)
+    other.close()
