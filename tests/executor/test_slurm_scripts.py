@@ -181,6 +181,28 @@ def test_a_pipeline_goes_by_its_dependencies(cluster: Cluster) -> None:
     cluster.ok("scancel", never)
 
 
+def test_srun_starts_the_tasks_of_a_step(cluster: Cluster) -> None:
+    script = cluster.script(
+        "step.sh",
+        "#SBATCH --account=vision --gres=gpu:h100:4 --ntasks=2 --gpus-per-task=2",
+        "srun sh -c 'echo $SLURM_PROCID/$SLURM_NTASKS $RANK $CUDA_VISIBLE_DEVICES'",
+        "srun -n 3 --gpus-per-task=1 --label echo hello",
+        "srun -n1 false",
+        "echo code $?",
+        "srun --mpi=pmix true",
+    )
+    name = cluster.ok("sbatch", "--parsable", script).strip()
+    assert cluster.ended(name) == "Failed"
+    *lines, code, refused = cluster.output(name)
+    ranks = sorted(line.split()[:2] for line in lines[:2])
+    assert ranks == [["0/2", "0"], ["1/2", "1"]]
+    gpus = [gpu for line in lines[:2] for gpu in line.split()[2].split(",")]
+    assert len(gpus) == len(set(gpus)) == 4, lines
+    assert sorted(lines[2:]) == ["0: hello", "1: hello", "2: hello"]
+    assert code == "code 1"
+    assert refused.startswith("srun: error: --mpi: is not known here; tasks are started on one")
+
+
 def test_a_script_that_runs_too_long_is_stopped(cluster: Cluster) -> None:
     script = cluster.script("long.sh", *COMMON, "#SBATCH --time=0:01", "sleep 600")
     name = cluster.ok("sbatch", "--parsable", script).strip()

@@ -11,7 +11,7 @@ from socket import socket
 import pytest
 
 from quorate.operations.caller import Caller, Role
-from quorate.service.http.event_stream import WATCHES_OF_ONE_MAX
+from quorate.service.http.event_stream import WATCHES_OF_ONE_MAX, watch_share
 from quorate.service.limits.tenant_shares import Share, Shares
 from quorate.views.exits import CommandError
 from tests.bounds import WAIT_S, until
@@ -113,6 +113,28 @@ def test_one_user_cannot_watch_so_often_that_an_admin_cannot(tmp_path: Path) -> 
             connection, status = _watch(served, other)
             stack.enter_context(connection)
             assert status == 200
+
+
+def test_watches_leave_connections_for_others_however_few_there_are(tmp_path: Path) -> None:
+    assert watch_share(8_000) == Share(
+        most=2_000, of_tenant_max=1_000, of_one_max=250, kept=100, what="watches"
+    )
+    for connections in range(1, 300):
+        share = watch_share(connections)
+        assert 1 <= share.of_one_max <= share.of_tenant_max <= share.most
+        assert connections == 1 or share.most <= connections // 2
+    flags = {"limits.connections": "24"}
+    with serving(new_ledger(tmp_path), flags) as served, ExitStack() as stack:
+        token = _token(served, "ann")
+        found: list[int] = []
+        for _ in range(5):
+            connection, status = _watch(served, token)
+            stack.enter_context(connection)
+            found.append(status)
+        assert found == [200] * 3 + [429] * 2
+        connection, status = _watch(served, _token(served, "bob"))
+        stack.enter_context(connection)
+        assert status == 200
 
 
 def test_one_user_cannot_ask_so_much_at_once_that_others_cannot(tmp_path: Path) -> None:

@@ -11,8 +11,15 @@ from msgspec import Struct
 
 from quorate.client.client_flows import Asking
 from quorate.client.contexts import service_of
+from quorate.client.dispatch import submit_signature
 from quorate.client.drivers import AsyncDriver
 from quorate.client.methods import AsyncMethods
+from quorate.client.resource_collections import AsyncResources, AsyncRuns
+from quorate.client.resources.fleet_resources import DomainInfo, NodeInfo, PoolInfo
+from quorate.client.resources.lease_resources import ClaimInfo, LeaseInfo
+from quorate.client.resources.money_resources import BudgetInfo, CapInfo, ChargeInfo, EnvelopeInfo
+from quorate.client.resources.owner_resources import OwnerInfo
+from quorate.client.resources.plan_resources import ReservationInfo
 from quorate.client.resources.run_resources import RunInfo
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import Said, work_of
@@ -109,17 +116,22 @@ class AsyncClient(AsyncMethods):
 
     @overload
     async def submit(
-        self, document: Mapping[str, Any], *, idempotency_key: str | None = None
+        self,
+        document: Mapping[str, Any],
+        *,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
     ) -> AsyncRunHandle: ...
     @overload
     async def submit(
-        self, *, idempotency_key: str | None = None, **said: Unpack[Said]
+        self, *, idempotency_key: str | None = None, dry_run: bool = False, **said: Unpack[Said]
     ) -> AsyncRunHandle: ...
     async def submit(
         self,
         document: Mapping[str, Any] | None = None,
         *,
         idempotency_key: str | None = None,
+        dry_run: bool = False,
         **said: Any,
     ) -> AsyncRunHandle:
         """Submit a run and return a handle on it: a Run document, or what it is to do.
@@ -127,11 +139,72 @@ class AsyncClient(AsyncMethods):
         Instead of a document: ``gpus`` and ``team``; and where wanted ``command``, a list of words
         that no shell reads, ``flavor``, one or several by preference, ``name``, ``group_gpus``,
         ``duration`` such as ``"4h"``, ``env``, ``folder`` where the command starts (else an empty
-        folder of the run's own), ``after``, ``pool`` and ``processes``.
+        folder of the run's own), ``after``, ``pool`` and ``processes``. With ``dry_run`` nothing is
+        recorded: ``outcome`` of the handle says what would be.
         """
-        flow = self._asking.submit(work_of(document, said), idempotency_key)
+        flow = self._asking.submit(work_of(document, said), idempotency_key, dry_run=dry_run)
         name, outcome = await self._driver.run(flow)
         return AsyncRunHandle(self, name, outcome)
+
+    @property
+    def runs(self) -> AsyncRuns:
+        """All runs: iterate over them, ``get(NAME)``, or ``list(owner=...)``."""
+        return AsyncRuns(self, "run", "runs")
+
+    @property
+    def budgets(self) -> AsyncResources[BudgetInfo]:
+        """All budgets."""
+        return AsyncResources(self, "budget", "budgets")
+
+    @property
+    def caps(self) -> AsyncResources[CapInfo]:
+        """All caps."""
+        return AsyncResources(self, "cap", "caps")
+
+    @property
+    def charges(self) -> AsyncResources[ChargeInfo]:
+        """All charges."""
+        return AsyncResources(self, "charge", "charges")
+
+    @property
+    def claims(self) -> AsyncResources[ClaimInfo]:
+        """All claims."""
+        return AsyncResources(self, "claim", "claims")
+
+    @property
+    def domains(self) -> AsyncResources[DomainInfo]:
+        """All domains."""
+        return AsyncResources(self, "domain", "domains")
+
+    @property
+    def envelopes(self) -> AsyncResources[EnvelopeInfo]:
+        """All envelopes."""
+        return AsyncResources(self, "envelope", "envelopes")
+
+    @property
+    def leases(self) -> AsyncResources[LeaseInfo]:
+        """All leases."""
+        return AsyncResources(self, "lease", "leases")
+
+    @property
+    def nodes(self) -> AsyncResources[NodeInfo]:
+        """All nodes."""
+        return AsyncResources(self, "node", "nodes")
+
+    @property
+    def owners(self) -> AsyncResources[OwnerInfo]:
+        """All owners."""
+        return AsyncResources(self, "owner", "owners")
+
+    @property
+    def pools(self) -> AsyncResources[PoolInfo]:
+        """All pools."""
+        return AsyncResources(self, "pool", "pools")
+
+    @property
+    def reservations(self) -> AsyncResources[ReservationInfo]:
+        """All reservations."""
+        return AsyncResources(self, "reservation", "reservations")
 
     def run(self, name: str) -> AsyncRunHandle:
         """Return a handle on a run that was submitted before; nothing is asked yet."""
@@ -150,6 +223,9 @@ class AsyncClient(AsyncMethods):
         A connection that is cut is taken up where it was, with no gap and no repeat.
         """
         return self.watch_events(first=from_, run=run, pool=pool, reservations=reservations)
+
+
+AsyncClient.submit.__signature__ = submit_signature(AsyncClient.submit)  # type: ignore[attr-defined]
 
 
 class AsyncRunHandle:

@@ -10,8 +10,16 @@ from msgspec import Struct
 
 from quorate.client.asker import Asker
 from quorate.client.contexts import service_of
+from quorate.client.dispatch import submit_signature
 from quorate.client.drivers import Driver
 from quorate.client.methods import Methods
+from quorate.client.resource_collections import Resources, Runs
+from quorate.client.resources.fleet_resources import DomainInfo, NodeInfo, PoolInfo
+from quorate.client.resources.lease_resources import ClaimInfo, LeaseInfo
+from quorate.client.resources.money_resources import BudgetInfo, CapInfo, ChargeInfo, EnvelopeInfo
+from quorate.client.resources.notebook_html import table_of
+from quorate.client.resources.owner_resources import OwnerInfo
+from quorate.client.resources.plan_resources import ReservationInfo
 from quorate.client.resources.run_resources import RunInfo
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import Said, work_of
@@ -58,15 +66,22 @@ class Client(Asker, Methods):
 
     @overload
     def submit(
-        self, document: Mapping[str, Any], *, idempotency_key: str | None = None
+        self,
+        document: Mapping[str, Any],
+        *,
+        idempotency_key: str | None = None,
+        dry_run: bool = False,
     ) -> RunHandle: ...
     @overload
-    def submit(self, *, idempotency_key: str | None = None, **said: Unpack[Said]) -> RunHandle: ...
+    def submit(
+        self, *, idempotency_key: str | None = None, dry_run: bool = False, **said: Unpack[Said]
+    ) -> RunHandle: ...
     def submit(
         self,
         document: Mapping[str, Any] | None = None,
         *,
         idempotency_key: str | None = None,
+        dry_run: bool = False,
         **said: Any,
     ) -> RunHandle:
         """Submit a run and return a handle on it: a Run document, or what it is to do.
@@ -74,11 +89,72 @@ class Client(Asker, Methods):
         Instead of a document: ``gpus`` and ``team``; and where wanted ``command``, a list of words
         that no shell reads, ``flavor``, one or several by preference, ``name``, ``group_gpus``,
         ``duration`` such as ``"4h"``, ``env``, ``folder`` where the command starts (else an empty
-        folder of the run's own), ``after``, ``pool`` and ``processes``.
+        folder of the run's own), ``after``, ``pool`` and ``processes``. With ``dry_run`` nothing is
+        recorded: ``outcome`` of the handle says what would be.
         """
-        flow = self._asking.submit(work_of(document, said), idempotency_key)
+        flow = self._asking.submit(work_of(document, said), idempotency_key, dry_run=dry_run)
         name, outcome = self._driver.run(flow)
         return RunHandle(self, name, outcome)
+
+    @property
+    def runs(self) -> Runs:
+        """All runs: iterate over them, ``get(NAME)``, or ``list(owner=...)``."""
+        return Runs(self, "run", "runs")
+
+    @property
+    def budgets(self) -> Resources[BudgetInfo]:
+        """All budgets."""
+        return Resources(self, "budget", "budgets")
+
+    @property
+    def caps(self) -> Resources[CapInfo]:
+        """All caps."""
+        return Resources(self, "cap", "caps")
+
+    @property
+    def charges(self) -> Resources[ChargeInfo]:
+        """All charges."""
+        return Resources(self, "charge", "charges")
+
+    @property
+    def claims(self) -> Resources[ClaimInfo]:
+        """All claims."""
+        return Resources(self, "claim", "claims")
+
+    @property
+    def domains(self) -> Resources[DomainInfo]:
+        """All domains."""
+        return Resources(self, "domain", "domains")
+
+    @property
+    def envelopes(self) -> Resources[EnvelopeInfo]:
+        """All envelopes."""
+        return Resources(self, "envelope", "envelopes")
+
+    @property
+    def leases(self) -> Resources[LeaseInfo]:
+        """All leases."""
+        return Resources(self, "lease", "leases")
+
+    @property
+    def nodes(self) -> Resources[NodeInfo]:
+        """All nodes."""
+        return Resources(self, "node", "nodes")
+
+    @property
+    def owners(self) -> Resources[OwnerInfo]:
+        """All owners."""
+        return Resources(self, "owner", "owners")
+
+    @property
+    def pools(self) -> Resources[PoolInfo]:
+        """All pools."""
+        return Resources(self, "pool", "pools")
+
+    @property
+    def reservations(self) -> Resources[ReservationInfo]:
+        """All reservations."""
+        return Resources(self, "reservation", "reservations")
 
     def run(self, name: str) -> RunHandle:
         """Return a handle on a run that was submitted before; nothing is asked yet."""
@@ -99,6 +175,9 @@ class Client(Asker, Methods):
         return self.watch_events(first=from_, run=run, pool=pool, reservations=reservations)
 
 
+Client.submit.__signature__ = submit_signature(Client.submit)  # type: ignore[attr-defined]
+
+
 class RunHandle:
     """A run that was submitted. ``outcome`` is the result of that, None for one found later."""
 
@@ -109,6 +188,10 @@ class RunHandle:
 
     def __repr__(self) -> str:
         return f"RunHandle({self.name!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the run as it is now, as a notebook shows it."""
+        return table_of([self.status()])
 
     def status(self) -> RunInfo:
         """Return the run as it is now: ``status().status.phase``, for one."""

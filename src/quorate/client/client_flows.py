@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from quorate.client import flows, wire
@@ -65,6 +66,16 @@ class Asking(Struct, frozen=True):
             OPERATIONS[name], question, self.retrying, wire.told_of, accept=accept
         )
 
+    def every(self, name: str, question: resource_operations.ListThings) -> Flow[None]:
+        """Emit all resources of a list, page by page."""
+        while True:
+            page: ResourceList[Any] = yield from self.answer(name, question)
+            for each in page.items:
+                yield flows.Emit(each)
+            if page.next is None:
+                return
+            question = msgspec.structs.replace(question, cursor=page.next)
+
     def stream(self, name: str, question: Struct) -> Flow[None]:
         """Emit the events of an operation that goes on, or what one gives that gives many."""
         operation = OPERATIONS[name]
@@ -79,7 +90,7 @@ class Asking(Struct, frozen=True):
         return flows.lines(OPERATIONS[name], question, lambda line: line)
 
     def submit(
-        self, document: Mapping[str, Any] | Work, key: str | None
+        self, document: Mapping[str, Any] | Work, key: str | None, *, dry_run: bool = False
     ) -> Flow[tuple[str, Outcome]]:
         """Return the name of the run that was submitted, and the result."""
         # Only the Python client says a run in words; the command line sends its document.
@@ -95,7 +106,9 @@ class Asking(Struct, frozen=True):
                     work, flavors=[run_document.only_flavor([s.status for s in listing.items])]
                 )
             document = work.document()
-        question = run_operations.SubmitRun(document=dict(document), idempotency_key=key)
+        question = run_operations.SubmitRun(
+            document=dict(document), idempotency_key=key, dry_run=dry_run
+        )
         outcome: Outcome = yield from self.answer("submit-run", question)
         names = [each.name for each in outcome.changes if each.kind == "Run"]
         if len(names) != 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from inspect import Parameter, Signature
 from types import UnionType
@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 from msgspec import NODEFAULT, UNSET, Struct, structs
 from msgspec.structs import FieldInfo
 
+from quorate.client.run_document import Said
 from quorate.operations.operation import DRY_RUN, JSON_LINES, Effect, Operation
 
 CHANGES: Final = "changes"
@@ -132,6 +133,17 @@ def signature_of(operation: Operation) -> Signature:
     if loose_fields(operation):
         by_place.append(Parameter(CHANGES, Parameter.POSITIONAL_OR_KEYWORD, default=None))
     return Signature([*by_place, *(_parameter(each, Parameter.KEYWORD_ONLY) for each in rest)])
+
+
+def submit_signature(submit: Callable[..., Any]) -> Signature:
+    """Return the signature of ``submit`` with each field that may be said, for editors and help."""
+    known = inspect.signature(submit)
+    own = [each for each in known.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+    said = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in inspect.get_annotations(Said).items()
+    ]
+    return Signature([*own, *said], return_annotation=known.return_annotation)
 
 
 def _parameter(each: FieldInfo, kind: Any) -> Parameter:

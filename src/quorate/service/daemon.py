@@ -231,6 +231,7 @@ class Daemon:
         surfaces = 1 + len(self._extras.surfaces)
         connections = connections_within(configuration.connections_max, surfaces)
         ledger_thread.connections = Connections(connections)
+        watchers.fit(connections)
         return _Server(config, watchers, ledger_thread.connections, configuration.slow_s_max)
 
 

@@ -265,7 +265,8 @@ SETTINGS: Final = (
         read=values.count(1, 100_000),
         default=8_000,
         field="connections_max",
-        text="how many connections are open at once",
+        text="how many connections are open at once; half of them may be watches, and one caller's "
+        "a fourth of that",
         kind=_COUNT,
     ),
     Setting(

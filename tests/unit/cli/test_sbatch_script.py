@@ -106,7 +106,6 @@ def test_everything_that_is_left_out_is_said_line_by_line() -> None:
         "job.sh:6: --frobnicate",
         "job.sh:10: --mail-user",
         "job.sh:11: SLURM_STEP_ID is not set here",
-        "job.sh:11: srun: there may be none where it runs; start processes yourself",
     ]
     assert found.gpus_total() is None, "what stands after the first command is not read"
 

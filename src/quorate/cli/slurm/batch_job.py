@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, Final
 
 from quorate.cli.slurm.array_tasks import Tasks, task_name
@@ -90,7 +91,21 @@ def _document(job: Job, name: str, env: Mapping[str, str], lane: tuple[str, ...]
 def _command(job: Job) -> list[str]:
     limit_s = job.script.limit_s
     limit = [] if limit_s is None else ["timeout", f"--kill-after={KILL_AFTER_S}s", f"{limit_s}s"]
-    return ["sh", "-c", PROLOGUE, "sbatch", *limit, *job.words]
+    prologue = f"{_with_srun()}{PROLOGUE}" if job.script.uses_srun else PROLOGUE
+    return ["sh", "-c", prologue, "sbatch", *limit, *job.words]
+
+
+def _with_srun() -> str:
+    """Return shell commands that put ``srun.sh`` first among the programs of a job, as srun.
+
+    Only the jobs that use it have it: a run's command is recorded for ever.
+    """
+    program = files("quorate.cli.slurm").joinpath("srun.sh").read_text(encoding="utf-8")
+    return (
+        'bin="${QUORATE_FOLDER:-$(mktemp -d)}/bin" && mkdir -p "$bin" && '
+        f"cat >\"$bin/srun\" <<'END_OF_SRUN'\n{program}END_OF_SRUN\n"
+        'chmod 755 "$bin/srun" && export PATH="$bin:$PATH"\n'
+    )
 
 
 def _task_variables(array: str, tasks: Tasks, index: int) -> dict[str, str]:

@@ -38,6 +38,7 @@ class Script:
     after_any: bool = False
     is_singleton: bool = False
     is_all_copied: bool = False
+    uses_srun: bool = False
     name: str | None = None
     gpus: int | None = None
     gpus_per_node: int | None = None
@@ -146,17 +147,19 @@ def _take(script: Script, option: Option) -> None:
 
 
 def _warn_of_slurm(script: Script, lines: list[str], name: str) -> None:
-    """Say which lines count on what only Slurm gives a script."""
+    """Say which lines count on what only Slurm gives a script, and note whether one calls srun."""
     unset = {"SLURM_GPUS_PER_NODE"} if (script.nodes or 1) > 1 else set()
     for number, line in enumerate(lines, start=1):
         if line.lstrip().startswith("#"):
             continue
         for variable in sorted(set(re.findall(r"\$\{?(SLURM_\w+)", line)) - (VARIABLES - unset)):
             script.said.append(f"{name}:{number}: {variable} is not set here")
-        if re.search(r"(^|[\s;&|(])srun(\s|$)", line):
-            script.said.append(
-                f"{name}:{number}: srun: there may be none where it runs; start processes yourself"
-            )
+        script.uses_srun = script.uses_srun or calls_srun(line)
+
+
+def calls_srun(text: str) -> bool:
+    """Return whether a line of a script, or a wrapped command, starts srun."""
+    return re.search(r"(^|[\s;&|(])srun(\s|$)", text) is not None
 
 
 def _whole(value: str) -> int:

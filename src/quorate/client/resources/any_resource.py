@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -10,6 +10,7 @@ from msgspec import field
 
 from quorate.client.answer_fields import Fields
 from quorate.client.errors import MissingFieldError
+from quorate.client.resources.notebook_html import table_of
 from quorate.operations.common_responses import Given
 from quorate.operations.service.service_operations import Token
 
@@ -63,6 +64,10 @@ class Resource(Given, Generic[SpecT, StatusT], kw_only=True, frozen=True):
         """Its name."""
         return self.metadata.name
 
+    def _repr_html_(self) -> str:
+        """Return it as a notebook shows it."""
+        return table_of(self.items or [self])
+
 
 class ResourceList(Given, Generic[ResourceT], kw_only=True, frozen=True):
     """Resources in order; ask for more with ``next`` as ``cursor``. It is None on the last page."""
@@ -71,6 +76,16 @@ class ResourceList(Given, Generic[ResourceT], kw_only=True, frozen=True):
     kind: str
     items: tuple[ResourceT, ...]
     next: str | None = None
+
+    def __iter__(self) -> Iterator[ResourceT]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def _repr_html_(self) -> str:
+        """Return it as a notebook shows it."""
+        return table_of(self.items, has_more=self.next is not None)
 
 
 class TokenList(Given, kw_only=True, frozen=True):

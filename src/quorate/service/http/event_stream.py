@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace as replace_share
 from itertools import zip_longest
 from typing import Any, Final, Protocol
 
@@ -127,6 +128,21 @@ async def follow(
                 yield shown.tree
 
 
+def watch_share(connections: int) -> Share:
+    """Return how many watch at once, where so many ``connections`` are open at most.
+
+    A watch keeps its connection, so half of them are left for requests, and no caller can take
+    all of the rest by watching.
+    """
+    usual = Share.of_all(max(1, min(WATCHERS_MAX, connections // 2)), "watches")
+    return replace_share(
+        usual,
+        of_tenant_max=min(WATCHES_OF_TENANT_MAX, usual.of_tenant_max),
+        of_one_max=min(WATCHES_OF_ONE_MAX, usual.of_one_max),
+        kept=min(WATCHES_KEPT, usual.kept),
+    )
+
+
 class WatchRegistry:
     """Serves the watchers of REST.
 
@@ -138,18 +154,14 @@ class WatchRegistry:
     def __init__(self, ledger_thread: LedgerThread, heartbeat_s: float) -> None:
         self._ledger_thread = ledger_thread
         self._heartbeat_s = heartbeat_s
-        self._watches = Shares(
-            Share(
-                most=WATCHERS_MAX,
-                of_tenant_max=WATCHES_OF_TENANT_MAX,
-                of_one_max=WATCHES_OF_ONE_MAX,
-                kept=WATCHES_KEPT,
-                what="watches",
-            )
-        )
+        self._watches = Shares(watch_share(2 * WATCHERS_MAX))
         self._closing = asyncio.Event()
         self._frames: OrderedDict[_Key, bytes] = OrderedDict()
         self._frames_bytes = 0
+
+    def fit(self, connections: int) -> None:
+        """Take no more watchers than so many ``connections`` leave room for others."""
+        self._watches.share = watch_share(connections)
 
     def close(self) -> None:
         """Close all watchers, with their cursors."""

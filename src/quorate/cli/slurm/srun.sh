@@ -1,0 +1,91 @@
+#!/bin/sh
+# srun of Quorate: starts the tasks of a job's step on this node, and waits for them.
+fail() { echo "srun: error: $*" >&2; exit 1; }
+count() { case $2 in ''|*[!0-9]*|0) fail "$1: must be a number from 1, got '$2'";; esac; }
+tasks= per_node= per_task=${SLURM_GPUS_PER_TASK-} nodes= label= kill_all=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --) shift; break;;
+    --*=*) name=${1%%=*} value=${1#*=};;
+    -n|-N|-c|-J|-t|-G|-w|--ntasks|--nodes|--ntasks-per-node|--gpus-per-task|--cpus-per-task|\
+    --job-name|--time|--mem|--cpu-bind|--gpu-bind|--export|--mem-bind|--distribution)
+      [ $# -gt 1 ] || fail "$1: needs a value"
+      name=$1 value=$2; shift;;
+    -[nNcG]*) name=-$(printf %.1s "${1#-}") value=${1#-?};;
+    -l|--label|-u|--unbuffered|-K|--kill-on-bad-exit|--exclusive|--exact|--overlap)
+      name=$1 value=;;
+    -*) name=$1 value=;;
+    *) break;;
+  esac
+  case $name in
+    -n|--ntasks) count "$name" "$value"; tasks=$value;;
+    -N|--nodes) count "$name" "$value"; nodes=$value;;
+    --ntasks-per-node) count "$name" "$value"; per_node=$value;;
+    --gpus-per-task) count "$name" "${value##*:}"; per_task=${value##*:};;
+    -l|--label) label=1;;
+    -K|--kill-on-bad-exit) kill_all=1;;
+    --export) [ "$value" = ALL ] || fail "--export=$value: set variables in the script";;
+    -u|--unbuffered|--exclusive|--exact|--overlap|-c|--cpus-per-task|-J|--job-name|-t|--time|\
+    --mem|--cpu-bind|--gpu-bind|--mem-bind|--distribution|-G|--gpus) ;;
+    *) fail "$name: is not known here; tasks are started on one node, without MPI";;
+  esac
+  shift
+done
+[ $# -gt 0 ] || fail "no command: write srun [-n TASKS] COMMAND [WORD]..."
+[ "${nodes:-${SLURM_NNODES:-1}}" = 1 ] ||
+  fail "the job has ${SLURM_NNODES:-$nodes} nodes, and tasks are started on this one only;" \
+    "write srun -N 1, or submit the program itself: quorate submit"
+tasks=${tasks:-${per_node:-${SLURM_NTASKS:-1}}}
+gpus_of() { # the GPUs of task $1: per_task of those that the job has here
+  printf %s "${CUDA_VISIBLE_DEVICES-}" |
+    awk -F, -v n="$per_task" -v at="$1" '{for (i = at * n + 1; i <= at * n + n; i++)
+      {if (i > NF) exit 1; printf "%s%s", (i > at * n + 1 ? "," : ""), $i}}'
+}
+run=$(mktemp -d) || exit 1
+pids= stop=
+trap 'rm -rf "$run"' EXIT
+trap 'stop=1; kill $pids 2>/dev/null' TERM INT
+gone() { # wait for the process $1 also where a signal comes between; its code is in $code
+  wait "$1"; code=$?
+  while kill -0 "$1" 2>/dev/null; do wait "$1"; code=$?; done
+}
+task=0
+while [ "$task" -lt "$tasks" ]; do
+  if [ -n "$label" ]; then
+    mkfifo "$run/$task" || exit 1
+    sed "s/^/$task: /" <"$run/$task" &
+  fi
+  (
+    [ -z "$label" ] || exec >"$run/$task" # first of all: sed waits for it
+    export SLURM_PROCID=$task SLURM_LOCALID=$task SLURM_NTASKS=$tasks SLURM_NPROCS=$tasks \
+      SLURM_STEP_NUM_TASKS=$tasks SLURM_STEP_TASKS_PER_NODE=$tasks RANK=$task LOCAL_RANK=$task \
+      WORLD_SIZE=$tasks LOCAL_WORLD_SIZE=$tasks
+    if [ -n "$per_task" ] && [ -n "${CUDA_VISIBLE_DEVICES-}" ]; then
+      CUDA_VISIBLE_DEVICES=$(gpus_of "$task") ||
+        fail "task $task: the job has too few GPUs here for $tasks tasks with $per_task each"
+      export CUDA_VISIBLE_DEVICES SLURM_STEP_GPUS="$CUDA_VISIBLE_DEVICES"
+    fi
+    own= stop=
+    trap 'stop=1; [ -z "$own" ] || kill "$own" 2>/dev/null' TERM INT
+    "$@" &
+    own=$!
+    [ -z "$stop" ] || kill "$own" 2>/dev/null # it came before there was anything to stop
+    gone "$own"
+    if [ "$code" != 0 ] && [ -n "$kill_all" ]; then
+      echo "$code" >>"$run/codes"
+      kill "$$" # the others are to stop, too
+    fi
+    exit "$code"
+  ) &
+  pids="$pids $!"
+  task=$((task + 1))
+done
+[ -z "$stop" ] || kill $pids 2>/dev/null # it came while tasks were started
+worst=0
+for pid in $pids; do
+  gone "$pid"
+  [ "$code" -le "$worst" ] || worst=$code
+done
+wait
+[ ! -s "$run/codes" ] || read -r worst <"$run/codes"
+exit "$worst"
