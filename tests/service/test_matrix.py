@@ -39,7 +39,7 @@ EVERYBODY: Final = """
     list-charges get-charge describe-charge get-system describe-system
     tenant-usage user-usage statement plan-run plan-runs explain-run run-logs picture
     watch-events list-events list-notices watch-notices verify-ledger verify-ledger-against
-    show-lottery verify-lottery calc list-tokens fleet-top
+    show-lottery verify-lottery calc list-tokens fleet-top fleet-map
 """
 ROLES: Final = {
     **dict.fromkeys(EVERYBODY.split(), "admin tenant-admin user auditor"),

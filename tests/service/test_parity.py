@@ -213,7 +213,7 @@ LINES: Final = {
     "scancel": [f"scancel steady {DRY}"],
     "sinfo": ["sinfo"],
     "queue": ["queue"],
-    "top": ["top"],
+    "top": ["top", "top --nodes"],
     "waldur status": ["waldur status"],
     "plan": ["plan promised", f"plan -f {EXAMPLES / 'train.yaml'} {DRY}"],
     "explain": ["explain promised"],
