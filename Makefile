@@ -27,7 +27,7 @@ RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test quick check bench soak mutate cover format lock clean
+.PHONY: help demo serve test quick check bench soak mutate cover format lock web clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -84,8 +84,11 @@ lock: $(BIN)/uv ## choose versions anew from pyproject.toml (ARGS=--upgrade take
 	$(COMPILE) --extra service --extra rounds --extra testing --group dev --constraint requirements/runtime.txt \
 		--output-file requirements/dev.txt $(ARGS)
 
+web: ## build the dashboard from web/ into the package; needs Node 20 and npm
+	cd web && npm ci --ignore-scripts --no-audit --no-fund && node build.mjs
+
 clean: ## remove everything that was made here
-	rm -rf $(VENV) .build dist htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf $(VENV) .build web/node_modules dist htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache benchmarks/out
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 

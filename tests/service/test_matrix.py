@@ -40,7 +40,7 @@ EVERYBODY: Final = """
     tenant-usage user-usage statement plan-run plan-runs explain-run run-logs picture
     watch-logs run-reports
     watch-events list-events list-notices watch-notices verify-ledger verify-ledger-against
-    show-lottery verify-lottery calc list-tokens fleet-top
+    show-lottery verify-lottery calc list-tokens fleet-top fleet-map
 """
 ROLES: Final = {
     **dict.fromkeys(EVERYBODY.split(), "admin tenant-admin user auditor"),

@@ -223,7 +223,7 @@ LINES: Final = {
     "runs leases": ["runs leases steady"],
     "runs sponsors list": ["runs sponsors list steady"],
     "runs sponsors add": [f"runs sponsors add steady core --name other {DRY}"],
-    "top": ["top"],
+    "top": ["top", "top --nodes"],
     "waldur status": ["waldur status"],
     "plan": ["plan promised", f"plan -f {EXAMPLES / 'train.yaml'} {DRY}"],
     "explain": ["explain promised"],

@@ -156,6 +156,7 @@ def questions(view: StateView, hidden: Hidden) -> Iterator[tuple[str, Struct]]:
     yield "show-lottery", ask.Nothing()
     yield "verify-ledger", ledger_operations.VerifyLedger(deep=True)
     yield "fleet-top", looking_operations.FleetTop()
+    yield "fleet-map", looking_operations.ShowMap()
     yield "picture", plan_operations.PictureRequest()
     yield "user-usage", money_operations.UserUsageRequest()
     yield "tenant-usage", money_operations.TenantUsageRequest(id=hidden.owner)

@@ -260,6 +260,7 @@ UNKNOWN: Final = {
     "watch-notices": Question(query={"owner": NOWHERE}),
     "list-events": Question(query={"run": NOWHERE}),
     "fleet-top": Question(query={"pool": NOWHERE}),
+    "fleet-map": Question(query={"pool": NOWHERE}),
 }
 
 

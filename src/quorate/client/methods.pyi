@@ -15,7 +15,7 @@ from quorate.client.resources.run_resources import RunInfo
 from quorate.client.watched_events import Event
 from quorate.operations.common_responses import Outcome
 from quorate.operations.fleet.fleet_operations import Resolution
-from quorate.operations.fleet.looking_operations import Logs, RunProgress, Top
+from quorate.operations.fleet.looking_operations import Logs, MapGiven, RunProgress, Top
 from quorate.operations.ledger.ledger_operations import (
     Checkpoint,
     Events,
@@ -200,6 +200,9 @@ class Methods:
         """Record that a node is lost with all that ran on it. The node, and why."""
     def fail_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Record that a run's work has ended badly. The run, and why."""
+    def fleet_map(self, *, pool: str | None = None) -> MapGiven:
+        """Show every node, and which lease has which of its GPUs. Of one pool, or of all of
+        them."""
     def fleet_top(self, *, pool: str | None = None) -> Top:
         """Show the fleet by flavor and domain, and who has how much of it. Of one pool, or of all
         of them."""
@@ -876,6 +879,9 @@ class AsyncMethods:
         """Record that a node is lost with all that ran on it. The node, and why."""
     async def fail_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Record that a run's work has ended badly. The run, and why."""
+    async def fleet_map(self, *, pool: str | None = None) -> MapGiven:
+        """Show every node, and which lease has which of its GPUs. Of one pool, or of all of
+        them."""
     async def fleet_top(self, *, pool: str | None = None) -> Top:
         """Show the fleet by flavor and domain, and who has how much of it. Of one pool, or of all
         of them."""

@@ -12,10 +12,11 @@ from quorate.views.exits import CommandError, Exit
 
 @click.command(
     epilog=examples(
-        "quorate top --once", "quorate top --pool default -o wide", "quorate top | head -3"
+        "quorate top --once", "quorate top --pool default -o wide", "quorate top --nodes"
     )
 )
 @click.option("--pool", metavar="POOL", help="Only this pool.", shell_complete=names_of("pool"))
+@click.option("--nodes", is_flag=True, help="Show each node, and who has how much of it; once.")
 @click.option("--once", is_flag=True, help="Print it once, also on a terminal.")
 @click.option(
     "--interval",
@@ -28,7 +29,9 @@ from quorate.views.exits import CommandError, Exit
 )
 @reader
 @click.pass_obj
-def top(settings: Settings, *, pool: str | None, once: bool, interval_s: float) -> None:
+def top(
+    settings: Settings, *, pool: str | None, nodes: bool, once: bool, interval_s: float
+) -> None:
     """Show the fleet, and who has how much of it.
 
     On a terminal it is redrawn with the runs that work and wait: q ends it, s changes the order
@@ -39,7 +42,7 @@ def top(settings: Settings, *, pool: str | None, once: bool, interval_s: float) 
     a bar # is in use, x out of service and . free. QUEUED are the GPUs that waiting runs ask for.
     Owners that are not yours to see are shown together, as (others).
     """
-    if settings.output == "table" and not once and _is_terminal():
+    if settings.output == "table" and not (once or nodes) and _is_terminal():
         from quorate.cli.top_live import watch_fleet
 
         try:
@@ -48,8 +51,11 @@ def top(settings: Settings, *, pool: str | None, once: bool, interval_s: float) 
             raise CommandError(Exit.INTERRUPTED) from None
         return
     from quorate.cli.ask_and_print import ask
-    from quorate.operations.fleet.looking_operations import FleetTop
+    from quorate.operations.fleet.looking_operations import FleetTop, ShowMap
 
+    if nodes:
+        ask(settings, "fleet-map", ShowMap(pool=pool))
+        return
     ask(settings, "fleet-top", FleetTop(pool=pool))
 
 

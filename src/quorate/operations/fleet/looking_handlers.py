@@ -14,13 +14,14 @@ from quorate.documents.times import time_text
 from quorate.model.specs import PoolExecutor
 from quorate.model.state.records import TERMINAL, RunRecord
 from quorate.operations.answer_types import Answer
-from quorate.operations.fleet.looking_operations import FleetTop, RunLogs
+from quorate.operations.fleet.looking_operations import FleetTop, RunLogs, ShowMap
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
 from quorate.operations.unknown_names import check_run
 from quorate.operations.visibility import tenants_of
 from quorate.ports.log_port import Logs, Output
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.runs.fleet_map import map_of
 from quorate.views.runs.fleet_view import top_of
 
 
@@ -28,12 +29,7 @@ def fleet_top(context: RequestContext, asked: FleetTop, operation: Operation) ->
     """Return used and free GPUs by flavor and domain, and who has them."""
     del operation
     moment, caller = context.moment, context.caller
-    if asked.pool is not None and asked.pool not in moment.view.pools:
-        raise CommandError(
-            Exit.REFUSED,
-            f"there is no pool {asked.pool!r}; list them: quorate get pools",
-            fault=UNKNOWN_NAME,
-        )
+    _check_pool(context, asked.pool)
     seen = None if caller.oversees else tenants_of(moment.view, caller)
     top = top_of(moment, asked.pool, seen)
     empty = () if top.flavors else ("there are no nodes",)
@@ -42,6 +38,29 @@ def fleet_top(context: RequestContext, asked: FleetTop, operation: Operation) ->
         lines=lambda wide: top.lines(show_wide=wide) if top.flavors else (),
         notes=(*context.notes, *empty),
     )
+
+
+def fleet_map(context: RequestContext, asked: ShowMap, operation: Operation) -> Answer:
+    """Return every node, and which lease has which of its GPUs."""
+    del operation
+    _check_pool(context, asked.pool)
+    found = map_of(context.moment, asked.pool)
+    is_empty = not found.nodes["name"]
+    return Answer(
+        tree=found.tree,
+        lines=lambda wide: () if is_empty else found.lines(show_wide=wide),
+        notes=(*context.notes, *(("there are no nodes",) if is_empty else ())),
+    )
+
+
+def _check_pool(context: RequestContext, pool: str | None) -> None:
+    """Refuse a pool that there is none of."""
+    if pool is not None and pool not in context.moment.view.pools:
+        raise CommandError(
+            Exit.REFUSED,
+            f"there is no pool {pool!r}; list them: quorate get pools",
+            fault=UNKNOWN_NAME,
+        )
 
 
 NO_LOGS: Final = "no-logs"

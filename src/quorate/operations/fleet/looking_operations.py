@@ -21,6 +21,12 @@ class FleetTop(Asked, kw_only=True, frozen=True):
     pool: Name | None = None
 
 
+class ShowMap(Asked, kw_only=True, frozen=True):
+    """Of one pool, or of all of them."""
+
+    pool: Name | None = None
+
+
 class RunLogs(Asked, kw_only=True, frozen=True):
     """The output of a run: ``limit`` lines at most, from line ``from`` on, counted from 0.
 
@@ -89,6 +95,47 @@ class Top(Given, kw_only=True, frozen=True):
     owners: tuple[OwnerUse, ...]
 
 
+class NodeColumns(Given, kw_only=True, frozen=True):
+    """Nodes by columns, domain by domain; ``status`` is ``Ready``, ``Cordoned`` or ``Failed``."""
+
+    name: tuple[str, ...]
+    domain: tuple[str, ...]
+    flavor: tuple[str, ...]
+    pool: tuple[str, ...]
+    gpus: tuple[int, ...]
+    status: tuple[str, ...]
+
+
+class LeaseColumns(Given, kw_only=True, frozen=True):
+    """Leases by columns; the names of others are withheld."""
+
+    name: tuple[str, ...]
+    run: tuple[str, ...]
+    owner: tuple[str, ...]
+    role: tuple[str, ...]
+
+
+class HeldColumns(Given, kw_only=True, frozen=True):
+    """Neighbouring GPUs that one lease has on one node, from the ordinal ``first`` on.
+
+    ``node`` and ``lease`` are positions in the other columns, counted from 0.
+    """
+
+    node: tuple[int, ...]
+    first: tuple[int, ...]
+    gpus: tuple[int, ...]
+    lease: tuple[int, ...]
+
+
+class MapGiven(Given, kw_only=True, frozen=True):
+    """Every node and who has which of its GPUs, as of the event ``sequence``."""
+
+    sequence: int
+    nodes: NodeColumns
+    leases: LeaseColumns
+    held: HeldColumns
+
+
 class LogLine(Given, kw_only=True, frozen=True):
     """One line of output; ``stream`` is ``out`` or ``err``.
 
@@ -151,6 +198,19 @@ LOOKING: Final = (
         method="GET",
         path="/top",
         handler="quorate.operations.fleet.looking_handlers:fleet_top",
+        refusals=("unknown-name",),
+        cli=("top",),
+    ),
+    Operation(
+        name="fleet-map",
+        area=Area.FLEET,
+        summary="Show every node, and which lease has which of its GPUs.",
+        takes=ShowMap,
+        gives=MapGiven,
+        roles=ANYBODY,
+        method="GET",
+        path="/map",
+        handler="quorate.operations.fleet.looking_handlers:fleet_map",
         refusals=("unknown-name",),
         cli=("top",),
     ),

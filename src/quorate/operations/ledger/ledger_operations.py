@@ -86,8 +86,9 @@ class InBlock(Given, kw_only=True, frozen=True):
 
 
 class EventListed(EventTold, kw_only=True, frozen=True):
-    """One event, and the block that holds it."""
+    """One event, what it says in a sentence, and the block that holds it."""
 
+    text: str
     block: InBlock
 
 

@@ -193,7 +193,10 @@ class _Exchange:
             self._counted.answer(message["status"])
             request_id = (b"x-request-id", self.handled.request_id.encode())
             # A copy, because the same message may be sent to others, too.
-            heads = [*message.get("headers", ()), *_ALWAYS, request_id]
+            own = list(message.get("headers", ()))
+            names = {name for name, _ in own}
+            always = [each for each in _ALWAYS if each[0] not in names]
+            heads = [*own, *always, request_id]
             message = {**message, "headers": heads}
         try:
             async with asyncio.timeout(self._limits.slow_s_max):

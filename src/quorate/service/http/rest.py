@@ -42,6 +42,8 @@ from quorate.service.metrics.registry import CONTENT_TYPE
 from quorate.service.problem_json import problem, problem_of
 from quorate.service.reply import Form, Reply, to_json
 from quorate.service.request_log import handled
+from quorate.service.web.browser_session import authorization_of
+from quorate.service.web.web_routes import web_places
 from quorate.views.exits import CommandError
 from quorate.views.statuses import FORBIDDEN, UNAVAILABLE, USAGE
 
@@ -83,6 +85,7 @@ def application(parts: Parts) -> ASGIApp:
         for path, methods in places().items()
     }
     by_path |= {path: {"GET": each} for path, each in _Own(gate, parts).places().items()}
+    by_path |= web_places(gate.admit)
     known = {path: _Place(by_path[path]) for path in in_order(by_path)}
     routes = [Route(path, place) for path, place in known.items()]
     router = Router(routes, redirect_slashes=False, default=_not_found)
@@ -148,7 +151,7 @@ class _Gate:
     async def admit(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller:
         """Return the caller; raises ``CommandError`` if it is unknown, or asks too often."""
         try:
-            caller = await self.parts.authenticator.caller_of(headers.get(b"authorization"))
+            caller = await self.parts.authenticator.caller_of(authorization_of(headers))
         except Exception:
             # Only then: an authenticated caller may share an address with one that guesses.
             self._failures.take(_address(scope))

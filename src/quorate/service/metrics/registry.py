@@ -44,7 +44,11 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 """What the answer of a scrape is."""
 UNKNOWN: Final = "unknown"
 """What is asked where a request is for nothing that there is, or was turned away before."""
-OWN: Final = ("healthz", "readyz", "version", "openapi", "metrics", UNKNOWN)
+OWN: Final = (
+    *("healthz", "readyz", "version", "openapi", "metrics"),
+    *("page", "page-file", "session", "sign-in", "sign-out"),
+    UNKNOWN,
+)
 """Requests to the service that are not operations of the table."""
 _MS: Final = 1_000
 _STATUS_UNKNOWN: Final = 500

@@ -196,7 +196,8 @@ ABOUT: Final[dict[str, Callable[[Event, str], bool]]] = {
 def entry_tree(entry: Entry) -> dict[str, Any]:
     """Return ``entry`` with named fields, for programs."""
     block = {"height": entry.head.height, "hash": entry.head.hash.hex()}
-    return {**event_to_json(entry.seq, entry.event), "block": block}
+    told = event_to_json(entry.seq, entry.event)
+    return {**told, "text": format_event(entry.event), "block": block}
 
 
 def row(entry: Entry) -> tuple[str, ...]:

@@ -255,7 +255,7 @@ def _cost_lines(found: Forecast) -> list[str]:
 def forecast_tree(found: Forecast, prefix: Sequence[str], *, source: str = "") -> Tree:
     """Return the forecast for programs; times that are not known are null."""
     start_ms, recourse, contest = found.start_ms, found.recourse, found.contest
-    recorded = found.recorded_phase
+    recorded, likely = found.recorded_phase, found.quantiles
     return {
         "run": found.run.name,
         "asOf": time_text(found.now_ms),
@@ -273,6 +273,8 @@ def forecast_tree(found: Forecast, prefix: Sequence[str], *, source: str = "") -
         "plannedStart": time_or_none(found.plan_start_ms),
         "naturalStart": time_or_none(found.natural_start_ms),
         "startsInMs": None if start_ms is None else max(0, start_ms - found.now_ms),
+        "p50Start": time_or_none(None if likely is None else likely.p50_ms),
+        "p90Start": time_or_none(None if likely is None else likely.p90_ms),
         "byConflict": found.by_conflict,
         "conflict": None
         if recourse is None

@@ -1,0 +1,270 @@
+"""The dashboard in a real browser, over a real service with real work."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, FilePayload, Page, Route, expect
+
+from tests.bounds import WAIT_S
+from tests.web.browsing import sign_in
+from tests.web.conftest import Visit, visit
+from tests.web.prefix_proxy import proxied
+from tests.web.world import World, run_document
+
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+PATIENT_MS = WAIT_S * 1_000
+PAGES = {
+    "": "Overview",
+    "queue": "Queue",
+    "runs": "Runs",
+    "runs/pretrain-7b": "pretrain-7b",
+    "fleet": "Fleet",
+    "budgets": "Budgets",
+    "budgets/language": "language",
+    "conflicts": "Conflicts",
+    "ledger": "Ledger",
+}
+HIDDEN = re.compile(r"\b(robotics|segment|distill|sweep)\b")
+"""Names of others, of which a member of ``language`` may read none."""
+DRAWN = re.compile(r"\b(vision|speech|detect|listen|grasp)\b")
+"""Names of others that a conflict has published, for everyone to draw again; nothing else has."""
+
+
+@pytest.fixture(autouse=True)
+def patient() -> None:
+    """Let the pages take as long as a busy machine needs."""
+    expect.set_options(timeout=PATIENT_MS)
+
+
+def role_of(world: World, role: str) -> str:
+    return {"admin": world.admin, "user": world.user, "auditor": world.auditor}[role]
+
+
+@pytest.mark.parametrize("role", ["admin", "user", "auditor"])
+def test_every_page_shows_its_subject_without_a_fault(
+    role: str, context: BrowserContext, world: World
+) -> None:
+    seen = visit(context, world, role_of(world, role))
+    for path, title in PAGES.items():
+        page = seen.open(path)
+        expect(page.get_by_role("heading", level=1)).to_have_text(title)
+        expect(page.locator(".fault")).to_have_count(0)
+    assert seen.faults == []
+
+
+def test_a_member_reads_nothing_of_other_tenants(context: BrowserContext, world: World) -> None:
+    seen = visit(context, world, world.user)
+    for path in [*PAGES, "conflicts/1"]:
+        page = seen.open(path)
+        page.wait_for_timeout(300)
+        text = page.inner_text("main")
+        assert HIDDEN.findall(text) == [], path
+        # The overview and the ledger show events, those of conflicts among them.
+        if path and not path.startswith(("conflicts", "ledger")):
+            assert DRAWN.findall(text) == [], path
+    page = seen.open("fleet")
+    expect(page.locator(".owners")).to_contain_text("(others)")
+
+
+def test_a_page_of_another_tenants_run_is_not_there(context: BrowserContext, world: World) -> None:
+    seen = visit(context, world, world.user)
+    page = seen.open("runs/detect")
+    expect(page.get_by_role("alert").first).to_contain_text("there is no run 'detect'")
+
+
+def test_a_wrong_token_is_refused_and_signing_out_ends_the_session(
+    context: BrowserContext, world: World
+) -> None:
+    page = context.new_page()
+    page.goto(world.served.url)
+    page.get_by_label("Access token").fill("qt_no_such")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("access token is not known")
+    page.get_by_label("Access token").fill(world.user)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("navigation", name="Pages")).to_contain_text("user of language")
+    (cookie,) = context.cookies()
+    assert cookie.get("httpOnly")
+    assert page.evaluate("document.cookie") == ""
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Access token")).to_be_visible()
+    assert context.cookies() == []
+
+
+def test_a_lottery_drawn_in_the_browser_is_that_of_the_ledger(admin: Visit, world: World) -> None:
+    (outcome,) = [
+        each for each in world.get("/resolver/outcomes")["items"] if each["status"]["seed"]
+    ]
+    page = admin.open(f"conflicts/{outcome['metadata']['name']}")
+    page.get_by_role("button", name="Draw again here").click()
+    verdict = page.locator(".verdict")
+    expect(verdict).to_contain_text("The same draw.")
+    expect(verdict).to_contain_text(outcome["status"]["draws"][0]["run"])
+    expect(verdict.locator("code")).to_have_text(outcome["status"]["seed"])
+    assert admin.faults == []
+
+
+def _other_draw(events: dict[str, Any]) -> None:
+    (resolved,) = [each for each in events["items"] if each["tag"].startswith("conflict-resolved")]
+    (declared,) = [each for each in events["items"] if each["tag"].startswith("conflict-declared")]
+    drawn = resolved["draws"][0][1]
+    owner, run = next((each[0], each[1]) for each in declared["tokens"] if each[1] != drawn)
+    resolved["draws"][0][:2] = [owner, run]
+
+
+def _other_nonce(events: dict[str, Any]) -> None:
+    (declared,) = [each for each in events["items"] if each["tag"].startswith("conflict-declared")]
+    declared["tokens"][0][3] = "00"
+
+
+def _other_link(events: dict[str, Any]) -> None:
+    (resolved,) = [each for each in events["items"] if each["tag"].startswith("conflict-resolved")]
+    resolved["preimage"] = resolved["preimage"][::-1]
+
+
+@pytest.mark.parametrize("forge", [_other_draw, _other_nonce, _other_link])
+def test_a_forged_draw_is_found_in_the_browser(forge: Any, admin: Visit) -> None:
+    def forged(route: Route) -> None:
+        answer = route.fetch()
+        events = answer.json()
+        forge(events)
+        route.fulfill(response=answer, json=events)
+
+    page = admin.open("conflicts/1")
+    page.route("**/api/v1/ledger/events?about=*", forged)
+    page.get_by_role("button", name="Draw again here").click()
+    expect(page.locator(".verdict")).to_contain_text("Not the same.")
+
+
+def test_this_ledger_verifies_in_the_browser(admin: Visit) -> None:
+    page = admin.open("ledger")
+    page.get_by_role("button", name="Check this ledger here").click()
+    expect(page.locator(".verdict")).to_contain_text("this ledger verifies")
+    expect(page.locator(".verdict")).to_contain_text("1 lotteries drawn again")
+
+
+def _edits(lines: list[str]) -> dict[str, list[str]]:
+    """Return exports of which one thing each was changed."""
+    middle = len(lines) // 2
+    block = json.loads(lines[middle])
+    actor = json.dumps(block | {"events": [block["events"][0] | {"actor": "eve"}]})
+    body = json.dumps(
+        block
+        | {
+            "body": ("A" if block["body"][8] != "A" else "B").join(
+                (block["body"][:8], block["body"][9:])
+            )
+        }
+    )
+    return {
+        "events": [*lines[:middle], actor, *lines[middle + 1 :]],
+        "body": [*lines[:middle], body, *lines[middle + 1 :]],
+        "missing": [*lines[:middle], *lines[middle + 1 :]],
+        "swapped": [*lines[:middle], lines[middle + 1], lines[middle], *lines[middle + 2 :]],
+        "no json": [*lines[:-1], "{"],
+        "empty": [],
+    }
+
+
+def _choose(page: Page, name: str, lines: list[str]) -> None:
+    content = "".join(f"{line}\n" for line in lines).encode()
+    file = FilePayload(name=name, mimeType="application/x-ndjson", buffer=content)
+    page.get_by_label("Check an export").set_input_files(files=[file])
+
+
+def test_an_edited_export_is_found_in_the_browser(admin: Visit, world: World) -> None:
+    with world.client() as client:
+        lines = client.get("/api/v1/ledger/export").text.splitlines()
+    page = admin.open("ledger")
+    _choose(page, "true.jsonl", lines)
+    expect(page.locator(".verdict")).to_contain_text("true.jsonl verifies")
+    for name, edited in _edits(lines).items():
+        _choose(page, f"{name}.jsonl", edited)
+        expect(page.locator(".verdict")).to_contain_text(f"{name}.jsonl does not verify")
+
+
+def test_a_remedy_is_carried_out_after_a_confirmation(admin: Visit, world: World) -> None:
+    page = admin.open("runs/sweep")
+    remedy = page.locator(".remedies li").filter(has_text="patch budget lab")
+    remedy.get_by_role("button", name="Do it").click()
+    expect(page.get_by_role("dialog")).to_contain_text("quorate patch budget lab")
+    assert world.get("/runs/sweep")["status"]["phase"] == "Pending"
+    page.get_by_role("dialog").get_by_role("button", name="Do it").click()
+    expect(page.locator(".title .badge")).to_have_text("Running")
+    assert world.get("/runs/sweep")["status"]["phase"] == "Running"
+    assert admin.faults == []
+
+
+def test_the_queue_follows_what_is_recorded(admin: Visit, world: World) -> None:
+    page = admin.open("queue")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    world.submit(run_document("latecomer", "language", "H100", 400))
+    expect(page.get_by_role("link", name="latecomer")).to_be_visible()
+    page.get_by_role("link", name="latecomer").click()
+    page.get_by_role("button", name="Cancel the run").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel the run").click()
+    expect(page.locator(".title .badge")).to_have_text("Cancelled")
+
+
+def test_the_output_of_a_run_and_its_losses_are_shown_as_they_come(admin: Visit) -> None:
+    page = admin.open("runs/pretrain-7b")
+    expect(page.get_by_role("log")).to_contain_text("loss")
+    expect(page.get_by_role("img", name="loss by step")).to_be_visible()
+    before = page.get_by_role("log").inner_text()
+    expect(page.get_by_role("log")).not_to_have_text(before)
+
+
+def test_the_keyboard_reaches_every_page(admin: Visit) -> None:
+    page = admin.open("")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox")).to_be_focused()
+    page.keyboard.type("pretr")
+    expect(page.get_by_role("option").first).to_contain_text("pretrain-7b")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("pretrain-7b")
+    page.keyboard.press("g")
+    page.keyboard.press("f")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+    page.go_back()
+    expect(page.get_by_role("heading", level=1)).to_have_text("pretrain-7b")
+
+
+def test_it_works_under_a_prefix(context: BrowserContext, world: World) -> None:
+    address, prefix = world.served.address, "/tools/gpus"
+    assert address is not None
+    with proxied(prefix, address.host, address.port) as url:
+        seen = Visit(context.new_page(), url)
+        seen.watch()
+        sign_in(seen.page, f"{url}/", world.admin)
+        seen.page.get_by_role("link", name="Queue").click()
+        expect(seen.page).to_have_url(f"{url}/queue")
+        page = seen.open("runs/pretrain-7b")
+        expect(page.get_by_role("heading", level=1)).to_have_text("pretrain-7b")
+        expect(page.get_by_text("live", exact=True)).to_be_visible()
+        (cookie,) = context.cookies(url)
+        assert cookie.get("path") == prefix
+        assert seen.faults == []
+        page.close()
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: make web")
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.soak)])
+def test_axe_finds_no_serious_violation(scheme: Any, admin: Visit) -> None:
+    source = AXE.read_text(encoding="utf-8")
+    admin.page.emulate_media(color_scheme=scheme)
+    for path in [*PAGES, "conflicts/1", "runs/segment"]:
+        page = admin.open(path)
+        page.wait_for_timeout(300)
+        page.evaluate(source)
+        found = page.evaluate("axe.run()")
+        serious = [
+            (each["id"], [node["html"][:160] for node in each["nodes"]][:3])
+            for each in found["violations"]
+            if each["impact"] in {"serious", "critical"}
+        ]
+        assert serious == [], path

@@ -1,0 +1,118 @@
+/** What is asked of the service: REST, with the session of this browser. */
+
+import type { Gets, Problem } from "./api_types.ts";
+
+/** Where the dashboard is: everything is relative to it, under whatever prefix. */
+export const BASE = new URL(".", document.baseURI);
+const SESSION = { "X-Quorate-Session": "1" };
+
+/** An answer that is not the one asked for; `problem` says why. */
+export class ProblemError extends Error {
+  readonly status: number;
+  readonly problem: Problem | null;
+
+  constructor(status: number, problem: Problem | null, text: string) {
+    super(problem?.detail ?? text);
+    this.status = status;
+    this.problem = problem;
+  }
+}
+
+/** Is called when the service no longer knows who asks. */
+export const signedOut = new Set<() => void>();
+
+export type Query = Record<string, string | number | boolean | undefined>;
+
+/** Returns the address of a path of REST; `{name}` in it is replaced by a part. */
+export function addressOf(path: string, parts: Record<string, string> = {}, query: Query = {}): URL {
+  const filled = path.replace(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent(parts[name] ?? ""),
+  );
+  const url = new URL(`api/v1${filled}`, BASE);
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== "") url.searchParams.set(name, String(value));
+  }
+  return url;
+}
+
+/** Returns the response to a request; throws `ProblemError` where it is refused. */
+export async function send(url: URL, init: RequestInit = {}): Promise<Response> {
+  const headers = { ...SESSION, ...(init.headers as Record<string, string> | undefined) };
+  const response = await fetch(url, { ...init, headers, credentials: "same-origin" });
+  if (response.ok) return response;
+  const isProblem = response.headers.get("content-type") === "application/problem+json";
+  const problem = isProblem ? ((await response.json()) as Problem) : null;
+  const isSignIn = url.pathname.endsWith("/session");
+  if (response.status === 401 && !isSignIn) for (const each of signedOut) each();
+  throw new ProblemError(response.status, problem, `the service answered ${response.status}`);
+}
+
+/** Returns what a GET of the table answers. */
+export async function ask<P extends keyof Gets>(
+  path: P,
+  parts: Record<string, string> = {},
+  query: Query = {},
+  signal?: AbortSignal,
+): Promise<Gets[P]> {
+  const init: RequestInit = { headers: { Accept: "application/json" } };
+  if (signal) init.signal = signal;
+  return (await send(addressOf(path, parts, query), init)).json() as Promise<Gets[P]>;
+}
+
+/** Returns what a change answers; with `dryRun` in the query nothing is recorded. */
+export async function change<T>(
+  method: "POST" | "PATCH" | "PUT" | "DELETE",
+  path: string,
+  parts: Record<string, string>,
+  body: unknown,
+  query: Query = {},
+): Promise<T> {
+  const response = await send(addressOf(path, parts, query), {
+    method,
+    headers: { "Content-Type": "application/json", Accept: "application/json" },
+    body: JSON.stringify(body),
+  });
+  return response.json() as Promise<T>;
+}
+
+/** Returns whether this browser is signed in. */
+export async function isSignedIn(): Promise<boolean> {
+  const response = await send(new URL("session", BASE));
+  return ((await response.json()) as { signedIn: boolean }).signedIn;
+}
+
+/** Begins a session with an access token; throws where the service does not take it. */
+export async function signIn(token: string): Promise<void> {
+  await send(new URL("session", BASE), {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ token }),
+  });
+}
+
+/** Ends the session of this browser. */
+export async function signOut(): Promise<void> {
+  await send(new URL("session", BASE), { method: "DELETE" });
+}
+
+/** Saves what a GET answers as CSV under `name`. */
+export async function saveCsv(path: keyof Gets, query: Query, name: string): Promise<void> {
+  const response = await send(addressOf(path, {}, query), { headers: { Accept: "text/csv" } });
+  save(await response.blob(), name);
+}
+
+/** Saves bytes as a file of the viewer. */
+export function save(content: Blob, name: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+/** Returns the sentence to show for an error. */
+export function wordsOf(error: unknown): string {
+  if (error instanceof ProblemError) return error.message;
+  if (error instanceof TypeError) return "the service does not answer; it is asked again";
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,68 @@
+/** Numbers, durations and times as they are shown: in the viewer's zone, aligned by their width. */
+
+const MS_PER_HOUR = 3_600_000;
+const STEPS: [number, string][] = [
+  [86_400_000, "d"],
+  [MS_PER_HOUR, "h"],
+  [60_000, "min"],
+  [1_000, "s"],
+];
+
+const count = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const clock = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hour12: false,
+});
+const day = new Intl.DateTimeFormat(undefined, { day: "2-digit", month: "short" });
+const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+
+/** Returns a whole number with its thousands apart. */
+export function number(value: number): string {
+  return count.format(value);
+}
+
+/** Returns a duration in its two largest units: `2h 5min`. */
+export function duration(ms: number): string {
+  let left = Math.max(0, Math.round(ms / 1_000) * 1_000);
+  const parts: string[] = [];
+  for (const [size, unit] of STEPS) {
+    const many = Math.floor(left / size);
+    left -= many * size;
+    if (many > 0 || (unit === "s" && parts.length === 0)) parts.push(`${many}${unit}`);
+    else if (parts.length) break;
+    if (parts.length === 2) break;
+  }
+  return parts.join(" ");
+}
+
+/** Returns GPU-hours of GPU-milliseconds, with as many digits as they need. */
+export function gpuHours(gpuMs: number): string {
+  const hours = gpuMs / MS_PER_HOUR;
+  const digits = Math.abs(hours) >= 100 ? 0 : Math.abs(hours) >= 1 ? 1 : 2;
+  return hours.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+/** Returns a part of a whole in percent; nothing of nothing is 0. */
+export function percent(part: number, of: number): string {
+  return `${(of ? (100 * part) / of : 0).toFixed(of && part / of < 0.1 && part ? 1 : 0)} %`;
+}
+
+/** Returns an instant as time of day, with the day where it is not today. */
+export function time(at: string | number, now: number = Date.now()): string {
+  const date = new Date(at);
+  const isToday = date.toDateString() === new Date(now).toDateString();
+  return isToday ? clock.format(date) : `${day.format(date)} ${clock.format(date)}`;
+}
+
+/** Returns an instant in full, with its zone. */
+export function fullTime(at: string | number): string {
+  return whole.format(new Date(at));
+}
+
+/** Returns how far away an instant is: `in 5min`, `2h ago`. */
+export function away(at: string | number, now: number): string {
+  const ms = new Date(at).getTime() - now;
+  return ms >= 0 ? `in ${duration(ms)}` : `${duration(-ms)} ago`;
+}

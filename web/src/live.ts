@@ -1,0 +1,209 @@
+/** What is recorded, as it is recorded: one stream for each tab, and pages that ask anew by it. */
+
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { addressOf, send, wordsOf } from "./api.ts";
+import { sentEvents } from "./sse.ts";
+
+export interface LedgerEvent {
+  seq: number;
+  tag: string;
+  at_ms: number;
+  actor: string;
+  [field: string]: unknown;
+}
+
+export type Connection = "connecting" | "live" | "polling";
+
+const POLL_MS = 30_000;
+const BACK_OFF_MS = [1_000, 2_000, 5_000, 15_000];
+/** A page asks again after so many times as long as an answer takes: it costs about 1 %. */
+const REST_FACTOR = 100;
+const REST_MS_MIN = 1_000;
+const REST_MS_MAX = 30_000;
+/** How many answers are looked at: the quickest of them waited least for other work. */
+const TIMES_KEPT = 5;
+
+type Listener = (event: LedgerEvent) => void;
+
+/** Follows the ledger while the tab is in sight; tells listeners, and whether it is connected. */
+class Stream {
+  private readonly listeners = new Set<Listener>();
+  private readonly watchers = new Set<(state: Connection) => void>();
+  private stop: AbortController | null = null;
+  private cursor = "";
+  private failures = 0;
+  state: Connection = "connecting";
+
+  start(): void {
+    document.addEventListener("visibilitychange", this.look);
+    this.look();
+  }
+
+  end(): void {
+    document.removeEventListener("visibilitychange", this.look);
+    this.stop?.abort();
+    this.stop = null;
+    this.cursor = "";
+  }
+
+  on(listener: Listener): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  onState(watcher: (state: Connection) => void): () => void {
+    this.watchers.add(watcher);
+    return () => this.watchers.delete(watcher);
+  }
+
+  private readonly look = (): void => {
+    if (document.hidden) {
+      this.stop?.abort();
+      this.stop = null;
+    } else if (this.stop === null) {
+      this.stop = new AbortController();
+      void this.run(this.stop.signal);
+    }
+  };
+
+  private become(state: Connection): void {
+    this.state = state;
+    for (const each of this.watchers) each(state);
+  }
+
+  private async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        await this.read(signal);
+      } catch {
+        this.failures += 1;
+      }
+      if (signal.aborted) return;
+      this.become(this.failures > 1 ? "polling" : "connecting");
+      const wait = BACK_OFF_MS[Math.min(this.failures, BACK_OFF_MS.length - 1)] as number;
+      await new Promise((done) => setTimeout(done, wait));
+    }
+  }
+
+  private async read(signal: AbortSignal): Promise<void> {
+    const headers: Record<string, string> = { Accept: "text/event-stream" };
+    if (this.cursor) headers["Last-Event-ID"] = this.cursor;
+    const response = await send(addressOf("/watch"), { headers, signal }).catch((error) => {
+      this.cursor = "";
+      throw error;
+    });
+    if (response.body === null) throw new Error("the stream has no body");
+    this.failures = 0;
+    this.become("live");
+    for await (const sent of sentEvents(response.body)) {
+      this.cursor = sent.id;
+      if (sent.event === "stopping" || sent.event === "dropped") return;
+      const event = JSON.parse(sent.data) as LedgerEvent;
+      for (const each of this.listeners) each(event);
+    }
+  }
+}
+
+export const stream = new Stream();
+
+/** Returns whether what is shown is live. */
+export function useConnection(): Connection {
+  const [state, setState] = useState(stream.state);
+  useEffect(() => {
+    // It may have changed since this was first drawn.
+    setState(stream.state);
+    return stream.onState(setState);
+  }, []);
+  return state;
+}
+
+export interface Loaded<T> {
+  value: T | null;
+  error: string | null;
+  /** Asks again now. */
+  reload: () => void;
+}
+
+/**
+ * Returns what `load` answers, asked again when an event `isAbout` it is recorded.
+ *
+ * What is shown stays until the new answer is there. `key` names what is asked for.
+ */
+export function useLive<T>(
+  key: string,
+  load: (signal: AbortSignal) => Promise<T>,
+  isAbout: (event: LedgerEvent) => boolean = () => true,
+): Loaded<T> {
+  const [found, setFound] = useState<{ key: string; value: T | null; error: string | null }>({
+    key,
+    value: null,
+    error: null,
+  });
+  const now = useRef({ load, isAbout });
+  now.current = { load, isAbout };
+  const again = useRef<() => void>(() => undefined);
+
+  useEffect(() => {
+    const stop = new AbortController();
+    let timer = 0;
+    let restUntil = 0;
+    let times: number[] = [];
+    let isLoading = false;
+    let isWanted = false;
+
+    async function ask(): Promise<void> {
+      isLoading = true;
+      isWanted = false;
+      const began = performance.now();
+      try {
+        const value = await now.current.load(stop.signal);
+        if (!stop.signal.aborted) setFound({ key, value, error: null });
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        setFound((old) => ({ key, value: old.key === key ? old.value : null, error: wordsOf(error) }));
+      }
+      isLoading = false;
+      times = [...times, performance.now() - began].slice(-TIMES_KEPT);
+      const rest = Math.min(REST_MS_MAX, Math.max(REST_MS_MIN, Math.min(...times) * REST_FACTOR));
+      restUntil = performance.now() + rest;
+      plan(isWanted ? rest : POLL_MS);
+    }
+    function plan(inMs: number): void {
+      clearTimeout(timer);
+      timer = window.setTimeout(() => void ask(), Math.max(inMs, restUntil - performance.now()));
+    }
+    function want(): void {
+      if (isWanted) return;
+      isWanted = true;
+      if (!isLoading) plan(0);
+    }
+    again.current = () => {
+      restUntil = 0;
+      isWanted = false;
+      want();
+    };
+    void ask();
+    const off = stream.on((event) => {
+      if (now.current.isAbout(event)) want();
+    });
+    return () => {
+      stop.abort();
+      clearTimeout(timer);
+      off();
+    };
+  }, [key]);
+
+  const reload = useCallback(() => again.current(), []);
+  const isOld = found.key !== key;
+  return { value: isOld ? null : found.value, error: isOld ? null : found.error, reload };
+}
+
+/** Returns the time, told anew every second: for ages that are shown. */
+export function useNow(): number {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1_000);
+    return () => clearInterval(timer);
+  }, []);
+  return now;
+}

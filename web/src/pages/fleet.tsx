@@ -1,0 +1,392 @@
+/** The fleet as a live map: who has which GPU, what is spare, free and lost. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ask, wordsOf } from "../api.ts";
+import { type Chosen, type View, drawFleet, fitted, paintOf } from "../fleet_canvas.ts";
+import { FleetModel } from "../fleet_model.ts";
+import { number } from "../format.ts";
+import { type LedgerEvent, stream } from "../live.ts";
+import { Link, useParam } from "../router.tsx";
+import { Badge, Bar, Card, type Column, Empty, Table, Title } from "../ui.tsx";
+import { oversees, useViewer } from "../viewer.ts";
+
+const ANEW_MS = 60_000;
+const ASPECT = 2.1;
+const ZOOM = 1.25;
+const PAN_PX = 60;
+
+/** Returns the map, kept up by events; `version` changes with it. */
+function useFleet(): { model: FleetModel | null; version: number; fault: string } {
+  const who = useViewer();
+  const [model, setModel] = useState<FleetModel | null>(null);
+  const [version, setVersion] = useState(0);
+  const [fault, setFault] = useState("");
+  useEffect(() => {
+    const stop = new AbortController();
+    let held: FleetModel | null = null;
+    let early: LedgerEvent[] = [];
+    let isAsking = false;
+    let frame = 0;
+    async function load(): Promise<void> {
+      if (isAsking || document.hidden) return;
+      isAsking = true;
+      try {
+        const map = await ask("/map", {}, {}, stop.signal);
+        const submitted = held?.submitted;
+        held = new FleetModel(map, innerWidth < 700 ? 0.8 : ASPECT);
+        submitted?.forEach((owner, run) => held?.submitted.set(run, owner));
+        for (const event of early) enter(event);
+        early = [];
+        setModel(held);
+        setFault("");
+      } catch (error) {
+        if (!stop.signal.aborted) setFault(wordsOf(error));
+      }
+      isAsking = false;
+    }
+    function enter(event: LedgerEvent): void {
+      if (event.tag.startsWith("run-submitted")) {
+        const run = event.run as { name: string; owner: string };
+        held?.submitted.set(run.name, run.owner);
+      }
+      const changed = held?.enter(event);
+      if (changed === null) later();
+      else if (changed && !frame) {
+        frame = requestAnimationFrame(() => {
+          frame = 0;
+          setVersion((old) => old + 1);
+        });
+      }
+    }
+    let timer = 0;
+    function later(): void {
+      if (!timer) {
+        timer = window.setTimeout(() => {
+          timer = 0;
+          void load();
+        }, 5_000);
+      }
+    }
+    void load();
+    const off = stream.on((event) => (isAsking ? early.push(event) : enter(event)));
+    // Who does not see everything hears nothing of the leases of others.
+    const again = oversees(who) ? 0 : setInterval(() => void load(), ANEW_MS);
+    return () => {
+      stop.abort();
+      off();
+      clearTimeout(timer);
+      clearInterval(again);
+      cancelAnimationFrame(frame);
+    };
+  }, []);
+  return { model, version, fault };
+}
+
+export function FleetPage() {
+  const { model, version, fault } = useFleet();
+  const [owner, setOwner] = useParam("owner");
+  const [run, setRun] = useParam("run");
+  const shares = useMemo(() => model?.shares() ?? [], [model, version]);
+  const colors = useMemo(() => {
+    const paint = paintOf();
+    const known = shares.slice(0, paint.owners.length).map((share) => share.owner).sort();
+    return new Map(known.map((name, at) => [name, paint.owners[at] as string]));
+  }, [shares]);
+  const rankOf = (name: string): string => {
+    const at = [...colors.keys()].indexOf(name);
+    return at < 0 ? "owner-other" : `owner-${at}`;
+  };
+  return (
+    <>
+      <Title
+        title="Fleet"
+        sub={model && `${number(model.names.length)} nodes, ${number(model.slots.length)} GPUs`}
+      >
+        {(owner || run) && (
+          <button
+            type="button"
+            onClick={() => {
+              setOwner("");
+              setRun("");
+            }}
+          >
+            Show all
+          </button>
+        )}
+      </Title>
+      {fault && <p class="fault" role="alert">{fault}</p>}
+      {!model && !fault && <div class="loading" role="status">Loading…</div>}
+      {model && model.names.length === 0 && (
+        <Empty command="quorate apply -f fleet.yaml">The fleet has no nodes yet.</Empty>
+      )}
+      {model && model.names.length > 0 && (
+        <>
+          <ul class="legend owners">
+            {shares.map((share) => (
+              <li key={share.owner}>
+                <button
+                  type="button"
+                  class="plain"
+                  aria-pressed={owner === share.owner}
+                  onClick={() => setOwner(owner === share.owner ? "" : share.owner)}
+                >
+                  <i class={rankOf(share.owner)} /> {share.owner}{" "}
+                  <span class="num">{number(share.gpus)}</span>
+                  {share.spare > 0 && <small class="num"> {number(share.spare)} spare</small>}
+                </button>
+              </li>
+            ))}
+            <li>
+              <i class="free" /> free
+            </li>
+            <li>
+              <i class="hollow" /> spare
+            </li>
+            <li>
+              <i class="lost" /> lost
+            </li>
+            <li>
+              <i class="cordoned" /> cordoned
+            </li>
+          </ul>
+          <MapView model={model} version={version} colors={colors} chosen={{ owner, run }} />
+          <Domains model={model} version={version} />
+        </>
+      )}
+    </>
+  );
+}
+
+interface MapProps {
+  model: FleetModel;
+  version: number;
+  colors: Map<string, string>;
+  chosen: Chosen;
+}
+
+function MapView({ model, version, colors, chosen }: MapProps) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const view = useRef<View | null>(null);
+  const [tip, setTip] = useState<{ x: number; y: number; slot: string[] } | null>(null);
+  const [picked, setPicked] = useState(-1);
+  const redraw = useRef(() => undefined as void);
+  redraw.current = () => {
+    const at = canvas.current;
+    if (!at) return;
+    view.current ??= fitted(model, at.clientWidth, at.clientHeight);
+    drawFleet(at, model, view.current, colors, chosen);
+  };
+  useEffect(() => {
+    view.current = null;
+    redraw.current();
+  }, [model]);
+  useEffect(() => redraw.current(), [version, colors, chosen.owner, chosen.run]);
+  useEffect(() => {
+    const at = canvas.current as HTMLCanvasElement;
+    const again = (): void => redraw.current();
+    const resized = new ResizeObserver(again);
+    resized.observe(at);
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", again);
+    const wheel = (event: WheelEvent): void => {
+      event.preventDefault();
+      zoom(event.deltaY < 0 ? ZOOM : 1 / ZOOM, event.offsetX, event.offsetY);
+    };
+    at.addEventListener("wheel", wheel, { passive: false });
+    return () => {
+      resized.disconnect();
+      scheme.removeEventListener("change", again);
+      at.removeEventListener("wheel", wheel);
+    };
+  }, []);
+  const zoom = (by: number, x: number, y: number): void => {
+    const old = view.current;
+    if (!old) return;
+    const scale = Math.min(60, Math.max(0.2, old.scale * by));
+    const ratio = scale / old.scale;
+    view.current = { scale, x: x - (x - old.x) * ratio, y: y - (y - old.y) * ratio };
+    redraw.current();
+  };
+  const pan = (x: number, y: number): void => {
+    const old = view.current;
+    if (!old) return;
+    view.current = { ...old, x: old.x + x, y: old.y + y };
+    redraw.current();
+  };
+  const middle = (by: number): void =>
+    zoom(by, (canvas.current?.clientWidth ?? 0) / 2, (canvas.current?.clientHeight ?? 0) / 2);
+  const fit = (): void => {
+    view.current = null;
+    redraw.current();
+  };
+  const slotAt = (x: number, y: number) => {
+    const now = view.current;
+    return now && model.at((x - now.x) / now.scale, (y - now.y) / now.scale);
+  };
+  const moved = (event: PointerEvent): void => {
+    if (event.buttons === 1) {
+      setTip(null);
+      pan(event.movementX, event.movementY);
+      return;
+    }
+    const slot = slotAt(event.offsetX, event.offsetY);
+    setTip(slot ? { x: event.offsetX, y: event.offsetY, slot: wordsOfSlot(model, slot) } : null);
+  };
+  const keys: Record<string, () => void> = {
+    ArrowLeft: () => pan(PAN_PX, 0),
+    ArrowRight: () => pan(-PAN_PX, 0),
+    ArrowUp: () => pan(0, PAN_PX),
+    ArrowDown: () => pan(0, -PAN_PX),
+    "+": () => middle(ZOOM),
+    "=": () => middle(ZOOM),
+    "-": () => middle(1 / ZOOM),
+    "0": fit,
+  };
+  return (
+    <div class="map">
+      <canvas
+        ref={canvas}
+        tabIndex={0}
+        role="img"
+        aria-label="Map of the fleet; the table below has the same numbers. Arrow keys move it, plus and minus zoom, 0 shows all."
+        onPointerMove={moved}
+        onPointerLeave={() => setTip(null)}
+        onClick={(event) => setPicked(slotAt(event.offsetX, event.offsetY)?.node ?? -1)}
+        onKeyDown={(event) => {
+          const act = keys[event.key];
+          if (!act) return;
+          event.preventDefault();
+          act();
+        }}
+      />
+      <div class="zoom">
+        <button type="button" aria-label="Zoom in" onClick={() => middle(ZOOM)}>
+          +
+        </button>
+        <button type="button" aria-label="Zoom out" onClick={() => middle(1 / ZOOM)}>
+          −
+        </button>
+        <button type="button" aria-label="Show the whole fleet" onClick={fit}>
+          ⤢
+        </button>
+      </div>
+      {tip && (
+        <div class="tip" style={{ left: `${tip.x + 14}px`, top: `${tip.y + 14}px` }}>
+          {tip.slot.map((line) => (
+            <div>{line}</div>
+          ))}
+        </div>
+      )}
+      {picked >= 0 && <NodePanel model={model} node={picked} onClose={() => setPicked(-1)} />}
+    </div>
+  );
+}
+
+function wordsOfSlot(model: FleetModel, { node, ordinal, lease }: { node: number; ordinal: number; lease: number }): string[] {
+  const status = model.statuses[node];
+  const where = `${model.names[node]} · GPU ${ordinal}${status === "Ready" ? "" : ` · ${status}`}`;
+  if (lease < 0) return [where, "free"];
+  const role = model.roles[lease];
+  return [where, `${model.runs[lease]} of ${model.owners[lease]}${role === "Active" ? "" : ` · ${role}`}`];
+}
+
+function NodePanel({ model, node, onClose }: { model: FleetModel; node: number; onClose: () => void }) {
+  const held = new Map<number, number>();
+  for (let slot = model.first[node] as number; slot < (model.first[node + 1] as number); slot += 1) {
+    const lease = model.slots[slot] as number;
+    if (lease >= 0) held.set(lease, (held.get(lease) ?? 0) + 1);
+  }
+  return (
+    <Card
+      class="panel"
+      title={model.names[node] as string}
+      aside={
+        <button type="button" class="plain" aria-label="Close" onClick={onClose}>
+          ✕
+        </button>
+      }
+    >
+      <p>
+        <Badge word={model.statuses[node] as string} />{" "}
+        {model.domains[model.domainOf[node] as number]?.name} ·{" "}
+        {model.domains[model.domainOf[node] as number]?.flavor} · {model.gpus[node]} GPUs
+      </p>
+      {held.size === 0 ? (
+        <p class="quiet">No lease is on it.</p>
+      ) : (
+        <ul class="short">
+          {[...held].map(([lease, gpus]) => (
+            <li>
+              <Link to={["runs", model.runs[lease] as string]}>{model.runs[lease]}</Link> of{" "}
+              {model.owners[lease]} <span class="num">{gpus} GPUs</span>{" "}
+              {model.roles[lease] !== "Active" && <small>{model.roles[lease]}</small>}
+            </li>
+          ))}
+        </ul>
+      )}
+    </Card>
+  );
+}
+
+interface Row {
+  name: string;
+  flavor: string;
+  pool: string;
+  nodes: number;
+  gpus: number;
+  held: number;
+  free: number;
+  out: number;
+}
+
+const COLUMNS: Column<Row>[] = [
+  { title: "Domain", value: (row) => row.name, show: (row) => row.name },
+  { title: "Flavor", value: (row) => row.flavor, show: (row) => row.flavor },
+  { title: "Pool", value: (row) => row.pool, show: (row) => row.pool },
+  {
+    title: "Held",
+    value: (row) => row.held / row.gpus,
+    show: (row) => (
+      <Bar
+        label={`${row.held} of ${row.gpus} GPUs held, ${row.out} out of service`}
+        total={row.gpus}
+        parts={[
+          { name: "held", value: row.held, kind: "good" },
+          { name: "out of service", value: row.out, kind: "bad" },
+        ]}
+      />
+    ),
+  },
+  ...(["nodes", "gpus", "held", "free", "out"] as const).map((name) => ({
+    title: { nodes: "Nodes", gpus: "GPUs", held: "Held", free: "Free", out: "Out of service" }[name],
+    right: true,
+    value: (row: Row) => row[name],
+    show: (row: Row) => number(row[name]),
+  })),
+];
+
+function Domains({ model, version }: { model: FleetModel; version: number }) {
+  const rows = useMemo(
+    () =>
+      model.domains.map((domain) => ({
+        name: domain.name,
+        flavor: domain.flavor,
+        pool: domain.pool,
+        nodes: domain.nodes.length,
+        gpus: domain.nodes.reduce((sum, node) => sum + (model.gpus[node] as number), 0),
+        ...model.count(domain),
+      })),
+    [model, version],
+  );
+  return (
+    <Card title="Domains">
+      <Table
+        name="domains"
+        columns={COLUMNS}
+        rows={rows}
+        keyOf={(row) => `${row.name} ${row.flavor} ${row.pool}`}
+        empty={<Empty>No domains.</Empty>}
+      />
+    </Card>
+  );
+}

@@ -1,0 +1,101 @@
+/** What the work of a run has written: figures of its steps as a chart, and its lines, live. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ProblemError, ask, wordsOf } from "../api.ts";
+import type { LogLine } from "../api_types.ts";
+import { Chart } from "../chart.tsx";
+import { time } from "../format.ts";
+import { Card, Empty } from "../ui.tsx";
+
+const LINES_MAX = 2_000;
+const TAIL = 1_000;
+const ASK_MS = 2_000;
+const STEP = /\bstep[ =:]+(\d+)\b.*?\bloss[ =:]+(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)/i;
+
+/** Returns steps and losses that lines of output speak of; a step that is told twice counts once. */
+export function losses(lines: LogLine[]): [number[], number[]] {
+  const found = new Map<number, number>();
+  for (const line of lines) {
+    const match = STEP.exec(line.text);
+    if (match) found.set(Number(match[1]), Number(match[2]));
+  }
+  const steps = [...found.keys()].sort((one, other) => one - other);
+  return [steps, steps.map((step) => found.get(step) as number)];
+}
+
+function useOutput(name: string, isOver: boolean): { lines: LogLine[]; fault: string } {
+  const [lines, setLines] = useState<LogLine[]>([]);
+  const [fault, setFault] = useState("");
+  useEffect(() => {
+    const stop = new AbortController();
+    let timer = 0;
+    let next: number | null = null;
+    async function read(): Promise<void> {
+      try {
+        const query: Record<string, number> = next === null ? { tail: TAIL } : { from: next };
+        const found = await ask("/runs/{run}/logs", { run: name }, query, stop.signal);
+        next = found.next;
+        setFault("");
+        if (found.lines.length) setLines((old) => [...old, ...found.lines].slice(-LINES_MAX));
+        if (found.ended) return;
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        setFault(wordsOf(error));
+        if (error instanceof ProblemError && error.status < 500) return;
+      }
+      timer = window.setTimeout(() => void read(), document.hidden ? 10 * ASK_MS : ASK_MS);
+    }
+    void read();
+    return () => {
+      stop.abort();
+      clearTimeout(timer);
+    };
+  }, [name, isOver]);
+  return { lines, fault };
+}
+
+export function Output({ name, isOver }: { name: string; isOver: boolean }) {
+  const { lines, fault } = useOutput(name, isOver);
+  const [steps, values] = useMemo(() => losses(lines), [lines]);
+  const box = useRef<HTMLDivElement>(null);
+  const isAtEnd = useRef(true);
+  useEffect(() => {
+    if (box.current && isAtEnd.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [lines]);
+  return (
+    <>
+      {steps.length > 1 && (
+        <Card title="Steps and loss" aside={<span class="num">step {steps.at(-1)}</span>}>
+          <Chart label={`loss by step, now ${values.at(-1)}`} x="step" y="loss" xs={steps} ys={values} />
+        </Card>
+      )}
+      <Card title="Output" aside={!isOver && lines.length > 0 && <small>as it is written</small>}>
+        {lines.length === 0 ? (
+          <Empty>{fault || "It has written nothing yet."}</Empty>
+        ) : (
+          <div
+            class="log"
+            ref={box}
+            tabIndex={0}
+            role="log"
+            aria-label={`Output of ${name}`}
+            onScroll={({ currentTarget: at }) => {
+              isAtEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < 40;
+            }}
+          >
+            {lines.map((line) => (
+              <div key={line.number} class={line.stream === "err" ? "err" : undefined}>
+                <small>
+                  {time(line.at)} {line.node}
+                  {line.rank === null ? "" : `:${line.rank}`}
+                </small>{" "}
+                {line.text}
+              </div>
+            ))}
+          </div>
+        )}
+        {fault && lines.length > 0 && <p class="fault">{fault}</p>}
+      </Card>
+    </>
+  );
+}

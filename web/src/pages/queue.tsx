@@ -1,0 +1,163 @@
+/** The queue: who waits, in order, by which terms, why, and until when. */
+
+import { useState } from "preact/hooks";
+import { ask, saveCsv, wordsOf } from "../api.ts";
+import { type Run, flavorsOf } from "../documents.ts";
+import { duration, number, percent } from "../format.ts";
+import { useLive, useNow } from "../live.ts";
+import { Link, useParam } from "../router.tsx";
+import { Await, Badge, type Column, Empty, Table, Title } from "../ui.tsx";
+import { PlanText, waitText } from "./waiting.tsx";
+
+const PAGE = 100;
+
+export function QueuePage() {
+  const [owner, setOwner] = useParam("owner");
+  const [more, setMore] = useState<{ rows: Run[]; next: string | undefined } | null>(null);
+  const [fault, setFault] = useState("");
+  const now = useNow();
+  const first = useLive(
+    `queue ${owner}`,
+    (signal) => ask("/queue", {}, { limit: PAGE, owner }, signal),
+    (event) => /^(run|lease|reservation|node|budget|owner|round)/.test(event.tag),
+  );
+  const readOn = async (next: string, rows: Run[]): Promise<void> => {
+    try {
+      const found = await ask("/queue", {}, { limit: PAGE, owner, cursor: next });
+      setMore({ rows: [...rows, ...(found.items as unknown as Run[])], next: found.next });
+    } catch (error) {
+      setFault(wordsOf(error));
+    }
+  };
+  return (
+    <>
+      <Title title="Queue" sub="Runs are tried in this order. A later one starts first only where it delays no planned start.">
+        <OwnerChoice owner={owner} onChoose={(next) => {
+          setMore(null);
+          setOwner(next);
+        }} />
+      </Title>
+      <Await of={first}>
+        {(listing) => {
+          const head = listing.items as unknown as Run[];
+          const rows = [...head, ...(more?.rows ?? [])];
+          const next = more ? more.next : listing.next;
+          return (
+            <>
+              <Table
+                name="queue"
+                columns={columns(now)}
+                rows={rows}
+                keyOf={(run) => run.metadata.name}
+                onSave={() => saveCsv("/queue", owner ? { owner } : {}, "queue.csv")}
+                empty={
+                  <Empty command="quorate submit --gpus 4 --team TEAM -- python train.py">
+                    {owner ? `No run of ${owner} waits.` : "No run waits."}
+                  </Empty>
+                }
+              />
+              {fault && <p class="fault">{fault}</p>}
+              {next && (
+                <button type="button" onClick={() => void readOn(next, more?.rows ?? [])}>
+                  Show {PAGE} more
+                </button>
+              )}
+            </>
+          );
+        }}
+      </Await>
+    </>
+  );
+}
+
+export function OwnerChoice({ owner, onChoose }: { owner: string; onChoose: (owner: string) => void }) {
+  const owners = useLive("owners", (signal) => ask("/owners", {}, {}, signal), isAboutOwners);
+  const names = ((owners.value?.items ?? []) as unknown as { metadata: { name: string } }[]).map(
+    (each) => each.metadata.name,
+  );
+  return (
+    <label class="choice">
+      Owner{" "}
+      <select value={owner} onChange={(event) => onChoose(event.currentTarget.value)}>
+        <option value="">all</option>
+        {[...new Set([...names, ...(owner ? [owner] : [])])].map((name) => (
+          <option value={name}>{name}</option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function isAboutOwners(event: { tag: string }): boolean {
+  return event.tag.startsWith("owner");
+}
+
+function columns(now: number): Column<Run>[] {
+  return [
+    {
+      title: "#",
+      right: true,
+      value: (run) => run.status.queue?.position ?? 0,
+      show: (run) => number(run.status.queue?.position ?? 0),
+    },
+    {
+      title: "Run",
+      value: (run) => run.metadata.name,
+      show: (run) => (
+        <Link to={["runs", run.metadata.name]} class="name">
+          {run.metadata.name}
+        </Link>
+      ),
+    },
+    { title: "Owner", value: (run) => run.spec.owner, show: (run) => run.spec.owner },
+    {
+      title: "GPUs",
+      right: true,
+      value: (run) => run.spec.resources.totalGPUs,
+      show: (run) => number(run.spec.resources.totalGPUs),
+    },
+    { title: "Flavor", value: flavorsOf, show: flavorsOf },
+    {
+      title: "Waiting",
+      right: true,
+      value: (run) => now - Date.parse(run.status.submitted),
+      show: (run) => duration(now - Date.parse(run.status.submitted)),
+    },
+    {
+      title: "Score",
+      right: true,
+      value: (run) => run.status.queue?.score ?? 0,
+      show: (run) => <Score run={run} />,
+    },
+    {
+      title: "Starts",
+      value: (run) => run.status.plan?.start ?? "~",
+      show: (run) => <PlanText run={run} now={now} />,
+    },
+    {
+      title: "Why it waits",
+      value: waitText,
+      show: (run) => (
+        <span class="why" title={run.status.refusal?.code}>
+          {waitText(run)}
+        </span>
+      ),
+    },
+  ];
+}
+
+function Score({ run }: { run: Run }) {
+  const terms = run.status.queue;
+  if (!terms) return <>-</>;
+  const words = [
+    `has ${percent(terms.share, 1)} of ${terms.flavor}`,
+    `target ${percent(terms.effectiveTarget, 1)}`,
+    terms.budgetUsed === null ? "no soft budget" : `${percent(terms.budgetUsed, 1)} of its budget used`,
+    `penalty ${terms.penalty.toFixed(2)}`,
+  ].join(" · ");
+  return (
+    <span title={words}>
+      {terms.score.toFixed(3)} {terms.overBudget && <Badge word="over budget" tone="bad" />}
+    </span>
+  );
+}

@@ -1,0 +1,110 @@
+/** The palette: type a few letters of a page, a run, a budget or a node, and go there. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ask } from "./api.ts";
+import { AREAS } from "./pages.tsx";
+import { go, pageOf } from "./router.tsx";
+
+interface Place {
+  kind: string;
+  name: string;
+  at: string[];
+}
+
+const SHOWN_MAX = 12;
+const RUNS_MAX = 200;
+
+async function places(): Promise<Place[]> {
+  const [runs, budgets] = await Promise.all([
+    ask("/runs", {}, { newest: true, limit: RUNS_MAX }),
+    ask("/budgets", {}, { limit: RUNS_MAX }),
+  ]);
+  const named = (items: unknown[], kind: string, area: string): Place[] =>
+    (items as { metadata: { name: string } }[]).map(({ metadata: { name } }) => ({
+      kind,
+      name,
+      at: [area, name],
+    }));
+  return [...named(runs.items, "run", "runs"), ...named(budgets.items, "budget", "budgets")];
+}
+
+/** Returns how well `name` fits what was typed: less is better, and Infinity is not at all. */
+export function fit(name: string, typed: string): number {
+  const at = name.toLowerCase().indexOf(typed);
+  if (at >= 0) return at + name.length / 1_000;
+  let from = 0;
+  for (const letter of typed) {
+    from = name.toLowerCase().indexOf(letter, from) + 1;
+    if (from === 0) return Number.POSITIVE_INFINITY;
+  }
+  return 100 + from;
+}
+
+/** A dialog with what fits; Enter goes to the chosen one, and a run that is not listed by name. */
+export function Palette({ onClose }: { onClose: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [typed, setTyped] = useState("");
+  const [more, setMore] = useState<Place[]>([]);
+  const [chosen, setChosen] = useState(0);
+  useEffect(() => {
+    dialog.current?.showModal();
+    places().then(setMore, () => setMore([]));
+  }, []);
+  const found = useMemo(() => {
+    const wanted = typed.trim().toLowerCase();
+    const pages = AREAS.map((area) => ({ kind: "page", name: area.title, at: area.at }));
+    const ranked = [...pages, ...more]
+      .map((place) => ({ place, rank: fit(place.name, wanted) }))
+      .filter(({ rank }) => rank < Number.POSITIVE_INFINITY);
+    if (wanted) ranked.sort((one, other) => one.rank - other.rank);
+    const places = ranked.slice(0, SHOWN_MAX).map(({ place }) => place);
+    const name = typed.trim();
+    const isThere = places.some((place) => place.kind === "run" && place.name === name);
+    return name && !isThere ? [...places, { kind: "run", name, at: ["runs", name] }] : places;
+  }, [typed, more]);
+  const open = (place: Place | undefined): void => {
+    if (!place) return;
+    onClose();
+    go(pageOf(...place.at));
+  };
+  const pressed = (event: KeyboardEvent): void => {
+    if (event.key === "ArrowDown") setChosen((at) => Math.min(at + 1, found.length - 1));
+    else if (event.key === "ArrowUp") setChosen((at) => Math.max(at - 1, 0));
+    else if (event.key === "Enter") open(found[chosen]);
+    else return;
+    event.preventDefault();
+  };
+  return (
+    <dialog ref={dialog} class="palette" onClose={onClose} aria-label="Go to">
+      <input
+        type="text"
+        role="combobox"
+        aria-label="Page, run or budget"
+        aria-expanded="true"
+        aria-controls="palette-list"
+        aria-activedescendant={found.length ? `palette-${chosen}` : undefined}
+        placeholder="Page, run or budget"
+        value={typed}
+        onInput={(event) => {
+          setTyped(event.currentTarget.value);
+          setChosen(0);
+        }}
+        onKeyDown={pressed}
+      />
+      <ul id="palette-list" role="listbox" aria-label="Places">
+        {found.map((place, at) => (
+          <li
+            id={`palette-${at}`}
+            role="option"
+            aria-selected={at === chosen}
+            onClick={() => open(place)}
+            onMouseMove={() => setChosen(at)}
+          >
+            <span>{place.name}</span>
+            <small>{place.kind}</small>
+          </li>
+        ))}
+      </ul>
+    </dialog>
+  );
+}

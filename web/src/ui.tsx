@@ -1,0 +1,296 @@
+/** The parts that pages are made of. */
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { save, wordsOf } from "./api.ts";
+import { fullTime, time } from "./format.ts";
+import type { Loaded } from "./live.ts";
+
+export type Tone = "good" | "wait" | "bad" | "quiet" | "plan";
+
+const TONES: Record<string, Tone> = {
+  Running: "good",
+  Completed: "quiet",
+  Pending: "wait",
+  Failed: "bad",
+  Cancelled: "quiet",
+  Stopping: "wait",
+  firm: "plan",
+  tentative: "wait",
+  Cleared: "good",
+  Ready: "good",
+  Cordoned: "wait",
+};
+
+/** A word in the colour of what it means. */
+export function Badge({ word, tone }: { word: string; tone?: Tone }) {
+  return <span class={`badge ${tone ?? TONES[word] ?? "quiet"}`}>{word}</span>;
+}
+
+/** A titled part of a page. */
+export function Card(props: {
+  title: string;
+  aside?: ComponentChildren;
+  children: ComponentChildren;
+  class?: string;
+}) {
+  return (
+    <section class={`card ${props.class ?? ""}`}>
+      <header>
+        <h2>{props.title}</h2>
+        {props.aside && <div class="aside">{props.aside}</div>}
+      </header>
+      {props.children}
+    </section>
+  );
+}
+
+/** The head of a page. */
+export function Title(props: { title: string; sub?: ComponentChildren; children?: ComponentChildren }) {
+  useEffect(() => {
+    document.title = `${props.title} · Quorate`;
+  }, [props.title]);
+  return (
+    <div class="title">
+      <div>
+        <h1>{props.title}</h1>
+        {props.sub && <p>{props.sub}</p>}
+      </div>
+      {props.children && <div class="actions">{props.children}</div>}
+    </div>
+  );
+}
+
+/** What there is none of, and what to type so that there is. */
+export function Empty({ children, command }: { children: ComponentChildren; command?: string }) {
+  return (
+    <div class="empty">
+      <p>{children}</p>
+      {command && <code>{command}</code>}
+    </div>
+  );
+}
+
+/** What was loaded, or that it is loading, or why it could not be. */
+export function Await<T>({ of, children }: { of: Loaded<T>; children: (value: T) => ComponentChildren }) {
+  if (of.value === null && of.error === null) return <div class="loading" role="status">Loading…</div>;
+  return (
+    <>
+      {of.error && (
+        <p class="fault" role="alert">
+          {of.error}
+        </p>
+      )}
+      {of.value !== null && children(of.value)}
+    </>
+  );
+}
+
+/** An instant: short, with the whole of it on hover. */
+export function When({ at }: { at: string | number }) {
+  return (
+    <time dateTime={new Date(at).toISOString()} title={fullTime(at)} class="num">
+      {time(at)}
+    </time>
+  );
+}
+
+export interface Part {
+  name: string;
+  value: number;
+  kind: string;
+}
+
+/** A bar of parts that add up to `total`; `label` says it to those who do not see it. */
+export function Bar({ parts, total, label }: { parts: Part[]; total: number; label: string }) {
+  return (
+    <div class="bar" role="img" aria-label={label} title={label}>
+      {parts
+        .filter((part) => part.value > 0)
+        .map((part) => (
+          <span class={part.kind} style={{ width: `${(100 * part.value) / Math.max(total, 1)}%` }} />
+        ))}
+    </div>
+  );
+}
+
+export interface Column<Row> {
+  title: string;
+  /** The cell, as it is shown. */
+  show: (row: Row) => ComponentChildren;
+  /** What the column is sorted, filtered and saved by. */
+  value: (row: Row) => string | number;
+  right?: boolean;
+  wide?: boolean;
+}
+
+interface TableProps<Row> {
+  name: string;
+  columns: Column<Row>[];
+  rows: Row[];
+  keyOf: (row: Row) => string;
+  empty: ComponentChildren;
+  filter?: string;
+  /** Saves all rows, where the service has more than are shown. */
+  onSave?: () => Promise<void>;
+}
+
+/** A table that sorts by any column, filters, and is saved as CSV. */
+export function Table<Row>({ name, columns, rows, keyOf, empty, filter, onSave }: TableProps<Row>) {
+  const [sort, setSort] = useState<{ at: number; down: boolean } | null>(null);
+  const [needle, setNeedle] = useState("");
+  const [fault, setFault] = useState("");
+  const shown = useMemo(() => chosen(columns, rows, needle, sort), [columns, rows, needle, sort]);
+  const saveAll = async (): Promise<void> => {
+    try {
+      await (onSave ? onSave() : saveRows(name, columns, shown));
+      setFault("");
+    } catch (error) {
+      setFault(wordsOf(error));
+    }
+  };
+  if (rows.length === 0) return <>{empty}</>;
+  return (
+    <div class="table">
+      <div class="tools">
+        <input
+          type="search"
+          placeholder={filter ?? "Filter these rows"}
+          aria-label={`Filter ${name}`}
+          value={needle}
+          onInput={(event) => setNeedle(event.currentTarget.value)}
+        />
+        <span class="count num">
+          {shown.length === rows.length ? rows.length : `${shown.length} of ${rows.length}`}
+        </span>
+        <button type="button" class="plain" onClick={() => void saveAll()}>
+          Save CSV
+        </button>
+      </div>
+      {fault && <p class="fault">{fault}</p>}
+      <div class="scroll" tabIndex={0} role="region" aria-label={name}>
+        <table>
+          <thead>
+            <tr>
+              {columns.map((column, at) => (
+                <th
+                  class={classOf(column)}
+                  aria-sort={sort?.at === at ? (sort.down ? "descending" : "ascending") : "none"}
+                >
+                  <button
+                    type="button"
+                    onClick={() => setSort({ at, down: sort?.at === at ? !sort.down : false })}
+                  >
+                    {column.title}
+                    <i aria-hidden="true">{sort?.at === at ? (sort.down ? "▾" : "▴") : ""}</i>
+                  </button>
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((row) => (
+              <tr key={keyOf(row)}>
+                {columns.map((column) => (
+                  <td class={classOf(column)}>{column.show(row)}</td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </div>
+  );
+}
+
+function classOf<Row>(column: Column<Row>): string {
+  return `${column.right ? "right num" : ""} ${column.wide ? "wide" : ""}`.trim();
+}
+
+function chosen<Row>(
+  columns: Column<Row>[],
+  rows: Row[],
+  needle: string,
+  sort: { at: number; down: boolean } | null,
+): Row[] {
+  const wanted = needle.trim().toLowerCase();
+  const kept = wanted
+    ? rows.filter((row) =>
+        columns.some((column) => String(column.value(row)).toLowerCase().includes(wanted)),
+      )
+    : rows;
+  const by = sort && columns[sort.at];
+  if (!by) return kept;
+  const sign = sort.down ? -1 : 1;
+  return [...kept].sort((one, other) => sign * compare(by.value(one), by.value(other)));
+}
+
+function compare(one: string | number, other: string | number): number {
+  if (typeof one === "number" && typeof other === "number") return one - other;
+  return String(one).localeCompare(String(other), undefined, { numeric: true });
+}
+
+/** Saves rows as CSV; a cell that a spreadsheet would take for a formula is made a text. */
+export function saveRows<Row>(name: string, columns: Column<Row>[], rows: Row[]): void {
+  const quote = (cell: string | number): string => {
+    const text = typeof cell === "string" && /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : String(cell);
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const lines = [
+    columns.map((column) => quote(column.title)),
+    ...rows.map((row) => columns.map((column) => quote(column.value(row)))),
+  ];
+  const text = `${lines.map((line) => line.join(",")).join("\r\n")}\r\n`;
+  save(new Blob([text], { type: "text/csv" }), `${name}.csv`);
+}
+
+interface ConfirmProps {
+  title: string;
+  action: string;
+  children: ComponentChildren;
+  danger?: boolean;
+  onDo: () => Promise<void>;
+  onClose: () => void;
+}
+
+/** Asks before something is changed; it stays open while that is under way, and says why not. */
+export function Confirm({ title, action, children, danger, onDo, onClose }: ConfirmProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [fault, setFault] = useState("");
+  const [isBusy, setBusy] = useState(false);
+  useEffect(() => dialog.current?.showModal(), []);
+  const act = async (): Promise<void> => {
+    setBusy(true);
+    try {
+      await onDo();
+      onClose();
+    } catch (error) {
+      setFault(wordsOf(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <dialog ref={dialog} onClose={onClose} aria-labelledby="confirm-title">
+      <h2 id="confirm-title">{title}</h2>
+      {children}
+      {fault && (
+        <p class="fault" role="alert">
+          {fault}
+        </p>
+      )}
+      <div class="buttons">
+        <button type="button" class="plain" onClick={onClose}>
+          Leave it
+        </button>
+        <button
+          type="button"
+          class={danger ? "danger" : "primary"}
+          disabled={isBusy}
+          onClick={() => void act()}
+        >
+          {action}
+        </button>
+      </div>
+    </dialog>
+  );
+}
