@@ -411,17 +411,35 @@ def stoppable(view: StateView, place: Place) -> frozenset[str]:
     return frozenset(found)
 
 
+def stopped_by(view: StateView, place: Place, places: Collection[Place]) -> frozenset[str]:
+    """Return the leases that may be stopped by the start of ``place``, for it or beside it.
+
+    Beside it are the places that have begun by then and share a domain with it: all of them are
+    short where their sum does not fit, so a lease is stopped for any of them that it may be.
+    """
+    pool, domains = view.runs[place.run].spec.pool, dict(place.slice.domains)
+    beside = (
+        other
+        for other in places
+        if other.start_ms <= place.start_ms < other.end_ms
+        and (view.runs[other.run].spec.pool, other.slice.flavor) == (pool, place.slice.flavor)
+        and domains.keys() & dict(other.slice.domains).keys()
+    )
+    return stoppable(view, place).union(*(stoppable(view, other) for other in beside))
+
+
 def overstaying(view: StateView, place: Place, others: Collection[Place]) -> list[str]:
     """Return the leases that had to be stopped for ``place`` by now, and were not.
 
-    These are the leases that may be stopped for it, once less than one grace is left before its
-    start and it lacks room.
+    These are the leases that may be stopped for it and have less than one grace left before its
+    start, if it lacks room even when all those with more time left are stopped.
     """
-    lack = {text.split()[1] for text in lacking(view, place, others) if text.startswith("domain ")}
-    found = []
-    for name in sorted(stoppable(view, place)):
-        lease = view.leases[name]
-        where = {view.nodes[node].spec.domain_key for node, _ in lease.fact.slots}
-        if place.start_ms - lease.grace_ms < view.at_ms and where & lack:
-            found.append(name)
-    return found
+    may_stop = stoppable(view, place)
+    late = {n for n in may_stop if place.start_ms - view.leases[n].grace_ms < view.at_ms}
+    left = lacking(view, place, others, PutBack(may_stop - late))
+    lack = {text.split()[1] for text in left if text.startswith("domain ")}
+    return [
+        name
+        for name in sorted(late)
+        if lack & {view.nodes[node].spec.domain_key for node, _ in view.leases[name].fact.slots}
+    ]

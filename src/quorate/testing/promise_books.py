@@ -56,6 +56,7 @@ from quorate.testing.firm_oracle import (
     overstaying,
     places_of,
     stoppable,
+    stopped_by,
 )
 
 _DRAW: Final = b"quorate-lottery-draw/1\0"
@@ -147,7 +148,12 @@ class PromiseBooks:
         self.looked(now_ms)
 
     def looked(self, now_ms: int) -> None:
-        """Note a decision at ``now_ms``; starts due since the last decision were missed."""
+        """Note a decision at ``now_ms``; starts due since the last decision were missed.
+
+        Where the clock has gone back behind a decision that recorded nothing, as a refusal does,
+        that decision does not count: no start was due yet by the ledger's time.
+        """
+        self._looked_ms = min(self._looked_ms, max(now_ms, self._entered_ms))
         for promise in self._promises.values():
             planned_ms = promise.planned_ms
             if planned_ms is not None and self._looked_ms <= planned_ms < now_ms - 1:
@@ -410,8 +416,9 @@ class PromiseBooks:
         """Yield firm places that cannot all be kept, and what overstays in front of them.
 
         Each place must fit beside what runs and beside all other places. Leases that may be stopped
-        for it do not count: they are stopped one grace before. A missed start is checked again
-        after the next decision.
+        for it do not count: they are stopped one grace before. Nor do those that are stopped by
+        then for a place beside it, which is short where both do not fit. A missed start is checked
+        again after the next decision.
         """
         places = places_of(view)
         for place in places:
@@ -423,6 +430,8 @@ class PromiseBooks:
                 for lease in overstaying(view, place, places)
             )
             left = lacking(view, place, places, PutBack(stoppable(view, place)))
+            if left:
+                left = lacking(view, place, places, PutBack(stopped_by(view, place, places)))
             if left:
                 yield f"{promise} cannot be kept: {left[:3]}"
 
