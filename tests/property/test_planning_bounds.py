@@ -155,8 +155,8 @@ def test_expected_ends_that_are_kept_are_those_found_anew(seed: int) -> None:
             now_ms = life.now_ms + later_ms
             known, anew = Profile(life.state, now_ms), Profile(fresh, now_ms)
             for key in life.state.domains(DEFAULT_POOL, "H100").keys:
-                late += bool(known.late_leases(key))
-                assert known.island_ends(key) == anew.island_ends(key)
+                late += bool(known.returns.late_leases(key))
+                assert known.returns.island_ends(key) == anew.returns.island_ends(key)
                 one, other = known.room(key), anew.room(key)
                 assert (one.free_now, one.ends_ms, one.gained) == (
                     other.free_now,
@@ -164,7 +164,7 @@ def test_expected_ends_that_are_kept_are_those_found_anew(seed: int) -> None:
                     other.gained,
                 )
             for payer in life.state.envelopes:
-                assert known.payer_ends(payer) == anew.payer_ends(payer)
+                assert known.returns.payer_ends(payer) == anew.returns.payer_ends(payer)
     assert late
 
 

@@ -17,6 +17,7 @@ from quorate.core.audit.claim_audit import check_claims
 from quorate.core.audit.plan_audit import check_plan
 from quorate.core.audit.pledge_audit import check_pledges
 from quorate.core.audit.round_audit import check_rounds
+from quorate.core.profile.expected_returns import ExpectedReturns
 from quorate.core.profile.first_room import FirstRoom
 from quorate.core.profile.profile import Profile
 from quorate.core.profile.resource import FOREVER_MS
@@ -367,7 +368,7 @@ def _ends(view: StateView) -> Iterator[Violation]:
     """Yield cached expected ends that do not match the leases: I8."""
     cache, fresh = view.ends_cache, view.overlay()
     fresh.ends_changed()
-    known, found = Profile(view, 0), Profile(fresh, 0)
+    known, found = ExpectedReturns(view, 0), ExpectedReturns(fresh, 0)
     for key in tuple(cache.islands.found):
         if known.island_ends(key) != found.island_ends(key):
             yield Violation("I8", f"ends in {key.domain}", "are not those of its leases")

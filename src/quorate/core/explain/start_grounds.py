@@ -139,14 +139,16 @@ def waits_for(
     names: dict[str, None] = {}
     for domain, gpus in place.domains:
         key = IslandKey(run.pool, place.flavor, domain)
-        there = {name: end_ms for end_ms, _, name in profile.island_ends(key)}
+        there = {name: end_ms for end_ms, _, name in profile.returns.island_ends(key)}
         names |= _counted_on(seen, profile.room(key), start_ms, gpus, there)
     for share in payers:
-        theirs = {n: profile.lease_end_ms(n) for n in state.payer_leases.get(share.payer, ())}
+        theirs = {
+            n: profile.returns.lease_end_ms(n) for n in state.payer_leases.get(share.payer, ())
+        }
         names |= _counted_on(seen, profile.payer(share.payer), start_ms, share.gpus, theirs)
     for quota in obstacles(state, run, seen.now_ms).quotas:
         held = (n for o in family_of(state, quota.subject) for n in state.owner_leases.get(o, ()))
-        names |= {name: None for name in held if profile.lease_end_ms(name) <= start_ms}
+        names |= {name: None for name in held if profile.returns.lease_end_ms(name) <= start_ms}
     yield from names
 
 
@@ -211,7 +213,7 @@ def quantiles_of(profile: Profile, entry: Entry | None) -> StartQuantiles | None
         room = profile.room(key)
         planned = room.unplanned(entry.start_ms) - room.value(entry.start_ms)
         short = planned - room.free_now
-        leases = list(dict.fromkeys(name for _, _, name in profile.island_ends(key)))
+        leases = list(dict.fromkeys(name for _, _, name in profile.returns.island_ends(key)))
         if sum(view.leases[name].gpus for name in leases) < short:
             return None
         if short > 0:

@@ -109,7 +109,7 @@ def _grow(log: DecisionLog, profile: Profile, record: RunRecord, *, backfill: bo
             profile.view, run, log.now_ms, slice_of(admitted), shares_of(admitted.legs)
         )
         profile.put(replace(taken, end_ms=end_ms))
-        profile.hold_nodes(run.owner, admitted.plan.nodes, log.now_ms, end_ms)
+        profile.headroom.hold_nodes(run.owner, admitted.plan.nodes, log.now_ms, end_ms)
         grow, ever = StartReason.GROW, now.leases_ever
         write_start(log, run, admitted, leases_ever=ever, reason=grow, backfill=backfill)
 

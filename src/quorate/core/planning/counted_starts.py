@@ -164,7 +164,7 @@ class CountedStarts:
     def _parted(self, ask: Ask, from_ms: int, steps: SearchBudget, before_ms: int) -> Start | None:
         """Return the first start of equal parts whose payers are the same in every domain."""
         duration_ms, ((payers, site),) = ask.duration_ms, ask.sites.by_payers
-        quotas = self._profile.quotas(ask.run.owner)
+        quotas = self._profile.headroom.of(ask.run.owner)
         demands = [(place_of_domain(site.domains[0]), ask.gpus)] if site.domains else []
         # Money is looked at before room where that is quick: no start is earlier than its payment.
         known = self._payers.paid_by_one(ask, payers, demands, from_ms)
@@ -264,17 +264,17 @@ class CountedStarts:
         for name in view.holdings.bounds_of(owner):
             quota = view.owners[name].quota
             if quota.concurrent_runs_max is not None:
-                found.append((self._profile.runs(name), 1))
+                found.append((self._profile.headroom.runs(name), 1))
             if quota.nodes_max is not None:
                 left = 0 if ask.request.whole_nodes else view.holdings.room.get(name, 0)
-                found.append((self._profile.nodes(name), nodes_of(placement, left)))
+                found.append((self._profile.headroom.nodes(name), nodes_of(placement, left)))
         return found
 
     def resources(self, ask: Ask) -> list[Resource]:
         """Return everything that a start of ``ask`` may need: rooms, payers and quotas."""
         found = [self._profile.room(domain.key) for domain in ask.sites.everywhere.domains]
         found += self._payers.resources(ask.phases[-1])
-        found += self._profile.quotas(ask.run.owner)
+        found += self._profile.headroom.of(ask.run.owner)
         return found
 
 

@@ -77,10 +77,10 @@ class ExpectedStates:
             state,
             profile.view,
             [leases[name] for _, name in ends[first:last]],
-            lambda name: profile.lease_end_ms(name) <= at_ms,
+            lambda name: profile.returns.lease_end_ms(name) <= at_ms,
         )
         for pledge in profile.view.pledges.values():
-            if after_ms < profile.pledge_span(pledge)[1] <= at_ms:
+            if after_ms < profile.returns.pledge_span(pledge)[1] <= at_ms:
                 state.vacate(pledge.slots)
         return state
 
@@ -91,6 +91,6 @@ class ExpectedStates:
             self._ends = sorted(
                 (at_ms, name)
                 for payer in profile.view.payer_leases
-                for at_ms, _, name in profile.payer_ends(payer)
+                for at_ms, _, name in profile.returns.payer_ends(payer)
             )
         return self._ends

@@ -130,7 +130,7 @@ def _causes(  # noqa: PLR0913 - of what, by how much, and what has just happened
     short -= sum(share for _, share in held) + pledged
     if short <= 0 and kind not in ("runs", "nodes") and not (pledged or has_delays):
         # They explain what is short until they are expected to end, and nothing after that.
-        last_ms = max(profile.lease_end_ms(lease) for lease, _ in held)
+        last_ms = max(profile.returns.lease_end_ms(lease) for lease, _ in held)
         if last_ms < pin.end_ms:
             short = amount - resource.least(last_ms, pin.end_ms)
     if short <= 0:
@@ -151,7 +151,9 @@ def _late(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[Found]
     for lease in _leases(profile, pin, kind, name):
         known = view.leases[lease]
         is_late = said_end_ms(view, known) < profile.now_ms
-        if (is_late or is_told_late(view, known)) and profile.lease_end_ms(lease) > pin.start_ms:
+        if not (is_late or is_told_late(view, known)):
+            continue
+        if profile.returns.lease_end_ms(lease) > pin.start_ms:
             is_stopping = is_late and known.ending is not None
             late = MoveCode.EXECUTOR_LATE if is_stopping else MoveCode.LEASE_OVERRAN
             yield late, ("lease", lease)
@@ -163,8 +165,8 @@ def _leases(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[str]
     match kind:
         case "domain":
             key = IslandKey(pin.pool, pin.slice.flavor, name)
-            late = profile.late_leases(key)
-            ends = profile.island_ends(key)  # One for each node that a lease is on.
+            late = profile.returns.late_leases(key)
+            ends = profile.returns.island_ends(key)  # One for each node that a lease is on.
             recalls = bool(view.recalls)  # Without any, no lease was told late.
             yield from dict.fromkeys(
                 lease

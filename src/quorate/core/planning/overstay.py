@@ -367,7 +367,7 @@ def _pays(view: StateView, lease: str, kind: str, name: str) -> int:
 
 def _end_ms(profile: Profile, each: Overstayer) -> int:
     """Return when a bundle, which was not told to stop, is expected to end."""
-    return profile.lease_end_ms(each.leases[0])
+    return profile.returns.lease_end_ms(each.leases[0])
 
 
 def _take(  # noqa: PLR0913, PLR0917 - what, for which start, when, and whether it is given back

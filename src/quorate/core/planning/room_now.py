@@ -107,7 +107,7 @@ class RoomNow:
         ``view`` is the profile's view plus what has started since.
         """
         if view.holdings.has_bounds and any(
-            quota.free_now < 1 for quota in self._profile.quotas(run.owner)
+            quota.free_now < 1 for quota in self._profile.headroom.of(run.owner)
         ):
             return Lack.QUOTA
         least = run.widths()[-1]

@@ -110,7 +110,7 @@ class WalkPlan:
         now_ms, legs = self.log.now_ms, admitted.legs
         entry = place_of(self.view, run, now_ms, slice_of(admitted), shares_of(legs))
         self.profile.put(entry)
-        self.profile.hold_nodes(run.owner, admitted.plan.nodes, now_ms, entry.end_ms)
+        self.profile.headroom.hold_nodes(run.owner, admitted.plan.nodes, now_ms, entry.end_ms)
         self.started_runs[run.name] = entry
         self.scores.plan(run.owner, entry.slice.flavor, entry.slice.gpus)
 

@@ -1,5 +1,6 @@
 """The profile: what is taken when, by domain, payer, cap and quota, as step functions over time.
 
-``profile.py`` holds the step functions, ``plan_entry.py`` what a planned start takes,
+``profile.py`` holds the step functions, ``expected_returns.py`` what leases give back and when,
+``quota_headroom.py`` what hard quotas leave, ``plan_entry.py`` what a planned start takes,
 ``firm_places.py`` the recorded places of reservations, ``room_left.py`` what they leave now.
 """

@@ -13,6 +13,7 @@ from quorate.core.admission.holds import expected_ms
 from quorate.core.admission.layout import pack_request
 from quorate.core.admission.quota_holders import family_of
 from quorate.core.admission.spread import fills_nodes, items_of
+from quorate.core.profile.expected_returns import ExpectedReturns
 from quorate.core.profile.lease_ends import lease_end_ms
 from quorate.core.profile.node_quota import counted, nodes_short
 from quorate.core.profile.plan_entry import Entry
@@ -177,7 +178,7 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
     what was late before, the places were looked at. A lease counts if it holds room in a domain of
     a place, width of one of its payers or their caps, or a hard quota that bounds its owner.
     """
-    profile, rooms, payers = Profile(view, now_ms), set[IslandKey](), set[EnvelopeId]()
+    returns, rooms, payers = ExpectedReturns(view, now_ms), set[IslandKey](), set[EnvelopeId]()
     bounds, has_bounds = set[str](), view.holdings.has_bounds
     for record in view.reservations.values():
         if record.planned_start_ms is None:
@@ -193,8 +194,8 @@ def is_outlasted(view: StateView, since_ms: int, now_ms: int) -> bool:
         for cap in view.envelopes[payer].caps:
             payers.update(cap_members(view, cap))
     return (
-        any(profile.is_room_outlasted(room, since_ms) for room in rooms)
-        or any(profile.is_payer_outlasted(payer, since_ms) for payer in payers)
+        any(returns.is_room_outlasted(room, since_ms) for room in rooms)
+        or any(returns.is_payer_outlasted(payer, since_ms) for payer in payers)
         or any(
             lease_end_ms(view, lease, since_ms) < lease_end_ms(view, lease, now_ms)
             for bound in bounds

@@ -68,7 +68,7 @@ def promised(profile: Profile, entry: Entry) -> Entry | None:
     view, start_ms = profile.view, entry.start_ms
     entry_counted = counted(view, entry)
     for name, _ in _limits(view, entry.owner):
-        if profile.nodes(name).least(start_ms, entry.end_ms) < entry_counted.nodes:
+        if profile.headroom.nodes(name).least(start_ms, entry.end_ms) < entry_counted.nodes:
             return None
     if entry_counted.keeps:
         needed = dict(entry_counted.slice.domains)
@@ -90,7 +90,7 @@ def kept_from_ms(profile: Profile, entry: Entry) -> int | None:
     for name, _ in _limits(profile.view, entry.owner):
         if at_ms is not None:
             lasts_ms = entry.end_ms - entry.start_ms
-            at_ms = profile.nodes(name).earliest(found.nodes, lasts_ms, at_ms)
+            at_ms = profile.headroom.nodes(name).earliest(found.nodes, lasts_ms, at_ms)
     needed = dict(found.slice.domains)
     with profile.opened():
         for domain, more in found.keeps:
@@ -140,13 +140,13 @@ def _short_at(profile: Profile, owner: str, entries: list[Entry], at_ms: int) ->
         if key.domain in view.domains(key.pool, key.flavor).numbers:
             own = 0 if view.pools[key.pool].whole_nodes else _own_gpus(profile, owner, key, at_ms)
             nodes += -(-max(0, gpus - own) // max(view.island(key).sizes))
-    return nodes - profile.nodes(owner).unplanned(at_ms)
+    return nodes - profile.headroom.nodes(owner).unplanned(at_ms)
 
 
 def _own_gpus(profile: Profile, owner: str, key: IslandKey, at_ms: int) -> int:
     """Return the GPUs, not used by ``owner``, of nodes that it holds at ``at_ms``."""
     view, found = profile.view, 0
-    for node, ends in profile.node_uses(owner).items():
+    for node, ends in profile.headroom.node_uses(owner).items():
         known = view.nodes[node]
         if known.island == key and node not in view.node_status:
             used = [gpus for end_ms, gpus in ends if end_ms > at_ms]

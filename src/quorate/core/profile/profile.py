@@ -8,23 +8,18 @@ reservations are put in. The view must not change meanwhile.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import accumulate
-from operator import itemgetter
 from typing import TypeVar
 
-from quorate.core.admission.quota_holders import family_of
+from quorate.core.profile.expected_returns import ExpectedReturns
 from quorate.core.profile.gained_rooms import GainedRooms
-from quorate.core.profile.lease_ends import lease_end_ms, run_end_ms, said_end_ms
 from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.quota_headroom import QuotaHeadroom
 from quorate.core.profile.resource import FOREVER_MS, Resource, curve_of
 from quorate.model.events import Share, Tier
 from quorate.model.specs import CapId, EnvelopeId
-from quorate.model.state.expected_ends import Curve, End, Kept
 from quorate.model.state.free_slots import Island, IslandKey
-from quorate.model.state.records import Phase, PledgeRecord
 from quorate.model.state.state_view import StateView
 
 K = TypeVar("K")
@@ -43,33 +38,32 @@ class Profile:
         "_lent",
         "_lifted",
         "_needs",
-        "_node_ends",
-        "_nodes",
         "_payers",
-        "_pledged",
         "_rooms",
-        "_runs",
         "_squeezed",
         "bounded",
         "cap_gpu_ms",
         "era",
         "gains",
+        "headroom",
         "lent_gpu_ms",
         "now_ms",
         "payer_gpu_ms",
+        "returns",
         "view",
     )
 
     def __init__(self, view: StateView, now_ms: int) -> None:
         self.view = view
         self.now_ms = now_ms
+        self.returns = ExpectedReturns(view, now_ms)
+        """What leases and filled spares give back, and when."""
+        self.headroom = QuotaHeadroom(view, self.returns)
+        """What hard quotas leave."""
         self._rooms: dict[IslandKey, Resource] = {}
         self._payers: dict[EnvelopeId, Resource] = {}
         self._lent: dict[EnvelopeId, Resource] = {}
         self._caps: dict[CapId, Resource] = {}
-        self._runs: dict[str, Resource] = {}
-        self._nodes: dict[str, Resource] = {}
-        self._node_ends: dict[str, dict[str, int]] = {}
         self.bounded: dict[str, Entry] = {}
         """What is put in and counts under a hard quota, by run."""
         self._beside: dict[str, list[tuple[Resource, int, int, int]]] = {}
@@ -79,7 +73,6 @@ class Profile:
         """
         self._is_shut = False
         self._squeezed: dict[str, list[Need]] = {}
-        self._pledged: dict[IslandKey, list[tuple[int, int, int]]] | None = None
         self._needs: dict[str, tuple[Entry, list[Need]]] = {}
         self.era = self._eras = 0
         """While this number stays the same, what is free only decreases."""
@@ -118,7 +111,7 @@ class Profile:
         known = self._rooms.get(key)
         if known is None:
             known = self._rooms[key] = self._find_room(key)
-            for from_ms, until_ms, gpus in self._pledges_of(key):
+            for from_ms, until_ms, gpus in self.returns.pledges_of(key):
                 known.take(from_ms, until_ms, gpus)
         return known
 
@@ -139,145 +132,16 @@ class Profile:
             base = gains.base_of(key)
             if base is not None:
                 gains.made.rooms[key] = base
-                return Resource(base[0], self._expected(base[1])[1])
+                return Resource(base[0], self.returns.expected(base[1])[1])
         if key.domain not in view.domains(key.pool, key.flavor).numbers:
             return Resource(0)
         island = view.island(key)
         if view.pools[key.pool].whole_nodes:
-            return Resource(whole_gpus(island), self._whole_curve(island))
-        kept = self._said_of(key)
+            return Resource(whole_gpus(island), self.returns.whole_curve(island))
+        kept = self.returns.said_of(key)
         if gains is not None:
             gains.made.rooms[key] = (island.gpus_free, kept)
-        return Resource(island.gpus_free, self._expected(kept)[1])
-
-    def island_ends(self, key: IslandKey) -> list[End]:
-        """Return what leases of an island will give back, in order."""
-        return self._expected(self._said_of(key))[0]
-
-    def late_leases(self, key: IslandKey) -> set[str]:
-        """Return the leases of an island that are past the ends that ``said_end_ms`` gives."""
-        said = self._said_of(key).said
-        return {name for _, _, name in said[: bisect_left(said, self.now_ms, key=itemgetter(0))]}
-
-    def _said_of(self, key: IslandKey) -> Kept:
-        cached = self.view.ends_cache.islands.get(key)
-        if cached is not None and not cached[1]:
-            return cached[0]
-        if cached is None:
-            said = self._said_ends(key)
-        else:
-            kept, changed = cached
-            said = [end for end in kept.said if end[2] not in changed]
-            for name in changed:
-                said.extend(self._said_by(name, key))
-            said.sort()
-        kept = Kept(said, _curve_of_ends(said))
-        self.view.ends_cache.islands.keep(key, kept)
-        return kept
-
-    def _said_by(self, name: str, key: IslandKey) -> Iterator[End]:
-        """Yield what a lease, if it is still open, will give back on the nodes of an island."""
-        view, lease = self.view, self.view.leases.get(name)
-        if lease is None:
-            return
-        for node, mask in lease.fact.slots:
-            # What ends on a node that takes no work becomes free for no run.
-            is_used = node not in view.node_status and node not in view.unwiped
-            if is_used and view.nodes[node].island == key:
-                yield said_end_ms(view, lease), mask.bit_count(), name
-
-    def _said_ends(self, key: IslandKey) -> list[End]:
-        view = self.view
-        if key.domain not in view.domains(key.pool, key.flavor).numbers:
-            return []
-        held = (view.node_leases.get(node.name, ()) for node in view.island(key).nodes)
-        names = dict.fromkeys(name for names in held for name in names)
-        return sorted(end for name in names for end in self._said_by(name, key))
-
-    def _expected(self, kept: Kept) -> tuple[list[End], Curve]:
-        """Return the ends of ``kept`` as they are expected now: what is overdue comes later."""
-        said, now_ms = kept.said, self.now_ms
-        if not said or said[0][0] >= now_ms:
-            return said, kept.said_curve
-        if not kept.from_ms <= now_ms <= kept.until_ms:
-            late = bisect_left(said, now_ms, key=itemgetter(0))
-            overdue = [(self.lease_end_ms(name), gpus, name) for _, gpus, name in said[:late]]
-            kept.expected = sorted(overdue + said[late:])
-            kept.expected_curve = _curve_of_ends(kept.expected)
-            # These hold until another lease is overdue, or an overdue one reaches its rung.
-            rungs = [end_ms - 1 for end_ms, _, _ in overdue]
-            kept.from_ms, kept.until_ms = now_ms, min(rungs + [e[0] for e in said[late : late + 1]])
-        return kept.expected, kept.expected_curve
-
-    def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
-        """Return whether a lease of an island has passed an end that was expected of it since."""
-        return self._is_outlasted(self._said_of(key), since_ms)
-
-    def is_payer_outlasted(self, key: EnvelopeId, since_ms: int) -> bool:
-        """Return whether a lease of a payer has passed an end that was expected of it since."""
-        return self._is_outlasted(self._paid_by(key), since_ms)
-
-    def _is_outlasted(self, kept: Kept, since_ms: int) -> bool:
-        """Return whether an end that was expected at ``since_ms`` or later has passed by now."""
-        said, now_ms = kept.said, self.now_ms
-        if not said or said[0][0] >= now_ms:
-            return False
-        if kept.from_ms <= since_ms and now_ms <= kept.until_ms:
-            return False  # What was expected then is still to come.
-        late = bisect_left(said, since_ms, key=itemgetter(0))
-        if late < len(said) and said[late][0] < now_ms:
-            return True
-        view = self.view
-        overdue = {name for _, _, name in said[:late]}
-        if any(lease_end_ms(view, view.leases[name], since_ms) <= now_ms for name in overdue):
-            return True
-        self._expected(kept)  # So that the next question is answered at once.
-        return False
-
-    def _whole_curve(self, island: Island) -> Curve:
-        """Return when nodes of ``island`` come free as a whole: with the last of their leases."""
-        view, gains = self.view, []
-        for node in island.nodes:
-            held = view.node_leases.get(node.name)
-            if held and node.name not in view.node_status and node.name not in view.unwiped:
-                gains.append((max(self.lease_end_ms(name) for name in held), node.gpus))
-        return curve_of(gains)
-
-    def lease_end_ms(self, name: str) -> int:
-        """Return when an open lease is expected to end."""
-        return lease_end_ms(self.view, self.view.leases[name], self.now_ms)
-
-    def _pledges_of(self, key: IslandKey) -> Sequence[tuple[int, int, int]]:
-        """Return the filled spares of an island: their slots return to the spare, not to others.
-
-        As (from, until, GPUs). Those on nodes that take no work have no part of the room.
-        """
-        if self._pledged is None:
-            self._pledged, view = {}, self.view
-            for pledge in view.pledges.values():
-                span = self.pledge_span(pledge)
-                for node, mask in pledge.slots:
-                    if node not in view.node_status and node not in view.unwiped:
-                        taking = (*span, mask.bit_count())
-                        self._pledged.setdefault(view.nodes[node].island, []).append(taking)
-        return self._pledged.get(key, ())
-
-    def pledge_span(self, pledge: PledgeRecord) -> tuple[int, int]:
-        """Return from when until when the run of a filled spare will have its slots back."""
-        view, places = self.view, dict(pledge.slots)
-        filled = [
-            self.lease_end_ms(name)
-            for name in view.runs[pledge.filler].leases
-            if any(places.get(n, 0) & m for n, m in view.leases[name].fact.slots)
-        ]
-        back_ms = max(filled, default=self.now_ms)
-        return back_ms, max(back_ms, self._over_ms(pledge))
-
-    def _over_ms(self, pledge: PledgeRecord) -> int:
-        """Return when the run of a filled spare is expected to end; then its payer is free."""
-        record = self.view.runs[pledge.run]
-        is_running = record.phase is Phase.RUNNING
-        return run_end_ms(self.view, record, self.now_ms) if is_running else self.now_ms
+        return Resource(island.gpus_free, self.returns.expected(kept)[1])
 
     # --- Payers ---
 
@@ -287,7 +151,7 @@ class Profile:
         if known is None:
             account = self.view.envelopes[key]
             free = account.spec.concurrency - account.gpus_active - account.gpus_reserved
-            known = self._payers[key] = Resource(free, self._payer_curve(key))
+            known = self._payers[key] = Resource(free, self.returns.payer_curve(key))
         return known
 
     def lent(self, key: EnvelopeId) -> Resource:
@@ -297,7 +161,8 @@ class Profile:
             account = self.view.envelopes[key]
             limit = account.spec.lending.concurrency_max
             free = FOREVER_MS if limit is None else limit - account.lent_gpus_active
-            known = self._lent[key] = Resource(free, curve_of(self._payer_ends(key, lent=True)))
+            gains = self.returns.widths_of(key, lent=True)
+            known = self._lent[key] = Resource(free, curve_of(gains))
         return known
 
     def cap(self, key: CapId) -> Resource:
@@ -307,8 +172,8 @@ class Profile:
             account = self.view.caps[key]
             limit = account.spec.concurrency_max
             used = account.gpus_active + account.gpus_reserved
-            members = cap_members(self.view, key)
-            gains = (end for member in members for end in self._payer_ends(member, lent=False))
+            members, widths_of = cap_members(self.view, key), self.returns.widths_of
+            gains = (end for member in members for end in widths_of(member, lent=False))
             free = FOREVER_MS if limit is None else limit - used
             known = self._caps[key] = Resource(free, curve_of(gains))
         return known
@@ -339,153 +204,6 @@ class Profile:
     def planned_caps(self, only: Iterable[CapId] | None = None) -> Iterator[tuple[CapId, Resource]]:
         """Yield the caps whose width the plan takes some of, of ``only`` if these are given."""
         return _planned(self._caps, only)
-
-    def planned_runs(self) -> Iterator[tuple[str, Resource]]:
-        """Yield the owners whose limit on runs the plan takes some of."""
-        for owner, runs in self._runs.items():
-            if runs.steps_ms:
-                yield owner, runs
-
-    def planned_nodes(self) -> Iterator[tuple[str, Resource]]:
-        """Yield the owners whose limit on nodes the plan takes some of."""
-        for owner, nodes in self._nodes.items():
-            if nodes.steps_ms:
-                yield owner, nodes
-
-    def payer_ends(self, key: EnvelopeId) -> list[End]:
-        """Return what leases will give back to their payer, in order."""
-        return self._expected(self._paid_by(key))[0]
-
-    def _paid_by(self, key: EnvelopeId) -> Kept:
-        view = self.view
-        cached = view.ends_cache.payers.get(key)
-        if cached is not None and not cached[1]:
-            return cached[0]
-        names: Iterable[str] = view.payer_leases.get(key, ())
-        said: list[End] = []
-        if cached is not None:
-            names = [name for name in cached[1] if name in names]
-            said = [end for end in cached[0].said if end[2] not in cached[1]]
-        for name in names:
-            lease = view.leases[name]
-            said.append((said_end_ms(view, lease), lease.gpus, name))
-        said.sort()
-        kept = Kept(said, _curve_of_ends(said))
-        view.ends_cache.payers.keep(key, kept)
-        return kept
-
-    def _payer_curve(self, key: EnvelopeId) -> Curve:
-        ends, curve = self._expected(self._paid_by(key))
-        more = self._beside_leases(key, lent=False)
-        return curve_of([*((at_ms, gpus) for at_ms, gpus, _ in ends), *more]) if more else curve
-
-    def _payer_ends(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
-        """Return all width that comes back to a payer, or only what it lent; not in order."""
-        leases = self.view.leases
-        return [
-            (at_ms, gpus)
-            for at_ms, gpus, name in self.payer_ends(key)
-            if not lent or leases[name].fact.tier is Tier.BORROWED
-        ] + self._beside_leases(key, lent=lent)
-
-    def _beside_leases(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
-        """Return the width that comes back to a payer other than from open leases.
-
-        A lease that was removed for a trial still gives its width back at its expected end, or
-        ending more work would leave less to count on. A filled spare gives its width back when the
-        run that it belongs to ends.
-        """
-        view = self.view
-        if not (view.lifted or view.pledges):
-            return []
-        gains = [
-            (lease_end_ms(view, lease, self.now_ms), lease.gpus)
-            for lease in view.lifted.values()
-            if lease.fact.payer == key and (not lent or lease.fact.tier is Tier.BORROWED)
-        ]
-        gains.extend(
-            (self._over_ms(pledge), pledge.gpus)
-            for pledge in view.pledges.values()
-            if pledge.payer == key and (not lent or pledge.tier is Tier.BORROWED)
-        )
-        return gains
-
-    # --- Quotas ---
-
-    def runs(self, owner: str) -> Resource:
-        """Return how many more runs may run under ``owner``, which has a limit on them."""
-        resource = self._runs.get(owner)
-        if resource is None:
-            view, limit = self.view, self.view.owners[owner].quota.concurrent_runs_max
-            assert limit is not None, owner
-            last_ms = dict[str, int]()
-            for name in self._family_leases(owner):
-                run = view.leases[name].fact.run
-                last_ms[run] = max(last_ms.get(run, 0), self.lease_end_ms(name))
-            # A claim counts as no run.
-            gains = ((end, 1) for run, end in last_ms.items() if not view.runs[run].spec.sensitive)
-            free = limit - view.holdings.runs.get(owner, 0)
-            resource = self._runs[owner] = Resource(free, curve_of(gains))
-        return resource
-
-    def nodes(self, owner: str) -> Resource:
-        """Return how many more nodes may be held under ``owner``, which has a limit on them."""
-        resource = self._nodes.get(owner)
-        if resource is None:
-            view, limit = self.view, self.view.owners[owner].quota.nodes_max
-            assert limit is not None, owner
-            uses = self.node_uses(owner).items()
-            until = {node: max(end_ms for end_ms, _ in ends) for node, ends in uses}
-            free = limit - view.holdings.nodes.get(owner, 0)
-            gains = ((end_ms, 1) for end_ms in until.values() if end_ms < FOREVER_MS)
-            resource = self._nodes[owner] = Resource(free, curve_of(gains))
-            self._node_ends[owner] = until
-        return resource
-
-    def node_uses(self, owner: str) -> dict[str, list[tuple[int, int]]]:
-        """Return (expected end, GPUs) of each lease under ``owner``, by node."""
-        view, found = self.view, dict[str, list[tuple[int, int]]]()
-        for name in self._family_leases(owner):
-            lease = view.leases[name]
-            # When a claim's nodes will have been wiped is not known.
-            is_claim = view.runs[lease.fact.run].spec.sensitive
-            end_ms = FOREVER_MS if is_claim else self.lease_end_ms(name)
-            for node, mask in lease.fact.slots:
-                found.setdefault(node, []).append((end_ms, mask.bit_count()))
-        return found
-
-    def hold_nodes(self, owner: str, nodes: Iterable[str], from_ms: int, until_ms: int) -> None:
-        """Count ``nodes`` on which work of ``owner`` has just begun.
-
-        Each is counted only from when other work under the same quota has left it.
-        """
-        holdings, named = self.view.holdings, tuple(nodes)
-        for name in holdings.bounds_of(owner):
-            if self.view.owners[name].quota.nodes_max is None:
-                continue
-            resource, ends = self.nodes(name), self._node_ends[name]
-            for node in named:
-                # What a filled spare or a claim holds comes back at no known instant.
-                kept_ms = FOREVER_MS if holdings.has(name, node) else from_ms
-                held_ms = ends.get(node, kept_ms)
-                resource.take(max(from_ms, held_ms), until_ms, 1)
-                ends[node] = max(held_ms, until_ms)
-
-    def _family_leases(self, owner: str) -> Iterator[str]:
-        view = self.view
-        for name in family_of(view, owner):
-            yield from view.owner_leases.get(name, ())
-
-    def quotas(self, owner: str) -> list[Resource]:
-        """Return every hard quota that a start of ``owner`` counts for."""
-        view, found = self.view, list[Resource]()
-        for name in view.holdings.bounds_of(owner):
-            quota = view.owners[name].quota
-            if quota.concurrent_runs_max is not None:
-                found.append(self.runs(name))
-            if quota.nodes_max is not None:
-                found.append(self.nodes(name))
-        return found
 
     # --- Entries ---
 
@@ -644,20 +362,15 @@ class Profile:
         for name in view.holdings.bounds_of(entry.owner):
             quota = view.owners[name].quota
             if quota.concurrent_runs_max is not None:
-                needs.append(("runs", name, self.runs(name), 1))
+                needs.append(("runs", name, self.headroom.runs(name), 1))
             if quota.nodes_max is not None and entry.nodes:
-                needs.append(("nodes", name, self.nodes(name), entry.nodes))
+                needs.append(("nodes", name, self.headroom.nodes(name), entry.nodes))
         return needs
 
     def gpus_total(self, key: IslandKey) -> int:
         """Return how many GPUs an island has; none where the domain has gone since."""
         known = key.domain in self.view.domains(key.pool, key.flavor).numbers
         return self.view.island(key).gpus_total if known else 0
-
-
-def _curve_of_ends(ends: list[End]) -> Curve:
-    """Return the curve of ``ends``, which are in order."""
-    return [end[0] for end in ends], list(accumulate([end[1] for end in ends]))
 
 
 def _planned(

@@ -129,8 +129,8 @@ def _widths_short(
         kept(profile.planned_payers(payers), lambda key: envelopes[key].gpus_left),
         kept(profile.planned_lenders(payers), lendable),
         kept(profile.planned_caps(over), cap_left),
-        kept(profile.planned_runs(), runs_left),
-        kept(profile.planned_nodes(), nodes_left),
+        kept(profile.headroom.planned_runs(), runs_left),
+        kept(profile.headroom.planned_nodes(), nodes_left),
     )
 
 

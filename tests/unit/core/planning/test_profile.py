@@ -6,6 +6,7 @@ import pytest
 
 from quorate.core.commands import Apply, Cancel, Submit
 from quorate.core.planning.start_search import Searcher
+from quorate.core.profile.expected_returns import ExpectedReturns
 from quorate.core.profile.firm_places import firm_profile, in_order
 from quorate.core.profile.lease_ends import lease_end_ms, run_end_ms
 from quorate.core.profile.planned_accounts import ExpectedAccounts
@@ -188,7 +189,7 @@ def test_quota_on_runs_counts_what_runs_and_what_is_firm() -> None:
     life.do(Submit(of("b", 4, "two", 60)))
     life.do(Submit(of("c", 16, "two")))
     assert firm_ms(life, "c") == START_MS
-    runs = profile_of(life).runs("two")
+    runs = profile_of(life).headroom.runs("two")
     instants = (NOW_MS, NOW_MS + HOUR_MS, START_MS)
     assert [runs.value(at_ms) for at_ms in instants] == [1, 2, 1]
 
@@ -204,9 +205,9 @@ def test_profile_of_a_trial_is_not_taken_for_the_state_outside_it() -> None:
     life.do(Submit(of("a", 4)))
     trial, payer = life.state.overlay(), EnvelopeId("b-one/e")
     trial.lift_lease("a/0")
-    gone = Profile(trial, NOW_MS)
+    gone = ExpectedReturns(trial, NOW_MS)
     assert (gone.payer_ends(payer), gone.island_ends(PLACE)) == ([], [])
-    here, end = Profile(life.state, NOW_MS), (START_MS, 4, "a/0")
+    here, end = ExpectedReturns(life.state, NOW_MS), (START_MS, 4, "a/0")
     assert (here.payer_ends(payer), here.island_ends(PLACE)) == ([end], [end])
 
 

@@ -1,0 +1,226 @@
+"""What leases and filled spares give back, and when: by island and by payer.
+
+The ends of leases are kept between decisions (``ends_cache``), as declared and as expected; what is
+overdue is expected later.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from operator import itemgetter
+
+from quorate.core.profile.lease_ends import lease_end_ms, run_end_ms, said_end_ms
+from quorate.core.profile.resource import curve_of
+from quorate.model.events import Tier
+from quorate.model.specs import EnvelopeId
+from quorate.model.state.expected_ends import Curve, End, Kept
+from quorate.model.state.free_slots import Island, IslandKey
+from quorate.model.state.records import Phase, PledgeRecord
+from quorate.model.state.state_view import StateView
+
+
+class ExpectedReturns:
+    """What comes back in a view, as expected at ``now_ms``."""
+
+    __slots__ = ("_now_ms", "_pledged", "_view")
+
+    def __init__(self, view: StateView, now_ms: int) -> None:
+        self._view = view
+        self._now_ms = now_ms
+        self._pledged: dict[IslandKey, list[tuple[int, int, int]]] | None = None
+
+    def island_ends(self, key: IslandKey) -> list[End]:
+        """Return what leases of an island will give back, in order."""
+        return self.expected(self.said_of(key))[0]
+
+    def late_leases(self, key: IslandKey) -> set[str]:
+        """Return the leases of an island that are past the ends that ``said_end_ms`` gives."""
+        said = self.said_of(key).said
+        return {name for _, _, name in said[: bisect_left(said, self._now_ms, key=itemgetter(0))]}
+
+    def said_of(self, key: IslandKey) -> Kept:
+        """Return the ends of the leases of an island as declared, kept between decisions."""
+        cached = self._view.ends_cache.islands.get(key)
+        if cached is not None and not cached[1]:
+            return cached[0]
+        if cached is None:
+            said = self._said_ends(key)
+        else:
+            kept, changed = cached
+            said = [end for end in kept.said if end[2] not in changed]
+            for name in changed:
+                said.extend(self._said_by(name, key))
+            said.sort()
+        kept = Kept(said, _curve_of_ends(said))
+        self._view.ends_cache.islands.keep(key, kept)
+        return kept
+
+    def _said_by(self, name: str, key: IslandKey) -> Iterator[End]:
+        """Yield what a lease, if it is still open, will give back on the nodes of an island."""
+        view, lease = self._view, self._view.leases.get(name)
+        if lease is None:
+            return
+        for node, mask in lease.fact.slots:
+            # What ends on a node that takes no work becomes free for no run.
+            is_used = node not in view.node_status and node not in view.unwiped
+            if is_used and view.nodes[node].island == key:
+                yield said_end_ms(view, lease), mask.bit_count(), name
+
+    def _said_ends(self, key: IslandKey) -> list[End]:
+        view = self._view
+        if key.domain not in view.domains(key.pool, key.flavor).numbers:
+            return []
+        held = (view.node_leases.get(node.name, ()) for node in view.island(key).nodes)
+        names = dict.fromkeys(name for names in held for name in names)
+        return sorted(end for name in names for end in self._said_by(name, key))
+
+    def expected(self, kept: Kept) -> tuple[list[End], Curve]:
+        """Return the ends of ``kept`` as they are expected now: what is overdue comes later."""
+        said, now_ms = kept.said, self._now_ms
+        if not said or said[0][0] >= now_ms:
+            return said, kept.said_curve
+        if not kept.from_ms <= now_ms <= kept.until_ms:
+            late = bisect_left(said, now_ms, key=itemgetter(0))
+            overdue = [(self.lease_end_ms(name), gpus, name) for _, gpus, name in said[:late]]
+            kept.expected = sorted(overdue + said[late:])
+            kept.expected_curve = _curve_of_ends(kept.expected)
+            # These hold until another lease is overdue, or an overdue one reaches its rung.
+            rungs = [end_ms - 1 for end_ms, _, _ in overdue]
+            kept.from_ms, kept.until_ms = now_ms, min(rungs + [e[0] for e in said[late : late + 1]])
+        return kept.expected, kept.expected_curve
+
+    def is_room_outlasted(self, key: IslandKey, since_ms: int) -> bool:
+        """Return whether a lease of an island has passed an end that was expected of it since."""
+        return self._is_outlasted(self.said_of(key), since_ms)
+
+    def is_payer_outlasted(self, key: EnvelopeId, since_ms: int) -> bool:
+        """Return whether a lease of a payer has passed an end that was expected of it since."""
+        return self._is_outlasted(self._paid_by(key), since_ms)
+
+    def _is_outlasted(self, kept: Kept, since_ms: int) -> bool:
+        """Return whether an end that was expected at ``since_ms`` or later has passed by now."""
+        said, now_ms = kept.said, self._now_ms
+        if not said or said[0][0] >= now_ms:
+            return False
+        if kept.from_ms <= since_ms and now_ms <= kept.until_ms:
+            return False  # What was expected then is still to come.
+        late = bisect_left(said, since_ms, key=itemgetter(0))
+        if late < len(said) and said[late][0] < now_ms:
+            return True
+        view = self._view
+        overdue = {name for _, _, name in said[:late]}
+        if any(lease_end_ms(view, view.leases[name], since_ms) <= now_ms for name in overdue):
+            return True
+        self.expected(kept)  # So that the next question is answered at once.
+        return False
+
+    def whole_curve(self, island: Island) -> Curve:
+        """Return when nodes of ``island`` come free as a whole: with the last of their leases."""
+        view, gains = self._view, []
+        for node in island.nodes:
+            held = view.node_leases.get(node.name)
+            if held and node.name not in view.node_status and node.name not in view.unwiped:
+                gains.append((max(self.lease_end_ms(name) for name in held), node.gpus))
+        return curve_of(gains)
+
+    def lease_end_ms(self, name: str) -> int:
+        """Return when an open lease is expected to end."""
+        return lease_end_ms(self._view, self._view.leases[name], self._now_ms)
+
+    def pledges_of(self, key: IslandKey) -> Sequence[tuple[int, int, int]]:
+        """Return the filled spares of an island: their slots return to the spare, not to others.
+
+        As (from, until, GPUs). Those on nodes that take no work have no part of the room.
+        """
+        if self._pledged is None:
+            self._pledged, view = {}, self._view
+            for pledge in view.pledges.values():
+                span = self.pledge_span(pledge)
+                for node, mask in pledge.slots:
+                    if node not in view.node_status and node not in view.unwiped:
+                        taking = (*span, mask.bit_count())
+                        self._pledged.setdefault(view.nodes[node].island, []).append(taking)
+        return self._pledged.get(key, ())
+
+    def pledge_span(self, pledge: PledgeRecord) -> tuple[int, int]:
+        """Return from when until when the run of a filled spare will have its slots back."""
+        view, places = self._view, dict(pledge.slots)
+        filled = [
+            self.lease_end_ms(name)
+            for name in view.runs[pledge.filler].leases
+            if any(places.get(n, 0) & m for n, m in view.leases[name].fact.slots)
+        ]
+        back_ms = max(filled, default=self._now_ms)
+        return back_ms, max(back_ms, self._over_ms(pledge))
+
+    def _over_ms(self, pledge: PledgeRecord) -> int:
+        """Return when the run of a filled spare is expected to end; then its payer is free."""
+        record = self._view.runs[pledge.run]
+        is_running = record.phase is Phase.RUNNING
+        return run_end_ms(self._view, record, self._now_ms) if is_running else self._now_ms
+
+    def payer_ends(self, key: EnvelopeId) -> list[End]:
+        """Return what leases will give back to their payer, in order."""
+        return self.expected(self._paid_by(key))[0]
+
+    def _paid_by(self, key: EnvelopeId) -> Kept:
+        view = self._view
+        cached = view.ends_cache.payers.get(key)
+        if cached is not None and not cached[1]:
+            return cached[0]
+        names: Iterable[str] = view.payer_leases.get(key, ())
+        said: list[End] = []
+        if cached is not None:
+            names = [name for name in cached[1] if name in names]
+            said = [end for end in cached[0].said if end[2] not in cached[1]]
+        for name in names:
+            lease = view.leases[name]
+            said.append((said_end_ms(view, lease), lease.gpus, name))
+        said.sort()
+        kept = Kept(said, _curve_of_ends(said))
+        view.ends_cache.payers.keep(key, kept)
+        return kept
+
+    def payer_curve(self, key: EnvelopeId) -> Curve:
+        """Return when the width of a payer comes back."""
+        ends, curve = self.expected(self._paid_by(key))
+        more = self._beside_leases(key, lent=False)
+        return curve_of([*((at_ms, gpus) for at_ms, gpus, _ in ends), *more]) if more else curve
+
+    def widths_of(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
+        """Return all width that comes back to a payer, or only what it lent; not in order."""
+        leases = self._view.leases
+        return [
+            (at_ms, gpus)
+            for at_ms, gpus, name in self.payer_ends(key)
+            if not lent or leases[name].fact.tier is Tier.BORROWED
+        ] + self._beside_leases(key, lent=lent)
+
+    def _beside_leases(self, key: EnvelopeId, *, lent: bool) -> list[tuple[int, int]]:
+        """Return the width that comes back to a payer other than from open leases.
+
+        A lease that was removed for a trial still gives its width back at its expected end, or
+        ending more work would leave less to count on. A filled spare gives its width back when the
+        run that it belongs to ends.
+        """
+        view = self._view
+        if not (view.lifted or view.pledges):
+            return []
+        gains = [
+            (lease_end_ms(view, lease, self._now_ms), lease.gpus)
+            for lease in view.lifted.values()
+            if lease.fact.payer == key and (not lent or lease.fact.tier is Tier.BORROWED)
+        ]
+        gains.extend(
+            (self._over_ms(pledge), pledge.gpus)
+            for pledge in view.pledges.values()
+            if pledge.payer == key and (not lent or pledge.tier is Tier.BORROWED)
+        )
+        return gains
+
+
+def _curve_of_ends(ends: list[End]) -> Curve:
+    """Return the curve of ``ends``, which are in order."""
+    return [end[0] for end in ends], list(accumulate([end[1] for end in ends]))

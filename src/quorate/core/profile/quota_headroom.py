@@ -1,0 +1,110 @@
+"""The headroom under hard quotas over time: how many runs and nodes an owner may still have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from quorate.core.admission.quota_holders import family_of
+from quorate.core.profile.expected_returns import ExpectedReturns
+from quorate.core.profile.resource import FOREVER_MS, Resource, curve_of
+from quorate.model.state.state_view import StateView
+
+
+class QuotaHeadroom:
+    """The headroom of owners in one profile, each computed when it is first read."""
+
+    __slots__ = ("_node_ends", "_nodes", "_returns", "_runs", "_view")
+
+    def __init__(self, view: StateView, returns: ExpectedReturns) -> None:
+        self._view = view
+        self._returns = returns
+        self._runs: dict[str, Resource] = {}
+        self._nodes: dict[str, Resource] = {}
+        self._node_ends: dict[str, dict[str, int]] = {}
+
+    def runs(self, owner: str) -> Resource:
+        """Return how many more runs may run under ``owner``, which has a limit on them."""
+        resource = self._runs.get(owner)
+        if resource is None:
+            view, limit = self._view, self._view.owners[owner].quota.concurrent_runs_max
+            assert limit is not None, owner
+            last_ms = dict[str, int]()
+            for name in self._family_leases(owner):
+                run = view.leases[name].fact.run
+                last_ms[run] = max(last_ms.get(run, 0), self._returns.lease_end_ms(name))
+            # A claim counts as no run.
+            gains = ((end, 1) for run, end in last_ms.items() if not view.runs[run].spec.sensitive)
+            free = limit - view.holdings.runs.get(owner, 0)
+            resource = self._runs[owner] = Resource(free, curve_of(gains))
+        return resource
+
+    def nodes(self, owner: str) -> Resource:
+        """Return how many more nodes may be held under ``owner``, which has a limit on them."""
+        resource = self._nodes.get(owner)
+        if resource is None:
+            view, limit = self._view, self._view.owners[owner].quota.nodes_max
+            assert limit is not None, owner
+            uses = self.node_uses(owner).items()
+            until = {node: max(end_ms for end_ms, _ in ends) for node, ends in uses}
+            free = limit - view.holdings.nodes.get(owner, 0)
+            gains = ((end_ms, 1) for end_ms in until.values() if end_ms < FOREVER_MS)
+            resource = self._nodes[owner] = Resource(free, curve_of(gains))
+            self._node_ends[owner] = until
+        return resource
+
+    def of(self, owner: str) -> list[Resource]:
+        """Return every hard quota that a start of ``owner`` counts for."""
+        view, found = self._view, list[Resource]()
+        for name in view.holdings.bounds_of(owner):
+            quota = view.owners[name].quota
+            if quota.concurrent_runs_max is not None:
+                found.append(self.runs(name))
+            if quota.nodes_max is not None:
+                found.append(self.nodes(name))
+        return found
+
+    def node_uses(self, owner: str) -> dict[str, list[tuple[int, int]]]:
+        """Return (expected end, GPUs) of each lease under ``owner``, by node."""
+        view, found = self._view, dict[str, list[tuple[int, int]]]()
+        for name in self._family_leases(owner):
+            lease = view.leases[name]
+            # When a claim's nodes will have been wiped is not known.
+            is_claim = view.runs[lease.fact.run].spec.sensitive
+            end_ms = FOREVER_MS if is_claim else self._returns.lease_end_ms(name)
+            for node, mask in lease.fact.slots:
+                found.setdefault(node, []).append((end_ms, mask.bit_count()))
+        return found
+
+    def hold_nodes(self, owner: str, nodes: Iterable[str], from_ms: int, until_ms: int) -> None:
+        """Count ``nodes`` on which work of ``owner`` has just begun.
+
+        Each is counted only from when other work under the same quota has left it.
+        """
+        holdings, named = self._view.holdings, tuple(nodes)
+        for name in holdings.bounds_of(owner):
+            if self._view.owners[name].quota.nodes_max is None:
+                continue
+            resource, ends = self.nodes(name), self._node_ends[name]
+            for node in named:
+                # What a filled spare or a claim holds comes back at no known instant.
+                kept_ms = FOREVER_MS if holdings.has(name, node) else from_ms
+                held_ms = ends.get(node, kept_ms)
+                resource.take(max(from_ms, held_ms), until_ms, 1)
+                ends[node] = max(held_ms, until_ms)
+
+    def planned_runs(self) -> Iterator[tuple[str, Resource]]:
+        """Yield the owners whose limit on runs the plan takes some of."""
+        for owner, runs in self._runs.items():
+            if runs.steps_ms:
+                yield owner, runs
+
+    def planned_nodes(self) -> Iterator[tuple[str, Resource]]:
+        """Yield the owners whose limit on nodes the plan takes some of."""
+        for owner, nodes in self._nodes.items():
+            if nodes.steps_ms:
+                yield owner, nodes
+
+    def _family_leases(self, owner: str) -> Iterator[str]:
+        view = self._view
+        for name in family_of(view, owner):
+            yield from view.owner_leases.get(name, ())

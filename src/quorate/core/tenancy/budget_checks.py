@@ -1,0 +1,159 @@
+"""Budgets checked against the state: what a change would leave unpaid, over a limit or unkept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from quorate.core.commands import Applied
+from quorate.core.tenancy.owner_checks import unknown
+from quorate.model.amounts import hours_text
+from quorate.model.closed_words import counted
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.selector import matches
+from quorate.model.specs import Budget, Envelope, Node, envelope_id
+from quorate.model.state.records import EnvelopeAccount
+from quorate.model.state.state_view import StateView
+
+
+def check_budget(view: StateView, budget: Budget, owners: set[str]) -> Iterator[Refusal]:
+    """Yield an unknown owner, and changes that would leave open leases unpaid or over a limit."""
+    path = f"Budget/{budget.name}: spec"
+    if budget.owner not in owners:
+        yield unknown(f"{path}.owner", "owner", budget.owner)
+    for envelope in budget.envelopes:
+        for name in envelope.lending.to:
+            if not name.endswith("*") and name not in owners:
+                yield unknown(f"{path}.envelopes[{envelope.name}].lending.to", "owner", name)
+    old = view.budgets.get(budget.name)
+    lines = () if old is None else old.envelopes
+    new = {envelope.name: envelope for envelope in budget.envelopes}
+    # An envelope that was left out before, or removed with its owner, and is declared again still
+    # answers for what it paid then.
+    for name in dict.fromkeys((*(envelope.name for envelope in lines), *new)):
+        account = view.envelopes.get(envelope_id(budget.name, name))
+        if account is None or (account.gpus_active == 0 and account.committed_gpu_ms == 0):
+            continue
+        where = f"{path}.envelopes[{name}]"
+        kept = new.get(name)
+        if account.gpus_active and kept is None:
+            yield _in_use(where, account.gpus_active, "its envelope cannot go")
+        if kept is not None and budget.owner != account.owner:
+            yield _paid_before(path, name, account)
+        if kept is not None:
+            tried = account.copy()
+            tried.spec = kept
+            yield from _overdrawn(view, where, tried)
+            yield from _terms_worse(where, account, kept)
+    yield from _caps_overdrawn(view, path, budget)
+
+
+def _paid_before(path: str, name: str, account: EnvelopeAccount) -> Refusal:
+    """Return why a budget cannot have another owner: that owner would see who was paid for."""
+    return Refusal(
+        code=RefusalCode.CONFLICT,
+        subject=f"{path}.owner: envelope {name!r} has paid, or holds money, for {account.owner!r}",
+        remedy="give the new owner a budget or an envelope of another name",
+    )
+
+
+def _terms_worse(where: str, account: EnvelopeAccount, kept: Envelope) -> Iterator[Refusal]:
+    """Yield refusals of terms that would give borrowers a shorter notice than when they started."""
+    lent = account.lent_gpus_active
+    had, has = account.spec.lending.recall_notice_ms, kept.lending.recall_notice_ms
+    if lent and has is not None and (had is None or has < had):
+        what = "recall cannot be added" if had is None else "its notice cannot be shortened"
+        yield _in_use(f"{where}.lending.recall.notice", lent, what)
+
+
+def _overdrawn(view: StateView, where: str, account: EnvelopeAccount) -> Iterator[Refusal]:
+    """Yield each limit of ``account`` that is below what it has spent or promised to spend.
+
+    Its concurrency may be lowered: ``preemption/tightening.py`` handles that.
+    """
+    spec = account.spec
+    if account.committed_gpu_ms > spec.gpu_ms_granted:
+        yield _spent(f"{where}.maxGPUHours", account.committed_gpu_ms, spec.gpu_ms_granted)
+    lending = spec.lending
+    lent = account.lent_gpus_active
+    if lent and not lending.allow:
+        yield _in_use(f"{where}.lending.allow", lent, "lending cannot stop")
+    if lending.gpu_ms_max is not None and account.lent_committed_gpu_ms > lending.gpu_ms_max:
+        yield _spent(
+            f"{where}.lending.maxGPUHours", account.lent_committed_gpu_ms, lending.gpu_ms_max
+        )
+    if not account.gpus_active:
+        return
+    for lease in view.leases.values():
+        if lease.fact.payer != account.envelope_id:
+            continue
+        nodes = [view.nodes[node].spec for node, _ in lease.fact.slots]
+        late = lease.hold_ends_ms > spec.end_ms or (
+            lease.fact.start_ms < spec.start_ms and not spec.allow_admission
+        )
+        if late or not all(
+            node.flavor == spec.flavor and matches(spec.selector, node.location) for node in nodes
+        ):
+            yield _in_use(where, lease.gpus, "its flavor, selector or window leaves them out")
+            return
+
+
+def _caps_overdrawn(view: StateView, path: str, budget: Budget) -> Iterator[Refusal]:
+    """Yield each cap on GPU-hours that is below what its envelopes have already promised."""
+    for cap in budget.caps:
+        accounts = [
+            account
+            for name in cap.envelopes
+            if (account := view.envelopes.get(envelope_id(budget.name, name))) is not None
+        ]
+        committed = sum(account.committed_gpu_ms for account in accounts)
+        where = f"{path}.aggregateCaps[{cap.name}]"
+        if cap.gpu_ms_max is not None and committed > cap.gpu_ms_max:
+            yield _spent(f"{where}.maxGPUHours", committed, cap.gpu_ms_max)
+
+
+def _in_use(where: str, gpus: int, why: str) -> Refusal:
+    return Refusal(
+        code=RefusalCode.CONFLICT,
+        subject=f"{where}: {counted(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} running on it, "
+        f"{why}",
+        wanted=gpus,
+        remedy="end runs it pays for first: quorate get leases -o wide",
+    )
+
+
+def _spent(where: str, committed_gpu_ms: int, gpu_ms: int) -> Refusal:
+    """Return why ``gpu_ms`` is too little: it must be at least what is spent and held."""
+    least = hours_text(committed_gpu_ms, up=True)
+    return Refusal(
+        code=RefusalCode.CONFLICT,
+        subject=f"{where}: {least} GPU-hours are spent or held already, {hours_text(gpu_ms)} is "
+        "too low",
+        remedy=f"use {least} or more; what is held and not used comes back when its runs end",
+    )
+
+
+def promise_warnings(view: StateView, specs: Sequence[Applied]) -> Iterator[str]:
+    """Yield a warning for each scope whose envelopes promise more GPUs than its nodes have."""
+    scopes: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+    if not any(isinstance(spec, Budget | Node) for spec in specs):
+        return
+    for account in view.envelopes.values():
+        if not account.retired:
+            key = (account.spec.flavor, account.spec.selector)
+            scopes[key] = scopes.get(key, 0) + account.spec.concurrency
+    places: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+    for record in view.nodes.values():
+        place = (record.spec.flavor, tuple(sorted(record.spec.location.items())))
+        places[place] = places.get(place, 0) + record.spec.gpus
+    for (flavor, selector), promised in sorted(scopes.items()):
+        held = sum(
+            gpus
+            for (kind, place), gpus in places.items()
+            if kind == flavor and matches(selector, dict(place))
+        )
+        if promised > held:
+            scope = ",".join(f"{label}={value}" for label, value in selector)
+            yield (
+                f"envelopes promise {promised} {flavor} GPUs where {scope}, "
+                f"nodes have {held}: not all of it can run at once"
+            )
