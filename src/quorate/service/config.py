@@ -53,6 +53,9 @@ class Configuration:
     """The names of clusters, with commas between them; as the next two."""
     kubernetes_resources: str
     job_clusters: str
+    kubernetes_admission: Address | str
+    """Empty where it is not answered."""
+    kubernetes_account: str
     work_folder: str
     log_format: str
     log_level: str
@@ -229,10 +232,18 @@ def _cluster_faults(made: Configuration) -> list[str]:
         for name in filter(None, names.split(","))
         if name not in known
     ]
-    if made.job_clusters and "{owner}" not in made.kubernetes_namespace:
+    wrong += [
+        f"{key}: the namespace of {what} says whose money it may spend; give kubernetes.namespace "
+        "{owner}, such as quorate-{owner}"
+        for key, what, names in (
+            ("kubernetes.resources", "a run", made.kubernetes_resources),
+            ("kubernetes.jobs", "a Job", made.job_clusters),
+        )
+        if names and "{owner}" not in made.kubernetes_namespace
+    ]
+    if made.kubernetes_admission and not made.tls_cert:
         wrong.append(
-            "kubernetes.jobs: a Job's namespace says whose money it may spend; give "
-            "kubernetes.namespace {owner}, such as quorate-{owner}"
+            "kubernetes.admission: API servers ask with TLS only; give tls.cert and tls.key"
         )
     return wrong
 

@@ -187,6 +187,22 @@ SETTINGS: Final = (
         kind="NAME,... or list",
     ),
     Setting(
+        key="kubernetes.admission",
+        read=values.address,
+        default="",
+        field="kubernetes_admission",
+        text="where API servers ask who may write which custom resource, with TLS; nowhere if "
+        "empty, and port 0 is any free one",
+        kind="HOST:PORT",
+    ),
+    Setting(
+        key="kubernetes.account",
+        read=values.text,
+        default="system:serviceaccount:quorate:quorate",
+        field="kubernetes_account",
+        text="the user that this service is in its clusters, who alone writes statuses there",
+    ),
+    Setting(
         key="work.folder",
         read=values.path,
         default="",

@@ -32,6 +32,8 @@ _FLAGS = (
     ("kubernetes.declare_nodes", "NAME,...", "The clusters whose new GPU nodes are declared."),
     ("kubernetes.resources", "NAME,...", "The clusters whose custom resources are followed."),
     ("kubernetes.jobs", "NAME,...", "The clusters whose suspended Jobs become runs."),
+    ("kubernetes.admission", "HOST:PORT", "Where API servers ask who may write resources."),
+    ("kubernetes.account", "USER", "The user that this service is in its clusters."),
     ("work.folder", "PATH", "Where local work has its folders.  [default: LEDGER.work]"),
     ("log.format", "text|json", "How the log is written to stderr.  [default: text]"),
     ("log.level", "LEVEL", "debug, info, warning or error.  [default: info]"),
@@ -264,6 +266,10 @@ def _extras(made: Configuration) -> Extras:
         from quorate.service.custom_resources.resource_operator import resources_surface
 
         extras.surfaces = [*extras.surfaces, resources_surface(made)]
+    if made.kubernetes_admission:
+        from quorate.service.custom_resources.admission_surface import admission_surface
+
+        extras.surfaces = [*extras.surfaces, admission_surface(made)]
     if made.waldur_url:
         from quorate.service.accounting.waldur_thread import linked_surface
 

@@ -32,12 +32,14 @@ _TRY_AGAIN_S: Final = 0.05
 _OTHERS_BITS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-async def bind(address: Address, wait_s: float = TAKEOVER_S) -> socket.socket:
+async def bind(
+    address: Address, wait_s: float = TAKEOVER_S, *, setting: str = "listen"
+) -> socket.socket:
     """Return a socket that listens at ``address``, tried for ``wait_s`` while it is in use.
 
-    Raises ``CommandError`` when that cannot be.
+    Raises ``CommandError``, which names ``setting``, when that cannot be.
     """
-    return await when_free(lambda: _bound(address), address, "listen", wait_s)
+    return await when_free(lambda: _bound(address), address, setting, wait_s)
 
 
 async def when_free(
