@@ -24,7 +24,8 @@ from ruamel.yaml import YAML
 from quorate.adapters.kubernetes.kube_api import KubeApi
 from quorate.adapters.kubernetes.pod_manifest import RUN_LABEL
 from tests.bounds import until
-from tests.kubernetes.engines import NoProgramsError, Server, api_server, located_programs, running
+from tests.etcd_server import running
+from tests.kubernetes.engines import NoProgramsError, Server, api_server, located_programs
 from tests.kubernetes.granted import as_account
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.played_nodes import PlayedNodes

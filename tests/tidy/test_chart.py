@@ -93,7 +93,7 @@ def test_the_settings_are_read_by_the_service(tmp_path: Any) -> None:
 
 def test_every_verb_has_its_reason() -> None:
     for line in (PLAIN / "rbac.yaml").read_text("utf-8").splitlines():
-        if line.startswith("      - "):
+        if re.match(r"      - (?!\w+/status$)", line):
             assert re.fullmatch(r"      - [a-z]+ +# .+", line), line
 
 
