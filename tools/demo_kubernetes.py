@@ -36,7 +36,7 @@ MISSING: Final = 3
 """The exit code where there is no control plane to show anything on."""
 SPACE: Final = "quorate-vision"
 NODES: Final = ("gpu-1", "gpu-2")
-MANIFESTS: Final = ("namespace", "rbac", "configmap", "storage", "deployment", "service")
+MANIFESTS: Final = ("namespace", "rbac", "users", "configmap", "storage", "deployment", "service")
 WORLD: Final = """\
 apiVersion: quorate.dev/v1
 kind: Pool
