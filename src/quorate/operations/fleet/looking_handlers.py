@@ -124,8 +124,8 @@ def _check_not_in_pods(context: RequestContext, record: RunRecord) -> None:
             Exit.REFUSED,
             f"no logs for run {name!r} here: its work is the {workload.kind.kind} "
             f"{workload.name!r} of the cluster {pool.cluster!r}, whose output is there; with the "
-            f"cluster's kubeconfig: kubectl logs -n {workload.namespace} "
-            f"-l {workload.pod_selector} --prefix --tail=-1",
+            f"cluster's kubeconfig: quorate logs {name} --pods, or kubectl logs -n "
+            f"{workload.namespace} -l {workload.pod_selector} --prefix --tail=-1",
             fault=NO_LOGS,
         )
     chosen = f"-l {RUN_LABEL}={object_name(name)}"
@@ -133,8 +133,8 @@ def _check_not_in_pods(context: RequestContext, record: RunRecord) -> None:
         Exit.REFUSED,
         f"no logs for run {name!r} here: its work runs in pods of the cluster {pool.cluster!r}, "
         f"called run-{object_name(name)}-START-RANK, and their output is there; with the "
-        f"cluster's kubeconfig: kubectl logs -n quorate-{object_name(owner)} {chosen} --prefix "
-        "--tail=-1",
+        f"cluster's kubeconfig: quorate logs {name} --pods, or kubectl logs -n "
+        f"quorate-{object_name(owner)} {chosen} --prefix --tail=-1",
         "if the service's kubernetes.namespace names another namespace, this finds it: "
         f"kubectl get pods --all-namespaces {chosen}",
         fault=NO_LOGS,
