@@ -27,13 +27,17 @@ RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test quick check bench soak mutate cover format lock web clean
+.PHONY: help demo demo-kubernetes serve test quick check bench soak mutate cover format lock web clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: $(RUNTIME) ## install, then tell the story of a fleet in five scenes, with real processes
 	$(BIN)/quorate demo $(ARGS)
+
+# Without etcd and kube-apiserver it says so, and ends with code 3.
+demo-kubernetes: $(DEV) ## runs as pods of a real control plane, where KUBEBUILDER_ASSETS has one
+	$(BIN)/python -m tools.demo_kubernetes
 
 serve: $(RUNTIME) ## install, then serve quorate.db, made if there is none, and run its work here
 	@echo "In another terminal, in this folder, type:"

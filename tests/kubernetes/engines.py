@@ -30,24 +30,41 @@ TOKEN = "secret"  # noqa: S105 - of a server on the loopback that ends with the 
 PROGRAMS = ("etcd", "kube-apiserver")
 
 
+class NoProgramsError(Exception):
+    """There is no control plane here; says what is missing."""
+
+
 def find_programs(folder: Path) -> Path:
     """Return the folder with the programs, unpacked into ``folder`` if need be; else skip."""
+    try:
+        return located_programs(folder)
+    except NoProgramsError as error:
+        pytest.skip(str(error))
+
+
+def located_programs(folder: Path) -> Path:
+    """Return the folder with the programs, unpacked into ``folder`` if need be.
+
+    Raises ``NoProgramsError``.
+    """
     named = os.environ.get("KUBEBUILDER_ASSETS")
     if named:
         missing = [each for each in PROGRAMS if not (Path(named) / each).is_file()]
         if missing:
-            pytest.skip(f"KUBEBUILDER_ASSETS={named} has no {missing[0]}")
+            raise NoProgramsError(f"KUBEBUILDER_ASSETS={named} has no {missing[0]}")
         return Path(named)
     unpack = ROOT.parent / "shared" / "engines" / "unpack"
     if not unpack.is_file():
-        pytest.skip(
+        raise NoProgramsError(
             "no control plane: set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver"
         )
     if (folder / PROGRAMS[-1]).is_file():
         return folder
     done = subprocess.run([unpack, folder], capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"the control plane beside the checkout cannot be unpacked: {done.stderr}")
+        raise NoProgramsError(
+            f"the control plane beside the checkout cannot be unpacked: {done.stderr}"
+        )
     return folder
 
 

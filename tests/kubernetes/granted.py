@@ -13,7 +13,7 @@ from quorate.ports.errors import ClusterRefusedError
 from tests.kubernetes.engines import TOKEN, Server
 from tests.tidy.tree import ROOT
 
-RBAC = ROOT / "deploy" / "kubernetes" / "rbac.yaml"
+MANIFESTS = ROOT / "deploy" / "kubernetes"
 _GROUP = "/apis/rbac.authorization.k8s.io/v1"
 
 
@@ -25,24 +25,52 @@ def grant(server: Server, home: str, spaces: Iterable[str], folder: Path) -> Ser
     """
     api = server.api()
     try:
-        for tree in YAML(typ="safe", pure=True).load_all(RBAC.read_text("utf-8")):
+        for tree in _documents("rbac.yaml"):
             _create(api, _moved(tree, home))
         for space in spaces:
-            binding = {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "RoleBinding",
-                "metadata": {"name": "quorate", "namespace": space},
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": "ClusterRole",
-                    "name": "quorate-owner",
-                },
-                "subjects": [{"kind": "ServiceAccount", "name": "quorate", "namespace": home}],
-            }
-            _create(api, binding)
+            _create(api, _binding("quorate-owner", space, home))
     finally:
         api.close()
     return as_account(server, home, folder)
+
+
+def grant_user(server: Server, space: str, folder: Path) -> Server:
+    """Return ``server`` as a member of the team that has the namespace ``space`` sees it.
+
+    The member is a service account there, called ``quorate`` too, with the roles of users.yaml.
+    """
+    api = server.api()
+    try:
+        for tree in _documents("users.yaml"):
+            _create(api, tree)
+        account = {"name": "quorate", "namespace": space}
+        _create(api, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+        _create(api, _binding("quorate-user", space, space))
+    finally:
+        api.close()
+    return as_account(server, space, folder)
+
+
+def _documents(name: str) -> Iterable[dict[str, Any]]:
+    found: Iterable[dict[str, Any]] = YAML(typ="safe", pure=True).load_all(
+        (MANIFESTS / name).read_text("utf-8")
+    )
+    return found
+
+
+def _binding(role: str, space: str, home: str) -> dict[str, Any]:
+    """Return the binding of a role in ``space`` to the service account of ``home``."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": role, "namespace": space},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": role,
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": "quorate", "namespace": home}],
+    }
 
 
 def as_account(server: Server, home: str, folder: Path) -> Server:

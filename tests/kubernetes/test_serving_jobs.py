@@ -13,6 +13,7 @@ from quorate.adapters.kubernetes.job_kinds import MESSAGE_NOTE, RUN_NOTE, at
 from quorate.adapters.kubernetes.kube_api import KubeApi
 from quorate.documents.text_source import read_source
 from tests.bounds import stays, until
+from tests.kubernetes.cut_line import line_to
 from tests.kubernetes.engines import Server
 from tests.kubernetes.granted import grant
 from tests.kubernetes.kubelet import Kubelet
@@ -169,11 +170,18 @@ def test_suspended_workloads_are_admitted_stopped_and_reported(
             why = "waits" if is_known else "create it with suspend: true"
             until(lambda: why in said(), "a Job says why it does not start")
         first.end(signal.SIGKILL)
-    with program(tmp_path, *words) as second, client(second.wait_ready(), token) as http:
+    line, config = line_to(service, tmp_path)
+    again = tuple(word.replace(str(service.kubeconfig), str(config)) for word in words)
+    with program(tmp_path, *again) as second, client(second.wait_ready(), token) as http:
         before = played.pods()
         run = played.note("long", RUN_NOTE)
         stays(lambda: played.pods() == before, "a service that starts anew leaves it alone")
+        line.cut()
+        second.logged("are not seen")
+        stays(lambda: phase(http, run) == "Running", "Jobs that are not seen are not deleted")
         assert http.post(f"/api/v1/runs/{run}/cancel", json={}).is_success
+        stays(lambda: not played.is_suspended("long"), "nothing reaches a cluster that is away")
+        line.mend()
         until(lambda: played.is_suspended("long"), "it is suspended")
         # Its pods take their grace, and until then nobody else has their GPUs.
         assert played.is_suspended("next")
@@ -183,6 +191,7 @@ def test_suspended_workloads_are_admitted_stopped_and_reported(
         until(lambda: not played.pods(), "its pods are gone")
         until(lambda: not http.get("/api/v1/leases").json()["items"], "no lease is left")
         second.end()
+    line.close()
 
 
 def phase(http: Any, run: str) -> str:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, Final
 
 from quorate.adapters.kubernetes.exec_kubernetes import Namespaces
@@ -39,6 +40,10 @@ UNSURE_S: Final = 0.5
 """How long until pods that have to end are looked for again."""
 TROUBLE_S: Final = 5.0
 """How long to wait after something could not be recorded or changed."""
+PAUSE_S: Final = 0.05
+"""How long to rest after each comparison, so that a busy ledger is not compared all the time."""
+PART: Final = 20
+"""Comparing takes at most one part in this many of the ledger's thread."""
 ROUNDS_MAX: Final = 4
 """How often ledger and cluster are compared in a row: what is recorded may lead to more."""
 INVALID: Final = 422
@@ -50,7 +55,8 @@ Patch = tuple[SeenJob, dict[str, Any]]
 class Compared:
     """What is left to do in the cluster after the ledger has its part.
 
-    ``seq`` is the sequence of what was compared, and ``refused`` what the ledger did not take.
+    ``seq`` is the sequence of what was compared, ``refused`` what the ledger did not take, and
+    ``spent_s`` how long the ledger's thread was at it.
     """
 
     seq: int
@@ -58,6 +64,7 @@ class Compared:
     unsure: list[Workload] = field(default_factory=list)
     failed_nodes: frozenset[str] = frozenset()
     refused: tuple[str, ...] = ()
+    spent_s: float = 0.0
 
 
 def record_jobs(
@@ -68,6 +75,7 @@ def record_jobs(
     What is refused is said in the workload.
     """
     refused: dict[str, str] = {}
+    began_s = monotonic()
 
     def compare() -> tuple[int, JobChanges]:
         found = job_changes(engine.view, rules, seen.jobs, watched=seen.watched, gone=gone)
@@ -94,6 +102,7 @@ def record_jobs(
         unsure=found.unsure,
         failed_nodes=frozenset(n for n, each in status.items() if each is NodeStatus.FAILED),
         refused=tuple(f"{command}: {why}" for command, why in refused.items()),
+        spent_s=monotonic() - began_s,
     )
 
 
@@ -141,6 +150,7 @@ class JobKeeper:
         self._watch = JobWatch(api, rules.cluster, self._tell)
         self._task: asyncio.Task[None] | None = None
         self._seq = -1
+        self._rest_s = PAUSE_S
         self._trouble = ""
 
     def _tell(self) -> None:
@@ -163,6 +173,7 @@ class JobKeeper:
     async def _keep(self) -> None:
         wait_s, looked_s = 0.0, -LOOK_S
         while True:
+            await asyncio.sleep(self._rest_s)
             await self._news(wait_s)
             try:
                 if self._loop.time() - looked_s >= LOOK_S:
@@ -203,12 +214,15 @@ class JobKeeper:
         """Compare once; return how long until it has to be done again, though nothing changes."""
         rules, seen = self._rules, self._watch.seen()
         done = await self._ledger_thread.run(lambda engine: record_jobs(engine, rules, seen))
+        spent_s = done.spent_s
         if done.unsure:
             gone = await asyncio.to_thread(self._gone, done)
             if gone:
                 done = await self._ledger_thread.run(
                     lambda engine: record_jobs(engine, rules, seen, gone)
                 )
+                spent_s += done.spent_s
+        self._rest_s = max(PAUSE_S, PART * spent_s)
         self._seq = done.seq
         is_done = not done.refused
         for each in done.refused:

@@ -90,9 +90,12 @@ def job_changes(
         record = view.runs[name]
         text = record.spec.workload
         workload = None if text is None else workload_of(text)
-        if workload is None or text in jobs or workload.kind.plural not in watched:
+        if workload is None or workload.kind.plural not in watched:
             continue
-        _end_without(view, name, workload, found)
+        if run_name(workload) != name:
+            _end_foreign(view, record, workload, found)
+        elif text not in jobs:
+            _end_without(view, record, workload, found)
     return found
 
 
@@ -266,10 +269,19 @@ def _nodes_of(view: StateView, record: RunRecord) -> dict[str, int]:
     return dict(sorted(whole.items()))
 
 
-def _end_without(view: StateView, name: str, workload: Workload, found: JobChanges) -> None:
+def _end_without(view: StateView, record: RunRecord, workload: Workload, found: JobChanges) -> None:
     """Cancel the run of a workload that is not there any more; confirm its end."""
-    record = view.runs[name]
-    if record.phase is Phase.RUNNING and _ends_leases(view, record):
+    if _ends_leases(view, record):
         _confirm(view, record, workload, found)
     else:
-        found.commands.append(Cancel(name, f"its {workload.kind.kind} was deleted"))
+        note = f"its {workload.kind.kind} was deleted"
+        found.commands.append(Cancel(record.spec.name, note))
+
+
+def _end_foreign(view: StateView, record: RunRecord, workload: Workload, found: JobChanges) -> None:
+    """Cancel a run that names the workload of another run: it has no pods of its own."""
+    if _ends_leases(view, record):
+        found.commands += [Confirm(lease) for lease in record.leases]
+    else:
+        note = f"its workload is the work of run {run_name(workload)}"
+        found.commands.append(Cancel(record.spec.name, note))

@@ -155,6 +155,25 @@ def test_output_in_pods_is_refused_with_how_to_read_it(
     assert f"kubectl get pods --all-namespaces {pods}" in caught.value.lines[1]
 
 
+def test_output_of_a_workload_is_refused_with_how_to_read_it(engine: Engine) -> None:
+    pool = Pool(
+        name="pods",
+        executor=PoolExecutor.KUBERNETES,
+        cluster="west",
+        selector=selector_of({"fabric.domain": "W"}),
+    )
+    workload = "job.batch/quorate-lab/train@1234-5678"
+    work = run("train-1234", gpus=1, owner="lab", user="ann", pool="pods", workload=workload)
+    for command in (Apply((pool, node("w1", domain="W"))), Submit(work)):
+        assert not engine.execute(command, actor="test").decision.refusals
+    with pytest.raises(CommandError) as caught:
+        answer(RequestContext(engine, ANN), OPERATIONS["run-logs"], RunLogs(run="train-1234"))
+    assert caught.value.fault == "no-logs"
+    assert "kubectl logs -n quorate-lab -l controller-uid=1234-5678 --prefix" in str(
+        caught.value.lines[0]
+    )
+
+
 def test_a_tenant_sees_the_use_of_others_without_their_names(engine: Engine) -> None:
     def owners(caller: Caller) -> list[tuple[str, int]]:
         found = answer(RequestContext(engine, caller), OPERATIONS["fleet-top"], FleetTop()).tree()

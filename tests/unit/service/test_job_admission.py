@@ -320,6 +320,20 @@ def test_a_run_of_another_kind_with_the_name_of_a_workload_is_not_touched() -> N
     assert world.is_suspended(name)
 
 
+def test_a_run_that_names_the_workload_of_another_run_is_cancelled() -> None:
+    world = World()
+    name = world.create("train")
+    world.settle()
+    own = world.engine.view.runs[name].spec
+    world.engine.execute(
+        Submit(run("forged", 8, "rai", pool="whole", workload=own.workload)), actor="eve"
+    )
+    world.settle()
+    assert world.phase("forged") is Phase.CANCELLED
+    assert world.phase(name) is Phase.RUNNING
+    assert list(world.engine.view.runs["forged"].leases) == []
+
+
 WORDS = ("create", "create", "cancel", "cancel", "end", "fail", "delete", "node", "slow", "poke")
 ACTS = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(0, 5)), min_size=4, max_size=16)
 

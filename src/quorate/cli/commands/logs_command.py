@@ -42,21 +42,50 @@ PAUSE_S: Final = 0.5
     type=click.IntRange(1, TAIL_MAX),
     help="Begin with the last N lines.",
 )
+@click.option(
+    "--pods", is_flag=True, help="Of a run in a cluster: read its pods with kubectl, as you."
+)
+@click.option(
+    "-n", "--namespace", metavar="NAME", help="With --pods: where they are.  [default: the owner's]"
+)
 @reader
 @click.pass_obj
 def logs(
-    settings: Settings, *, run: str, follow: bool, prefix: bool, first: int, tail: int | None
+    settings: Settings,
+    *,
+    run: str,
+    follow: bool,
+    prefix: bool,
+    first: int,
+    tail: int | None,
+    pods: bool,
+    namespace: str | None,
 ) -> None:
     """Show what the work of a run has written.
 
     Output is kept by the executor that runs the work; that of the local one is read beside a
-    ledger's file as well. Where there is none this says so, with exit code 1.
+    ledger's file as well. Where there is none this says so, with exit code 1. The output of pods is
+    in their cluster: --pods has kubectl read it there, with your own rights.
     """
     from quorate.cli.ask_and_print import ask
     from quorate.cli.typed_names import one_run
     from quorate.operations.fleet.looking_operations import RunLogs
 
+    if pods and (first or not settings.is_table):
+        raise click.UsageError("--pods prints lines as kubectl does; leave out --from and -o")
+    if namespace is not None and not pods:
+        raise click.UsageError("-n says where pods are; add --pods")
     with one_run(settings, run) as name:
+        if pods:
+            from quorate.cli.ask_and_print import tree_asked
+            from quorate.cli.commands.pod_output import kubectl_words, print_pods
+            from quorate.operations.resources.resource_operations import GetThing
+
+            found = tree_asked(settings, "get-run", GetThing(name=name))
+            print_pods(
+                kubectl_words(found, namespace=namespace, follow=follow, prefix=prefix, tail=tail)
+            )
+            return
         asked = RunLogs(run=name, from_=first, tail=tail)
         if settings.is_table:
             _print_lines(settings, asked, follow=follow, prefix=prefix)

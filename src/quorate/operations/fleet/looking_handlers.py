@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from quorate.adapters.kubernetes.job_kinds import workload_of
 from quorate.adapters.kubernetes.object_names import object_name
 from quorate.adapters.kubernetes.pod_manifest import RUN_LABEL
 from quorate.documents.times import time_text
@@ -117,13 +118,23 @@ def _check_not_in_pods(context: RequestContext, record: RunRecord) -> None:
     pool = context.moment.view.pools[record.spec.pool]
     if pool.executor is not PoolExecutor.KUBERNETES:
         return
+    workload = None if record.spec.workload is None else workload_of(record.spec.workload)
+    if workload is not None:
+        raise CommandError(
+            Exit.REFUSED,
+            f"no logs for run {name!r} here: its work is the {workload.kind.kind} "
+            f"{workload.name!r} of the cluster {pool.cluster!r}, whose output is there; with the "
+            f"cluster's kubeconfig: quorate logs {name} --pods, or kubectl logs -n "
+            f"{workload.namespace} -l {workload.pod_selector} --prefix --tail=-1",
+            fault=NO_LOGS,
+        )
     chosen = f"-l {RUN_LABEL}={object_name(name)}"
     raise CommandError(
         Exit.REFUSED,
         f"no logs for run {name!r} here: its work runs in pods of the cluster {pool.cluster!r}, "
         f"called run-{object_name(name)}-START-RANK, and their output is there; with the "
-        f"cluster's kubeconfig: kubectl logs -n quorate-{object_name(owner)} {chosen} --prefix "
-        "--tail=-1",
+        f"cluster's kubeconfig: quorate logs {name} --pods, or kubectl logs -n "
+        f"quorate-{object_name(owner)} {chosen} --prefix --tail=-1",
         "if the service's kubernetes.namespace names another namespace, this finds it: "
         f"kubectl get pods --all-namespaces {chosen}",
         fault=NO_LOGS,
