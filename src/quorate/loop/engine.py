@@ -234,6 +234,8 @@ class Engine:
             self._moved(events, head)
             self._check(before, events, self._state, is_recorded=True)
         self._is_behind = False
+        if self.is_shared and self._head.height > height:
+            self._maybe_snapshot()
         return self._head.height - height
 
     @property
