@@ -61,6 +61,7 @@ from quorate.ports.clock_port import Clock
 from quorate.ports.errors import (
     DecidingStoppedError,
     LedgerEmptyError,
+    NotLeaderError,
     OldTermError,
     QuorateError,
     StaleHeadError,
@@ -321,8 +322,10 @@ class Engine:
         Where another writer committed first, its blocks are applied and the commands are decided
         again on the state after them. That ends: each attempt that is lost is a block that another
         writer has got recorded. Raises ``StaleHeadError`` when the store refuses the block and has
-        no other after this engine's head, ``BlockTooLargeError`` when the events of the first
-        command do not fit into a block, and ``DecidingStoppedError`` while deciding is stopped.
+        no other after this engine's head, ``NotLeaderError`` when it takes blocks of another leader
+        only, after which nothing is decided until this engine leads, ``BlockTooLargeError`` when
+        the events of the first command do not fit into a block, and ``DecidingStoppedError`` while
+        deciding is stopped.
         """
         if self.stopped:
             raise DecidingStoppedError(self.stopped)
@@ -360,7 +363,9 @@ class Engine:
                 self._append(draft.events, draft.ahead)
         except StaleHeadError:
             raise
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, NotLeaderError):
+                self.step_down(str(error))
             self._try_to_recover()
             raise
         self._maybe_snapshot()
