@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from quorate.adapters.stores.store_memory import MemoryStore
+from quorate.core import commands as core_commands
 from quorate.core.commands import Submit
 from quorate.ledger.chain import Block, Head
 from quorate.loop.engine import Engine
@@ -388,3 +389,55 @@ def test_simulated_work_that_ends_while_a_commit_is_carried_out_is_looked_at_at_
     assert room.reports()
     # What the ledger leaves as it is, such as an exit under a claim, is not looked at all the time.
     assert room.next_ms() != clock.ms
+
+
+def test_what_another_writer_records_is_seen_without_a_request() -> None:
+    store = MemoryStore(is_shared=True)
+    first = small_ledger(store)
+    token = core_commands.IssueToken("t1", "0" * 64, "admin", "", "root")
+    first.execute(token, actor="test")
+    other = Engine.open(store, HandClock())
+
+    async def scenario() -> None:
+        async with opened(lambda: first) as ledger_thread:
+            record = ledger_thread.token("t1")
+            assert record is not None
+            assert record.revoked_ms is None
+            seq = ledger_thread.recorded_seq
+            other.execute(core_commands.RevokeToken("t1", "lost"), actor="test")
+
+            def is_revoked() -> bool:
+                found = ledger_thread.token("t1")
+                return found is not None and found.revoked_ms is not None
+
+            await until_async(is_revoked, "the token is revoked here, too")
+            assert await ledger_thread.moved(seq, 10)
+            reply = await ledger_thread.ask(ALICE, SUBMIT, submit("r1"))
+            assert reply.tree["head"]["height"] == other.head.height + 1
+
+    asyncio.run(scenario())
+
+
+class AwayStore(MemoryStore):
+    """A shared store that may be away."""
+
+    is_away = False
+
+    def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
+        if self.is_away:
+            raise StoreFullError("away")
+        return super().blocks(from_height=from_height)
+
+
+def test_service_that_cannot_read_what_others_record_is_not_ready() -> None:
+    store = AwayStore(is_shared=True)
+
+    async def scenario() -> None:
+        async with opened(lambda: small_ledger(store)) as ledger_thread:
+            await until_async(lambda: not ledger_thread.trouble, "it is ready")
+            store.is_away = True
+            await until_async(lambda: "cannot be read: away" in ledger_thread.trouble, "it says so")
+            store.is_away = False
+            await until_async(lambda: not ledger_thread.trouble, "it is ready again")
+
+    asyncio.run(scenario())

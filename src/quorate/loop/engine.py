@@ -16,8 +16,7 @@ again.
 Where violations are reported, the invariants of what a block touches are checked before it is
 appended; the first violation stops all deciding, and its block is not recorded.
 
-With the lottery's secret, conflicts that are due are settled in blocks of their own, after the one
-that declared them is durable: the link cannot have been known before the entrants were fixed.
+What a commit makes due, conflicts and rounds, is settled in blocks of its own (``due_work.py``).
 """
 
 from __future__ import annotations
@@ -27,11 +26,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
 from quorate.core.audit.commit_checks import check_touched
-from quorate.core.commands import Change, Command, Decision, Draw
+from quorate.core.commands import Change, Command, Decision
 from quorate.core.decide import decide
 from quorate.core.decision_log import GoOn, always
 from quorate.core.preemption.lottery import CHAIN_LENGTH
-from quorate.core.rounds.begin_round import rounds_due
 from quorate.ledger.chain import (
     BLOCK_BYTES_MAX,
     GENESIS,
@@ -40,33 +38,30 @@ from quorate.ledger.chain import (
     open_blocks,
     seal,
 )
-from quorate.ledger.fold import collector_paused
 from quorate.loop.block_draft import GROUP_BYTES_MAX, BlockDraft
 from quorate.loop.commit_types import Asked, Breach, Made, OnViolation, Receipt
+from quorate.loop.due_work import DueWork
 from quorate.loop.orders import orders_of, standing_orders
 from quorate.loop.preimages import Preimages
 from quorate.loop.resolver_log import log_conflicts
-from quorate.loop.rounds.round_waits import RoundWaits
 from quorate.loop.snapshots import CLOSE_S_MAX, Snapshots
 from quorate.loop.state_loading import load_state
 from quorate.model.events import (
-    ConflictDeclared,
     Event,
     LedgerOpened,
     LotteryCommitted,
     RequestKept,
 )
-from quorate.model.refusal import sentence
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.read_only import read_only
 from quorate.model.state.records import RequestRecord
 from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
-from quorate.policy.parts import install_text, missing_part
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import (
     DecidingStoppedError,
     LedgerEmptyError,
+    NotLeaderError,
     OldTermError,
     QuorateError,
     StaleHeadError,
@@ -75,19 +70,12 @@ from quorate.ports.executor_port import Executor, Order
 from quorate.ports.store_port import EventStore
 
 if TYPE_CHECKING:
-    from quorate.loop.rounds.kept_answers import KeptAnswers
     from quorate.loop.rounds.round_problem import PoolPolicy
 
 _LOG = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS: Final = 50_000
 """A snapshot is kept when this many events have come since the last one, unless set otherwise."""
-DRAWS_MAX: Final = 1_000
-"""How many conflicts are settled after one commit; the rest wait for the next."""
-DRAW_ACTOR: Final = "lottery"
-"""The actor that settles conflicts."""
-ROUND_ACTOR: Final = "rounds"
-"""The actor that begins the rounds of pools."""
 
 
 class Engine:
@@ -105,9 +93,7 @@ class Engine:
         lottery_secret: bytes | None = None,
     ) -> None:
         self.executor = executor
-        self._secret = lottery_secret
-        self._preimages: Preimages | None = None
-        self._has_warned = False
+        self._due = DueWork(self, lottery_secret)
         self._store = store
         self._clock = clock
         self._state = state
@@ -123,9 +109,6 @@ class Engine:
         self.snapshot_events = SNAPSHOT_EVENTS
         self.group_bytes_max = GROUP_BYTES_MAX
         self.block_bytes_max = BLOCK_BYTES_MAX
-        self.policies: Mapping[str, PoolPolicy] | None = None
-        self._round_waits = RoundWaits()
-        self._round_answers: KeptAnswers | None = None
         self.on_violation: OnViolation | None = None
         self.violated = self.deposed = ""
         self._term = 0
@@ -234,6 +217,8 @@ class Engine:
             self._moved(events, head)
             self._check(before, events, self._state, is_recorded=True)
         self._is_behind = False
+        if self.is_shared and self._head.height > height:
+            self._maybe_snapshot()
         return self._head.height - height
 
     @property
@@ -337,8 +322,10 @@ class Engine:
         Where another writer committed first, its blocks are applied and the commands are decided
         again on the state after them. That ends: each attempt that is lost is a block that another
         writer has got recorded. Raises ``StaleHeadError`` when the store refuses the block and has
-        no other after this engine's head, ``BlockTooLargeError`` when the events of the first
-        command do not fit into a block, and ``DecidingStoppedError`` while deciding is stopped.
+        no other after this engine's head, ``NotLeaderError`` when it takes blocks of another leader
+        only, after which nothing is decided until this engine leads, ``BlockTooLargeError`` when
+        the events of the first command do not fit into a block, and ``DecidingStoppedError`` while
+        deciding is stopped.
         """
         if self.stopped:
             raise DecidingStoppedError(self.stopped)
@@ -376,7 +363,9 @@ class Engine:
                 self._append(draft.events, draft.ahead)
         except StaleHeadError:
             raise
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, NotLeaderError):
+                self.step_down(str(error))
             self._try_to_recover()
             raise
         self._maybe_snapshot()
@@ -421,108 +410,21 @@ class Engine:
 
         A conflict that cannot be settled stays open, and is tried again after the next commit.
         """
-        self._draw_due()
-        if self.view.in_rounds:
-            self._share_out_due()
+        self._due.settle()
 
     @property
     def round_waits(self) -> Mapping[str, int]:
         """By pool whose round could not begin, the instant before which it is not due again."""
-        return self._round_waits.until_ms
+        return self._due.round_waits
 
-    def _share_out_due(self) -> None:
-        """Begin the next round of every pool whose last one is over, each in a block of its own.
+    @property
+    def policies(self) -> Mapping[str, PoolPolicy] | None:
+        """The policies that pools may share by; None is all that there are."""
+        return self._due.policies
 
-        A pool whose round cannot begin is tried again after a while.
-        """
-        now_ms, waits = self.now_ms(), self._round_waits
-        dues = [
-            (max(ms, self.round_waits.get(pool, 0)), pool) for ms, pool in rounds_due(self.view)
-        ]
-        due = [pool for due_ms, pool in dues if due_ms <= now_ms]
-        if not due:
-            return
-        missing = missing_part()
-        if missing is not None:
-            _LOG.warning("no round begins: %s", install_text(missing))
-            for pool in due:
-                waits.failed(pool, now_ms)
-            return
-        # Policies need numpy; installations without such a pool must not wait for its import.
-        from quorate.loop.rounds import kept_answers  # noqa: PLC0415 - slow import
-        from quorate.loop.rounds.round_loop import share_out  # noqa: PLC0415 - slow import
-
-        if self._round_answers is None:
-            self._round_answers = kept_answers.KeptAnswers()
-        self._round_answers.policies = self.policies
-        for pool in due:
-            runs = [name for name, member in self.view.in_rounds.items() if member.pool == pool]
-            steps = {} if self.executor is None else self.executor.steps(runs)
-            try:
-                with collector_paused():
-                    command = share_out(self.view, pool, self.now_ms(), steps, self._round_answers)
-            except Exception:  # noqa: BLE001 - a fault of ours is to end no service, and no other pool
-                _LOG.exception("the next round of pool %s could not be made", pool)
-                waits.failed(pool, now_ms)
-                continue
-            try:
-                with collector_paused():
-                    (receipt,) = self.execute_block([command], actor=ROUND_ACTOR)
-            except QuorateError as error:
-                _LOG.warning("the next round of pool %s has not begun: %s", pool, error)
-                waits.failed(pool, now_ms)
-                continue
-            for refusal in receipt.decision.refusals:
-                _LOG.warning("round of pool %s: %s", pool, sentence(refusal))
-            if receipt.decision.refusals:
-                waits.failed(pool, now_ms)
-            else:
-                waits.began(pool)
-
-    def _draw_due(self) -> None:
-        for _ in range(DRAWS_MAX):
-            declared = self._next_due()
-            if declared is None:
-                return
-            link = self._links().link(declared.preimage_index) if declared.tokens else b""
-            try:
-                draw = Draw(declared.conflict, link.hex())
-                (receipt,) = self.execute_block([draw], actor=DRAW_ACTOR)
-            except QuorateError as error:
-                # The requested commands are committed; the conflict is not lost with this attempt.
-                _LOG.warning("conflict %s is not settled yet: %s", declared.conflict, error)
-                return
-            if receipt.decision.refusals:
-                _LOG.info("conflict %s was settled by another writer", declared.conflict)
-
-    def _links(self) -> Preimages:
-        """Return the lottery's chain, which is computed on the first call."""
-        if self._preimages is None:
-            assert self._secret is not None, "called only where there is one"
-            self._preimages = Preimages(self._secret, self._state.lottery.length)
-        return self._preimages
-
-    def _next_due(self) -> ConflictDeclared | None:
-        """Return the first conflict that is due and that this engine can settle."""
-        view = self.view
-        now_ms = self.now_ms()
-        for name in view.open_conflicts:
-            declared = view.conflicts[name].declared
-            if declared.due_ms <= now_ms and (not declared.tokens or self._has_secret(view)):
-                return declared
-        return None
-
-    def _has_secret(self, view: StateView) -> bool:
-        """Return whether the secret is the one that the ledger was made with; log it if not."""
-        what = "no secret was given"
-        if self._secret is not None:
-            if self._links().link(0).hex() == view.lottery.commitment:
-                return True
-            what = "the secret is not the one that the ledger was made with"
-        if not self._has_warned:
-            self._has_warned = True
-            _LOG.warning("conflicts that need a draw stay open: %s", what)
-        return False
+    @policies.setter
+    def policies(self, policies: Mapping[str, PoolPolicy] | None) -> None:
+        self._due.policies = policies
 
     def _recover(self) -> None:
         """Bring the state to what is recorded, after an append or an apply that did not return.

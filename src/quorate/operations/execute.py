@@ -25,7 +25,8 @@ from quorate.core.decision_log import DecisionCutError
 from quorate.core.explain.change_effect import Effect, Picture, effect_between
 from quorate.ledger.chain import Head, open_blocks
 from quorate.loop.commit_types import Made, Receipt
-from quorate.loop.engine import DRAW_ACTOR, ROUND_ACTOR, Engine
+from quorate.loop.due_work import DRAW_ACTOR, ROUND_ACTOR
+from quorate.loop.engine import Engine
 from quorate.model.closed_words import counted
 from quorate.model.events import Event, NodeMarked, RequestKept
 from quorate.model.specs import Run

@@ -48,6 +48,7 @@ from quorate.service.http.accepting import Connections
 from quorate.service.http.body_reader import BodyReader
 from quorate.service.limits.overload_limit import Admission
 from quorate.service.metrics.registry import Metrics, service_metrics
+from quorate.service.other_writers import OtherWriters
 from quorate.service.queued_answers import (
     Response,
     asking_of,
@@ -341,10 +342,13 @@ class LedgerThread:
         self._tell(_set, self.ended)
 
     def _answer_all(self, engine: Engine) -> None:
-        chores = Timers(engine, self._executor)
-        while self._line.wait(min(chores.wait_s(), self._commits.wait_s())):
+        chores, others = Timers(engine, self._executor), OtherWriters(engine)
+        while self._line.wait(min(chores.wait_s(), self._commits.wait_s(), others.wait_s())):
             before = engine.head
             self._commits.check()
+            self._watchdog.begin("what others have recorded")
+            if others.read_on():
+                self._look(engine)
             self._answer_submits(engine)
             self._answer_others(engine)
             self._answer_large(engine)
@@ -356,7 +360,7 @@ class LedgerThread:
                 self._look(engine)
             if chores.failures > failures:
                 self.metrics.commit_failed()
-            self._trouble = chores.trouble
+            self._trouble = chores.trouble or others.trouble
             self._commits.note_head(engine.head)
             if self._clock_guard is not None:
                 self._clock_guard.keep(engine.recorded_ms)

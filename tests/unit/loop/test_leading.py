@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply, Cancel, Command, Complete, Submit
+from quorate.ledger.chain import Block, Head
 from quorate.loop.driver import Driver
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.specs import Owner
 from quorate.model.state.records import Phase
-from quorate.ports.errors import DecidingStoppedError, OldTermError
+from quorate.ports.errors import DecidingStoppedError, NotLeaderError, OldTermError
 from quorate.ports.executor_port import Order, Report
 from quorate.sim.sim_executor import SimExecutor, Truth
 from quorate.sim.simulation import Timeline, VirtualClock
@@ -63,7 +64,7 @@ class Handle:
 class Cluster:
     """One ledger and one machine room, and engines that may lead."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: MemoryStore | None = None) -> None:
         self.timeline = Timeline(VirtualClock(NOW_MS))
         truth = Truth(work_ms=HOUR_MS, checkpoint_every_ms=10 * MINUTE_MS)
         self.room = SimExecutor(
@@ -72,7 +73,7 @@ class Cluster:
             stop_delay=lambda _: MINUTE_MS,
             notice_ms=HOUR_MS,
         )
-        store = MemoryStore(is_shared=True)
+        store = MemoryStore(is_shared=True) if store is None else store
         memory_engine(store).execute(FLEET, actor="test")
         self.engines = [Engine.open(store, self.timeline.clock) for _ in range(2)]
         self.handles = [Handle(self.room) for _ in range(2)]
@@ -147,6 +148,33 @@ def test_engine_with_an_older_term_than_the_executor_does_not_lead() -> None:
     with pytest.raises(OldTermError):
         late.lead(1, cluster.room)
     assert late.stopped
+
+
+class LedStore(MemoryStore):
+    """A store that takes blocks of a leader only, which may be another one."""
+
+    leader = ""
+
+    def append(self, block: Block, *, expected: Head) -> None:
+        if self.leader:
+            raise NotLeaderError(f"{self.leader} leads; nothing was recorded")
+        super().append(block, expected=expected)
+
+
+def test_engine_whose_store_takes_blocks_of_another_leader_stops_deciding() -> None:
+    cluster = Cluster(LedStore(is_shared=True))
+    old, store = cluster.lead(0), cluster.engines[0].store
+    assert isinstance(store, LedStore)
+    store.leader = "the other service"
+    with pytest.raises(NotLeaderError):
+        old.execute(Submit(run("a", 8)), actor="test")
+    assert "a" not in old.view.runs
+    assert "the other service leads" in old.stopped
+    with pytest.raises(DecidingStoppedError, match="the other service leads"):
+        old.execute(Submit(run("a", 8)), actor="test")
+    store.leader = ""
+    cluster.lead(0).execute(Submit(run("a", 8)), actor="test")
+    assert cluster.room.known() == {"a/0": False}
 
 
 class Between(Handle):

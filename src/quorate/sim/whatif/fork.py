@@ -17,7 +17,8 @@ from quorate.core.commands import Applied, Apply, Command, Complete, Fail, Wiped
 from quorate.ledger.chain import GENESIS, Head, open_blocks, seal
 from quorate.loop.driver import ACTOR as CLOCK_ACTOR
 from quorate.loop.driver import EXECUTOR_ACTOR, Driver
-from quorate.loop.engine import ROUND_ACTOR, Engine
+from quorate.loop.due_work import ROUND_ACTOR
+from quorate.loop.engine import Engine
 from quorate.model import events as e
 from quorate.model.amounts import SECOND_MS
 from quorate.model.refusal import sentence

@@ -36,7 +36,7 @@ from quorate.core.commands import (
 )
 from quorate.loop.driver import ACTOR as CLOCK_ACTOR
 from quorate.loop.driver import EXECUTOR_ACTOR
-from quorate.loop.engine import DRAW_ACTOR, ROUND_ACTOR
+from quorate.loop.due_work import DRAW_ACTOR, ROUND_ACTOR
 from quorate.model import events as e
 from quorate.model.specs import Budget, Node, Owner, Pool, System
 from quorate.sim.whatif.recorded_claims import RecordedClaims

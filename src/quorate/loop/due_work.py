@@ -1,0 +1,199 @@
+"""What is due after a commit: conflicts to settle, and rounds of pools to begin.
+
+Each is committed in a block of its own. With the lottery's secret, a conflict is settled after the
+block that declared it is durable: the link cannot have been known before the entrants were fixed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from quorate.core.commands import Draw
+from quorate.core.rounds.begin_round import rounds_due
+from quorate.ledger.chain import Head
+from quorate.ledger.fold import collector_paused
+from quorate.loop.commit_types import Asked, Made, Receipt
+from quorate.loop.preimages import Preimages
+from quorate.loop.rounds.round_waits import RoundWaits
+from quorate.model.events import ConflictDeclared
+from quorate.model.refusal import sentence
+from quorate.model.state.state_view import StateView
+from quorate.policy.parts import install_text, missing_part
+from quorate.ports.errors import QuorateError
+from quorate.ports.executor_port import Executor
+
+if TYPE_CHECKING:
+    from quorate.core.commands import Command
+    from quorate.loop.rounds.kept_answers import KeptAnswers
+    from quorate.loop.rounds.round_problem import PoolPolicy
+
+_LOG = logging.getLogger(__name__)
+
+DRAWS_MAX: Final = 1_000
+"""How many conflicts are settled after one commit; the rest wait for the next."""
+DRAW_ACTOR: Final = "lottery"
+"""The actor that settles conflicts."""
+ROUND_ACTOR: Final = "rounds"
+"""The actor that begins the rounds of pools."""
+
+
+class Committing(Protocol):
+    """An engine, as far as what is due needs one."""
+
+    executor: Executor | None
+
+    @property
+    def view(self) -> StateView:
+        """The state as of the last commit."""
+        ...
+
+    @property
+    def head(self) -> Head:
+        """The ledger's head."""
+        ...
+
+    def now_ms(self) -> int:
+        """Return the time at which a command would be decided now."""
+        ...
+
+    def commit_group(self, asked: Sequence[Asked]) -> list[Receipt]:
+        """Decide and commit one block."""
+        ...
+
+
+class DueWork:
+    """Has one engine do what is due. Without the ledger's secret nothing is drawn."""
+
+    def __init__(self, engine: Committing, lottery_secret: bytes | None) -> None:
+        self._engine = engine
+        self._secret = lottery_secret
+        self._preimages: Preimages | None = None
+        self._has_warned = False
+        self.policies: Mapping[str, PoolPolicy] | None = None
+        self._waits = RoundWaits()
+        self._answers: KeptAnswers | None = None
+
+    def settle(self) -> None:
+        """Settle every conflict that is due, and begin every round that is due."""
+        self._draw_due()
+        if self._engine.view.in_rounds:
+            self._share_out_due()
+
+    @property
+    def round_waits(self) -> Mapping[str, int]:
+        """By pool whose round could not begin, the instant before which it is not due again."""
+        return self._waits.until_ms
+
+    # --- Rounds ---
+
+    def _share_out_due(self) -> None:
+        """Begin the next round of every pool whose last one is over, each in a block of its own.
+
+        A pool whose round cannot begin is tried again after a while.
+        """
+        now_ms, waits = self._engine.now_ms(), self._waits
+        dues = [
+            (max(ms, self.round_waits.get(pool, 0)), pool)
+            for ms, pool in rounds_due(self._engine.view)
+        ]
+        due = [pool for due_ms, pool in dues if due_ms <= now_ms]
+        if not due:
+            return
+        missing = missing_part()
+        if missing is not None:
+            _LOG.warning("no round begins: %s", install_text(missing))
+            for pool in due:
+                waits.failed(pool, now_ms)
+            return
+        for pool in due:
+            if self._begin_round(pool):
+                waits.began(pool)
+            else:
+                waits.failed(pool, now_ms)
+
+    def _begin_round(self, pool: str) -> bool:
+        """Return whether the next round of ``pool`` has begun; why it has not is logged."""
+        head = self._engine.head
+        try:
+            command = self._round(pool)
+        except Exception:  # noqa: BLE001 - a fault of ours is to end no service, and no other pool
+            _LOG.exception("the next round of pool %s could not be made", pool)
+            return False
+        # A round that was made of a state which others have changed since is made again.
+        made = Made(head, lambda: self._round(pool))
+        try:
+            with collector_paused():
+                (receipt,) = self._engine.commit_group([Asked(command, ROUND_ACTOR, made=made)])
+        except QuorateError as error:
+            _LOG.warning("the next round of pool %s has not begun: %s", pool, error)
+            return False
+        if receipt.denied is not None:
+            _LOG.error("the next round of pool %s could not be made", pool, exc_info=receipt.denied)
+        for refusal in receipt.decision.refusals:
+            _LOG.warning("round of pool %s: %s", pool, sentence(refusal))
+        return receipt.denied is None and not receipt.decision.refusals
+
+    def _round(self, pool: str) -> Command:
+        """Return the command that begins the next round of ``pool`` at the engine's head."""
+        # Policies need numpy; installations without such a pool must not wait for its import.
+        from quorate.loop.rounds import kept_answers  # noqa: PLC0415 - slow import
+        from quorate.loop.rounds.round_loop import share_out  # noqa: PLC0415 - slow import
+
+        if self._answers is None:
+            self._answers = kept_answers.KeptAnswers()
+        self._answers.policies = self.policies
+        engine = self._engine
+        view, executor = engine.view, engine.executor
+        runs = [name for name, member in view.in_rounds.items() if member.pool == pool]
+        steps = {} if executor is None else executor.steps(runs)
+        with collector_paused():
+            return share_out(view, pool, engine.now_ms(), steps, self._answers)
+
+    # --- Conflicts ---
+
+    def _draw_due(self) -> None:
+        for _ in range(DRAWS_MAX):
+            declared = self._next_due()
+            if declared is None:
+                return
+            link = self._links().link(declared.preimage_index) if declared.tokens else b""
+            draw = Draw(declared.conflict, link.hex())
+            try:
+                (receipt,) = self._engine.commit_group([Asked(draw, DRAW_ACTOR)])
+            except QuorateError as error:
+                # The requested commands are committed; the conflict is not lost with this attempt.
+                _LOG.warning("conflict %s is not settled yet: %s", declared.conflict, error)
+                return
+            if receipt.decision.refusals:
+                _LOG.info("conflict %s was settled by another writer", declared.conflict)
+
+    def _links(self) -> Preimages:
+        """Return the lottery's chain, which is computed on the first call."""
+        if self._preimages is None:
+            assert self._secret is not None, "called only where there is one"
+            self._preimages = Preimages(self._secret, self._engine.view.lottery.length)
+        return self._preimages
+
+    def _next_due(self) -> ConflictDeclared | None:
+        """Return the first conflict that is due and that this engine can settle."""
+        view = self._engine.view
+        now_ms = self._engine.now_ms()
+        for name in view.open_conflicts:
+            declared = view.conflicts[name].declared
+            if declared.due_ms <= now_ms and (not declared.tokens or self._has_secret(view)):
+                return declared
+        return None
+
+    def _has_secret(self, view: StateView) -> bool:
+        """Return whether the secret is the one that the ledger was made with; log it if not."""
+        what = "no secret was given"
+        if self._secret is not None:
+            if self._links().link(0).hex() == view.lottery.commitment:
+                return True
+            what = "the secret is not the one that the ledger was made with"
+        if not self._has_warned:
+            self._has_warned = True
+            _LOG.warning("conflicts that need a draw stay open: %s", what)
+        return False
