@@ -24,6 +24,7 @@ from quorate.core.commands import Applied, Apply, Submit
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import Run
+from quorate.ports.store_port import EventStore
 
 OWNERS = 100
 FILL = 1_000
@@ -63,7 +64,7 @@ def measure(effort: Effort) -> list[Figure]:
         SqliteStore.create(Path(folder) / "race.db") as store,
     ):
         submitter = Submitter()
-        _filled(store, nodes, effort.of(FILL, 100), submitter)
+        filled(store, nodes, effort.of(FILL, 100), submitter)
         racers = [Engine.open(store, SystemClock()) for _ in range(2)]
         for racer in racers:
             racer.is_shared = True
@@ -102,7 +103,7 @@ def _submit(engine: Engine, submitter: Submitter) -> float:
     return taken_ms
 
 
-def _filled(store: SqliteStore, nodes: int, runs: int, submitter: Submitter) -> None:
+def filled(store: EventStore, nodes: int, runs: int, submitter: Submitter) -> None:
     """Declare a fleet with its budgets in the empty ``store``, and start ``runs``."""
     clock = SystemClock()
     engine = Engine.create(store, clock, ledger_id="race", public_key="", actor="bench")

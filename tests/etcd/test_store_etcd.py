@@ -152,6 +152,8 @@ def test_closed_segments_leave_etcd_and_the_chain_runs_through_both(
         for block in added:
             seqs = range(block.first_seq, block.first_seq + block.count)
             assert {store.height_at(seq) for seq in seqs} == {block.height}
+        # What is in the archive was verified when it moved there.
+        assert store.verified_head() == added[hot[0] - 2].head
         # Nothing moves before a whole segment is there again.
         store.save_snapshot(store.head(), b"state")
         assert files(address) == segments
@@ -275,6 +277,20 @@ def test_a_block_that_is_in_neither_place_is_named(
         with pytest.raises(CorruptLedgerError, match=f"block {height}, or a part of it"):
             list(store.blocks())
         assert store.sound_head().height == height - 1
+
+
+def test_a_segment_that_does_not_follow_the_one_before_is_named(
+    address: EtcdAddress, client: EtcdClient
+) -> None:
+    filled(address)
+    keys = EtcdKeys(address.name)
+    second = client.get(Get(keys.segments, after_prefix(keys.segments)))[1]
+    client.commit(Txn(compare=(), then=(Delete(second.key),)))
+    with (
+        EtcdStore.read(address) as store,
+        pytest.raises(CorruptLedgerError, match="no segment of the archive follows block"),
+    ):
+        store.verified_head()
 
 
 def test_a_key_that_holds_something_else_is_named(address: EtcdAddress, client: EtcdClient) -> None:

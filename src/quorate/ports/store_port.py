@@ -40,6 +40,14 @@ class EventStore(Protocol):
         """
         ...
 
+    def verified_head(self) -> Head:
+        """Return the head up to which this store vouches for the chain; ``GENESIS`` for nothing.
+
+        The store has verified those blocks, and compares what it reads of them with a hash that it
+        keeps elsewhere. So a program that opens the ledger need not read them to trust them.
+        """
+        ...
+
     def append(self, block: Block, *, expected: Head) -> None:
         """Append ``block``, sealed at ``expected``, all or nothing; durable on return.
 

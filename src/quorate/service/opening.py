@@ -85,8 +85,12 @@ def _ledger_id(store: EventStore) -> str:
 
 
 def _verify(path: Path, store: EventStore) -> None:
-    """Read every block once; raises ``CommandError`` at the first that is not what was written."""
-    found = verify_blocks(store.blocks())
+    """Read every block that the store does not vouch for, once.
+
+    Raises ``CommandError`` at the first that is not what was written.
+    """
+    vouched = store.verified_head()
+    found = verify_blocks(store.blocks(from_height=vouched.height + 1), after=vouched)
     if isinstance(found, Broken):
         raise CommandError(
             Exit.UNSOUND,
@@ -101,7 +105,9 @@ def open_ledger(
     open_store: OpenStore = store_urls.open_store,
     clock: Clock | None = None,
 ) -> Engine:
-    """Return the engine of the ledger at ``url``, every block of which was verified first.
+    """Return the engine of the ledger at ``url``, whose blocks were verified first.
+
+    Those that the store vouches for were verified when it took them over.
 
     ``executor`` works for this ledger from then on.
     Raises ``CommandError`` with what to do when it does not verify, what opening a store does, and

@@ -81,6 +81,10 @@ class CrashingStore:
         """Return what is kept apart from the log about its end."""
         return self._inner.kept_end()
 
+    def verified_head(self) -> Head:
+        """Return the head up to which the store vouches for the chain."""
+        return self._inner.verified_head()
+
     def height_at(self, seq: int) -> int:
         """Return the height of the block that holds event ``seq``."""
         return self._inner.height_at(seq)

@@ -193,6 +193,17 @@ class StoreContract(ABC):
         with self.reopen(store) as again:
             assert list(again.blocks()) == [large, next_one]
 
+    def test_the_chain_goes_on_from_what_the_store_vouches_for(self) -> None:
+        with self.make_store() as store:
+            added = fill(store, blocks=6)
+            store.save_snapshot(added[3].head, b"state")
+            vouched = store.verified_head()
+            assert vouched in (GENESIS, *(block.head for block in added))
+            rest = store.blocks(from_height=vouched.height + 1)
+            found = verify_blocks(rest, after=vouched, deep=True)
+            assert isinstance(found, Verified)
+            assert found.head == added[-1].head
+
     def test_stale_head_is_refused_and_nothing_is_written(self) -> None:
         with self.make_store() as store:
             (first,) = fill(store, blocks=1)

@@ -49,12 +49,12 @@ class EtcdReader:
         prefix = self._keys.segments
         rows = self._etcd.get(Get(prefix, after_prefix(prefix)))
         found = tuple(segment_of(row, self._place) for row in rows)
-        height = 0
+        before = GENESIS
         for each in found:
-            if each.first_height != height + 1:
-                what = f"no segment of the archive begins at block {height + 1}"
-                raise CorruptLedgerError(what, height=height + 1, source=self._place)
-            height = each.last_height
+            if each.before != before:
+                what = f"no segment of the archive follows block {before.height}"
+                raise CorruptLedgerError(what, height=before.height + 1, source=self._place)
+            before = each.head
         self._segments = found
         return found
 

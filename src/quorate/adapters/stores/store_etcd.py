@@ -39,7 +39,7 @@ from quorate.adapters.stores.etcd_upkeep import SEGMENT_BYTES, EtcdUpkeep
 from quorate.adapters.stores.sqlite_file import check_directory
 from quorate.adapters.stores.writer_lock import WriterLock
 from quorate.ledger.archive import ArchivedRow, RowQuery
-from quorate.ledger.chain import Block, Head, sound_end
+from quorate.ledger.chain import GENESIS, Block, Head, sound_end
 from quorate.ledger.checkpoint import Checkpoint
 from quorate.ports.errors import (
     LedgerNotFoundError,
@@ -183,6 +183,11 @@ class EtcdStore:
     def kept_end(self) -> Checkpoint | None:
         """Return None: nothing but the quorum keeps the end; see ``EventStore``."""
         return None
+
+    def verified_head(self) -> Head:
+        """Return where the archive ends: etcd has the hash of each file; see ``EventStore``."""
+        segments = self._reader.segments()
+        return segments[-1].head if segments else GENESIS
 
     def append(self, block: Block, *, expected: Head) -> None:
         """Append ``block`` in one transaction; see ``EventStore``."""

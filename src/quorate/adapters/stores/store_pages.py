@@ -15,7 +15,7 @@ from typing import Final, NoReturn, Self
 from quorate.adapters.stores.archive_file import ArchiveFile
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.archive import ArchivedRow, RowQuery
-from quorate.ledger.chain import Block, Head
+from quorate.ledger.chain import GENESIS, Block, Head
 from quorate.ledger.checkpoint import Checkpoint
 from quorate.ports.errors import StoreError, StoreReadOnlyError
 
@@ -47,6 +47,10 @@ class PagedReader:
     def kept_end(self) -> Checkpoint | None:
         """Return what was recorded of the ledger's end; see ``EventStore``."""
         return self._end
+
+    def verified_head(self) -> Head:
+        """Return ``GENESIS``: whoever opens the ledger verifies it; see ``EventStore``."""
+        return GENESIS
 
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:
         """Yield the blocks from ``from_height`` to that end; see ``EventStore``."""

@@ -161,6 +161,10 @@ class SqliteStore:
         """Return what the head file has; None where there is none. See ``EventStore``."""
         return self._end
 
+    def verified_head(self) -> Head:
+        """Return ``GENESIS``: whoever opens the ledger verifies it; see ``EventStore``."""
+        return GENESIS
+
     def check_signature(self) -> None:
         """Raise ``CorruptLedgerError`` when the head file was signed by another key than ours.
 
