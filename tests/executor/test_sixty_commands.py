@@ -108,6 +108,7 @@ SLURM = [
     ("get runs 'sweep[0-1]' -o name", 0, r"run/sweep_0\nrun/sweep_1"),
     ("scancel 'sweep_[2]'", 0, r"run/sweep_2 cancelled"),
     ("scancel --signal=KILL sweep", 0, r"run/sweep_0 cancelled"),
+    ("WAIT sweep_0 sweep_1 sweep_2", 0, r"Cancelled Cancelled Cancelled"),
     ("scancel nowhere", 1, r"there is no run 'nowhere'"),
     ("srun hostname", 2, r"'srun'; write: quorate submit --gpus N -- COMMAND"),
     ("scontrol show job {job}", 2, r"write: quorate describe run NAME"),
@@ -199,7 +200,7 @@ class Desk:
         if who == "python":
             return self._evaluated(words)
         if words.startswith("WAIT "):
-            return 0, self._ended(words.removeprefix("WAIT "))
+            return 0, " ".join(map(self._ended, words.split()[1:]))
         environ = {
             "QUORATE_SERVER": self.url,
             "QUORATE_TOKEN": self.token(who),
