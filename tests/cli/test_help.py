@@ -214,3 +214,10 @@ def test_a_group_without_a_command_prints_its_help_on_many_lines(
 def test_every_command_has_examples() -> None:
     assert len(LINES) > 40
     assert all("quorate " in line for line in LINES)
+
+
+def test_the_help_of_all_commands_is_printed_at_once(shell: Shell) -> None:
+    told = shell.ok("--help-all")
+    for words in ("submit", "get", "admin tenant create", "ledger verify", "node drain"):
+        assert f"Usage: quorate {words} " in told, words
+    assert told.count("Usage: quorate") > 70

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
+import grpc
 import pytest
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.bounds import WAIT_S
 from tests.service.program import Program, program
@@ -99,3 +101,14 @@ def test_the_proto_is_all_that_a_client_needs(stubs: Path, served: Program) -> N
     assert event == "run-submitted/1 r1"
     assert missing.startswith("NOT_FOUND there is no run 'r2'")
     assert served.end() == 0
+
+
+@pytest.mark.slow
+def test_reflection_knows_the_messages_before_any_call(served: Program) -> None:
+    address = served.err and re.search(r"grpc://(\S+)", served.err)
+    assert address, served.err
+    asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol="quorate.v1.RunService")
+    with grpc.insecure_channel(address[1]) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        (answer,) = stub.ServerReflectionInfo(iter([asked]), timeout=WAIT_S)
+    assert answer.WhichOneof("message_response") == "file_descriptor_response", answer

@@ -146,7 +146,7 @@ def test_the_unit_has_its_parts_and_stops_later_than_the_service_does() -> None:
     unit.read_string((DEPLOY / "quorate.service").read_text(encoding="utf-8"))
     assert unit.sections() == ["Unit", "Service", "Install"]
     service = unit["Service"]
-    assert service["ExecStart"].split()[:2] == ["/usr/bin/quorate", "serve"]
+    assert service["ExecStart"].split()[:2] == ["/opt/quorate/bin/quorate", "serve"]
     assert service["User"] == "quorate"
     settings = tomllib.loads((DEPLOY / "quorate.toml").read_text(encoding="utf-8"))
     assert int(service["TimeoutStopSec"]) > settings["limits"]["stop_s"]
@@ -169,3 +169,37 @@ def test_the_flags_of_the_unit_are_those_of_the_command() -> None:
     line = re.search(r"^ExecStart=(.*)$", (DEPLOY / "quorate.service").read_text(), re.MULTILINE)
     assert line is not None
     assert {word for word in line[1].split() if word.startswith("--")} <= known
+
+
+def test_the_unit_starts_what_the_page_installs() -> None:
+    unit = (DEPLOY / "quorate.service").read_text(encoding="utf-8")
+    page = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    program = re.search(r"^ExecStart=(\S+) serve", unit, re.MULTILINE)
+    made = re.search(r"^python3 -m venv (\S+)$", page, re.MULTILINE)
+    assert program is not None
+    assert made is not None
+    assert program[1] == f"{made[1]}/bin/quorate"
+    assert f"{made[1]}/bin/pip install 'quorate[all]'" in page
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    (every,) = extras["all"]
+    assert every == f"quorate[{','.join(each for each in _SERVED if each in extras)}]"
+    assert set(extras) - {"all", "testing"} == set(_SERVED)
+
+
+_SERVED = ("service", "etcd", "nvml", "rounds", "waldur")
+"""The extras that a service may need."""
+
+
+def test_a_release_is_checked_before_it_is_published() -> None:
+    path = ROOT / ".github" / "workflows" / "release.yml"
+    jobs = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))["jobs"]
+    steps = [step.get("run", "") for step in jobs["build"]["steps"]]
+    order = [
+        next(i for i, run in enumerate(steps) if word in run)
+        for word in ("GITHUB_REF_NAME", ".ci/run", "hatchling build")
+    ]
+    assert order == sorted(order)
+    assert jobs["publish"]["needs"] == "build"
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}

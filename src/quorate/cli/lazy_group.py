@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from typing import Any, Final
 
 import click
 
 from quorate.cli.command_table import CommandTable
 
-_DELETING: Final = ("remove", "rm", "destroy")
-"""Words that people try for ``delete``."""
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("remove", "rm", "destroy"), "quorate delete KIND NAME"),
+    **dict.fromkeys(("srun", "salloc", "run"), "quorate submit --gpus N -- COMMAND"),
+    **dict.fromkeys(("ps", "ls", "list"), "quorate get runs"),
+    **dict.fromkeys(("sshare", "sreport"), "quorate usage --tenant OWNER"),
+    "scontrol": "quorate describe run NAME, or quorate node --help",
+    "sacctmgr": "quorate admin tenant --help",
+    "create": "quorate apply -f FILE",
+    "edit": "quorate patch KIND NAME",
+    "status": "quorate top, or quorate describe run NAME",
+    "kill": "quorate cancel RUN --now",
+}
+"""Words that people know from other tools -> what they write here."""
 
 
 class LazyGroup(click.Group):
@@ -44,8 +56,8 @@ class LazyGroup(click.Group):
 
             near = get_close_matches(args[0], self._table, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"list them: {ctx.command_path} --help"
-            if args[0] in _DELETING:
-                hint = "write: quorate delete KIND NAME"
+            if args[0] in _ELSEWHERE:
+                hint = f"write: {_ELSEWHERE[args[0]]}"
             ctx.fail(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
@@ -54,3 +66,14 @@ class LazyGroup(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, _, line) in self._table.items()])
+
+
+def help_all(command: click.Command, ctx: click.Context) -> Iterator[str]:
+    """Yield the help of ``command`` and of every command below it; imports all of them."""
+    yield command.get_help(ctx)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            assert below is not None, name
+            if not below.hidden:
+                yield from help_all(below, click.Context(below, parent=ctx, info_name=name))

@@ -43,10 +43,27 @@ Exit codes:
 """
 
 
+def _print_help_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print the help of all commands, one after another, and end."""
+    if wanted and not ctx.resilient_parsing:
+        from quorate.cli.lazy_group import help_all
+
+        click.echo("\n\n\n".join(help_all(ctx.command, ctx)))
+        ctx.exit()
+
+
 @click.group(
     cls=LazyGroup, table=COMMANDS, epilog=EPILOG, context_settings={"max_content_width": 100}
 )
 @click.version_option(__version__, message="quorate %(version)s")
+@click.option(
+    "--help-all",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_help_all,
+    help="Show the help of every command, and exit.",
+)
 @ledger_options
 @output_option
 @actor_option

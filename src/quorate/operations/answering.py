@@ -67,9 +67,11 @@ def check_role(caller: Caller, operation: Operation) -> None:
     """Raise ``CommandError`` unless the caller's role and scopes allow the operation."""
     if caller.role not in operation.roles:
         allowed = ", ".join(sorted(operation.roles))
+        article = "an" if caller.role[0] in "aeio" else "a"
         raise CommandError(
             Exit.REFUSED,
-            f"{operation.name}: not for a {caller.role}; it needs one of the roles: {allowed}",
+            f"{operation.name}: not for {article} {caller.role}; it needs one of the roles: "
+            f"{allowed}",
             fault=FORBIDDEN,
         )
     if operation.is_for_any_scope:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.cli.changed_rows import KEYS, TICKING, ChangedRows
+from quorate.cli.live.changed_rows import KEYS, TICKING, ChangedRows
 from quorate.views.kinds.kind_table import KIND_OF
 from quorate.views.table import Column, right
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.cli.top_live import is_colored, keys_in, painted
-from quorate.cli.top_screen import SORTS, FlavorUse, Fleet, Screen, TopRun, drawn, pressed
+from quorate.cli.live.top_live import is_colored, keys_in, painted
+from quorate.cli.live.top_screen import SORTS, FlavorUse, Fleet, Screen, TopRun, drawn, pressed
 
 NOW_MS = 1_800_000_000_000
 

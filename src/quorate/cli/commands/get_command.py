@@ -36,7 +36,7 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
         "quorate get runs --owner rai --phase Running --limit 20",
         "quorate get nodes -l region=us-west --sort-by .status.freeGPUs",
         "quorate get runs --field spec.resources.gpuType=H100",
-        "quorate get runs -w | head -2     # go on: print each row again that changes",
+        "timeout 2 quorate get runs -w || true     # each row again that changes; Ctrl-C ends it",
         "quorate get runs -o name          # run/NAME lines, for other commands",
         "quorate get nodes -o csv > nodes.csv",
         "quorate get runs -o jsonpath='{.items[*].metadata.name}'",
@@ -144,7 +144,7 @@ def _show(
 ) -> None:
     """Print what is asked for, once, or again as it changes."""
     if is_watched:
-        from quorate.cli.watch_rows import follow_rows
+        from quorate.cli.live.watch_rows import follow_rows
 
         follow_rows(settings, kind, operation, asked)
     else:

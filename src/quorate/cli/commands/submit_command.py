@@ -55,7 +55,7 @@ def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[s
         "quorate submit --gpus 8 --team rai --flavor H100 -- python train.py --lr 0.1",
         "quorate submit --gpus 8 --team rai --flavor H100 --for 4h --env SEED=1 -- python train.py",
         "quorate submit -f run.yaml --set spec.resources.totalGPUs=64 --dry-run",
-        "quorate submit --watch --gpus 1 --team rai --flavor H100 -- python train.py  # to its end",
+        "timeout 2 quorate submit --watch -f run.yaml || true     # follow it, as watch does",
         "quorate submit --like train-1 --name train-2 --set spec.locality.groupGPUs=null",
     ),
 )

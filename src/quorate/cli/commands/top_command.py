@@ -43,7 +43,7 @@ def top(
     Owners that are not yours to see are shown together, as (others).
     """
     if settings.output == "table" and not (once or nodes) and _is_terminal():
-        from quorate.cli.top_live import watch_fleet
+        from quorate.cli.live.top_live import watch_fleet
 
         try:
             watch_fleet(settings, pool, interval_s)

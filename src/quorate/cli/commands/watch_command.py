@@ -12,7 +12,7 @@ from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from quorate.cli.watch_file import Looking
+    from quorate.cli.live.watch_file import Looking
     from quorate.operations.ledger.watch_handlers import Watched
 
 INTERVAL_DEFAULT: Final = "2s"
@@ -70,7 +70,7 @@ def watch(
     Ends with exit code 0 when the run it watches is over, however it ended, or after --count; with
     130 on Ctrl-C.
     """
-    from quorate.cli.watch_file import Looking
+    from quorate.cli.live.watch_file import Looking
 
     if once and count is not None:
         raise click.UsageError("give either --once or --count N")
@@ -84,7 +84,7 @@ def watch(
 
 def watch_run(settings: Settings, run: str) -> None:
     """Follow a run until it is over, as the command does by default."""
-    from quorate.cli.watch_file import Looking
+    from quorate.cli.live.watch_file import Looking
     from quorate.operations.ledger.watch_handlers import Watched
 
     interval_ms = _interval_ms(INTERVAL_DEFAULT)
@@ -94,14 +94,14 @@ def watch_run(settings: Settings, run: str) -> None:
 
 def _follow(settings: Settings, watched: Watched, looking: Looking) -> None:
     """Follow ``watched`` in a ledger's file, or by a service."""
-    from quorate.cli.watch_file import follow
+    from quorate.cli.live.watch_file import follow
 
     target = settings.service()
     try:
         if target is None:
             follow(settings, watched, looking)
         else:
-            from quorate.cli.watching_service import follow_service
+            from quorate.cli.live.watching_service import follow_service
 
             follow_service(settings, target, watched, looking)
     except KeyboardInterrupt:

@@ -23,7 +23,7 @@ _NEEDED: Final = (any_pb2.DESCRIPTOR, struct_pb2.DESCRIPTOR)
 @cache
 def message_class(name: str) -> type[Message]:
     """Return the class of a message; ours are named without their package."""
-    pool = _pool()
+    pool = described_pool()
     full = name if "." in name else f"{PACKAGE}.{name}"
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(full))
 
@@ -35,7 +35,7 @@ def description() -> descriptor_pb2.FileDescriptorProto:
 
 
 @cache
-def _pool() -> descriptor_pool.DescriptorPool:
+def described_pool() -> descriptor_pool.DescriptorPool:
     """Return the pool that reflection shows, with our description in it."""
     assert _NEEDED
     pool = descriptor_pool.Default()

@@ -28,6 +28,7 @@ from quorate.service.config_values import Address
 from quorate.service.grpc.grpc_call import DONE, Call, called, told
 from quorate.service.grpc.grpc_codec import read_request, write_answer
 from quorate.service.grpc.grpc_problem import cut
+from quorate.service.grpc.grpc_protocol import described_pool
 from quorate.service.grpc.grpc_schema import PACKAGE, Method, schema
 from quorate.service.http.body_reader import BodyReader, HeldBody
 from quorate.service.http.listening import check_free, when_free
@@ -164,6 +165,7 @@ class GrpcServer:
             handler = grpc.method_handlers_generic_handler(f"{PACKAGE}.{service}", handlers)
             server.add_generic_rpc_handlers((handler,))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        described_pool()  # Reflection has to know our messages before a call has used one.
         reflection.enable_server_reflection(self._names(), server)
         port = await when_free(
             lambda: _listen(server, address, tls), address, "grpc.listen", wait_s

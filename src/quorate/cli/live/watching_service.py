@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import click
 
+from quorate.cli.live.watch_file import Looking
 from quorate.cli.remote import check_typed
 from quorate.cli.service_errors import telling_why
 from quorate.cli.settings import Settings
-from quorate.cli.watch_file import Looking
 from quorate.client.async_client import AsyncClient
 from quorate.client.client_flows import TERMINAL
 from quorate.client.contexts import Target

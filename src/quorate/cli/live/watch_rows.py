@@ -12,7 +12,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from quorate.cli.changed_rows import ChangedRows
+from quorate.cli.live.changed_rows import ChangedRows
 from quorate.cli.remote import CSV_TYPE, check_typed
 from quorate.cli.service_errors import telling_why
 from quorate.cli.settings import Settings
