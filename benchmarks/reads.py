@@ -32,6 +32,7 @@ from quorate.cli.creation import create_ledger
 from quorate.core.commands import Applied, Apply
 from quorate.documents import API_VERSION
 from quorate.ledger.chain import seal
+from quorate.ledger.fold import replay
 from quorate.ledger.snapshot import take
 from quorate.loop.engine import Engine
 from quorate.model.amounts import DAY_MS
@@ -137,8 +138,7 @@ def full_ledger(path: Path, nodes: int, owners: int, waiting: int) -> list[str]:
             block = seal(head, part)
             store.append(block, expected=head)
             head = block.head
-        state = Engine.open(store, clock).view
-        assert isinstance(state, State)
+        state, _ = replay(store.blocks())
         assert len(state.pending) == waiting, len(state.pending)
         store.save_snapshot(head, take(state))
         return list(state.pending)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ PAGES = {
     "runs": "Runs",
     "runs/pretrain-7b": "pretrain-7b",
     "fleet": "Fleet",
+    "timeline": "Timeline",
+    "owners": "Owners",
+    "owners/language": "language",
     "budgets": "Budgets",
     "budgets/language": "language",
     "conflicts": "Conflicts",
@@ -217,6 +221,24 @@ def test_the_output_of_a_run_and_its_losses_are_shown_as_they_come(admin: Visit)
     expect(page.get_by_role("img", name="loss by step")).to_be_visible()
     before = page.get_by_role("log").inner_text()
     expect(page.get_by_role("log")).not_to_have_text(before)
+
+
+REPORTING = """
+import time
+from quorate import runtime
+for step in range(1, 10_000):
+    runtime.report(step, accuracy=1 - 1 / step, total=20_000)
+    time.sleep(0.2)
+"""
+
+
+def test_what_the_work_reports_is_shown_as_a_chart(admin: Visit, world: World) -> None:
+    command = [sys.executable, "-c", REPORTING]
+    world.submit(run_document("reporting", "lab", "H100", 1, command=command))
+    page = admin.open("runs/reporting")
+    expect(page.get_by_role("img", name="accuracy by step")).to_be_visible()
+    expect(page.get_by_text("of 20,000")).to_be_visible()
+    assert admin.faults == []
 
 
 def test_the_keyboard_reaches_every_page(admin: Visit) -> None:

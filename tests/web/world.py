@@ -7,7 +7,6 @@ one lottery was drawn.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,7 +95,7 @@ DOCUMENTS: Final = [
 
 def run_document(name: str, owner: str, flavor: str, gpus: int, **spec: Any) -> dict[str, Any]:
     """Return a run whose work reports steps and losses."""
-    work = {"command": [sys.executable, "-u", "-c", TRAIN], "processes": "node"}
+    work = {"command": ["python3", "-u", "-c", TRAIN], "processes": "node"}
     asked = {"owner": owner, "resources": {"gpuType": flavor, "totalGPUs": gpus}}
     return _document("Run", name, asked | work | spec)
 
@@ -164,10 +163,9 @@ def _play(world: World) -> None:
             "pretrain-7b",
             "language",
             "H100",
-            24,
-            locality={"groupGPUs": 24},
+            32,
+            locality={"groupGPUs": 16},
             sparesPerGroup=8,
-            funding=borrowing,
         )
     )
     world.submit(run_document("eval-suite", "language", "H100", 8, funding=borrowing))
@@ -179,7 +177,10 @@ def _play(world: World) -> None:
     world.submit(run_document("segment", "vision", "A100", 6))
     world.submit(run_document("ablation", "language", "H100", 96, funding=borrowing))
     with world.client() as client:
-        assert client.post("/api/v1/nodes/a1/fail", json={}).status_code == 200
+        # A node on which pretrain-7b works, so that a spare takes its place.
+        lease = client.get("/api/v1/leases/pretrain-7b%2F0").json()
+        lost = lease["status"]["slots"][0]["node"]
+        assert client.post(f"/api/v1/nodes/{lost}/fail", json={}).status_code == 200
         assert client.post("/api/v1/nodes/c4/cordon", json={}).status_code == 200
     until(lambda: _is_drawn(world), "a lottery is drawn", every_s=0.5)
 

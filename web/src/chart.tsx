@@ -37,6 +37,7 @@ export function Chart({ label, x, y, xs, ys, more = [], isTime = false, height =
           height,
           scales: { x: { time: isTime } },
           axes: [{ ...axis }, { ...axis, size: 56 }],
+          legend: { show: more.length > 0, live: false },
           cursor: { points: { size: 6 } },
           series: [
             { label: x },

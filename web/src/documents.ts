@@ -143,6 +143,24 @@ export interface Budget {
   status: { envelopes: EnvelopeStatus[] };
 }
 
+export interface Owner {
+  metadata: { name: string };
+  spec: { parents?: string[]; quota?: Record<string, unknown> };
+  status: {
+    running: string[];
+    pending: string[];
+    activeGPUs: number;
+    budgetUsed: number | null;
+    shares: {
+      flavor: string;
+      share: number;
+      instantShare: number;
+      decayedShare: number;
+      effectiveTarget: number;
+    }[];
+  };
+}
+
 /** Returns the flavors that a run takes, as one word. */
 export function flavorsOf(run: Run): string {
   const type = run.spec.resources.gpuType;

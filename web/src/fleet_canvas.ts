@@ -21,6 +21,7 @@ export interface Paint {
   text: string;
   quiet: string;
   other: string;
+  onOwner: string;
   owners: string[];
 }
 
@@ -39,6 +40,7 @@ export function paintOf(): Paint {
     text: read("--text"),
     quiet: read("--quiet"),
     other: read("--owner-other"),
+    onOwner: read("--on-owner"),
     owners: Array.from({ length: 8 }, (_, at) => read(`--owner-${at}`)),
   };
 }

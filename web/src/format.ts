@@ -16,6 +16,7 @@ const clock = new Intl.DateTimeFormat(undefined, {
   hour12: false,
 });
 const day = new Intl.DateTimeFormat(undefined, { day: "2-digit", month: "short" });
+const date = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 
 /** Returns a whole number with its thousands apart. */
@@ -49,11 +50,12 @@ export function percent(part: number, of: number): string {
   return `${(of ? (100 * part) / of : 0).toFixed(of && part / of < 0.1 && part ? 1 : 0)} %`;
 }
 
-/** Returns an instant as time of day, with the day where it is not today. */
+/** Returns an instant as time of day, with the day where it is not today; else as a date. */
 export function time(at: string | number, now: number = Date.now()): string {
-  const date = new Date(at);
-  const isToday = date.toDateString() === new Date(now).toDateString();
-  return isToday ? clock.format(date) : `${day.format(date)} ${clock.format(date)}`;
+  const [then, today] = [new Date(at), new Date(now)];
+  if (then.toDateString() === today.toDateString()) return clock.format(then);
+  const isNear = Math.abs(then.getTime() - now) < 180 * 24 * MS_PER_HOUR;
+  return isNear ? `${day.format(then)} ${clock.format(then)}` : date.format(then);
 }
 
 /** Returns an instant in full, with its zone. */

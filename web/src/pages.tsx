@@ -8,9 +8,12 @@ import { ConflictsPage } from "./pages/conflicts.tsx";
 import { FleetPage } from "./pages/fleet.tsx";
 import { LedgerPage } from "./pages/ledger.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
+import { OwnerPage } from "./pages/owner.tsx";
+import { OwnersPage } from "./pages/owners.tsx";
 import { QueuePage } from "./pages/queue.tsx";
 import { RunPage } from "./pages/run.tsx";
 import { RunsPage } from "./pages/runs.tsx";
+import { TimelinePage } from "./pages/timeline.tsx";
 import { Link } from "./router.tsx";
 import { Empty, Title } from "./ui.tsx";
 
@@ -25,6 +28,8 @@ export const AREAS: Area[] = [
   { title: "Queue", at: ["queue"], key: "q" },
   { title: "Runs", at: ["runs"], key: "r" },
   { title: "Fleet", at: ["fleet"], key: "f" },
+  { title: "Timeline", at: ["timeline"], key: "t" },
+  { title: "Owners", at: ["owners"], key: "w" },
   { title: "Budgets", at: ["budgets"], key: "b" },
   { title: "Conflicts", at: ["conflicts"], key: "c" },
   { title: "Ledger", at: ["ledger"], key: "l" },
@@ -41,6 +46,10 @@ export function pageAt([area, name]: string[]): ComponentChildren {
       return name === undefined ? <RunsPage /> : <RunPage name={name} key={name} />;
     case "fleet":
       return <FleetPage />;
+    case "timeline":
+      return <TimelinePage />;
+    case "owners":
+      return name === undefined ? <OwnersPage /> : <OwnerPage name={name} key={name} />;
     case "budgets":
       return name === undefined ? <BudgetsPage /> : <BudgetPage name={name} key={name} />;
     case "conflicts":

@@ -192,7 +192,9 @@ export function Table<Row>({ name, columns, rows, keyOf, empty, filter, onSave }
             {shown.map((row) => (
               <tr key={keyOf(row)}>
                 {columns.map((column) => (
-                  <td class={classOf(column)}>{column.show(row)}</td>
+                  <td class={classOf(column)} data-label={column.title}>
+                    {column.show(row)}
+                  </td>
                 ))}
               </tr>
             ))}

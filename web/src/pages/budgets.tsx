@@ -49,8 +49,14 @@ const COLUMNS: Column<Envelope>[] = [
       </Link>
     ),
   },
-  { title: "Owner", value: (each) => each.status.owner, show: (each) => each.status.owner },
-  { title: "Flavor", value: (each) => each.spec.flavor, show: (each) => each.spec.flavor },
+  {
+    title: "Owner",
+    wide: true,
+    value: (each) => each.status.owner,
+    show: (each) => each.status.owner,
+  },
+  { title: "Flavor",
+    wide: true, value: (each) => each.spec.flavor, show: (each) => each.spec.flavor },
   {
     title: "Spent and held",
     value: (each) => each.status.spentGPUMs / (each.status.grantedGPUMs ?? 1),
@@ -64,18 +70,21 @@ const COLUMNS: Column<Envelope>[] = [
   },
   {
     title: "Held",
+    wide: true,
     right: true,
     value: (each) => each.status.heldGPUMs,
     show: (each) => gpuHours(each.status.heldGPUMs),
   },
   {
     title: "Free",
+    wide: true,
     right: true,
     value: (each) => each.status.freeGPUMs ?? Number.POSITIVE_INFINITY,
     show: (each) => (each.status.freeGPUMs === null ? "no limit" : gpuHours(each.status.freeGPUMs)),
   },
   {
     title: "Used",
+    wide: true,
     right: true,
     value: (each) => each.status.spentGPUMs / (each.status.grantedGPUMs ?? Number.POSITIVE_INFINITY),
     show: (each) =>
@@ -91,6 +100,7 @@ const COLUMNS: Column<Envelope>[] = [
   },
   {
     title: "Lent",
+    wide: true,
     right: true,
     value: (each) => each.status.lentGPUs,
     show: (each) => (each.spec.lending?.allow ? number(each.status.lentGPUs) : "-"),

@@ -30,6 +30,7 @@ const COLUMNS: Column<Outcome>[] = [
   },
   {
     title: "Where",
+    wide: true,
     value: (each) => `${each.spec.scope.flavor} ${each.spec.scope.domains.join(" ")}`,
     show: (each) => `${each.spec.scope.flavor} ${each.spec.scope.domains.join(", ")}`,
   },
@@ -40,12 +41,14 @@ const COLUMNS: Column<Outcome>[] = [
   },
   {
     title: "GPUs short",
+    wide: true,
     right: true,
     value: (each) => each.spec.deficit,
     show: (each) => number(each.spec.deficit),
   },
   {
     title: "Entered",
+    wide: true,
     right: true,
     value: (each) => each.spec.tokens.length,
     show: (each) => number(each.spec.tokens.length),
@@ -57,6 +60,7 @@ const COLUMNS: Column<Outcome>[] = [
   },
   {
     title: "GPU-hours lost",
+    wide: true,
     right: true,
     value: (each) => each.status.lostGPUMs,
     show: (each) => gpuHours(each.status.lostGPUMs),

@@ -16,7 +16,8 @@ const PAGE = 200;
 const COLUMNS: Column<EventListed>[] = [
   { title: "Seq", right: true, value: (each) => each.seq, show: (each) => number(each.seq) },
   { title: "Time", value: (each) => each.at_ms, show: (each) => <When at={each.at_ms} /> },
-  { title: "Actor", value: (each) => each.actor, show: (each) => each.actor },
+  { title: "Actor",
+    wide: true, value: (each) => each.actor, show: (each) => each.actor },
   {
     title: "Event",
     value: (each) => each.tag,
@@ -34,6 +35,7 @@ const COLUMNS: Column<EventListed>[] = [
   },
   {
     title: "Block",
+    wide: true,
     right: true,
     value: (each) => each.block.height,
     show: (each) => <span title={each.block.hash}>{number(each.block.height)}</span>,

@@ -1,28 +1,15 @@
-/** What the work of a run has written: figures of its steps as a chart, and its lines, live. */
+/** What the work of a run has written, as it is written. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ProblemError, ask, wordsOf } from "../api.ts";
 import type { LogLine } from "../api_types.ts";
-import { Chart } from "../chart.tsx";
 import { time } from "../format.ts";
 import { Card, Empty } from "../ui.tsx";
+import { Progress } from "./progress.tsx";
 
 const LINES_MAX = 2_000;
 const TAIL = 1_000;
 const ASK_MS = 2_000;
-const STEP = /\bstep[ =:]+(\d+)\b.*?\bloss[ =:]+(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)/i;
-
-/** Returns steps and losses that lines of output speak of; a step that is told twice counts once. */
-export function losses(lines: LogLine[]): [number[], number[]] {
-  const found = new Map<number, number>();
-  for (const line of lines) {
-    const match = STEP.exec(line.text);
-    if (match) found.set(Number(match[1]), Number(match[2]));
-  }
-  const steps = [...found.keys()].sort((one, other) => one - other);
-  return [steps, steps.map((step) => found.get(step) as number)];
-}
-
 function useOutput(name: string, isOver: boolean): { lines: LogLine[]; fault: string } {
   const [lines, setLines] = useState<LogLine[]>([]);
   const [fault, setFault] = useState("");
@@ -56,7 +43,6 @@ function useOutput(name: string, isOver: boolean): { lines: LogLine[]; fault: st
 
 export function Output({ name, isOver }: { name: string; isOver: boolean }) {
   const { lines, fault } = useOutput(name, isOver);
-  const [steps, values] = useMemo(() => losses(lines), [lines]);
   const box = useRef<HTMLDivElement>(null);
   const isAtEnd = useRef(true);
   useEffect(() => {
@@ -64,11 +50,7 @@ export function Output({ name, isOver }: { name: string; isOver: boolean }) {
   }, [lines]);
   return (
     <>
-      {steps.length > 1 && (
-        <Card title="Steps and loss" aside={<span class="num">step {steps.at(-1)}</span>}>
-          <Chart label={`loss by step, now ${values.at(-1)}`} x="step" y="loss" xs={steps} ys={values} />
-        </Card>
-      )}
+      <Progress run={name} isOver={isOver} lines={lines} />
       <Card title="Output" aside={!isOver && lines.length > 0 && <small>as it is written</small>}>
         {lines.length === 0 ? (
           <Empty>{fault || "It has written nothing yet."}</Empty>

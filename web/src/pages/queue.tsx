@@ -7,6 +7,7 @@ import { duration, number, percent } from "../format.ts";
 import { useLive, useNow } from "../live.ts";
 import { Link, useParam } from "../router.tsx";
 import { Await, Badge, type Column, Empty, Table, Title } from "../ui.tsx";
+import { useViewer } from "../viewer.ts";
 import { PlanText, waitText } from "./waiting.tsx";
 
 const PAGE = 100;
@@ -71,16 +72,13 @@ export function QueuePage() {
 }
 
 export function OwnerChoice({ owner, onChoose }: { owner: string; onChoose: (owner: string) => void }) {
-  const owners = useLive("owners", (signal) => ask("/owners", {}, {}, signal), isAboutOwners);
-  const names = ((owners.value?.items ?? []) as unknown as { metadata: { name: string } }[]).map(
-    (each) => each.metadata.name,
-  );
+  const { tenants } = useViewer();
   return (
     <label class="choice">
       Owner{" "}
       <select value={owner} onChange={(event) => onChoose(event.currentTarget.value)}>
         <option value="">all</option>
-        {[...new Set([...names, ...(owner ? [owner] : [])])].map((name) => (
+        {[...new Set([...tenants, ...(owner ? [owner] : [])])].map((name) => (
           <option value={name}>{name}</option>
         ))}
       </select>
@@ -88,8 +86,9 @@ export function OwnerChoice({ owner, onChoose }: { owner: string; onChoose: (own
   );
 }
 
-function isAboutOwners(event: { tag: string }): boolean {
-  return event.tag.startsWith("owner");
+/** The name of an owner, as a link to its page. */
+export function OwnerLink({ name }: { name: string }) {
+  return <Link to={["owners", name]}>{name}</Link>;
 }
 
 function columns(now: number): Column<Run>[] {
@@ -109,23 +108,25 @@ function columns(now: number): Column<Run>[] {
         </Link>
       ),
     },
-    { title: "Owner", value: (run) => run.spec.owner, show: (run) => run.spec.owner },
+    { title: "Owner", value: (run) => run.spec.owner, show: (run) => <OwnerLink name={run.spec.owner} /> },
     {
       title: "GPUs",
       right: true,
       value: (run) => run.spec.resources.totalGPUs,
       show: (run) => number(run.spec.resources.totalGPUs),
     },
-    { title: "Flavor", value: flavorsOf, show: flavorsOf },
+    { title: "Flavor", wide: true, value: flavorsOf, show: flavorsOf },
     {
       title: "Waiting",
       right: true,
+      wide: true,
       value: (run) => now - Date.parse(run.status.submitted),
       show: (run) => duration(now - Date.parse(run.status.submitted)),
     },
     {
       title: "Score",
       right: true,
+      wide: true,
       value: (run) => run.status.queue?.score ?? 0,
       show: (run) => <Score run={run} />,
     },

@@ -107,7 +107,7 @@ function Summary({ run, now }: { run: Run; now: number }) {
   return (
     <>
       <Badge word={status.stopping ? "Stopping" : status.phase} />{" "}
-      <Link to={["queue"]}>{spec.owner}</Link>
+      <Link to={["owners", spec.owner]}>{spec.owner}</Link>
       {spec.user && <> · {spec.user}</>} · {number(spec.resources.totalGPUs)} × {flavorsOf(run)} ·
       submitted <When at={status.submitted} /> ({away(status.submitted, now)})
       {status.note && <span class="note"> · {status.note}</span>}

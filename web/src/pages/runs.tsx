@@ -7,7 +7,7 @@ import { duration, gpuHours, number } from "../format.ts";
 import { useLive, useNow } from "../live.ts";
 import { Link, useParam } from "../router.tsx";
 import { Await, Badge, type Column, Empty, Table, Title } from "../ui.tsx";
-import { OwnerChoice } from "./queue.tsx";
+import { OwnerChoice, OwnerLink } from "./queue.tsx";
 
 const PAGE = 100;
 const PHASES = ["Pending", "Running", "Completed", "Failed", "Cancelled"];
@@ -106,8 +106,9 @@ function columns(now: number): Column<Run>[] {
         </Link>
       ),
     },
-    { title: "Owner", value: (run) => run.spec.owner, show: (run) => run.spec.owner },
-    { title: "User", value: (run) => run.spec.user ?? "", show: (run) => run.spec.user ?? "-" },
+    { title: "Owner", value: (run) => run.spec.owner, show: (run) => <OwnerLink name={run.spec.owner} /> },
+    { title: "User",
+      wide: true, value: (run) => run.spec.user ?? "", show: (run) => run.spec.user ?? "-" },
     {
       title: "Phase",
       value: (run) => run.status.phase,
@@ -119,9 +120,11 @@ function columns(now: number): Column<Run>[] {
       value: (run) => run.status.gpus || run.spec.resources.totalGPUs,
       show: (run) => number(run.status.gpus || run.spec.resources.totalGPUs),
     },
-    { title: "Flavor", value: flavorsOf, show: flavorsOf },
+    { title: "Flavor",
+      wide: true, value: flavorsOf, show: flavorsOf },
     {
       title: "Where",
+      wide: true,
       value: (run) => Object.keys(run.status.domains).join(" "),
       show: (run) => Object.keys(run.status.domains).join(", ") || "-",
     },
@@ -133,6 +136,7 @@ function columns(now: number): Column<Run>[] {
     },
     {
       title: "Ran",
+      wide: true,
       right: true,
       value: tookMs,
       show: (run) => (run.status.started ? duration(tookMs(run)) : "-"),

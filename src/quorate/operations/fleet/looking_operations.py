@@ -107,12 +107,17 @@ class NodeColumns(Given, kw_only=True, frozen=True):
 
 
 class LeaseColumns(Given, kw_only=True, frozen=True):
-    """Leases by columns; the names of others are withheld."""
+    """Leases by columns; the names of others are withheld.
+
+    Each began at ``startMs``, and is paid for until ``untilMs``.
+    """
 
     name: tuple[str, ...]
     run: tuple[str, ...]
     owner: tuple[str, ...]
     role: tuple[str, ...]
+    start_ms: tuple[int, ...]
+    until_ms: tuple[int, ...]
 
 
 class HeldColumns(Given, kw_only=True, frozen=True):

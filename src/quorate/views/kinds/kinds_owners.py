@@ -6,6 +6,7 @@ Shares are of one flavor each: an owner has as many as there are flavors it has 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from quorate.core.tenancy.owner_scores import Scores, budget_used, target_ppm
 from quorate.core.tenancy.share_score import ONE, Terms
@@ -17,7 +18,7 @@ from quorate.views import kind_names
 from quorate.views.kinds.kind import Kind, Row, Tree
 from quorate.views.money.report_view import report_lines, report_tree
 from quorate.views.numbers import share_number
-from quorate.views.runs.instant import Moment, runs_of
+from quorate.views.runs.instant import Moment, runs_by_owner
 from quorate.views.runs.position_view import (
     budget_line,
     score_text,
@@ -55,20 +56,38 @@ def _threshold(moment: Moment, name: str) -> str:
     return f"{crossed} %" if crossed else "-"
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is worked out once for all owners that are shown."""
+
+    scores: Scores
+    running: dict[str, list[str]]
+    pending: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, moment: Moment, wanted: Sequence[str]) -> _Known:
+        """Return it for the owners ``wanted``."""
+        return cls(
+            Scores(moment.view, moment.now_ms),
+            runs_by_owner(moment, wanted, Phase.RUNNING),
+            runs_by_owner(moment, wanted, Phase.PENDING),
+        )
+
+
 def _owner_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
-    scores = Scores(moment.view, moment.now_ms)
-    return [_owner_row(moment, name, scores) for name in wanted]
+    known = _Known.of(moment, wanted)
+    return [_owner_row(moment, name, known) for name in wanted]
 
 
-def _owner_row(moment: Moment, name: str, scores: Scores) -> Row:
+def _owner_row(moment: Moment, name: str, known: _Known) -> Row:
     owner = moment.view.owners[name]
-    shares = _shares(moment, name, scores)
+    shares = _shares(moment, name, known.scores)
     return (
         name,
         names(owner.parents),
         names(moment.view.owner_budgets.get(name, ())),
-        str(len(runs_of(moment, name, Phase.RUNNING))),
-        str(len(runs_of(moment, name, Phase.PENDING))),
+        str(len(known.running[name])),
+        str(len(known.pending[name])),
         str(owner_gpus(moment, name)),
         names(moment.view.children.get(name, ())),
         _target(moment, owner),
@@ -80,18 +99,18 @@ def _owner_row(moment: Moment, name: str, scores: Scores) -> Row:
 
 
 def _owner_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
-    scores = Scores(moment.view, moment.now_ms)
-    return [_owner_tree(moment, name, scores) for name in wanted]
+    known = _Known.of(moment, wanted)
+    return [_owner_tree(moment, name, known) for name in wanted]
 
 
-def _owner_tree(moment: Moment, name: str, scores: Scores) -> Tree:
+def _owner_tree(moment: Moment, name: str, known: _Known) -> Tree:
     owner = moment.view.owners[name]
     used = budget_used(moment.view, owner, moment.now_ms)
     status = {
         "children": list(moment.view.children.get(name, ())),
         "budgets": list(moment.view.owner_budgets.get(name, ())),
-        "running": runs_of(moment, name, Phase.RUNNING),
-        "pending": runs_of(moment, name, Phase.PENDING),
+        "running": known.running[name],
+        "pending": known.pending[name],
         "activeGPUs": owner_gpus(moment, name),
         "target": share_number(target_ppm(moment.view, owner) * ONE // PPM),
         "targetStated": owner.quota.fair_share_target_ppm is not None,
@@ -100,7 +119,7 @@ def _owner_tree(moment: Moment, name: str, scores: Scores) -> Tree:
         "thresholdCrossed": moment.view.thresholds.get(name),
         "shares": [
             {"flavor": flavor, **terms_tree(terms)}
-            for flavor, terms in _shares(moment, name, scores).items()
+            for flavor, terms in _shares(moment, name, known.scores).items()
         ],
     }
     return {**render(owner), "status": status}

@@ -38,7 +38,9 @@ class FleetMap:
     nodes: _Columns = field(
         default_factory=lambda: _columns("name", "domain", "flavor", "pool", "gpus", "status")
     )
-    leases: _Columns = field(default_factory=lambda: _columns("name", "run", "owner", "role"))
+    leases: _Columns = field(
+        default_factory=lambda: _columns("name", "run", "owner", "role", "startMs", "untilMs")
+    )
     held: _Columns = field(default_factory=lambda: _columns("node", "first", "gpus", "lease"))
 
     def tree(self) -> dict[str, Any]:
@@ -91,7 +93,7 @@ def map_of(moment: Moment, pool: str | None) -> FleetMap:
         row = len(found.leases["name"])
         owner = view.runs[fact.run].spec.owner
         shown = (name, fact.run, owner) if is_shown else (OTHERS, OTHERS, redaction.owner(owner))
-        _add(found.leases, *shown, fact.role.value)
+        _add(found.leases, *shown, fact.role.value, fact.start_ms, lease.hold_ends_ms)
         for node, mask in slots:
             for first, gpus in _stretches(mask):
                 _add(found.held, node, first, gpus, row)

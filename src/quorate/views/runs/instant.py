@@ -132,4 +132,12 @@ def domains_of(moment: Moment, facts: Iterable[LeaseStarted]) -> dict[str, int]:
 
 def runs_of(moment: Moment, owner: str, phase: Phase) -> list[str]:
     """Return the owner's runs in ``phase``, oldest first."""
-    return list(moment.view.runs.listed(RunQuery(owners=frozenset((owner,)), phase=phase)))
+    return runs_by_owner(moment, (owner,), phase)[owner]
+
+
+def runs_by_owner(moment: Moment, owners: Iterable[str], phase: Phase) -> dict[str, list[str]]:
+    """Return the runs of each of ``owners`` in ``phase``, oldest first, by one walk over all."""
+    found: dict[str, list[str]] = {owner: [] for owner in owners}
+    for name in moment.view.runs.listed(RunQuery(owners=frozenset(found), phase=phase)):
+        found[moment.view.runs[name].spec.owner].append(name)
+    return found

@@ -1,0 +1,175 @@
+"""What the dashboard takes: in the browser, and of the service, with a large fleet and queue.
+
+10,000 nodes are full and 50,000 runs wait. A page is opened as a person opens it: its first view is
+there when it shows its subject. Then something is recorded every second, and the page follows:
+script time of each update by the browser's own meter, and the service's CPU time, its readers
+included, less what the same commits take without a page.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter, sleep
+from typing import Any, Final
+
+import httpx
+
+from benchmarks.figure import Effort, Figure
+from benchmarks.http_load import Target
+from benchmarks.reads import NODES, OUT, OWNERS, WAITING, full_ledger
+from benchmarks.serving import Served, served
+from benchmarks.worlds import FLAVOR
+from quorate.documents import API_VERSION
+
+VIEW_S: Final = 2.0
+HEAP_MB: Final = 60.0
+UPDATE_MS: Final = 100.0
+CPU_PERCENT: Final = 1.0
+SUBJECT: Final = {
+    "overview": ("", ".flavor"),
+    "queue": ("queue", "tbody tr"),
+    "fleet": ("fleet", ".map canvas"),
+    "budgets": ("budgets", "tbody tr"),
+    "run": ("runs/{run}", ".facts"),
+}
+"""Where each page is, and what it shows when it shows its subject."""
+WAIT_MS: Final = 120_000
+
+
+def measure(effort: Effort) -> list[Figure]:
+    """Return first views, memory, updates, and CPU of the service; none without a browser."""
+    from tests.web.browsing import chromium_here  # noqa: PLC0415 - only where it is measured
+
+    if chromium_here() is None:
+        return []
+    OUT.mkdir(exist_ok=True)
+    size = effort.of(NODES, 100), effort.of(OWNERS, 20), effort.of(WAITING, 500)
+    with TemporaryDirectory(dir=OUT) as folder:
+        waiting = full_ledger(Path(folder) / "service.db", *size)
+        with served(Path(folder)) as service, _browser(service.target) as context:
+            seconds = effort.of(20, 3)
+            # The first answers find readers without a state.
+            with _client(service.target) as client:
+                client.get("/api/v1/queue?limit=1").raise_for_status()
+            alone_s = _recorded(service, "alone", seconds)
+            found: list[Figure] = []
+            for name, (path, shows) in SUBJECT.items():
+                page = _Opened(context, service, path.format(run=waiting[len(waiting) // 2]), shows)
+                found += page.figures(name, seconds, alone_s)
+    return found
+
+
+@contextmanager
+def _browser(target: Target) -> Iterator[Any]:
+    """Yield a context of a browser that is signed in."""
+    from tests.web.browsing import browser_here, sign_in  # noqa: PLC0415 - as above
+
+    with browser_here() as browser:
+        context = browser.new_context(viewport={"width": 1360, "height": 850})
+        context.set_default_timeout(WAIT_MS)
+        page = context.new_page()
+        sign_in(page, f"http://{target.host}:{target.port}/", target.token)
+        page.close()
+        yield context
+        context.close()
+
+
+class _Opened:
+    """One page, opened anew."""
+
+    def __init__(self, context: Any, service: Served, path: str, shows: str) -> None:
+        self._service = service
+        self._page = context.new_page()
+        self._meter = context.new_cdp_session(self._page)
+        self._meter.send("Performance.enable")
+        began = perf_counter()
+        self._page.goto(f"http://{service.target.host}:{service.target.port}/{path}")
+        self._page.wait_for_selector(shows)
+        self.view_s = perf_counter() - began
+
+    def _metrics(self) -> dict[str, float]:
+        told = self._meter.send("Performance.getMetrics")["metrics"]
+        return {each["name"]: each["value"] for each in told}
+
+    def figures(self, name: str, seconds: int, alone_s: float) -> list[Figure]:
+        """Return what this page took; it is closed after that."""
+        sleep(2)
+        before = self._metrics()["ScriptDuration"]
+        cpu_s = _recorded(self._service, name, seconds)
+        script_s = self._metrics()["ScriptDuration"] - before
+        self._meter.send("HeapProfiler.collectGarbage")
+        heap = self._metrics()["JSHeapUsedSize"]
+        self._page.close()
+        # One commit a second, each of which may be an update.
+        return [
+            Figure(
+                name=f"{name}: first view",
+                unit="s",
+                value=self.view_s,
+                better="less",
+                target=VIEW_S,
+            ),
+            Figure(
+                name=f"{name}: memory", unit="MB", value=heap / 1e6, better="less", target=HEAP_MB
+            ),
+            Figure(
+                name=f"{name}: script of an update",
+                unit="ms",
+                value=1e3 * script_s / seconds,
+                better="less",
+                target=UPDATE_MS,
+            ),
+            Figure(
+                name=f"{name}: CPU of the service",
+                unit="%",
+                value=max(0.0, 100 * (cpu_s - alone_s) / seconds),
+                better="less",
+                target=CPU_PERCENT,
+                details={"commits alone, %": 100 * alone_s / seconds},
+            ),
+        ]
+
+
+def _recorded(service: Served, name: str, seconds: int) -> float:
+    """Return the CPU seconds of the service while a run is submitted each second."""
+    before = _tree_cpu_s(service.pid)
+    start = perf_counter()
+    for number in range(seconds):
+        sleep(max(0.0, start + number - perf_counter()))
+        document = {
+            "apiVersion": API_VERSION,
+            "kind": "Run",
+            "metadata": {"name": f"{name}-{number}"},
+            "spec": {"owner": "o001", "resources": {"gpuType": FLAVOR, "totalGPUs": 8}},
+        }
+        with _client(service.target) as client:
+            client.post("/api/v1/runs", json={"document": document}).raise_for_status()
+    sleep(max(0.0, start + seconds - perf_counter()))
+    return _tree_cpu_s(service.pid) - before
+
+
+def _client(target: Target) -> httpx.Client:
+    """Return a client; Playwright has the event loop of this thread."""
+    headers = {"Authorization": f"Bearer {target.token}"}
+    url = f"http://{target.host}:{target.port}"
+    return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=WAIT_MS / 1_000)
+
+
+def _tree_cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process and of all that it started and that still run."""
+    times: dict[int, tuple[int, float]] = {}
+    for told in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = told.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # It has ended meanwhile.
+        used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        times[int(told.parent.name)] = int(fields[1]), used
+    family = {pid}
+    while more := {each for each, (parent, _) in times.items() if parent in family} - family:
+        family |= more
+    return sum(times[each][1] for each in family if each in times)

@@ -1,0 +1,171 @@
+/** Leases as bars: each domain is a band as high as its GPUs, and a lease takes as many rows of it. */
+
+import type { MapGiven } from "./api_types.ts";
+import type { LedgerEvent } from "./live.ts";
+
+export type Kind = "past" | "running" | "planned";
+
+export interface Piece {
+  run: string;
+  owner: string;
+  kind: Kind;
+  isSpare: boolean;
+  from: number;
+  until: number;
+  gpus: number;
+  domain: number;
+  /** The first row of its band that it takes. */
+  row: number;
+}
+
+export interface Band {
+  name: string;
+  gpus: number;
+}
+
+export interface Reservation {
+  metadata: { name: string };
+  spec: { runRef: { name: string } };
+  status: {
+    plannedStart: string | null;
+    slice: { domains: { domain: string; gpus: number }[] };
+    payers: { holdMsPerGPU: number }[];
+  };
+}
+
+const HOUR_MS = 3_600_000;
+
+/** Returns the bands of a fleet, and what lies in them: past, running and planned. */
+export function timeline(
+  map: MapGiven,
+  events: LedgerEvent[],
+  reservations: Reservation[],
+): { bands: Band[]; pieces: Piece[] } {
+  const at = new Map<string, number>();
+  const bands: Band[] = [];
+  const domainOf = map.nodes.domain.map((name, node) => {
+    let found = at.get(name);
+    if (found === undefined) {
+      found = bands.push({ name, gpus: 0 }) - 1;
+      at.set(name, found);
+    }
+    (bands[found] as Band).gpus += map.nodes.gpus[node] as number;
+    return found;
+  });
+  const nodeAt = new Map(map.nodes.name.map((name, node) => [name, node]));
+  const pieces = [
+    ...running(map, domainOf),
+    ...past(events, nodeAt, domainOf),
+    ...planned(reservations, at),
+  ];
+  stack(pieces, bands);
+  return { bands, pieces };
+}
+
+function running(map: MapGiven, domainOf: number[]): Piece[] {
+  const found = new Map<string, Piece>();
+  const { node, gpus, lease } = map.held;
+  lease.forEach((each, row) => {
+    const domain = domainOf[node[row] as number] as number;
+    const key = `${each} ${domain}`;
+    const known = found.get(key);
+    if (known) {
+      known.gpus += gpus[row] as number;
+      return;
+    }
+    found.set(key, {
+      run: map.leases.run[each] as string,
+      owner: map.leases.owner[each] as string,
+      kind: "running",
+      isSpare: map.leases.role[each] === "Spare",
+      from: map.leases.startMs[each] as number,
+      until: map.leases.untilMs[each] as number,
+      gpus: gpus[row] as number,
+      domain,
+      row: 0,
+    });
+  });
+  return [...found.values()];
+}
+
+/** Leases of which the start and the end are among the events. */
+function past(events: LedgerEvent[], nodeAt: Map<string, number>, domainOf: number[]): Piece[] {
+  const begun = new Map<string, LedgerEvent>();
+  const owners = new Map<string, string>();
+  const found: Piece[] = [];
+  for (const event of events) {
+    if (event.tag.startsWith("run-submitted")) {
+      const run = event.run as { name: string; owner: string };
+      owners.set(run.name, run.owner);
+    } else if (event.tag.startsWith("lease-started")) {
+      begun.set(String(event.lease), event);
+    } else if (event.tag.startsWith("lease-ended")) {
+      const start = begun.get(String(event.lease));
+      if (!start) continue;
+      const widths = new Map<number, number>();
+      for (const { node, slots } of start.slots as { node: string; slots: number[] }[]) {
+        const domain = domainOf[nodeAt.get(node) ?? -1];
+        if (domain !== undefined) widths.set(domain, (widths.get(domain) ?? 0) + slots.length);
+      }
+      for (const [domain, gpus] of widths) {
+        found.push({
+          run: String(start.run),
+          owner: owners.get(String(start.run)) ?? "",
+          kind: "past",
+          isSpare: start.role === "Spare",
+          from: Number(start.start_ms),
+          until: Number(event.end_ms),
+          gpus,
+          domain,
+          row: 0,
+        });
+      }
+    }
+  }
+  return found;
+}
+
+function planned(reservations: Reservation[], at: Map<string, number>): Piece[] {
+  return reservations.flatMap(({ spec, status }) => {
+    if (status.plannedStart === null) return [];
+    const from = Date.parse(status.plannedStart);
+    const holds = status.payers.map((payer) => payer.holdMsPerGPU);
+    return status.slice.domains.flatMap(({ domain, gpus }) => {
+      const found = at.get(domain);
+      if (found === undefined) return [];
+      return [
+        {
+          run: spec.runRef.name,
+          owner: "",
+          kind: "planned" as const,
+          isSpare: false,
+          from,
+          until: from + Math.max(HOUR_MS / 60, ...holds),
+          gpus,
+          domain: found,
+          row: 0,
+        },
+      ];
+    });
+  });
+}
+
+/** Gives each piece the lowest rows of its band that are free for as long as it takes. */
+export function stack(pieces: Piece[], bands: Band[]): void {
+  const lanes = bands.map(() => [] as number[]);
+  for (const piece of pieces.sort((one, other) => one.from - other.from || other.gpus - one.gpus)) {
+    const busyUntil = lanes[piece.domain] as number[];
+    const rows = Math.max((bands[piece.domain] as Band).gpus, piece.gpus);
+    let row = 0;
+    let free = 0;
+    for (let lane = 0; lane < rows && free < piece.gpus; lane += 1) {
+      free = (busyUntil[lane] ?? 0) <= piece.from ? free + 1 : 0;
+      row = lane - free + 1;
+    }
+    // Planned work may lie over work that is expected to have ended by then.
+    piece.row = free === piece.gpus ? row : Math.max(0, rows - piece.gpus);
+    for (let lane = piece.row; lane < piece.row + piece.gpus; lane += 1) {
+      busyUntil[lane] = Math.max(busyUntil[lane] ?? 0, piece.until);
+    }
+  }
+}

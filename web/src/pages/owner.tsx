@@ -1,0 +1,181 @@
+/** One owner: its shares, and the statement of a month, to be printed or saved. */
+
+import { ask, saveCsv } from "../api.ts";
+import type { Statement } from "../api_types.ts";
+import type { Owner } from "../documents.ts";
+import { gpuHours, number, percent } from "../format.ts";
+import { useLive } from "../live.ts";
+import { Link, useParam } from "../router.tsx";
+import { Await, Card, Empty, Title, When } from "../ui.tsx";
+import { Share } from "./owners.tsx";
+
+const THIS_MONTH = new Date().toISOString().slice(0, 7);
+
+export function OwnerPage({ name }: { name: string }) {
+  const [month, setMonth] = useParam("month", THIS_MONTH);
+  const owner = useLive(
+    `owner ${name}`,
+    async (signal) => (await ask("/owners/{name}", { name }, {}, signal)) as unknown as Owner,
+    (event) => /^(owner|lease|run|budget|threshold)/.test(event.tag),
+  );
+  const statement = useLive(
+    `statement ${name} ${month}`,
+    (signal) => ask("/statement", {}, { tenant: name, month }, signal),
+    (event) => event.tag.startsWith("lease-ended"),
+  );
+  return (
+    <>
+      <Title title={name} sub="owner" />
+      <Await of={owner}>{(value) => <Standing owner={value} />}</Await>
+      <Card
+        title={`Statement of ${month}`}
+        aside={
+          <div class="actions">
+            <label>
+              Month{" "}
+              <input
+                type="month"
+                value={month}
+                max={THIS_MONTH}
+                onChange={(event) => setMonth(event.currentTarget.value || THIS_MONTH)}
+              />
+            </label>
+            <button
+              type="button"
+              class="plain"
+              onClick={() => void saveCsv("/statement", { tenant: name, month }, `${name}-${month}.csv`)}
+            >
+              Save CSV
+            </button>
+            <button type="button" class="plain" onClick={() => print()}>
+              Print
+            </button>
+          </div>
+        }
+      >
+        <Await of={statement}>{(value) => <Stated statement={value} />}</Await>
+      </Card>
+    </>
+  );
+}
+
+function Standing({ owner }: { owner: Owner }) {
+  const { status } = owner;
+  return (
+    <div class="columns">
+      <Card title="Share against target">
+        {status.shares.length === 0 ? (
+          <Empty>It has no share yet: none of its runs had GPUs lately.</Empty>
+        ) : (
+          status.shares.map((share) => (
+            <div>
+              <p>
+                <b>{share.flavor}</b>: {percent(share.share, 1)} (
+                {percent(share.instantShare, 1)} now, {percent(share.decayedShare, 1)} lately), target{" "}
+                {percent(share.effectiveTarget, 1)}
+              </p>
+              <Share share={share.share} target={share.effectiveTarget} />
+            </div>
+          ))
+        )}
+      </Card>
+      <Card title="Runs">
+        <dl class="facts">
+          <dt>GPUs now</dt>
+          <dd class="num">{number(status.activeGPUs)}</dd>
+          <dt>Running</dt>
+          <dd>
+            <Names names={status.running} />
+          </dd>
+          <dt>Waiting</dt>
+          <dd>
+            <Names names={status.pending} />
+          </dd>
+          <dt>Budget of hours</dt>
+          <dd class="num">
+            {status.budgetUsed === null ? "none" : `${percent(status.budgetUsed, 1)} used`}
+          </dd>
+          {owner.spec.quota && (
+            <>
+              <dt>Quota</dt>
+              <dd>
+                <code>{JSON.stringify(owner.spec.quota)}</code>
+              </dd>
+            </>
+          )}
+        </dl>
+      </Card>
+    </div>
+  );
+}
+
+const NAMES_MAX = 12;
+
+function Names({ names }: { names: string[] }) {
+  if (names.length === 0) return <>-</>;
+  return (
+    <>
+      {names.slice(0, NAMES_MAX).map((name, at) => (
+        <>
+          {at > 0 && ", "}
+          <Link to={["runs", name]}>{name}</Link>
+        </>
+      ))}
+      {names.length > NAMES_MAX && ` and ${number(names.length - NAMES_MAX)} more`}
+    </>
+  );
+}
+
+function Stated({ statement }: { statement: Statement }) {
+  const { status } = statement;
+  if (status.envelopes.length === 0) return <Empty>No envelope of this owner was open in that month.</Empty>;
+  return (
+    <>
+      <p class="quiet">
+        <When at={status.from} /> to <When at={status.until} />, in GPU-hours
+        {!status.isOver && "; the month is not over"}
+      </p>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Statement">
+        <table class="plain">
+          <thead>
+            <tr>
+              <th>Envelope</th>
+              <th>Flavor</th>
+              <th class="right">Granted</th>
+              <th class="right">Before</th>
+              <th class="right">In the month</th>
+              <th class="right">Held</th>
+              <th class="right">Free</th>
+              <th class="right">Lent</th>
+            </tr>
+          </thead>
+          <tbody>
+            {status.envelopes.map((each) => (
+              <tr key={each.name}>
+                <td>{each.name}</td>
+                <td>{each.flavor}</td>
+                <td class="right num">{gpuHours(each.grantedGPUMs)}</td>
+                <td class="right num">{gpuHours(each.broughtForwardGPUMs)}</td>
+                <td class="right num">{gpuHours(each.spentInMonthGPUMs)}</td>
+                <td class="right num">{gpuHours(each.heldGPUMs)}</td>
+                <td class="right num">{gpuHours(each.freeGPUMs)}</td>
+                <td class="right num">{gpuHours(each.lentGPUMs)}</td>
+              </tr>
+            ))}
+          </tbody>
+          <tfoot>
+            <tr>
+              <th colSpan={2}>Total</th>
+              <td class="right num">{gpuHours(status.total.grantedGPUMs)}</td>
+              <td class="right num" />
+              <td class="right num">{gpuHours(status.total.spentInMonthGPUMs)}</td>
+              <td class="right num">{gpuHours(status.total.heldGPUMs)}</td>
+              <td class="right num">{gpuHours(status.total.freeGPUMs)}</td>
+              <td class="right num">{gpuHours(status.total.lentGPUMs)}</td>
+            </tr>
+          </tfoot>
+        </table>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,138 @@
+/** Owners: what each has of the fleet against its target, and of its budget of hours. */
+
+import { ask } from "../api.ts";
+import type { Owner } from "../documents.ts";
+import { number, percent } from "../format.ts";
+import { useLive } from "../live.ts";
+import { Link } from "../router.tsx";
+import { Await, Badge, Bar, type Column, Empty, Table, Title } from "../ui.tsx";
+
+interface Row {
+  owner: Owner;
+  share: Owner["status"]["shares"][number] | null;
+}
+
+const COLUMNS: Column<Row>[] = [
+  {
+    title: "Owner",
+    value: ({ owner }) => owner.metadata.name,
+    show: ({ owner }) => (
+      <Link to={["owners", owner.metadata.name]} class="name">
+        {owner.metadata.name}
+      </Link>
+    ),
+  },
+  {
+    title: "Under",
+    wide: true,
+    value: ({ owner }) => (owner.spec.parents ?? []).join(" "),
+    show: ({ owner }) => (owner.spec.parents ?? []).join(", ") || "-",
+  },
+  {
+    title: "Flavor",
+    value: ({ share }) => share?.flavor ?? "",
+    show: ({ share }) => share?.flavor ?? "-",
+  },
+  {
+    title: "Share and target",
+    value: ({ share }) => share?.share ?? 0,
+    show: ({ share }) => (share ? <Share share={share.share} target={share.effectiveTarget} /> : "-"),
+  },
+  {
+    title: "Share",
+    right: true,
+    value: ({ share }) => share?.share ?? 0,
+    show: ({ share }) => (share ? percent(share.share, 1) : "-"),
+  },
+  {
+    title: "Target",
+    right: true,
+    value: ({ share }) => share?.effectiveTarget ?? 0,
+    show: ({ share }) => (share ? percent(share.effectiveTarget, 1) : "-"),
+  },
+  {
+    title: "GPUs now",
+    right: true,
+    value: ({ owner }) => owner.status.activeGPUs,
+    show: ({ owner }) => number(owner.status.activeGPUs),
+  },
+  {
+    title: "Running",
+    right: true,
+    wide: true,
+    value: ({ owner }) => owner.status.running.length,
+    show: ({ owner }) => number(owner.status.running.length),
+  },
+  {
+    title: "Waiting",
+    right: true,
+    wide: true,
+    value: ({ owner }) => owner.status.pending.length,
+    show: ({ owner }) => number(owner.status.pending.length),
+  },
+  {
+    title: "Budget used",
+    right: true,
+    value: ({ owner }) => owner.status.budgetUsed ?? 0,
+    show: ({ owner }) =>
+      owner.status.budgetUsed === null ? (
+        "-"
+      ) : (
+        <>
+          {percent(owner.status.budgetUsed, 1)}{" "}
+          {owner.status.budgetUsed > 1 && <Badge word="over" tone="bad" />}
+        </>
+      ),
+  },
+];
+
+/** A share as a bar, with a mark where its target is. */
+export function Share({ share, target }: { share: number; target: number }) {
+  const most = Math.max(share, target, 0.01) * 1.15;
+  return (
+    <div class="share">
+      <Bar
+        label={`${percent(share, 1)} of the flavor, target ${percent(target, 1)}`}
+        total={most * 1_000}
+        parts={[{ name: "share", value: share * 1_000, kind: share > target ? "wait" : "good" }]}
+      />
+      <i style={{ left: `${(100 * target) / most}%` }} aria-hidden="true" />
+    </div>
+  );
+}
+
+/** Returns a row for each flavor that an owner has a share of, and one where there is none. */
+function rowsOf(owners: Owner[]): Row[] {
+  return owners.flatMap((owner): Row[] =>
+    owner.status.shares.length
+      ? owner.status.shares.map((share) => ({ owner, share }))
+      : [{ owner, share: null }],
+  );
+}
+
+export function OwnersPage() {
+  const found = useLive(
+    "owner-list",
+    (signal) => ask("/owners", {}, {}, signal),
+    (event) => /^(owner|lease|run|budget|threshold)/.test(event.tag),
+  );
+  return (
+    <>
+      <Title
+        title="Owners"
+        sub="The queue is ordered by how far each owner's share is below its target; the mark is the target."
+      />
+      <Await of={found}>
+        {(listing) => (
+          <Table
+            name="owners"
+            columns={COLUMNS}
+            rows={rowsOf(listing.items as unknown as Owner[])}
+            keyOf={({ owner, share }) => `${owner.metadata.name} ${share?.flavor ?? ""}`}
+            empty={<Empty command="quorate apply -f teams.yaml">There is no owner that you may see.</Empty>}
+          />
+        )}
+      </Await>
+    </>
+  );
+}

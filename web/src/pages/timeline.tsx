@@ -1,0 +1,278 @@
+/** The timeline: leases that were, are, and will be, domain by domain. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ask } from "../api.ts";
+import { paintOf } from "../fleet_canvas.ts";
+import { duration, number, time } from "../format.ts";
+import { type Band, type Piece, type Reservation, timeline } from "../gantt.ts";
+import { type LedgerEvent, useLive } from "../live.ts";
+import { go, pageOf } from "../router.tsx";
+import { Await, Empty, Title } from "../ui.tsx";
+
+const EVENTS = 1_000;
+const LABEL = 150;
+const AXIS = 26;
+const GAP = 10;
+const ROW_MAX = 6;
+const BAND_MIN = 26;
+const BAND_MAX = 150;
+const HOUR_MS = 3_600_000;
+const STEPS = [60_000, 300_000, 900_000, HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, 24 * HOUR_MS, 168 * HOUR_MS];
+
+async function load(signal: AbortSignal): Promise<{ bands: Band[]; pieces: Piece[] }> {
+  const [map, events, reservations] = await Promise.all([
+    ask("/map", {}, {}, signal),
+    ask("/ledger/events", {}, { limit: EVENTS }, signal),
+    ask("/reservations", {}, {}, signal),
+  ]);
+  return timeline(
+    map,
+    events.items as unknown as LedgerEvent[],
+    reservations.items as unknown as Reservation[],
+  );
+}
+
+export function TimelinePage() {
+  const found = useLive("timeline", load, (event) => /^(lease|reservation|node|hold)/.test(event.tag));
+  return (
+    <>
+      <Title
+        title="Timeline"
+        sub="Each band is a domain, as high as it has GPUs. Pale bars are over, hollow ones are planned. The wheel zooms, dragging moves."
+      />
+      <Await of={found}>
+        {({ bands, pieces }) =>
+          bands.length === 0 ? (
+            <Empty command="quorate apply -f fleet.yaml">The fleet has no nodes yet.</Empty>
+          ) : (
+            <Gantt bands={bands} pieces={pieces} />
+          )
+        }
+      </Await>
+    </>
+  );
+}
+
+interface Span {
+  from: number;
+  until: number;
+}
+
+/** Returns a span around now in which the work that runs, and what comes next, is in sight. */
+function usual(pieces: Piece[]): Span {
+  const now = Date.now();
+  const first = Math.min(now - HOUR_MS / 12, ...pieces.map((piece) => piece.from));
+  const last = Math.max(now + HOUR_MS / 4, ...pieces.map((piece) => piece.until));
+  const [from, until] = [Math.max(first, now - 24 * HOUR_MS), Math.min(last, now + 48 * HOUR_MS)];
+  return { from: from - (until - from) * 0.03, until: until + (until - from) * 0.03 };
+}
+
+function heightOf(band: Band): number {
+  return Math.min(BAND_MAX, Math.max(BAND_MIN, band.gpus * ROW_MAX));
+}
+
+function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const span = useRef<Span | null>(null);
+  const [tip, setTip] = useState<{ x: number; y: number; piece: Piece } | null>(null);
+  const tops = useMemo(() => {
+    let top = AXIS;
+    return bands.map((band) => {
+      const at = top;
+      top += heightOf(band) + GAP;
+      return at;
+    });
+  }, [bands]);
+  const height = (tops.at(-1) ?? 0) + heightOf(bands.at(-1) as Band) + GAP;
+  const colors = useMemo(() => {
+    const owners = [...new Set(pieces.map((piece) => piece.owner).filter(Boolean))].sort();
+    return new Map(owners.map((owner, at) => [owner, paintOf().owners[at % 8] as string]));
+  }, [pieces]);
+  const x = (at: number): number => {
+    const { from, until } = span.current as Span;
+    const width = (canvas.current?.clientWidth ?? 0) - LABEL;
+    return LABEL + ((at - from) / (until - from)) * width;
+  };
+  const box = (piece: Piece): [number, number, number, number] => {
+    const band = bands[piece.domain] as Band;
+    const row = heightOf(band) / Math.max(band.gpus, 1);
+    const left = x(piece.from);
+    const top = (tops[piece.domain] as number) + piece.row * row;
+    return [left, top, Math.max(1.5, x(piece.until) - left - 1), Math.max(1.5, piece.gpus * row - 1)];
+  };
+  const draw = useRef(() => undefined as void);
+  draw.current = () => {
+    const at = canvas.current;
+    if (!at) return;
+    span.current ??= usual(pieces);
+    const ratio = devicePixelRatio;
+    at.width = at.clientWidth * ratio;
+    at.height = at.clientHeight * ratio;
+    const context = at.getContext("2d") as CanvasRenderingContext2D;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const paint = paintOf();
+    drawAxis(context, span.current, x, at.clientWidth, height, paint.quiet, paint.free);
+    context.save();
+    context.beginPath();
+    context.rect(LABEL, 0, at.clientWidth - LABEL, height);
+    context.clip();
+    for (const piece of pieces) {
+      const [left, top, width, tall] = box(piece);
+      if (left > at.clientWidth || left + width < LABEL) continue;
+      const color = colors.get(piece.owner) ?? paint.other;
+      context.globalAlpha = piece.kind === "past" ? 0.35 : piece.isSpare ? 0.55 : 1;
+      if (piece.kind === "planned") {
+        context.strokeStyle = paint.text;
+        context.setLineDash([4, 3]);
+        context.strokeRect(left + 0.5, top + 0.5, Math.max(2, width - 1), Math.max(2, tall - 1));
+        context.setLineDash([]);
+      } else {
+        context.fillStyle = color;
+        context.fillRect(left, top, width, tall);
+      }
+      context.globalAlpha = 1;
+      if (tall >= 13 && width > 50) {
+        context.font = "12px system-ui, sans-serif";
+        context.textBaseline = "middle";
+        context.fillStyle = piece.kind === "running" ? paint.onOwner : paint.text;
+        const visible = Math.min(left + width, at.clientWidth) - Math.max(left, LABEL);
+        if (visible > 40) {
+          context.fillText(piece.run, Math.max(left, LABEL) + 6, top + tall / 2, visible - 10);
+        }
+      }
+    }
+    const now = x(Date.now());
+    context.fillStyle = paint.bad;
+    context.fillRect(now, AXIS - 6, 1.5, height);
+    context.restore();
+    context.font = "600 12px system-ui, sans-serif";
+    context.textBaseline = "top";
+    context.fillStyle = paint.text;
+    bands.forEach((band, row) => context.fillText(band.name, 10, tops[row] as number, LABEL - 20));
+    context.font = "11px system-ui, sans-serif";
+    context.fillStyle = paint.quiet;
+    bands.forEach((band, row) =>
+      context.fillText(`${number(band.gpus)} GPUs`, 10, (tops[row] as number) + 15, LABEL - 20),
+    );
+  };
+  useEffect(() => draw.current(), [pieces, colors]);
+  useEffect(() => {
+    const at = canvas.current as HTMLCanvasElement;
+    const again = (): void => draw.current();
+    const resized = new ResizeObserver(again);
+    resized.observe(at);
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", again);
+    const wheel = (event: WheelEvent): void => {
+      event.preventDefault();
+      zoom(event.deltaY < 0 ? 0.8 : 1.25, event.offsetX);
+    };
+    at.addEventListener("wheel", wheel, { passive: false });
+    return () => {
+      resized.disconnect();
+      scheme.removeEventListener("change", again);
+      at.removeEventListener("wheel", wheel);
+    };
+  }, []);
+  const zoom = (by: number, at: number): void => {
+    const old = span.current;
+    if (!old) return;
+    const share = Math.max(0, (at - LABEL) / ((canvas.current?.clientWidth ?? 1) - LABEL));
+    const middle = old.from + share * (old.until - old.from);
+    const width = Math.min(90 * 24 * HOUR_MS, Math.max(60_000, (old.until - old.from) * by));
+    span.current = { from: middle - share * width, until: middle + (1 - share) * width };
+    draw.current();
+  };
+  const pan = (share: number): void => {
+    const old = span.current;
+    if (!old) return;
+    const by = share * (old.until - old.from);
+    span.current = { from: old.from + by, until: old.until + by };
+    draw.current();
+  };
+  const pieceAt = (left: number, top: number): Piece | undefined =>
+    pieces.findLast((piece) => {
+      const [x0, y0, width, tall] = box(piece);
+      return left >= x0 && left < x0 + width && top >= y0 && top < y0 + tall;
+    });
+  const middle = (canvas.current?.clientWidth ?? 0) / 2;
+  const keys: Record<string, () => void> = {
+    ArrowLeft: () => pan(-0.1),
+    ArrowRight: () => pan(0.1),
+    "+": () => zoom(0.8, middle),
+    "=": () => zoom(0.8, middle),
+    "-": () => zoom(1.25, middle),
+    "0": () => {
+      span.current = null;
+      draw.current();
+    },
+  };
+  return (
+    <div class="map gantt">
+      <canvas
+        ref={canvas}
+        style={{ height: `${height}px` }}
+        tabIndex={0}
+        role="img"
+        aria-label={`${pieces.length} leases and planned starts in ${bands.length} domains. Left and right move in time, plus and minus zoom, 0 shows all.`}
+        onPointerMove={(event) => {
+          if (event.buttons === 1) {
+            setTip(null);
+            pan(-event.movementX / ((canvas.current?.clientWidth ?? 1) - LABEL));
+            return;
+          }
+          const piece = pieceAt(event.offsetX, event.offsetY);
+          setTip(piece ? { x: event.offsetX, y: event.offsetY, piece } : null);
+        }}
+        onPointerLeave={() => setTip(null)}
+        onDblClick={(event) => {
+          const piece = pieceAt(event.offsetX, event.offsetY);
+          if (piece) go(pageOf("runs", piece.run));
+        }}
+        onKeyDown={(event) => {
+          const act = keys[event.key];
+          if (!act) return;
+          event.preventDefault();
+          act();
+        }}
+      />
+      {tip && (
+        <div class="tip" style={{ left: `${tip.x + 14}px`, top: `${tip.y + 14}px` }}>
+          <div>
+            {tip.piece.run}
+            {tip.piece.owner && ` of ${tip.piece.owner}`} · {number(tip.piece.gpus)} GPUs
+            {tip.piece.isSpare && " spare"}
+          </div>
+          <div>
+            {tip.piece.kind === "planned" ? "planned" : tip.piece.kind} {time(tip.piece.from)} to{" "}
+            {time(tip.piece.until)} ({duration(tip.piece.until - tip.piece.from)})
+          </div>
+        </div>
+      )}
+    </div>
+  );
+}
+
+function drawAxis(
+  context: CanvasRenderingContext2D,
+  span: Span,
+  x: (at: number) => number,
+  width: number,
+  height: number,
+  quiet: string,
+  line: string,
+): void {
+  context.clearRect(0, 0, width, height);
+  const step = STEPS.find((each) => (span.until - span.from) / each <= (width - LABEL) / 90) ?? STEPS.at(-1);
+  const offset = new Date().getTimezoneOffset() * 60_000;
+  const every = step as number;
+  context.font = "11px system-ui, sans-serif";
+  context.textBaseline = "top";
+  for (let at = Math.ceil((span.from - offset) / every) * every + offset; at < span.until; at += every) {
+    const left = x(at);
+    context.fillStyle = line;
+    context.fillRect(left, AXIS - 6, 1, height);
+    context.fillStyle = quiet;
+    context.fillText(time(at).replace(/:00$/, ""), left + 3, 6);
+  }
+}
