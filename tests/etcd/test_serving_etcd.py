@@ -73,3 +73,28 @@ def test_a_ledger_moves_from_a_file_to_etcd_and_back_as_an_export(
     with store_urls.read_store(etcd_url) as there, store_urls.read_store(again) as here:
         assert there.head() == here.head()
         assert list(there.blocks()) == list(here.blocks())
+
+
+@pytest.mark.slow
+def test_a_backup_of_a_ledger_in_etcd_is_a_file_and_is_restored_to_a_new_cluster(
+    etcd_url: str, tmp_path: Path
+) -> None:
+    quorate(tmp_path, etcd_url, "init")
+    quorate(tmp_path, etcd_url, "apply", "-f", str(EXAMPLES / "fleet.yaml"))
+    backup = str(tmp_path / "backup.db")
+    made = quorate(tmp_path, etcd_url, "ledger", "backup", "--out", backup, "--with-keys")
+    assert f"of {etcd_url} to {backup}" in made
+    place, _, _ = etcd_url.partition("?")
+    restored = f"{place}-restored?local={tmp_path / 'restored'}"
+    quorate(tmp_path, restored, "ledger", "restore", backup)
+    with (
+        store_urls.read_store(etcd_url) as one,
+        store_urls.read_store(backup) as two,
+        store_urls.read_store(restored) as three,
+    ):
+        assert list(one.blocks()) == list(two.blocks()) == list(three.blocks())
+        assert two.kept_end() is not None
+    for name in ("key", "lottery"):
+        secret = (tmp_path / f"ledger.{name}").read_bytes()
+        assert (tmp_path / f"restored.{name}").read_bytes() == secret
+    quorate(tmp_path, restored, "ledger", "verify", "--deep")

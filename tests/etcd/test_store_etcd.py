@@ -22,6 +22,7 @@ from quorate.adapters.stores.etcd_upkeep import (
     SNAPSHOTS_ROOM,
     is_worth_defragmenting,
 )
+from quorate.adapters.stores.ledger_copy import copy_store
 from quorate.adapters.stores.store_etcd import EtcdStore
 from quorate.ledger.chain import GENESIS, Block, Verified, seal, verify_blocks
 from quorate.model.events import Outcome, RunEnded
@@ -409,6 +410,20 @@ def test_a_member_is_defragmented_when_its_file_is_large_and_mostly_empty() -> N
     assert not is_worth_defragmenting(status(DEFRAGMENT_BYTES - 1, 0))
     assert not is_worth_defragmenting(status(DEFRAGMENT_BYTES, DEFRAGMENT_BYTES // 2))
     assert is_worth_defragmenting(status(DEFRAGMENT_BYTES, DEFRAGMENT_BYTES // 4))
+
+
+def test_a_copy_of_a_damaged_ledger_leaves_nothing(
+    address: EtcdAddress, etcd_url: str, client: EtcdClient, tmp_path: Path
+) -> None:
+    filled(address)
+    height = hot_heights(client, address)[1]
+    client.commit(Txn(compare=(), then=(Delete(EtcdKeys(address.name).block(height)),)))
+    out = tmp_path / "copy.db"
+    with pytest.raises(CorruptLedgerError, match=f"block {height}"):
+        copy_store(etcd_url, str(out))
+    assert not out.exists()
+    with pytest.raises(LedgerExistsError):
+        copy_store(etcd_url, etcd_url)
 
 
 def test_no_other_store_needs_grpc() -> None:

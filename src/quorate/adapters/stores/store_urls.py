@@ -143,11 +143,21 @@ _DRIVERS: Final = {
 }
 
 
-def store_exists(url: str) -> bool:
-    """Return whether there is a ledger, or something else in its place, at ``url``.
+def is_file(url: str) -> bool:
+    """Return whether the ledger at ``url`` is a file of this machine.
 
     Like all that follow it raises ``StoreUrlError`` where ``url`` names no store that there is.
     """
+    return _parts(url)[0] == _SQLITE
+
+
+def shown(url: str) -> str:
+    """Return how messages name the ledger at ``url``: a file by its path alone."""
+    return str(ledger_path(url)) if is_file(url) else url
+
+
+def store_exists(url: str) -> bool:
+    """Return whether there is a ledger, or something else in its place, at ``url``."""
     driver, place = _driver(url)
     return driver.exists(place)
 

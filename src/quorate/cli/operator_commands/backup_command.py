@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from quorate.adapters.stores.head_file import head_path
-from quorate.adapters.stores.ledger_backup import SECRETS, copy_ledger
+from quorate.adapters.stores.ledger_backup import SECRETS
+from quorate.adapters.stores.ledger_copy import copy_store
+from quorate.adapters.stores.store_urls import ledger_path, shown
 from quorate.cli.printing import print_tree, telling
 from quorate.cli.settings import Settings
 from quorate.ledger.chain import Head
@@ -16,11 +16,12 @@ from quorate.service.secret_checks import trouble_with_secrets
 from quorate.views.runs.outcome_view import receipt_line
 
 
-def back_up(settings: Settings, source: Path, out: Path, *, with_keys: bool) -> None:
-    """Copy the ledger ``source`` to ``out`` and say what was copied."""
+def back_up(settings: Settings, source: str, out: str, *, with_keys: bool) -> None:
+    """Copy the ledger at the URL ``source`` to ``out`` and say what was copied."""
     secrets = tuple(SECRETS) if with_keys else ()
-    head = copy_ledger(source, out, secrets=secrets)
-    done = f"backed up {_counts(head)} of {source} to {out}, hash {head.hash.hex()}"
+    head = copy_store(source, out, secrets=secrets)
+    places = f"of {shown(source)} to {shown(out)}"
+    done = f"backed up {_counts(head)} {places}, hash {head.hash.hex()}"
     with telling(done):
         if not settings.is_table:
             print_tree(settings, _tree(out, head, secrets))
@@ -34,12 +35,13 @@ def back_up(settings: Settings, source: Path, out: Path, *, with_keys: bool) -> 
             click.echo(f"without {names}: keep copies of those, too, or add --with-keys")
 
 
-def restore(settings: Settings, backup: Path, out: Path) -> None:
-    """Make the ledger ``out`` of a backup, with the secrets that lie beside it."""
-    secrets = tuple(name for name, place in SECRETS.items() if place(backup).exists())
-    had_end = head_path(backup).exists()
-    head = copy_ledger(backup, out, secrets=secrets)
-    done = f"restored {_counts(head)} to {out}, hash {head.hash.hex()}"
+def restore(settings: Settings, backup: str, out: str) -> None:
+    """Make the ledger at the URL ``out`` of a backup, with the secrets that lie beside it."""
+    path = ledger_path(backup)
+    secrets = tuple(name for name, place in SECRETS.items() if place(path).exists())
+    had_end = head_path(path).exists()
+    head = copy_store(backup, out, secrets=secrets)
+    done = f"restored {_counts(head)} to {shown(out)}, hash {head.hash.hex()}"
     with telling(done):
         if not settings.is_table:
             print_tree(settings, _tree(out, head, secrets))
@@ -48,11 +50,11 @@ def restore(settings: Settings, backup: Path, out: Path) -> None:
         click.echo(receipt_line(head))
         if not had_end:
             click.echo(
-                f"a missing end of {backup} cannot be detected: no "
-                f"{head_path(backup).name} lies beside it; compare the restored ledger with a "
+                f"a missing end of {shown(backup)} cannot be detected: no "
+                f"{head_path(path).name} lies beside it; compare the restored ledger with a "
                 "checkpoint kept elsewhere: quorate ledger verify --against CHECKPOINT"
             )
-        for line in trouble_with_secrets(str(out)):
+        for line in trouble_with_secrets(out):
             click.echo(line)
 
 
@@ -60,9 +62,9 @@ def _counts(head: Head) -> str:
     return f"{counted(head.seq, 'event')} in {counted(head.height, 'block')}"
 
 
-def _tree(out: Path, head: Head, secrets: tuple[str, ...]) -> dict[str, object]:
+def _tree(out: str, head: Head, secrets: tuple[str, ...]) -> dict[str, object]:
     return {
-        "ledger": str(out),
+        "ledger": shown(out),
         "head": {"height": head.height, "sequence": head.seq, "hash": head.hash.hex()},
-        "secrets": [str(SECRETS[name](out)) for name in secrets],
+        "secrets": [str(SECRETS[name](ledger_path(out))) for name in secrets],
     }

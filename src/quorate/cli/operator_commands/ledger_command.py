@@ -215,7 +215,7 @@ def import_(settings: Settings, file: str, out: str | None) -> None:
         "quorate ledger backup --out full.db --with-keys",
     )
 )
-@click.option("--out", metavar="NEW.db", required=True, help="The new file of the copy.")
+@click.option("--out", metavar="NEW.db", required=True, help="The new ledger, a path or a URL.")
 @click.option(
     "--with-keys", is_flag=True, help="Also copy the signing key and the lottery's secret."
 )
@@ -228,13 +228,11 @@ def backup(settings: Settings, out: str, *, with_keys: bool) -> None:
     that exists is overwritten. A holder of the secrets can sign for the ledger and knows every draw
     to come, so they are copied only on request.
     """
-    from pathlib import Path
-
     from quorate.cli.operator_commands.backup_command import back_up
     from quorate.cli.session import on_file
 
     on_file(settings, "ledger backup")
-    back_up(settings, settings.ledger_path, Path(out), with_keys=with_keys)
+    back_up(settings, settings.ledger, out, with_keys=with_keys)
 
 
 @ledger.command(
@@ -244,7 +242,9 @@ def backup(settings: Settings, out: str, *, with_keys: bool) -> None:
     )
 )
 @click.argument("file", metavar="BACKUP.db")
-@click.option("--out", metavar="NEW.db", help="The new ledger file.  [default: that of --ledger]")
+@click.option(
+    "--out", metavar="NEW.db", help="The new ledger, a path or a URL.  [default: --ledger]"
+)
 @ledger_options
 @click.pass_obj
 def restore(settings: Settings, file: str, out: str | None) -> None:
@@ -253,13 +253,11 @@ def restore(settings: Settings, file: str, out: str | None) -> None:
     It is verified, and secrets that lie beside the backup are copied with it. Nothing that exists
     is overwritten. Says what will not work without a secret that is missing.
     """
-    from pathlib import Path
-
     from quorate.cli.operator_commands.backup_command import restore as restore_backup
     from quorate.cli.session import on_file
 
     on_file(settings, "ledger restore")
-    restore_backup(settings, Path(file), settings.ledger_path if out is None else Path(out))
+    restore_backup(settings, file, settings.ledger if out is None else out)
 
 
 @ledger.command(
