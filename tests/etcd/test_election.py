@@ -110,6 +110,7 @@ steps = st.tuples(
 )
 
 
+@pytest.mark.heavy
 @given(st.lists(steps, min_size=40, max_size=80))
 def test_two_never_lead_at_once_and_terms_only_grow(
     drawn: list[tuple[int, int, list[Fate], str, bool]],
@@ -176,6 +177,7 @@ def is_leading(standing: object) -> bool:
     return isinstance(standing, Leading)
 
 
+@pytest.mark.slow
 def test_one_leads_and_the_other_follows_until_it_steps_down(
     stores: tuple[EtcdStore, EtcdStore],
 ) -> None:
@@ -233,6 +235,7 @@ def test_a_leader_whose_lease_was_ended_by_others_follows_and_appends_nothing(
     election.close()
 
 
+@pytest.mark.slow
 def test_a_leader_that_paused_is_deposed_and_the_compare_stops_it(
     stores: tuple[EtcdStore, EtcdStore], client: EtcdClient
 ) -> None:

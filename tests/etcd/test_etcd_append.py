@@ -96,6 +96,7 @@ class Others:
         self._etcd.fates, self._etcd.meanwhile = kept
 
 
+@pytest.mark.heavy
 @given(
     fate=fates,
     turns=st.lists(st.booleans(), max_size=8),
@@ -134,6 +135,7 @@ def test_an_append_is_recorded_once_or_never_and_the_caller_is_told_which(
     assert len(log_of(etcd)) == len(later) + 1
 
 
+@pytest.mark.heavy
 @given(fates, st.lists(st.booleans(), max_size=12), st.integers(0, 4))
 def test_a_chain_is_appended_once_or_never_and_the_caller_is_told_which(
     fate: list[Fate], turns: list[bool], blocks: int
@@ -159,6 +161,7 @@ def test_a_chain_is_appended_once_or_never_and_the_caller_is_told_which(
     assert len(log_of(etcd)) == len(later) + 1
 
 
+@pytest.mark.heavy
 @given(st.integers(0, 5), st.booleans())
 def test_two_chains_that_are_staged_at_once_do_not_mix(turn: int, is_cut_off: bool) -> None:  # noqa: FBT001
     etcd = new_log()

@@ -29,6 +29,7 @@ from tests.etcd.certificates import make_certificates
 from tests.etcd_server import Member, free_port, pause
 from tools.etcd_protobuf import COMPILED, compiled
 
+pytestmark = pytest.mark.slow
 SLOW_S = 0.3
 SECRET, OTHER = "secret", "other"
 
@@ -162,7 +163,6 @@ def test_a_request_that_is_too_large_is_refused_with_what_to_raise(client: EtcdC
         client.commit(Txn(compare=(), then=tuple(Put(f"t/{n}".encode(), b"") for n in range(200))))
 
 
-@pytest.mark.slow
 def test_an_etcd_without_space_is_explained_and_takes_writes_again_once_there_is_room(
     etcd_program: Path, tmp_path: Path
 ) -> None:
@@ -189,7 +189,6 @@ def test_an_etcd_without_space_is_explained_and_takes_writes_again_once_there_is
     client.close()
 
 
-@pytest.mark.slow
 def test_a_user_is_asked_for_its_password_and_may_do_what_its_role_allows(
     etcd_program: Path, tmp_path: Path
 ) -> None:
@@ -237,7 +236,6 @@ def test_a_user_is_asked_for_its_password_and_may_do_what_its_role_allows(
             refused.close()
 
 
-@pytest.mark.slow
 def test_tls_shows_both_sides_who_the_other_is(etcd_program: Path, tmp_path: Path) -> None:
     made = make_certificates(tmp_path)
     member = Member(

@@ -9,6 +9,8 @@ from quorate.adapters.stores.store_etcd import EtcdStore
 from quorate.ports.store_port import EventStore
 from quorate.testing.store_contract import StoreContract
 
+pytestmark = pytest.mark.slow
+
 
 class TestEtcdStore(StoreContract):
     @pytest.fixture(autouse=True)

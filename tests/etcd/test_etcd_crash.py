@@ -140,6 +140,7 @@ def test_a_killed_etcd_loses_nothing_acknowledged_and_appends_are_never_doubled(
         assert [block.hash for block in whole_chain(url)] == acknowledged
 
 
+@pytest.mark.slow
 def test_an_address_of_nobody_is_said_to_be_down_when_it_is_opened(tmp_path: Path) -> None:
     address = EtcdAddress(
         endpoints=("127.0.0.1:1",), name="t", local=tmp_path / "l", archive=tmp_path / "a"

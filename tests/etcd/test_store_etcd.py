@@ -41,6 +41,7 @@ from quorate.testing.store_contract import fill, row_query, some_chain, some_eve
 from tests.bounds import until
 from tests.etcd_server import Member
 
+pytestmark = pytest.mark.slow
 SMALL = 600
 """A segment of some five blocks of these tests."""
 
@@ -367,7 +368,6 @@ def test_a_follower_goes_on_after_etcd_was_away_and_has_forgotten(
         follower.close()
 
 
-@pytest.mark.slow
 def test_a_ledger_whose_etcd_has_no_space_is_usable_after_it_was_opened_again(
     etcd_program: Path, tmp_path: Path
 ) -> None:
