@@ -18,12 +18,14 @@ from typing import Final, get_args
 
 import pytest
 
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.model.events import EndReason, Event, StartReason
 from quorate.model.refusal import RefusalCode
 from quorate.sim.demand import Size
+from quorate.sim.seed_trial import Trial
 from quorate.testing.inspection import Findings, Happened, inspect
 from quorate.testing.shrinking import failure_of, scenario_of, shrink
-from tests.oracles.effort import sized
+from tests.oracles.effort import few_of, sized
 
 _PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 _SEEDS: Final = os.environ.get("QUORATE_SEEDS", "")
@@ -87,6 +89,17 @@ def test_seeds_are_written_as_numbers_and_ranges(text: str, seeds: list[int]) ->
 def test_a_seed_is_one_history() -> None:
     once, again = inspect(1, _TWICE), inspect(1, _TWICE)
     assert (once.events, once.happened, once.failure) == (again.events, again.happened, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", few_of(range(60), 3))
+def test_an_engine_that_decides_on_overlays_writes_the_same_ledger(seed: int) -> None:
+    alone = Trial(seed, size=_TWICE)
+    shared = Trial(seed, size=_TWICE, store=MemoryStore(is_shared=True))
+    for trial in (alone, shared):
+        trial.run()
+    assert alone.store.head().seq > 100
+    assert shared.store.head() == alone.store.head()
 
 
 def seeds_of(text: str) -> list[int]:

@@ -15,6 +15,7 @@ from quorate.core.commands import Apply, Cancel, Submit
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.specs import Node, Run
 from quorate.model.state.records import Phase
+from quorate.ports.store_port import EventStore
 from quorate.sim.demand import START_MS, Size
 from quorate.sim.fault_plan import Courier, CrashingStore, FaultRates, Faults, stop_delays, wipes
 from quorate.sim.random_world import World, draw_world
@@ -36,7 +37,7 @@ _SNAPSHOT_EVENTS: Final = 150
 class Trial:
     """Everything that happens for ``seed``. ``observers`` watch; see ``Observer``.
 
-    ``draw`` is how its world is made.
+    ``draw`` is how its world is made. Without a ``store`` its ledger is kept in memory.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Trial:
         size: Size | None = None,
         observers: Sequence[Observer] = (),
         draw: Draw = draw_world,
+        store: EventStore | None = None,
     ) -> None:
         self.seed = seed
         size = Size() if size is None else size
@@ -54,7 +56,7 @@ class Trial:
         rates = draw_rates(Random(f"{seed}/rates"))
         self.rates = FaultRates() if self.world.is_honest else rates
         self.timeline = Timeline(VirtualClock(START_MS))
-        self.store = CrashingStore(MemoryStore())
+        self.store = CrashingStore(MemoryStore() if store is None else store)
         truths = {arrival.run.name: arrival.truth for arrival in self.world.arrivals}
         flavors = {spec.name: spec.flavor for spec in self.world.specs if isinstance(spec, Node)}
         self.executor = SimExecutor(
