@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any, Final
 
 from quorate.adapters.kubernetes.cluster_owner import ClusterOwner
@@ -23,6 +23,7 @@ from quorate.adapters.kubernetes.resource_objects import KINDS, RUN, Resource
 from quorate.adapters.kubernetes.resource_watch import ResourceWatch, Seen
 from quorate.adapters.kubernetes.resource_writes import ResourceWriter
 from quorate.documents import Parsed, parse_tree
+from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller
 from quorate.ports.errors import QuorateError
 from quorate.service.auth.authenticator import Authenticator
@@ -61,6 +62,9 @@ LOOK_S: Final = 10.0
 """How long until the cluster and the ledger are compared though nothing seems to have changed."""
 PAUSE_S: Final = 0.1
 """How long changes are gathered before they are compared."""
+PAUSE_S_MAX: Final = 1.0
+REST: Final = 3
+"""How many times as long as reading the ledger has taken the next comparison waits at least."""
 AGAIN_S: Final = 1.0
 """How long until something is tried again that the cluster did not take."""
 PASSES_MAX: Final = 8
@@ -137,6 +141,7 @@ class ResourceOperator:
         self._seq = -1
         self._has_trouble = False
         self._again_s = LOOK_S
+        self._reading_s = 0.0
         self._complaints: dict[str, str] = {}
 
     def changed(self) -> None:
@@ -168,7 +173,7 @@ class ResourceOperator:
             await self._until_due()
             if watch.seen() is None:
                 continue  # It is compared as soon as all kinds are listed.
-            self._has_trouble, self._again_s = False, LOOK_S
+            self._has_trouble, self._again_s, self._reading_s = False, LOOK_S, 0.0
             try:
                 await self._compare(watch, writes)
             except (CommandError, QuorateError) as error:
@@ -189,7 +194,8 @@ class ResourceOperator:
         finally:
             for each in tasks:
                 each.cancel()
-        await asyncio.sleep(AGAIN_S if self._has_trouble else PAUSE_S)
+        pause_s = min(PAUSE_S_MAX, max(PAUSE_S, REST * self._reading_s))
+        await asyncio.sleep(AGAIN_S if self._has_trouble else pause_s)
         self._changed.clear()
 
     def _complain(self, what: str, error: Exception) -> None:
@@ -235,8 +241,14 @@ class ResourceOperator:
     async def _read(self, seen: Seen) -> LedgerPicture:
         """Return what the ledger has of the resources."""
         wanted = wanted_of(seen.values())
-        thread, reader = self._ledger_thread, self._reader
-        return await thread.run(lambda engine: read_picture(thread.context(engine, reader), wanted))
+
+        def read(engine: Engine) -> LedgerPicture:
+            before_s = thread_time()
+            found = read_picture(self._ledger_thread.context(engine, self._reader), wanted)
+            self._reading_s += thread_time() - before_s
+            return found
+
+        return await self._ledger_thread.run(read)
 
     def _compared(self, seen: Seen, picture: LedgerPicture) -> list[Compared]:
         """Return what people write, in the order in which such resources refer to each other."""
