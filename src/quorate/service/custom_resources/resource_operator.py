@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic, thread_time
 from typing import Any, Final
 
-from quorate.adapters.kubernetes.cluster_owner import ClusterOwner
 from quorate.adapters.kubernetes.kube_api import KubeApi
-from quorate.adapters.kubernetes.object_names import object_name
 from quorate.adapters.kubernetes.resource_objects import KINDS, RUN, Resource
 from quorate.adapters.kubernetes.resource_watch import ResourceWatch, Seen
 from quorate.adapters.kubernetes.resource_writes import ResourceWriter
@@ -26,9 +24,6 @@ from quorate.documents import Parsed, parse_tree
 from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller
 from quorate.ports.errors import QuorateError
-from quorate.service.auth.authenticator import Authenticator
-from quorate.service.config import Configuration
-from quorate.service.config_values import Clusters
 from quorate.service.custom_resources.cluster_writes import ClusterWrites
 from quorate.service.custom_resources.ledger_picture import LedgerPicture, read_picture
 from quorate.service.custom_resources.resource_conditions import MISSING, Said
@@ -52,7 +47,6 @@ from quorate.service.custom_resources.resource_standing import (
     wanted_of,
 )
 from quorate.service.custom_resources.resource_steps import Step, next_step
-from quorate.service.executor_choice import cluster_apis
 from quorate.service.ledger_thread import LedgerThread
 from quorate.views.exits import CommandError
 
@@ -89,38 +83,6 @@ class Compared:
     resource: Resource
     document: dict[str, Any]
     judged: Judged
-
-
-def resources_surface(
-    made: Configuration,
-) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
-    """Return a context manager that operates custom resources while a ledger is served."""
-    assert isinstance(made.clusters, Clusters), "asked for where there are clusters"
-    clusters, named = made.clusters, made.kubernetes_resources.split(",")
-
-    async def surface(
-        ledger_thread: LedgerThread, authenticator: Authenticator
-    ) -> AsyncIterator[str]:
-        del authenticator
-        ledger_id = await ledger_thread.run(lambda engine: engine.view.ledger_id)
-        operators = []
-        for name, api in cluster_apis(clusters).items():
-            if name not in named:
-                api.close()
-                continue
-            rules = OperatorRules(
-                cluster=name, template=made.kubernetes_namespace, ledger=object_name(ledger_id)
-            )
-            home = ClusterOwner(api, made.kubernetes_home)
-            operator = ResourceOperator(ledger_thread, rules, api)
-            operator.start(before=lambda home=home: home.check(ledger_id))  # type: ignore[misc]
-            operators.append(operator)
-        try:
-            yield f"the custom resources of {', '.join(named)} are followed"
-        finally:
-            await asyncio.gather(*(each.stop() for each in operators))
-
-    return surface
 
 
 class ResourceOperator:
