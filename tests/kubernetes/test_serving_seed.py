@@ -1,7 +1,7 @@
 """A worked example as custom resources alone: from nodes to pods, a conflict and its lottery.
 
 A run of 96 GPUs in groups of 64 on domains of 72 GPUs; one of 128, for which 16 GPUs are missing in
-one domain; and one that grows.
+one domain; one that grows; and one whose spare takes the place of a node that fails.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from quorate.adapters.kubernetes.node_health import OUT_OF_SERVICE
 from quorate.adapters.kubernetes.resource_objects import KINDS
 from tests.bounds import until
 from tests.kubernetes.engines import Server
@@ -106,7 +107,7 @@ def example(cluster: Server) -> Iterator[Example]:
     found.close()
 
 
-def test_the_worked_example_from_resources_to_pods_conflict_and_growth(
+def test_the_worked_example_from_resources_to_pods_conflict_growth_and_swap(
     example: Example, tmp_path: Path
 ) -> None:
     rai, vision = example.of["rai"], example.of["vision"]
@@ -162,7 +163,36 @@ def test_the_worked_example_from_resources_to_pods_conflict_and_growth(
             "it has grown over both domains",
             tell=lambda: rai.status("Run", "grows"),
         )
+        rai.delete("Run", "grows")
+        rai.until_gone("Run", "grows")
+        # A node of it fails, and the spare in the same domain takes its place.
+        safe = {"locality": {"groupGPUs": 16}, "sparesPerGroup": 8}
+        rai.create("Run", "safe", work("rai", 16, **safe))
+        until(lambda: _leases(rai).keys() == {"Active", "Spare"}, "it has a spare")
+        node = _leases(rai)["Active"]["slots"][0]["node"]
+        example.kubelets["rai"].failed_nodes.add(node)
+        example.nodes.taint(node, OUT_OF_SERVICE)
+        until(
+            lambda: "Swap" in {each["startReason"] for each in _all_leases(rai)},
+            "the spare works in its place",
+            tell=lambda: _all_leases(rai),
+        )
+        until(
+            lambda: node not in {at["node"] for each in _all_leases(rai) for at in each["slots"]},
+            "no lease is left on the node that has failed",
+        )
+        assert rai.status("Run", "safe")["phase"] == "Running"
         assert service.end() == 0
+
+
+def _all_leases(made: Resources) -> list[dict[str, Any]]:
+    """Return the statuses of the leases that have one."""
+    return [each["status"] for each in made.all("GPULease") if "status" in each]
+
+
+def _leases(made: Resources) -> dict[str, dict[str, Any]]:
+    """Return a lease of the run ``safe`` of each role."""
+    return {each["role"]: each for each in _all_leases(made) if each["run"] == "safe"}
 
 
 def _is_resolved(tree: dict[str, Any]) -> bool:

@@ -263,7 +263,7 @@ def _extras(made: Configuration) -> Extras:
 
             extras.surfaces = [*extras.surfaces, jobs_surface(made)]
     if made.kubernetes_resources:
-        from quorate.service.custom_resources.resource_operator import resources_surface
+        from quorate.service.custom_resources.resource_surface import resources_surface
 
         extras.surfaces = [*extras.surfaces, resources_surface(made)]
     if made.kubernetes_admission:

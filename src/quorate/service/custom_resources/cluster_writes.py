@@ -27,10 +27,10 @@ from quorate.service.custom_resources.resource_mirror import (
 from quorate.service.custom_resources.resource_standing import ledger_status
 from quorate.service.custom_resources.resource_status import is_urgent, status_news
 
-WRITERS: Final = 4
+WRITERS: Final = 8
 """How many requests to the API server are under way at once."""
 
-TOGETHER_MAX: Final = 48
+TOGETHER_MAX: Final = 32
 """How many objects of Quorate's own are written before statuses are looked at again."""
 SELDOM_S: Final = 3.0
 """How often the status of one resource is written where nobody waits for what is new."""
@@ -76,8 +76,18 @@ class ClusterWrites:
         What is not urgent is written now and then only. Returns in how long the next of that is
         due, None where all is written.
         """
+        calls, due_s = await asyncio.to_thread(self._calls_of_statuses, list(resources), picture)
+        await self._in_threads(calls)
+        return due_s
+
+    def _calls_of_statuses(
+        self, resources: Iterable[tuple[Resource, Said | None]], picture: LedgerPicture
+    ) -> tuple[list[Call], float | None]:
+        """Return what has to be written, and in how long the next of the rest is due."""
         calls: list[Call] = []
-        now_s, due_s, written_s = monotonic(), [], {}
+        due_s: list[float] = []
+        written_s: dict[str, float] = {}
+        now_s = monotonic()
         for resource, fault in resources:
             ledger = ledger_status(resource, picture)
             make = partial(status_news, resource, ledger, fault, picture.now)
@@ -93,8 +103,7 @@ class ClusterWrites:
             written_s[resource.uid] = now_s
             calls.append((resource.shown, partial(self._writer.write_status, resource, make)))
         self._written_s = written_s
-        await self._in_threads(calls)
-        return min(due_s, default=None)
+        return calls, min(due_s, default=None)
 
     async def mirror(
         self, resources: Iterable[Resource], seen: Seen, picture: LedgerPicture

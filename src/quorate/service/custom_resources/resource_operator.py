@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any, Final
 
-from quorate.adapters.kubernetes.cluster_owner import ClusterOwner
 from quorate.adapters.kubernetes.kube_api import KubeApi
-from quorate.adapters.kubernetes.object_names import object_name
 from quorate.adapters.kubernetes.resource_objects import KINDS, RUN, Resource
 from quorate.adapters.kubernetes.resource_watch import ResourceWatch, Seen
 from quorate.adapters.kubernetes.resource_writes import ResourceWriter
 from quorate.documents import Parsed, parse_tree
+from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller
 from quorate.ports.errors import QuorateError
-from quorate.service.auth.authenticator import Authenticator
-from quorate.service.config import Configuration
-from quorate.service.config_values import Clusters
 from quorate.service.custom_resources.cluster_writes import ClusterWrites
 from quorate.service.custom_resources.ledger_picture import LedgerPicture, read_picture
 from quorate.service.custom_resources.resource_conditions import MISSING, Said
@@ -51,7 +47,6 @@ from quorate.service.custom_resources.resource_standing import (
     wanted_of,
 )
 from quorate.service.custom_resources.resource_steps import Step, next_step
-from quorate.service.executor_choice import cluster_apis
 from quorate.service.ledger_thread import LedgerThread
 from quorate.views.exits import CommandError
 
@@ -61,6 +56,9 @@ LOOK_S: Final = 10.0
 """How long until the cluster and the ledger are compared though nothing seems to have changed."""
 PAUSE_S: Final = 0.1
 """How long changes are gathered before they are compared."""
+PAUSE_S_MAX: Final = 1.0
+REST: Final = 3
+"""How many times as long as reading the ledger has taken the next comparison waits at least."""
 AGAIN_S: Final = 1.0
 """How long until something is tried again that the cluster did not take."""
 PASSES_MAX: Final = 8
@@ -87,38 +85,6 @@ class Compared:
     judged: Judged
 
 
-def resources_surface(
-    made: Configuration,
-) -> Callable[[LedgerThread, Authenticator], AsyncIterator[str]]:
-    """Return a context manager that operates custom resources while a ledger is served."""
-    assert isinstance(made.clusters, Clusters), "asked for where there are clusters"
-    clusters, named = made.clusters, made.kubernetes_resources.split(",")
-
-    async def surface(
-        ledger_thread: LedgerThread, authenticator: Authenticator
-    ) -> AsyncIterator[str]:
-        del authenticator
-        ledger_id = await ledger_thread.run(lambda engine: engine.view.ledger_id)
-        operators = []
-        for name, api in cluster_apis(clusters).items():
-            if name not in named:
-                api.close()
-                continue
-            rules = OperatorRules(
-                cluster=name, template=made.kubernetes_namespace, ledger=object_name(ledger_id)
-            )
-            home = ClusterOwner(api, made.kubernetes_home)
-            operator = ResourceOperator(ledger_thread, rules, api)
-            operator.start(before=lambda home=home: home.check(ledger_id))  # type: ignore[misc]
-            operators.append(operator)
-        try:
-            yield f"the custom resources of {', '.join(named)} are followed"
-        finally:
-            await asyncio.gather(*(each.stop() for each in operators))
-
-    return surface
-
-
 class ResourceOperator:
     """Has one cluster's custom resources and the ledger agree, as a task of the event loop."""
 
@@ -137,6 +103,7 @@ class ResourceOperator:
         self._seq = -1
         self._has_trouble = False
         self._again_s = LOOK_S
+        self._reading_s = 0.0
         self._complaints: dict[str, str] = {}
 
     def changed(self) -> None:
@@ -168,7 +135,7 @@ class ResourceOperator:
             await self._until_due()
             if watch.seen() is None:
                 continue  # It is compared as soon as all kinds are listed.
-            self._has_trouble, self._again_s = False, LOOK_S
+            self._has_trouble, self._again_s, self._reading_s = False, LOOK_S, 0.0
             try:
                 await self._compare(watch, writes)
             except (CommandError, QuorateError) as error:
@@ -189,7 +156,8 @@ class ResourceOperator:
         finally:
             for each in tasks:
                 each.cancel()
-        await asyncio.sleep(AGAIN_S if self._has_trouble else PAUSE_S)
+        pause_s = min(PAUSE_S_MAX, max(PAUSE_S, REST * self._reading_s))
+        await asyncio.sleep(AGAIN_S if self._has_trouble else pause_s)
         self._changed.clear()
 
     def _complain(self, what: str, error: Exception) -> None:
@@ -235,8 +203,14 @@ class ResourceOperator:
     async def _read(self, seen: Seen) -> LedgerPicture:
         """Return what the ledger has of the resources."""
         wanted = wanted_of(seen.values())
-        thread, reader = self._ledger_thread, self._reader
-        return await thread.run(lambda engine: read_picture(thread.context(engine, reader), wanted))
+
+        def read(engine: Engine) -> LedgerPicture:
+            before_s = thread_time()
+            found = read_picture(self._ledger_thread.context(engine, self._reader), wanted)
+            self._reading_s += thread_time() - before_s
+            return found
+
+        return await self._ledger_thread.run(read)
 
     def _compared(self, seen: Seen, picture: LedgerPicture) -> list[Compared]:
         """Return what people write, in the order in which such resources refer to each other."""

@@ -116,9 +116,16 @@ def status_news(
     return new if is_news(new, now.status) else None
 
 
-def is_news(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+def is_news(new: Any, old: Any) -> bool:
     """Return whether ``new`` says more than that time has passed since ``old``."""
-    return bool(_settled(new) != _settled(old))
+    if isinstance(new, Mapping) and isinstance(old, Mapping):
+        return any(
+            key not in DRIFTING and (key not in old or is_news(each, old[key]))
+            for key, each in new.items()
+        ) or any(key not in new and key not in DRIFTING for key in old)
+    if isinstance(new, list | tuple) and isinstance(old, list | tuple):
+        return len(new) != len(old) or any(map(is_news, new, old))
+    return bool(new != old)
 
 
 def is_urgent(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
@@ -136,15 +143,6 @@ def _headline(status: Mapping[str, Any]) -> tuple[Any, ...]:
     )
     named = ("phase", "reason", "observedGeneration", "leases", "width", "stopping", "outcome")
     return (conditions, *(status.get(name) for name in named))
-
-
-def _settled(value: Any) -> Any:
-    """Return a status without what drifts."""
-    if isinstance(value, Mapping):
-        return {key: _settled(each) for key, each in value.items() if key not in DRIFTING}
-    if isinstance(value, list | tuple):
-        return [_settled(each) for each in value]
-    return value
 
 
 def plain(value: Any) -> Any:
