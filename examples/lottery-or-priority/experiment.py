@@ -300,7 +300,8 @@ def page(arms: Sequence[Arm], outcomes: Sequence[Outcome], jobs: int, gpus: int)
     about = (
         f"{jobs} jobs on {gpus} GPUs, each owner may use all of them. Work checkpoints every ten "
         "minutes, and loses what it did since when it is ended. Shares are compared with equal "
-        "parts among the owners who want GPUs, in windows of six hours."
+        "parts among the owners who want GPUs, in windows of six hours. Lost work is what the "
+        "simulation saw; under Figures it is what a ledger allows to estimate."
     )
     more = [f"<h2>What it costs and gives</h2><p>{about}</p>{table}"]
     return html_report(outcomes, title="Lottery or priority", more=more)
