@@ -201,6 +201,11 @@ class FleetPlay:
         engine = self._simulation.engine
         return 0 if engine is None else len(engine.view.pending)
 
+    @property
+    def lost_gpu_ms(self) -> int:
+        """The work that was lost by stops so far, and had to be done again."""
+        return self._executor.lost_gpu_ms
+
     def go_on(self, for_ms: int) -> bool:
         """Let ``for_ms`` of simulated time pass; return whether there is more to come."""
         began_s = process_time()
@@ -291,7 +296,7 @@ class FleetPlay:
             flavors=tuple(rates) or flavors,
             gpus=job.gpus,
             pool=fleet.pool.name,
-            expected_duration_ms=work_ms,
+            expected_duration_ms=work_ms if job.declared_s is None else max(1, _ms(job.declared_s)),
             checkpoint_ms=fleet.costs.stop_ms,
             on_quota=OnQuota.WAIT,
             nonce=sha256(f"{self.seed}/{job.name}".encode()).hexdigest()[:16],

@@ -16,7 +16,8 @@ class TraceJob:
     ``arrives_s`` counts from the beginning of the trace. A job has ``steps`` of a ``job_type``
     whose rates a table has, or a ``duration_s`` that it ran for, or both. ``slo`` is how many times
     its duration it may take; None without a deadline. ``flavors`` are those it asked for: none is
-    any of them. ``order`` is its place in the file it is from.
+    any of them. ``order`` is its place in the file it is from. ``declared_s`` is what it is said to
+    take; None where that is what it takes.
     """
 
     name: str
@@ -30,6 +31,7 @@ class TraceJob:
     slo: float | None = None
     flavors: tuple[str, ...] = ()
     order: int = 0
+    declared_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

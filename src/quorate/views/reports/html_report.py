@@ -66,11 +66,16 @@ th:first-child, td:first-child, td.words { text-align: left; }
 
 
 def html_report(
-    outcomes: Sequence[Outcome], *, title: str, comparison: Comparison | None = None
+    outcomes: Sequence[Outcome],
+    *,
+    title: str,
+    comparison: Comparison | None = None,
+    more: Sequence[str] = (),
 ) -> str:
     """Return the page about ``outcomes``; of each name, the first one is drawn.
 
-    ``comparison`` is of the same policies over several seeds, where there is one.
+    ``comparison`` is of the same policies over several seeds, where there is one. ``more`` are
+    parts of the page, as HTML, that come before the others.
     """
     drawn = list({each.name: each for each in reversed(outcomes)}.values())[::-1]
     every = [metrics_of(each) for each in drawn]
@@ -80,6 +85,7 @@ def html_report(
     parts = [
         f"<h1>{escape(title)}</h1>",
         f"<p>{escape(_about(drawn, comparison))}</p>",
+        *more,
         '<div class="tables">',
         f"<div><h2>Figures</h2>{_figures(every)}</div>",
     ]
@@ -143,7 +149,9 @@ def _figures(every: Sequence[Metrics]) -> str:
         ("lost work, GPU-hours", [hours(each.lost_gpu_hours * 3_600) for each in every]),
         ("lotteries drawn", [str(each.draws) for each in every]),
     ]
-    return _table(["", *(each.name for each in every)], [[name, *cells] for name, cells in rows])
+    return html_table(
+        ["", *(each.name for each in every)], [[name, *cells] for name, cells in rows]
+    )
 
 
 def _jct(found: Metrics, percents: int | None) -> str:
@@ -163,7 +171,7 @@ def _means(found: Comparison) -> str:
         [figure.title, *("-" if value is None else number(value) for value in values)]
         for figure, values in means_of(found)
     ]
-    return _table([f"mean of {len(found.seeds)} seeds", *found.names], rows)
+    return html_table([f"mean of {len(found.seeds)} seeds", *found.names], rows)
 
 
 def _comparison(found: Comparison) -> str:
@@ -181,12 +189,13 @@ def _comparison(found: Comparison) -> str:
     return (
         _grid(plots)
         + "<details><summary>Every difference</summary>"
-        + _table(["figure", "difference", "95 % interval", "better"], rows)
+        + html_table(["figure", "difference", "95 % interval", "better"], rows)
         + "</details>"
     )
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of cells, which are escaped."""
     head = "".join(f"<th>{escape(each)}</th>" for each in columns)
     body = "\n".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
