@@ -168,6 +168,8 @@ class Furnished:
             "plan-runs": Question(body={"documents": [run]}),
             "explain-run": Question({"run": "promised"}),
             "run-logs": Question(about),
+            "run-reports": Question(about),
+            "watch-logs": Question(about),
             "claim-nodes": Question(body=claim | {"nodes": 1}),
             "release-claim": Question({"claim": "quiet"}),
             "resolve": Question(body={"flavor": "H100", "deficit": 8}),

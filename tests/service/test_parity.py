@@ -66,6 +66,8 @@ UNTYPED: Final = {
         for kind in ("node", "pool", "owner", "budget", "system")
     },
     "calc": "the command works it out itself: see LOCAL",
+    "run-reports": "`watch` asks only about a run at work; see tests/executor/test_watched_work.py",
+    "watch-logs": "`logs -f` asks where output is kept; see tests/executor/test_log_streams.py",
 }
 """Operation -> why the command that does the same asks for something else."""
 AGAIN: Final = {

@@ -25,11 +25,6 @@ class Choosing:
     fields: tuple[str, ...] = ()
     sort_path: str | None = None
 
-    @property
-    def is_any(self) -> bool:
-        """Whether anything was typed."""
-        return self.labels is not None or bool(self.fields) or self.sort_path is not None
-
     def check(self) -> None:
         """Raise ``ChoiceError`` where what was typed cannot be read."""
         self._tests()

@@ -49,6 +49,8 @@ def runs_named(
     ``is_ending``: tasks come last first, and of an array named so only those that wait or run. A
     word that names neither a run nor an array is returned as it is.
     """
+    if not words:
+        return ()
     arrays = _arrays_of(settings, words)
     found: dict[str, None] = {}
     for word in words:

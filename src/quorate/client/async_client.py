@@ -149,62 +149,62 @@ class AsyncClient(AsyncMethods):
     @property
     def runs(self) -> AsyncRuns:
         """All runs: iterate over them, ``get(NAME)``, or ``list(owner=...)``."""
-        return AsyncRuns(self, "run", "runs")
+        return AsyncRuns(self._asking, self._driver, "run", "runs")
 
     @property
     def budgets(self) -> AsyncResources[BudgetInfo]:
         """All budgets."""
-        return AsyncResources(self, "budget", "budgets")
+        return AsyncResources(self._asking, self._driver, "budget", "budgets")
 
     @property
     def caps(self) -> AsyncResources[CapInfo]:
         """All caps."""
-        return AsyncResources(self, "cap", "caps")
+        return AsyncResources(self._asking, self._driver, "cap", "caps")
 
     @property
     def charges(self) -> AsyncResources[ChargeInfo]:
         """All charges."""
-        return AsyncResources(self, "charge", "charges")
+        return AsyncResources(self._asking, self._driver, "charge", "charges")
 
     @property
     def claims(self) -> AsyncResources[ClaimInfo]:
         """All claims."""
-        return AsyncResources(self, "claim", "claims")
+        return AsyncResources(self._asking, self._driver, "claim", "claims")
 
     @property
     def domains(self) -> AsyncResources[DomainInfo]:
         """All domains."""
-        return AsyncResources(self, "domain", "domains")
+        return AsyncResources(self._asking, self._driver, "domain", "domains")
 
     @property
     def envelopes(self) -> AsyncResources[EnvelopeInfo]:
         """All envelopes."""
-        return AsyncResources(self, "envelope", "envelopes")
+        return AsyncResources(self._asking, self._driver, "envelope", "envelopes")
 
     @property
     def leases(self) -> AsyncResources[LeaseInfo]:
         """All leases."""
-        return AsyncResources(self, "lease", "leases")
+        return AsyncResources(self._asking, self._driver, "lease", "leases")
 
     @property
     def nodes(self) -> AsyncResources[NodeInfo]:
         """All nodes."""
-        return AsyncResources(self, "node", "nodes")
+        return AsyncResources(self._asking, self._driver, "node", "nodes")
 
     @property
     def owners(self) -> AsyncResources[OwnerInfo]:
         """All owners."""
-        return AsyncResources(self, "owner", "owners")
+        return AsyncResources(self._asking, self._driver, "owner", "owners")
 
     @property
     def pools(self) -> AsyncResources[PoolInfo]:
         """All pools."""
-        return AsyncResources(self, "pool", "pools")
+        return AsyncResources(self._asking, self._driver, "pool", "pools")
 
     @property
     def reservations(self) -> AsyncResources[ReservationInfo]:
         """All reservations."""
-        return AsyncResources(self, "reservation", "reservations")
+        return AsyncResources(self._asking, self._driver, "reservation", "reservations")
 
     def run(self, name: str) -> AsyncRunHandle:
         """Return a handle on a run that was submitted before; nothing is asked yet."""

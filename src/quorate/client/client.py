@@ -99,62 +99,62 @@ class Client(Asker, Methods):
     @property
     def runs(self) -> Runs:
         """All runs: iterate over them, ``get(NAME)``, or ``list(owner=...)``."""
-        return Runs(self, "run", "runs")
+        return Runs(self._asking, self._driver, "run", "runs")
 
     @property
     def budgets(self) -> Resources[BudgetInfo]:
         """All budgets."""
-        return Resources(self, "budget", "budgets")
+        return Resources(self._asking, self._driver, "budget", "budgets")
 
     @property
     def caps(self) -> Resources[CapInfo]:
         """All caps."""
-        return Resources(self, "cap", "caps")
+        return Resources(self._asking, self._driver, "cap", "caps")
 
     @property
     def charges(self) -> Resources[ChargeInfo]:
         """All charges."""
-        return Resources(self, "charge", "charges")
+        return Resources(self._asking, self._driver, "charge", "charges")
 
     @property
     def claims(self) -> Resources[ClaimInfo]:
         """All claims."""
-        return Resources(self, "claim", "claims")
+        return Resources(self._asking, self._driver, "claim", "claims")
 
     @property
     def domains(self) -> Resources[DomainInfo]:
         """All domains."""
-        return Resources(self, "domain", "domains")
+        return Resources(self._asking, self._driver, "domain", "domains")
 
     @property
     def envelopes(self) -> Resources[EnvelopeInfo]:
         """All envelopes."""
-        return Resources(self, "envelope", "envelopes")
+        return Resources(self._asking, self._driver, "envelope", "envelopes")
 
     @property
     def leases(self) -> Resources[LeaseInfo]:
         """All leases."""
-        return Resources(self, "lease", "leases")
+        return Resources(self._asking, self._driver, "lease", "leases")
 
     @property
     def nodes(self) -> Resources[NodeInfo]:
         """All nodes."""
-        return Resources(self, "node", "nodes")
+        return Resources(self._asking, self._driver, "node", "nodes")
 
     @property
     def owners(self) -> Resources[OwnerInfo]:
         """All owners."""
-        return Resources(self, "owner", "owners")
+        return Resources(self._asking, self._driver, "owner", "owners")
 
     @property
     def pools(self) -> Resources[PoolInfo]:
         """All pools."""
-        return Resources(self, "pool", "pools")
+        return Resources(self._asking, self._driver, "pool", "pools")
 
     @property
     def reservations(self) -> Resources[ReservationInfo]:
         """All reservations."""
-        return Resources(self, "reservation", "reservations")
+        return Resources(self._asking, self._driver, "reservation", "reservations")
 
     def run(self, name: str) -> RunHandle:
         """Return a handle on a run that was submitted before; nothing is asked yet."""

@@ -11,9 +11,11 @@ import re
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from quorate.client.errors import QuorateClientError
 from quorate.client.service_address import BadPlaceError, Place, checked_server, checked_token
@@ -35,14 +37,17 @@ class NoContextError(ConfigError):
     """There is no context of that name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(Struct, frozen=True, kw_only=True):
     """A service: its address, and the token or the file that holds it."""
 
     server: str
-    token: str | None = field(default=None, repr=False)
+    token: str | None = None
     token_file: str | None = None
     ca_file: str | None = None
+
+    def __repr__(self) -> str:
+        """Return it without its token."""
+        return f"Context({self.server!r}, token_file={self.token_file!r}, ca_file={self.ca_file!r})"
 
     def place(self, environ: Mapping[str, str]) -> Place:
         """Return where to ask, with its token; without one of its own that of the environment."""
@@ -56,8 +61,7 @@ class Context:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Struct, frozen=True, kw_only=True):
     """What the file holds; ``current`` is the context to use, None for none."""
 
     current: str | None = None
@@ -216,8 +220,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=True).replace("\x7f", "\\u007f")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """The service that is meant, and what says so; ``name`` is empty where no context does."""
 
     place: Place

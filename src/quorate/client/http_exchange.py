@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from msgspec import Struct
 
@@ -49,7 +49,10 @@ class Exchange:
 
     def connect(self) -> None:
         """Connect; raises ``OSError``."""
-        sock = socket.create_connection((self._host, self._port), self._timeout_s)
+        # As bytes, a plain name needs no codec, which takes milliseconds to be imported.
+        host = self._host.encode() if self._host.isascii() else self._host
+        address: Any = (host, self._port)
+        sock = socket.create_connection(address, self._timeout_s)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:

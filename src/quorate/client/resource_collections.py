@@ -7,15 +7,15 @@ page, to their end.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from quorate.client.client_flows import Asking
+from quorate.client.drivers import AsyncDriver
 from quorate.client.resources.run_resources import RunInfo
+from quorate.client.sync_runner import SyncRunner
 from quorate.operations.common_responses import Outcome
 from quorate.operations.resources.resource_operations import GetThing, ListRuns, ListThings
-
-if TYPE_CHECKING:
-    from quorate.client.async_client import AsyncClient
-    from quorate.client.client import Client
+from quorate.operations.resources.run_operations import CancelRun
 
 InfoT = TypeVar("InfoT")
 
@@ -23,8 +23,9 @@ InfoT = TypeVar("InfoT")
 class Resources(Generic[InfoT]):
     """Resources of one kind: ``get`` asks for one, ``list`` and iterating for all of them."""
 
-    def __init__(self, client: Client, kind: str, plural: str) -> None:
-        self._client = client
+    def __init__(self, asking: Asking, driver: SyncRunner, kind: str, plural: str) -> None:
+        self._asking = asking
+        self._driver = driver
         self._kind = kind
         self._plural = plural
 
@@ -36,7 +37,8 @@ class Resources(Generic[InfoT]):
 
     def get(self, name: str) -> InfoT:
         """Return the resource called ``name``; raises ``NotFoundError`` where there is none."""
-        found: InfoT = self._client._ask(f"get-{self._kind}", GetThing(name=name))  # noqa: SLF001
+        flow = self._asking.answer(f"get-{self._kind}", GetThing(name=name))
+        found: InfoT = self._driver.run(flow)
         return found
 
     def list(self, *, names: Sequence[str] = (), at: str | None = None) -> Iterator[InfoT]:
@@ -44,8 +46,7 @@ class Resources(Generic[InfoT]):
         return self._all(ListThings(names=tuple(names), at=at))
 
     def _all(self, asked: ListThings) -> Iterator[Any]:
-        flow = self._client._asking.every(f"list-{self._plural}", asked)  # noqa: SLF001
-        return self._client._driver.stream(flow)  # noqa: SLF001
+        return self._driver.stream(self._asking.every(f"list-{self._plural}", asked))
 
 
 class Runs(Resources[RunInfo]):
@@ -66,14 +67,17 @@ class Runs(Resources[RunInfo]):
         self, name: str, *, note: str = "", now: bool = False, dry_run: bool = False
     ) -> Outcome:
         """Stop a run, or withdraw it from the queue; ``now`` gives its work no grace."""
-        return self._client.cancel_run(name, note=note, now=now, dry_run=dry_run)
+        asked = CancelRun(run=name, note=note, now=now, dry_run=dry_run)
+        outcome: Outcome = self._driver.run(self._asking.answer("cancel-run", asked))
+        return outcome
 
 
 class AsyncResources(Generic[InfoT]):
     """Resources of one kind: ``get`` asks for one, ``list`` and iterating for all of them."""
 
-    def __init__(self, client: AsyncClient, kind: str, plural: str) -> None:
-        self._client = client
+    def __init__(self, asking: Asking, driver: AsyncDriver, kind: str, plural: str) -> None:
+        self._asking = asking
+        self._driver = driver
         self._kind = kind
         self._plural = plural
 
@@ -85,8 +89,8 @@ class AsyncResources(Generic[InfoT]):
 
     async def get(self, name: str) -> InfoT:
         """Return the resource called ``name``; raises ``NotFoundError`` where there is none."""
-        asked = GetThing(name=name)
-        found: InfoT = await self._client._ask(f"get-{self._kind}", asked)  # noqa: SLF001
+        flow = self._asking.answer(f"get-{self._kind}", GetThing(name=name))
+        found: InfoT = await self._driver.run(flow)
         return found
 
     def list(self, *, names: Sequence[str] = (), at: str | None = None) -> AsyncIterator[InfoT]:
@@ -94,8 +98,7 @@ class AsyncResources(Generic[InfoT]):
         return self._all(ListThings(names=tuple(names), at=at))
 
     def _all(self, asked: ListThings) -> AsyncIterator[Any]:
-        flow = self._client._asking.every(f"list-{self._plural}", asked)  # noqa: SLF001
-        return self._client._driver.stream(flow)  # noqa: SLF001
+        return self._driver.stream(self._asking.every(f"list-{self._plural}", asked))
 
 
 class AsyncRuns(AsyncResources[RunInfo]):
@@ -116,4 +119,6 @@ class AsyncRuns(AsyncResources[RunInfo]):
         self, name: str, *, note: str = "", now: bool = False, dry_run: bool = False
     ) -> Outcome:
         """Stop a run, or withdraw it from the queue; ``now`` gives its work no grace."""
-        return await self._client.cancel_run(name, note=note, now=now, dry_run=dry_run)
+        asked = CancelRun(run=name, note=note, now=now, dry_run=dry_run)
+        outcome: Outcome = await self._driver.run(self._asking.answer("cancel-run", asked))
+        return outcome

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from quorate.client.errors import QuorateClientError
 
@@ -18,18 +20,21 @@ class BadPlaceError(QuorateClientError):
     """An address, a token or a file of certificates that cannot be used as it is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """``server`` is ``http://HOST[:PORT]`` or ``https://...``; ``ca_file`` proves who answers."""
 
     server: str
-    token: str | None = field(default=None, repr=False)
+    token: str | None = None
     ca_file: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "server", checked_server(self.server))
+        force_setattr(self, "server", checked_server(self.server))
         if self.token is not None:
-            object.__setattr__(self, "token", checked_token(self.token))
+            force_setattr(self, "token", checked_token(self.token))
+
+    def __repr__(self) -> str:
+        """Return it without its token."""
+        return f"Place({self.server!r}, ca_file={self.ca_file!r})"
 
     @property
     def is_tls(self) -> bool:

@@ -93,7 +93,6 @@ def get(
     With -w the table stays, and rows that have changed are printed again below it, until Ctrl-C
     (exit code 130); what changes with time alone, such as an age, is no change.
     """
-    from quorate.cli.choosing import Choosing
     from quorate.operations.resources.resource_operations import (
         GetSystem,
         GetThing,
@@ -111,18 +110,21 @@ def get(
         names = runs_named(settings, names)
     if (owner is not None or phase is not None) and not is_run:
         raise click.UsageError(f"--owner and --phase choose among runs, not {found.plural}")
-    choosing = Choosing(labels=labels, fields=fields, sort_path=sort_path)
-    if is_watched and (choosing.is_any or not settings.is_table):
+    is_chosen = labels is not None or bool(fields) or sort_path is not None
+    if is_watched and (is_chosen or not settings.is_table):
         raise click.UsageError(
             "-w prints tables of whole lists: leave out -l, --field, --sort-by "
             "and -o, but for -o wide"
         )
-    if choosing.is_any:
+    if is_chosen:
+        from quorate.cli.choosing import Choosing
+
         if found.name == "system" or limit is not None:
             raise click.UsageError("-l, --field and --sort-by are for whole lists, without --limit")
         listing: ListThings = ListThings(names=names)
         if is_run:
             listing = ListRuns(names=names, owner=owner, phase=phase)
+        choosing = Choosing(labels=labels, fields=fields, sort_path=sort_path)
         _print_chosen(settings, found.name, f"list-{found.plural}", listing, choosing)
         return
     newest = found.name == "run" and limit is not None

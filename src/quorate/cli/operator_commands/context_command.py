@@ -73,7 +73,7 @@ def list_contexts(settings: Settings) -> None:
 @click.pass_obj
 def use(settings: Settings, name: str) -> None:
     """Ask the service of a context from now on; `file` goes back to the ledger's file."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from quorate.client.contexts import FILE
 
@@ -126,7 +126,7 @@ def set_context(
     The first one becomes the current one; `quorate context use NAME` chooses another. A token is
     never given on the command line itself, where others could see it.
     """
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from quorate.client.contexts import Context
 

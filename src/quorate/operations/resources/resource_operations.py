@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Final
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from quorate.operations import common_responses
 from quorate.operations.caller import (
@@ -149,8 +148,7 @@ class Description(Given, kw_only=True, frozen=True):
     sections: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(Struct, frozen=True):
     """``kind`` is its name in documents, ``path`` and ``plural`` its names in requests.
 
     The last three are its commands. A tenant is an owner under its administrative name, and has
