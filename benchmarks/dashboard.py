@@ -1,9 +1,11 @@
 """What the dashboard takes: in the browser, and of the service, with a large fleet and queue.
 
 10,000 nodes are full and 50,000 runs wait. A page is opened as a person opens it: its first view is
-there when it shows its subject. Then something is recorded every second, and the page follows:
-script time of each update by the browser's own meter, and the service's CPU time, its readers
-included, less what the same commits take without a page.
+there when it shows its subject; its figure is the CPU time of the service and of the page until
+then, and what a person waited on this machine is a detail. Then something is recorded every second,
+and the page follows: all script of that time for each answer that it asked for, by the browser's
+own meter, and the service's CPU time, its readers included, less what the same commits take without
+a page.
 """
 
 from __future__ import annotations
@@ -85,33 +87,42 @@ class _Opened:
         self._service = service
         self._page = context.new_page()
         self._meter = context.new_cdp_session(self._page)
-        self._meter.send("Performance.enable")
-        began = perf_counter()
+        # CPU time of the page's thread: a busy machine changes it less than a wall clock.
+        self._meter.send("Performance.enable", {"timeDomain": "threadTicks"})
+        self._answers = 0
+        began, cpu_s = perf_counter(), _tree_cpu_s(service.pid)
         self._page.goto(f"http://{service.target.host}:{service.target.port}/{path}")
         self._page.wait_for_selector(shows)
-        self.view_s = perf_counter() - began
+        self._waited_s = perf_counter() - began
+        # Of the service, and of the page itself: parsing, script, layout and drawing.
+        self._view_s = _tree_cpu_s(service.pid) - cpu_s + self._metrics()["TaskDuration"]
 
     def _metrics(self) -> dict[str, float]:
         told = self._meter.send("Performance.getMetrics")["metrics"]
         return {each["name"]: each["value"] for each in told}
 
+    def _count(self, request: Any) -> None:
+        self._answers += "/api/v1/" in request.url
+
     def figures(self, name: str, seconds: int, alone_s: float) -> list[Figure]:
         """Return what this page took; it is closed after that."""
+        self._page.wait_for_selector(".loading", state="detached")
         sleep(2)
+        self._page.on("requestfinished", self._count)
         before = self._metrics()["ScriptDuration"]
         cpu_s = _recorded(self._service, name, seconds)
         script_s = self._metrics()["ScriptDuration"] - before
         self._meter.send("HeapProfiler.collectGarbage")
         heap = self._metrics()["JSHeapUsedSize"]
         self._page.close()
-        # One commit a second, each of which may be an update.
         return [
             Figure(
                 name=f"{name}: first view",
                 unit="s",
-                value=self.view_s,
+                value=self._view_s,
                 better="less",
                 target=VIEW_S,
+                details={"waited s": self._waited_s},
             ),
             Figure(
                 name=f"{name}: memory", unit="MB", value=heap / 1e6, better="less", target=HEAP_MB
@@ -119,9 +130,10 @@ class _Opened:
             Figure(
                 name=f"{name}: script of an update",
                 unit="ms",
-                value=1e3 * script_s / seconds,
+                value=1e3 * script_s / max(1, self._answers),
                 better="less",
                 target=UPDATE_MS,
+                details={"answers": self._answers, "seconds": seconds},
             ),
             Figure(
                 name=f"{name}: CPU of the service",

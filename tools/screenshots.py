@@ -32,6 +32,7 @@ PAGES: Final = {
     "owner": "owners/lab",
     "budgets": "budgets",
     "budget": "budgets/lab",
+    "rounds": "rounds",
     "conflicts": "conflicts",
     "conflict": "conflicts/1",
     "ledger": "ledger",

@@ -30,10 +30,11 @@ PAGES = {
     "owners/language": "language",
     "budgets": "Budgets",
     "budgets/language": "language",
+    "rounds": "Rounds",
     "conflicts": "Conflicts",
     "ledger": "Ledger",
 }
-HIDDEN = re.compile(r"\b(robotics|segment|distill|sweep)\b")
+HIDDEN = re.compile(r"\b(robotics|segment|distill|sweep|biology|fold-\w|audio|reporting)\b")
 """Names of others, of which a member of ``language`` may read none."""
 DRAWN = re.compile(r"\b(vision|speech|detect|listen|grasp)\b")
 """Names of others that a conflict has published, for everyone to draw again; nothing else has."""
@@ -234,7 +235,7 @@ for step in range(1, 10_000):
 
 def test_what_the_work_reports_is_shown_as_a_chart(admin: Visit, world: World) -> None:
     command = [sys.executable, "-c", REPORTING]
-    world.submit(run_document("reporting", "lab", "H100", 1, command=command))
+    world.submit(run_document("reporting", "audio", "H100", 1, command=command))
     page = admin.open("runs/reporting")
     expect(page.get_by_role("img", name="accuracy by step")).to_be_visible()
     expect(page.get_by_text("of 20,000")).to_be_visible()

@@ -75,6 +75,17 @@ DOCUMENTS: Final = [
             "coolDown": "10m",
         },
     ),
+    _document(
+        "Pool",
+        "shared",
+        {
+            "selector": {"fabric.domain": "S"},
+            "discipline": "rounds",
+            "policy": "max_min_fairness_perf",
+            "roundLength": "6m",
+        },
+    ),
+    *_nodes(("ap-south", "c3", "S"), "V100", 2, 4),
     *_nodes(("us-west", "c1", "A"), "H100", 6, 8),
     *_nodes(("us-west", "c1", "B"), "H100", 6, 8),
     *_nodes(("us-west", "c1", "C"), "H100", 4, 8),
@@ -83,6 +94,8 @@ DOCUMENTS: Final = [
     *_team("vision", "A100", "eu-north", 4),
     *_team("speech", "A100", "eu-north", 4),
     *_team("robotics", "A100", "eu-north", 4),
+    *_team("audio", "H100", "us-west", 4),
+    *_team("biology", "V100", "ap-south", 8),
     *_team(
         "lab",
         "H100",
@@ -113,10 +126,10 @@ class World:
         """Return a client of the admin."""
         return self.served.client(self.admin)
 
-    def submit(self, document: dict[str, Any]) -> None:
-        """Submit a run as the admin."""
+    def submit(self, *documents: dict[str, Any]) -> None:
+        """Submit runs together, as the admin."""
         with self.client() as client:
-            done = client.post("/api/v1/runs", json={"document": document})
+            done = client.post("/api/v1/runs/batch", json={"documents": documents})
             assert done.status_code == 200, done.text
 
     def get(self, path: str) -> Any:
@@ -155,6 +168,12 @@ def world_in(folder: Path) -> Iterator[World]:
             _end(world)
 
 
+def _fold(name: str, gpus: int, rate: float) -> dict[str, Any]:
+    """Return a run of the pool that shares in rounds."""
+    shared = {"pool": "shared", "throughputs": {"V100": rate}, "totalSteps": 200_000}
+    return run_document(name, "biology", "V100", gpus, **shared)
+
+
 def _play(world: World) -> None:
     """Have things happen: work, a lost node, a conflict, and runs that wait."""
     borrowing = {"allowBorrow": True, "sponsors": ["lab"]}
@@ -176,6 +195,9 @@ def _play(world: World) -> None:
     world.submit(run_document("grasp", "robotics", "A100", 4))
     world.submit(run_document("segment", "vision", "A100", 6))
     world.submit(run_document("ablation", "language", "H100", 96, funding=borrowing))
+    world.submit(
+        *(_fold(*each) for each in (("fold-a", 4, 9.5), ("fold-b", 4, 4), ("fold-c", 8, 6)))
+    )
     with world.client() as client:
         # A node on which pretrain-7b works, so that a spare takes its place.
         lease = client.get("/api/v1/leases/pretrain-7b%2F0").json()

@@ -33,6 +33,14 @@ export interface QueueTerms {
   score: number;
 }
 
+/** What a run has of a pool that shares in rounds, by flavor. */
+export interface Turn {
+  flavor: string;
+  share: number;
+  owedSeconds: number;
+  priority: number;
+}
+
 export interface Run {
   metadata: { name: string };
   spec: {
@@ -58,6 +66,7 @@ export interface Run {
     startable?: boolean;
     queue?: QueueTerms;
     cutBy?: string;
+    turns?: Turn[];
   };
 }
 

@@ -19,7 +19,7 @@ const BACK_OFF_MS = [1_000, 2_000, 5_000, 15_000];
 /** A page asks again after so many times as long as an answer takes: it costs about 1 %. */
 const REST_FACTOR = 100;
 const REST_MS_MIN = 1_000;
-const REST_MS_MAX = 30_000;
+const REST_MS_MAX = 60_000;
 /** How many answers are looked at: the quickest of them waited least for other work. */
 const TIMES_KEPT = 5;
 
@@ -198,11 +198,11 @@ export function useLive<T>(
   return { value: isOld ? null : found.value, error: isOld ? null : found.error, reload };
 }
 
-/** Returns the time, told anew every second: for ages that are shown. */
-export function useNow(): number {
+/** Returns the time, told anew every so often: for ages that are shown. */
+export function useNow(everyMs = 1_000): number {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), 1_000);
+    const timer = setInterval(() => setNow(Date.now()), everyMs);
     return () => clearInterval(timer);
   }, []);
   return now;

@@ -11,6 +11,7 @@ import { OverviewPage } from "./pages/overview.tsx";
 import { OwnerPage } from "./pages/owner.tsx";
 import { OwnersPage } from "./pages/owners.tsx";
 import { QueuePage } from "./pages/queue.tsx";
+import { RoundsPage } from "./pages/rounds.tsx";
 import { RunPage } from "./pages/run.tsx";
 import { RunsPage } from "./pages/runs.tsx";
 import { TimelinePage } from "./pages/timeline.tsx";
@@ -31,6 +32,7 @@ export const AREAS: Area[] = [
   { title: "Timeline", at: ["timeline"], key: "t" },
   { title: "Owners", at: ["owners"], key: "w" },
   { title: "Budgets", at: ["budgets"], key: "b" },
+  { title: "Rounds", at: ["rounds"], key: "n" },
   { title: "Conflicts", at: ["conflicts"], key: "c" },
   { title: "Ledger", at: ["ledger"], key: "l" },
 ];
@@ -52,6 +54,8 @@ export function pageAt([area, name]: string[]): ComponentChildren {
       return name === undefined ? <OwnersPage /> : <OwnerPage name={name} key={name} />;
     case "budgets":
       return name === undefined ? <BudgetsPage /> : <BudgetPage name={name} key={name} />;
+    case "rounds":
+      return <RoundsPage />;
     case "conflicts":
       return name === undefined ? <ConflictsPage /> : <ConflictPage name={name} key={name} />;
     case "ledger":

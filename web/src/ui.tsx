@@ -135,11 +135,15 @@ interface TableProps<Row> {
   onSave?: () => Promise<void>;
 }
 
+/** How many rows are drawn before the viewer asks for all of them. */
+const DRAWN_MAX = 200;
+
 /** A table that sorts by any column, filters, and is saved as CSV. */
 export function Table<Row>({ name, columns, rows, keyOf, empty, filter, onSave }: TableProps<Row>) {
   const [sort, setSort] = useState<{ at: number; down: boolean } | null>(null);
   const [needle, setNeedle] = useState("");
   const [fault, setFault] = useState("");
+  const [hasAll, setAll] = useState(false);
   const shown = useMemo(() => chosen(columns, rows, needle, sort), [columns, rows, needle, sort]);
   const saveAll = async (): Promise<void> => {
     try {
@@ -189,7 +193,7 @@ export function Table<Row>({ name, columns, rows, keyOf, empty, filter, onSave }
             </tr>
           </thead>
           <tbody>
-            {shown.map((row) => (
+            {(hasAll ? shown : shown.slice(0, DRAWN_MAX)).map((row) => (
               <tr key={keyOf(row)}>
                 {columns.map((column) => (
                   <td class={classOf(column)} data-label={column.title}>
@@ -201,6 +205,11 @@ export function Table<Row>({ name, columns, rows, keyOf, empty, filter, onSave }
           </tbody>
         </table>
       </div>
+      {!hasAll && shown.length > DRAWN_MAX && (
+        <button type="button" class="plain" onClick={() => setAll(true)}>
+          Show all {shown.length}
+        </button>
+      )}
     </div>
   );
 }

@@ -11,12 +11,13 @@ import { useViewer } from "../viewer.ts";
 import { PlanText, waitText } from "./waiting.tsx";
 
 const PAGE = 100;
+const AGES_MS = 5_000;
 
 export function QueuePage() {
   const [owner, setOwner] = useParam("owner");
   const [more, setMore] = useState<{ rows: Run[]; next: string | undefined } | null>(null);
   const [fault, setFault] = useState("");
-  const now = useNow();
+  const now = useNow(AGES_MS);
   const first = useLive(
     `queue ${owner}`,
     (signal) => ask("/queue", {}, { limit: PAGE, owner }, signal),

@@ -10,6 +10,7 @@ import { Await, Badge, type Column, Empty, Table, Title } from "../ui.tsx";
 import { OwnerChoice, OwnerLink } from "./queue.tsx";
 
 const PAGE = 100;
+const AGES_MS = 5_000;
 const PHASES = ["Pending", "Running", "Completed", "Failed", "Cancelled"];
 
 export function RunsPage() {
@@ -17,7 +18,7 @@ export function RunsPage() {
   const [phase, setPhase] = useParam("phase");
   const [more, setMore] = useState<{ rows: Run[]; next: string | undefined } | null>(null);
   const [fault, setFault] = useState("");
-  const now = useNow();
+  const now = useNow(AGES_MS);
   const asked = { owner, phase, newest: true, limit: PAGE };
   const first = useLive(
     `runs ${owner} ${phase}`,

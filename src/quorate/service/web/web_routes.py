@@ -43,6 +43,7 @@ PAGES: Final = (
     "/owners/{name}",
     "/budgets",
     "/budgets/{name}",
+    "/rounds",
     "/conflicts",
     "/conflicts/{name}",
     "/ledger",
