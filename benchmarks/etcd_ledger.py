@@ -5,7 +5,7 @@ transactions compare a key and put two others, as an append does, by the same cl
 commits take turns, so that other work on the machine meets both. A transaction mostly waits for the
 disk, so its time is of the wall clock. A commit of many commands mostly decides: its time is the
 CPU time of this process and a raw transaction of its size, which is what it takes on a machine that
-does little else; by the wall clock it is told as well.
+does little else; the wall clock is stated as well.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def _controllers(programs: Path, folder: Path, server: Server) -> Iterator[None]
 
 
 class _Typed:
-    """Somebody who types commands of ``quorate``."""
+    """A person who types commands of ``quorate``."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self._folder = folder

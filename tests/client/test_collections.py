@@ -50,7 +50,7 @@ def test_one_that_is_not_there_is_an_error_of_its_own() -> None:
         client.runs.get("a")
 
 
-def test_all_pages_are_read_only_as_far_as_somebody_iterates() -> None:
+def test_all_pages_are_read_only_as_far_as_the_caller_iterates() -> None:
     pages = (listing("a", "b", more="b"), listing("c", more="c"), listing("d"))
     with serving(*pages) as server, Client(server.url) as client:
         found = client.runs.list(owner="rai", phase="Running")

@@ -2,7 +2,7 @@
 
 It is a list of changes, carried out one after the other. A test says for each transaction what
 becomes of it: it is answered, or its answer is lost, or it is lost itself, or it is carried out
-later, when nobody waits for it any more.
+later, when no caller waits for it any more.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def test_two_never_lead_at_once_and_terms_only_grow(
     for passed, number, fates, wish, comes_late in drawn:
         etcd.now_s += STEP_S * passed
         etcd.expire()
-        # Whoever is not drawn pauses, for longer than a lease if it is not drawn for long.
+        # A candidate that is not drawn pauses, for longer than a lease if it is not drawn for long.
         etcd.fates = iter(fates)
         if wish == "step down":
             candidates[number].step_down()
@@ -146,7 +146,7 @@ def test_two_never_lead_at_once_and_terms_only_grow(
             last_term = record.term
 
 
-def test_somebody_leads_soon_once_all_is_well() -> None:
+def test_there_is_a_leader_soon_once_all_is_well() -> None:
     etcd = PlayedLeases()
     candidates = [played_candidate(etcd, number) for number in range(CANDIDATES)]
     for round_number in range(40):

@@ -1,4 +1,4 @@
-"""Appends to etcd: whatever becomes of requests and answers, the caller is told the truth.
+"""Appends to etcd: whatever becomes of requests and answers, the caller gets the truth.
 
 The oracle is an etcd played in memory. A block is in the log once or never: once if ``append``
 returned, never if it raised, now and when everything that was under way has arrived. Only an

@@ -214,7 +214,7 @@ def test_a_user_is_asked_for_its_password_and_may_do_what_its_role_allows(
         put(client, b"t/x", b"1")
         with pytest.raises(StoreAccessError, match="grant the user a role"):
             client.get(Get(b"other"))
-        # A token that etcd no longer knows is made anew, and nobody notices.
+        # A token that etcd no longer knows is made anew, and no caller notices.
         client._token = OTHER
         put(client, b"t/x", b"2")
         assert client.get(Get(b"t/x"))[0].value == b"2"

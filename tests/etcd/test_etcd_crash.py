@@ -131,7 +131,7 @@ def test_a_killed_etcd_loses_nothing_acknowledged_and_appends_are_never_doubled(
             except UnsureAppendError:
                 unsure.add(block.hash)
             except StaleHeadError as stale:
-                # Nobody else writes: it is a block that this writer was unsure about.
+                # There is no other writer: it is a block that this writer was unsure about.
                 head = stale.actual
                 acknowledged.append(head.hash)
                 unsure.remove(head.hash)
@@ -141,7 +141,7 @@ def test_a_killed_etcd_loses_nothing_acknowledged_and_appends_are_never_doubled(
 
 
 @pytest.mark.slow
-def test_an_address_of_nobody_is_said_to_be_down_when_it_is_opened(tmp_path: Path) -> None:
+def test_an_address_without_a_server_is_said_to_be_down_when_it_is_opened(tmp_path: Path) -> None:
     address = EtcdAddress(
         endpoints=("127.0.0.1:1",), name="t", local=tmp_path / "l", archive=tmp_path / "a"
     )

@@ -32,7 +32,7 @@ def a_leader(sent_s: float = 10.0) -> Leading:
     return won(OWN, revision=7, lease=1, sent_s=sent_s, timers=TIMERS)
 
 
-def test_a_follower_stands_when_nobody_leads_and_its_time_has_come() -> None:
+def test_a_follower_stands_when_there_is_no_leader_and_its_time_has_come() -> None:
     assert next_step(Following(leader=None), 0.0, TIMERS) == Campaign()
     assert next_step(Following(leader=None, stands_from_s=9.0), 4.0, TIMERS) == Await(5.0)
     assert next_step(Following(leader=OTHER), 4.0, TIMERS) == Await(TIMERS.look_every_s)
@@ -49,7 +49,7 @@ def test_a_leader_renews_its_lease_and_gives_up_before_etcd_does(
 
 
 @given(st.floats(0, 1e6), st.floats(0, 100), st.floats(0, 100))
-def test_nobody_leads_by_a_lease_that_etcd_has_ended(
+def test_no_candidate_leads_by_a_lease_that_etcd_has_ended(
     sent_s: float, under_way_s: float, later_s: float
 ) -> None:
     """Etcd counts from when it heard the sign of life, which is after it was sent."""
@@ -75,7 +75,7 @@ def test_a_leader_follows_when_its_key_is_gone_or_of_another() -> None:
     assert seen(leading, OTHER, made_at=8, as_of=8) == Following(leader=OTHER)
 
 
-def test_a_follower_keeps_standing_back_whoever_leads() -> None:
+def test_a_follower_keeps_standing_back_under_any_leader() -> None:
     back = Following(leader=None, stands_from_s=9.0)
     assert seen(back, OTHER, made_at=8, as_of=8) == Following(leader=OTHER, stands_from_s=9.0)
 

@@ -55,7 +55,7 @@ def admin(cluster: Server, only_gpu_nodes: None) -> Iterator[KubeApi]:
 
 
 class Shell:
-    """Somebody who types the commands of the page, in the project, one shell for each block."""
+    """A person who types the commands of the page, in the project, one shell for each block."""
 
     def __init__(self, folder: Path, kubeconfig: Path) -> None:
         scripts = folder / "bin"

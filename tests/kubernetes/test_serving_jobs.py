@@ -158,7 +158,7 @@ def test_suspended_workloads_are_admitted_stopped_and_reported(
             played.create(manifest("alien", "stays", owner="rai"), SPACES[2])
             until(
                 lambda: "create it there" in played.note("alien", space=SPACES[2]),
-                "nobody spends the money of another owner from its own namespace",
+                "no owner's namespace spends the money of another owner",
             )
             path = f"/apis/batch/v1/namespaces/{SPACES[0]}/jobs"
             is_known = at(played.api.create(path, PLAIN), ("spec", "suspend")) is True
@@ -183,7 +183,7 @@ def test_suspended_workloads_are_admitted_stopped_and_reported(
         stays(lambda: not played.is_suspended("long"), "nothing reaches a cluster that is away")
         line.mend()
         until(lambda: played.is_suspended("long"), "it is suspended")
-        # Its pods take their grace, and until then nobody else has their GPUs.
+        # Its pods take their grace, and until then no other run has their GPUs.
         assert played.is_suspended("next")
         until(lambda: phase(http, run) == "Cancelled", "its run is cancelled")
         until(lambda: list(played.pods()) == ["next-worker-0"], "next works")

@@ -113,7 +113,7 @@ def test_a_session_has_the_rights_of_its_token(stage: Stage, visitor: httpx.Clie
     assert visitor.get("/api/v1/clock", headers=PAGE).status_code == 403
 
 
-def test_the_cookie_alone_is_nobody(stage: Stage, visitor: httpx.Client) -> None:
+def test_the_cookie_alone_signs_in_no_caller(stage: Stage, visitor: httpx.Client) -> None:
     visitor.post("/session", json={"token": token_of(stage.user)}, headers=PAGE)
     assert COOKIE in visitor.cookies
     assert visitor.get("/api/v1/whoami").status_code == 401

@@ -69,7 +69,7 @@ def ranks_of(work: Work, slots: Sequence[Slot], port: int, generation: int) -> l
 
 
 def _round(work: Work) -> dict[str, object]:
-    """Return what a process is told of the round that it starts in; nothing outside of rounds."""
+    """Return the variables about the round that a process starts in; none outside of rounds."""
     if work.round_ms is None:
         return {}
     return {

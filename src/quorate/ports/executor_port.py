@@ -5,7 +5,7 @@ order. Orders are facts about leases, so hearing one twice changes nothing: a le
 is not started again, and the earliest deadline of a stop holds. Only ``resume`` may name such a
 lease anew: it says what a ledger holds, which may have been restored. Orders have the term of the
 leader that gives them, which is 0 where a ledger has one writer: an executor that has taken orders
-of a term refuses those of older ones, whoever gives them and however late. Where an ``EndLease``
+of a term refuses those of older ones, from any service and however late. Where an ``EndLease``
 and a ``StartLease`` of one run in one batch name the same slots (a hand-over, a swap, a step that
 takes a lost group's place), the work there goes on.
 
@@ -35,7 +35,7 @@ class StartLease:
     ``grace_ms`` is how long its work gets when it has to stop to continue elsewhere. ``partner`` is
     another run, whose work runs on the same slots: each exits by itself, and the lease has ended
     when both have. ``executor`` is what the pool of the run names, as ``Pool.executor_name``.
-    ``bounds`` are what each of ``runs`` is told of the round that it starts in; empty outside
+    ``bounds`` are the steps and seconds of the round that each of ``runs`` starts in; empty outside
     pools that share in rounds.
     """
 

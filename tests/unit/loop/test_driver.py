@@ -111,7 +111,7 @@ def test_an_executor_is_told_what_to_start_stop_and_forget() -> None:
 
 
 @pytest.mark.parametrize(("is_shared", "resumed"), [(False, [[]]), (True, [])])
-def test_nobody_is_told_what_was_not_committed(
+def test_no_executor_gets_what_was_not_committed(
     resumed: list[list[Order]], *, is_shared: bool
 ) -> None:
     executor, store = NoteBook(), FailingStore(is_shared=is_shared)

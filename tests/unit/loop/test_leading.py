@@ -228,7 +228,7 @@ steps = st.one_of(
 @pytest.mark.heavy
 @examples(0.5)
 @given(st.lists(steps, min_size=4, max_size=40))
-def test_whoever_leads_no_slot_is_worked_on_twice_and_every_lease_is_known_in_the_end(
+def test_under_any_leader_no_slot_is_worked_on_twice_and_every_lease_is_known_in_the_end(
     drawn: list[tuple[str, int, Command | None]],
 ) -> None:
     cluster = Cluster()

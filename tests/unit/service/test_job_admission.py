@@ -390,7 +390,7 @@ def _act(world: World, what: str, number: int) -> None:
     elif uid is not None and what == "delete":
         del world.jobs[uid]
     elif uid is not None and what == "poke" and not world.jobs[uid]["status"]:
-        # Somebody suspends it by hand.
+        # A person suspends it by hand.
         world.version += 1
         world.jobs[uid]["spec"]["suspend"] = True
         world.jobs[uid]["metadata"]["resourceVersion"] = str(world.version)

@@ -118,7 +118,7 @@ def _settings(query: str) -> dict[str, str]:
     if "password-file" in found and "user" not in found:
         raise StoreUrlError("the setting 'password-file' needs 'user' beside it")
     if "cert" in found and "ca" not in found:
-        raise StoreUrlError("the setting 'cert' needs 'ca' beside it: without TLS nobody sees it")
+        raise StoreUrlError("the setting 'cert' needs 'ca' beside it: it is only used with TLS")
     return found
 
 

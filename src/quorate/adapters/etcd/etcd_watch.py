@@ -61,7 +61,7 @@ class KeyWatch:
             return self._row, self._revision
 
     def close(self) -> None:
-        """Stop following; whoever waits gets what is known. Closing twice is allowed."""
+        """Stop following; waiting callers get what is known. Closing twice is allowed."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -2,8 +2,8 @@
 
 A leader holds a lease of etcd and gives signs of life for it. It counts the lease from when it
 *sent* the last sign that was answered, less a margin, so that it stops believing in itself before
-etcd lets another one win. Between those two instants nobody leads. A term is a number that every
-victory raises by one; what is done by an older term can be told by it.
+etcd lets another one win. Between those two instants there is no leader. A term is a number that
+every victory raises by one; what is done by an older term can be told by it.
 """
 
 from __future__ import annotations

@@ -340,7 +340,7 @@ class KubernetesExecutor:
         with self._lock:
             spec = self._book.spec(name)
         if spec is not None and spec.workload is not None:
-            return False  # Whoever starts and stops its workload reports of it.
+            return False  # The service that starts and stops its workload reports it.
         orders = PodOrders(self._api, watch)
         lost = [each for each in watch.crew(name).live if each.uid in self._lost]
         orders.end(lost, 0)

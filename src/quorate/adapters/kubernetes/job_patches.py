@@ -1,7 +1,7 @@
 """What is changed of a workload to start it on nodes, to suspend it, and to say why it waits. Pure.
 
 A patch has the whole of ``spec``, because a merge patch replaces lists, and the version that it was
-made from, so that a change of somebody else in between is never overwritten.
+made from, so that a change made in between is never overwritten.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The file of a segment is written, read back and verified, block by block, before the transaction
 that removes its blocks from etcd. That transaction also makes the key that says where they are, and
-holds for one program only, whoever else does the same.
+holds for one program only, also where others do the same.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The store in etcd: blocks as keys, closed segments in an archive, snapshots on this machine.
 
-Several programs may write; the first at a head wins, and the others are told so. What is on this
+Several programs may write; the first at a head wins, and the others get an error. What is on this
 machine is named after ``local`` of the URL, and held by one program: the lock, the snapshot with
 the archived runs (``archive_file.py``), and beside them what a service keeps there. A snapshot is
 published to the archive whenever a segment has been closed: a machine that has none begins there.

@@ -38,7 +38,7 @@ class MemoryStore:
         return None
 
     def verified_head(self) -> Head:
-        """Return ``GENESIS``: whoever opens the ledger verifies it; see ``EventStore``."""
+        """Return ``GENESIS``: a program that opens the ledger verifies it; see ``EventStore``."""
         return GENESIS
 
     def append(self, block: Block, *, expected: Head) -> None:

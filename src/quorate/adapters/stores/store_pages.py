@@ -49,7 +49,7 @@ class PagedReader:
         return self._end
 
     def verified_head(self) -> Head:
-        """Return ``GENESIS``: whoever opens the ledger verifies it; see ``EventStore``."""
+        """Return ``GENESIS``: a program that opens the ledger verifies it; see ``EventStore``."""
         return GENESIS
 
     def blocks(self, *, from_height: int = 1) -> Iterator[Block]:

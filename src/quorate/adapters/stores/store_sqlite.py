@@ -162,7 +162,7 @@ class SqliteStore:
         return self._end
 
     def verified_head(self) -> Head:
-        """Return ``GENESIS``: whoever opens the ledger verifies it; see ``EventStore``."""
+        """Return ``GENESIS``: a program that opens the ledger verifies it; see ``EventStore``."""
         return GENESIS
 
     def check_signature(self) -> None:

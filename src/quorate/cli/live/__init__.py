@@ -1,4 +1,4 @@
-"""What is redrawn or goes on while somebody looks: ``watch``, ``get -w`` and ``top``.
+"""Output that is redrawn while a person watches: ``watch``, ``get -w`` and ``top``.
 
 Start reading at ``watching_service.py`` and ``top_screen.py``.
 """

@@ -1,4 +1,4 @@
-"""``quorate get -w``: a table, and then its rows as they change, for as long as somebody looks."""
+"""``quorate get -w``: a table, and then its rows as they change, until it is interrupted."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ WRITERS: Final = 8
 TOGETHER_MAX: Final = 32
 """How many objects of Quorate's own are written before statuses are looked at again."""
 SELDOM_S: Final = 3.0
-"""How often the status of one resource is written where nobody waits for what is new."""
+"""How often the status of one resource is written where no user waits for the change."""
 
 Call = tuple[str, Callable[[], object]]
 """What a call is about, for the log, and the call."""

@@ -1,6 +1,6 @@
 """The routes of the dashboard: its pages, its files, and the sign-in of a browser.
 
-The addresses of pages answer a browser alone: any other client that asks for one is told, as for
+The addresses of pages answer a browser alone: any other client that asks for one gets, as for
 every address without an operation, that nothing is there.
 """
 

@@ -63,7 +63,7 @@ def turn_text(turn: Tree) -> str:
 def lease_bounds(view: StateView, lease: Lease) -> Tree | None:
     """Return how long and how many steps ``lease`` is for; None outside pools that share in rounds.
 
-    They are what its run is told when it starts.
+    Its run can read them when it starts.
     """
     run = lease.fact.run
     rounds = LeaseBounds(view)
