@@ -149,7 +149,7 @@ class EtcdClient:
         return tuple(self._status(each) for each in self.address.endpoints)
 
     def defragment(self, endpoint: str) -> None:
-        """Have the member at ``endpoint`` return free space to its disk; it is busy then."""
+        """Have the member at ``endpoint`` return free disk space; it answers no request then."""
         request = message_class("DefragmentRequest")()
         self._call_at(endpoint, method("Maintenance", "Defragment"), request, DEFRAGMENT_S)
 
