@@ -1,7 +1,7 @@
 """Appends to a ledger in etcd: one transaction, which compares the revision of the head.
 
-The head's key is put with every block, so its revision is new each time, and a writer that
-compares an older one is refused. With a leader the transaction compares the leader's key, too: one that was
+The head's key is put with every block, so its revision is new each time, and a writer that compares
+an older one is refused. With a leader the transaction compares the leader's key, too: one that was
 deposed cannot append, whatever it believes.
 
 An answer may be lost when etcd's leader changes, or a deadline passes. The transaction may then
