@@ -8,7 +8,7 @@ reservation is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
@@ -337,12 +337,15 @@ class PromiseBooks:
         """Return the objects that the cause of a move names, if they are true, as put back.
 
         True are leases that are late, and objects that have changed since the start was recorded.
+        A lease that overran stands for its run, which ends as a whole, and with it its spares.
         Where a cause names ``OBJECTS_MAX`` objects, which is the most, every late lease counts.
         """
         objects = event.cause.objects
         leases = {name for kind, name in objects if kind == "lease"}
         if len(objects) >= OBJECTS_MAX:
             leases |= set(view.leases)
+        runs = {known.fact.run for known in _overrunning(view, leases)}
+        leases |= {lease for run in runs for lease in view.runs[run].leases}
         named = {("node", name) for kind, name in objects if kind == "node"}
         kinds = ("domain", "envelope", "cap", "owner", "pool")
         named |= {each for each in objects if each[0] in kinds}
@@ -536,6 +539,13 @@ def _is_late(view: StateView) -> bool:
         lease.ending is not None and lease.ending.deadline_ms < view.at_ms
         for lease in view.leases.values()
     )
+
+
+def _overrunning(view: StateView, leases: Iterable[str]) -> Iterator[Lease]:
+    """Yield the leases among ``leases`` that are late and were not told to stop."""
+    for name in leases:
+        if name in view.leases and view.leases[name].ending is None and _was_late(view, name):
+            yield view.leases[name]
 
 
 def _was_late(view: StateView, name: str) -> bool:
