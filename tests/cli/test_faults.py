@@ -50,7 +50,7 @@ START, END = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
          3, "Pool/p: spec.policy: fifo_packed lets two runs share GPUs, and needs to know"),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: "
          "max_sum_throughput_normalized_by_cost_perf}\n",
-         3, "max_sum_throughput_normalized_by_cost_perf weighs what GPUs cost, which a pool"),
+         3, "max_sum_throughput_normalized_by_cost_perf weighs what GPUs cost, and no cost of"),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo, "
          "roundLength: 1ms}\n", 3, "spec.roundLength: must be"),
         (HEAD + "Pool\nmetadata: {name: p}\nspec: {discipline: rounds, policy: fifo, throughputs: "

@@ -43,10 +43,16 @@ class Terminal:
                 break  # The command has ended.
         return self.written.rpartition("\x1b[H")[2]
 
-    def ends(self) -> int:
-        """Return the exit code of the command; what it still draws is read meanwhile."""
+    def ends(self, pressing: str = "") -> int:
+        """Return the exit code of the command; what it still draws is read meanwhile.
+
+        A person whose Ctrl-C has no effect presses it again: an interpreter that is in a finalizer
+        reports the interrupt and goes on.
+        """
 
         def has_ended() -> bool:
+            if pressing and self.process.poll() is None:
+                self.press(pressing)
             self.screen()
             return self.process.poll() is not None
 
@@ -117,8 +123,7 @@ def test_no_color_is_respected(shell: Shell) -> None:
     with terminal(shell.folder, "top", NO_COLOR="1") as top:
         top.until(r"small .*q quit")
         assert re.search(r"\x1b\[\d+m", top.written) is None
-        top.press("\x03")
-        assert top.ends() == 130
+        assert top.ends(pressing="\x03") == 130
 
 
 def test_it_is_printed_once_where_no_person_looks(shell: Shell) -> None:

@@ -62,18 +62,28 @@ class Visit:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Return a browser for all tests of a process."""
+def chromium() -> None:
+    """Skip where there is no browser."""
     if chromium_here() is None:
         pytest.skip("no Chromium: install one, or name it in CHROMIUM")
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: None) -> Iterator[Browser]:  # noqa: ARG001 - it skips
+    """Return a browser for the tests of a module.
+
+    It runs an event loop in the thread of the tests, so that no other module may be run meanwhile.
+    """
     with browser_here() as found:
         yield found
 
 
 @pytest.fixture(scope="session")
-def world(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Return a service with real work, for all tests of a process."""
-    del browser  # Without one nothing is served.
+def world(
+    chromium: None,  # noqa: ARG001 - it skips
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[World]:
+    """Return a service with real work, for all tests of a process that has a browser."""
     with world_in(tmp_path_factory.mktemp("world")) as found:
         yield found
 

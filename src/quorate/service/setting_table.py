@@ -58,7 +58,8 @@ SETTINGS: Final = (
         key="ledger",
         read=values.ledger,
         default=LEDGER_DEFAULT,
-        text="the ledger: a path or `sqlite:PATH`; made at the first start where it is the default",
+        text="the ledger: a path, `sqlite:PATH` or [`etcd://...`](../etcd.md); made at the first "
+        "start where it is the default",
         kind="URL",
     ),
     Setting(

@@ -217,7 +217,9 @@ class Model:
             if isinstance(order, StartLease):
                 self.open[order.lease.lease] = order
             elif isinstance(order, StopLease) and order.lease in self.open:
-                self.stops.setdefault(order.lease, order.deadline_ms)
+                # The earliest deadline holds: a stop may be hurried, and is never put off.
+                known = self.stops.get(order.lease, order.deadline_ms)
+                self.stops[order.lease] = min(known, order.deadline_ms)
             elif isinstance(order, EndLease):
                 self.open.pop(order.lease, None)
                 self.stops.pop(order.lease, None)
