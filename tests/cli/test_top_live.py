@@ -43,16 +43,10 @@ class Terminal:
                 break  # The command has ended.
         return self.written.rpartition("\x1b[H")[2]
 
-    def ends(self, pressing: str = "") -> int:
-        """Return the exit code of the command; what it still draws is read meanwhile.
-
-        A person whose Ctrl-C has no effect presses it again: an interpreter that is in a finalizer
-        reports the interrupt and goes on.
-        """
+    def ends(self) -> int:
+        """Return the exit code of the command; what it still draws is read meanwhile."""
 
         def has_ended() -> bool:
-            if pressing and self.process.poll() is None:
-                self.press(pressing)
             self.screen()
             return self.process.poll() is not None
 
@@ -73,9 +67,11 @@ def terminal(folder: Path, *words: str, **env: str) -> Iterator[Terminal]:
     """Run ``quorate`` with ``words`` in a terminal of its own."""
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, 100))
-    # A shell would do this: the terminal is the one that interrupts the command.
-    own = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
-    program = f"{own}; from quorate.cli.main import run; run()"
+    # A shell would do this: the terminal is the one that interrupts the command, also where the
+    # tests themselves run in the background, in which interrupts are ignored.
+    own = "import fcntl, signal, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
+    heeds = "signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{own}; {heeds}; from quorate.cli.main import run; run()"
     process = subprocess.Popen(
         [sys.executable, "-c", program, *words],
         cwd=folder,
@@ -123,7 +119,8 @@ def test_no_color_is_respected(shell: Shell) -> None:
     with terminal(shell.folder, "top", NO_COLOR="1") as top:
         top.until(r"small .*q quit")
         assert re.search(r"\x1b\[\d+m", top.written) is None
-        assert top.ends(pressing="\x03") == 130
+        top.press("\x03")
+        assert top.ends() == 130
 
 
 def test_it_is_printed_once_where_no_person_looks(shell: Shell) -> None:
