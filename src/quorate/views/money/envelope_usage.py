@@ -1,4 +1,4 @@
-"""How many GPUs each envelope pays for now, and how many more it could: rows and trees. Pure.
+"""How many GPUs each envelope pays for, and could pay for beside them: rows and trees. Pure.
 
 The rows are made of what programs are given of envelopes, caps and leases, so that a file and a
 service show the same.
