@@ -70,17 +70,20 @@ class KubeApi:
         )
         self._lock = Lock()
         self._watched: set[socket.socket] = set()
+        self._asked = 0
         self._is_closed = False
 
     def close(self) -> None:
-        """End watches, which wait for their server, and close all connections."""
+        """End watches, which wait for their server; connections are closed by the last request."""
         with self._lock:
             self._is_closed = True
             watched = list(self._watched)
+            is_asked = self._asked > 0
         for each in watched:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
-        self._http.close()
+        if not is_asked:
+            self._http.close()
 
     def get(self, path: str, **params: str) -> Tree:
         """Return the object at ``path``."""
@@ -159,9 +162,12 @@ class KubeApi:
             params["labelSelector"] = selector
         silence = httpx.Timeout(self._timeout_s, read=for_s + SILENCE_S)
         try:
-            with self._http.stream(
-                "GET", path, params=params, headers=self._access.headers(), timeout=silence
-            ) as response:
+            with (
+                self._in_use(),
+                self._http.stream(
+                    "GET", path, params=params, headers=self._access.headers(), timeout=silence
+                ) as response,
+            ):
                 if response.status_code >= _FAULT:
                     response.read()
                     raise _refusal(response)
@@ -170,9 +176,30 @@ class KubeApi:
                     for line in response.iter_lines():
                         if line:
                             yield _watched(line)
-        except (httpx.HTTPError, RuntimeError) as error:
-            # A client that is closed meanwhile raises RuntimeError.
+        except httpx.HTTPError as error:
             raise ClusterDownError(f"{path}: the watch was lost: {error}") from None
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """Keep the client open for one request; the last one after ``close`` closes it.
+
+        A client that is closed while another thread connects would never close that connection.
+        """
+        self._begin()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asked -= 1
+                is_last = self._is_closed and not self._asked
+            if is_last:
+                self._http.close()
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._is_closed:
+                raise ClusterDownError("the connection is closed")
+            self._asked += 1
 
     @contextmanager
     def _ended_by_close(self, response: httpx.Response) -> Iterator[None]:
@@ -201,14 +228,15 @@ class KubeApi:
         if body is not None:
             headers["Content-Type"] = content_type
         try:
-            response = self._http.request(
-                method,
-                path,
-                params=dict(params or {}),
-                headers=headers,
-                content=None if body is None else msgspec.json.encode(body),
-            )
-        except (httpx.HTTPError, RuntimeError) as error:
+            with self._in_use():
+                response = self._http.request(
+                    method,
+                    path,
+                    params=dict(params or {}),
+                    headers=headers,
+                    content=None if body is None else msgspec.json.encode(body),
+                )
+        except httpx.HTTPError as error:
             raise ClusterDownError(
                 f"{self._access.server} does not answer: {type(error).__name__} {error}"
             ) from None
