@@ -27,7 +27,7 @@ RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes serve test quick check bench soak mutate cover format lock web clean
+.PHONY: help demo demo-kubernetes serve test quick check bench soak mutate cover format lock web docs clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -90,6 +90,10 @@ lock: $(BIN)/uv ## choose versions anew from pyproject.toml (ARGS=--upgrade take
 
 web: ## build the dashboard from web/ into the package; needs Node 20 and npm
 	cd web && npm ci --ignore-scripts --no-audit --no-fund && node build.mjs
+
+docs: $(DEV) ## build these pages as a site with a search, to be read without a network
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs -b html . .build/site
+	@echo "open .build/site/index.html"
 
 clean: ## remove everything that was made here
 	rm -rf $(VENV) .build web/node_modules dist htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis \
