@@ -14,7 +14,8 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from quorate.service.auth.oidc import FETCH_S_MAX, KEYS_MS_MAX, KEYS_MS_MIN
+from quorate.service.auth.issuer_http import FETCH_S_MAX
+from quorate.service.auth.oidc import KEYS_MS_MAX, KEYS_MS_MIN
 from quorate.service.daemon import Extras
 from quorate.testing.memory_engines import HandClock
 from tests.bounds import until

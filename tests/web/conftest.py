@@ -38,6 +38,8 @@ class Visit:
     page: Page
     url: str
     faults: list[str] = field(default_factory=list)
+    allowed: tuple[str, ...] = ()
+    """Other hosts that may be asked: an identity provider."""
 
     def watch(self) -> None:
         """Note errors of scripts, and requests that leave the host."""
@@ -50,7 +52,7 @@ class Visit:
             self.faults.append(f"console: {message.text} {message.location.get('url')}")
 
     def _asked(self, request: Request) -> None:
-        if not request.url.startswith((self.url, "blob:")):
+        if not request.url.startswith((self.url, "blob:", *self.allowed)):
             self.faults.append(f"request: {request.url}")
 
     def open(self, path: str) -> Page:

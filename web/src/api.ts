@@ -75,10 +75,15 @@ export async function change<T>(
   return response.json() as Promise<T>;
 }
 
-/** Returns whether this browser is signed in. */
-export async function isSignedIn(): Promise<boolean> {
-  const response = await send(new URL("session", BASE));
-  return ((await response.json()) as { signedIn: boolean }).signedIn;
+/** Whether this browser is signed in, and the issuer at which it could be. */
+export interface Session {
+  signedIn: boolean;
+  issuer: string | null;
+}
+
+/** Returns how it stands with the session of this browser. */
+export async function session(): Promise<Session> {
+  return (await send(new URL("session", BASE))).json() as Promise<Session>;
 }
 
 /** Begins a session with an access token; throws where the service does not take it. */

@@ -2,24 +2,30 @@
 
 import { render } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
-import { ask, isSignedIn, signIn, signOut, signedOut, wordsOf } from "./api.ts";
+import { ask, session, signOut, signedOut, wordsOf } from "./api.ts";
 import type { Whoami } from "./api_types.ts";
 import { stream, useConnection } from "./live.ts";
+import { comeBack, isBack } from "./oidc.ts";
 import { Palette } from "./palette.tsx";
 import { AREAS, pageAt } from "./pages.tsx";
 import { Link, go, pageOf, useHere } from "./router.tsx";
+import { Mark, SignIn } from "./sign_in.tsx";
 import { Viewer } from "./viewer.ts";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 
 function App() {
   const [who, setWho] = useState<Whoami | null | undefined>(undefined);
+  const [issuer, setIssuer] = useState<string | null>(null);
   const [fault, setFault] = useState("");
+  const [refusal, setRefusal] = useState("");
   const look = useCallback(async () => {
     try {
-      const isIn = await isSignedIn();
-      setWho(isIn ? await ask("/whoami") : null);
-      if (isIn) stream.start();
+      if (isBack()) await comeBack().catch((error) => setRefusal(wordsOf(error)));
+      const found = await session();
+      setIssuer(found.issuer);
+      setWho(found.signedIn ? await ask("/whoami") : null);
+      if (found.signedIn) stream.start();
     } catch (error) {
       setFault(wordsOf(error));
     }
@@ -37,59 +43,11 @@ function App() {
   }, []);
   if (fault) return <p class="fault alone" role="alert">{fault}; load the page anew</p>;
   if (who === undefined) return <div class="loading alone" role="status">Loading…</div>;
-  if (who === null) return <SignIn onDone={look} />;
+  if (who === null) return <SignIn issuer={issuer} refusal={refusal} onDone={look} />;
   return (
     <Viewer.Provider value={who}>
       <Shell who={who} />
     </Viewer.Provider>
-  );
-}
-
-function SignIn({ onDone }: { onDone: () => Promise<void> }) {
-  const [token, setToken] = useState("");
-  const [fault, setFault] = useState("");
-  const submit = async (event: Event): Promise<void> => {
-    event.preventDefault();
-    try {
-      await signIn(token.trim());
-      await onDone();
-    } catch (error) {
-      setFault(wordsOf(error));
-    }
-  };
-  useEffect(() => {
-    document.title = "Sign in · Quorate";
-  }, []);
-  return (
-    <main class="signin">
-      <form onSubmit={(event) => void submit(event)}>
-        <h1>
-          <Mark /> Quorate
-        </h1>
-        <p>Sign in with an access token. You see and may do what the token may.</p>
-        <label for="token">Access token</label>
-        <input
-          id="token"
-          type="password"
-          autocomplete="current-password"
-          spellcheck={false}
-          required
-          value={token}
-          onInput={(event) => setToken(event.currentTarget.value)}
-        />
-        {fault && (
-          <p class="fault" role="alert">
-            {fault}
-          </p>
-        )}
-        <button type="submit" class="primary">
-          Sign in
-        </button>
-        <p class="hint">
-          No token yet? An admin issues one: <code>quorate token issue --role user --user NAME</code>
-        </p>
-      </form>
-    </main>
   );
 }
 
@@ -174,24 +132,6 @@ function State() {
     <div class={`state ${state}`} role="status">
       {words[state]}
     </div>
-  );
-}
-
-function Mark() {
-  const cells = [1, 1, 0, 1, 1, 1, 0, 1, 1];
-  return (
-    <svg class="mark" viewBox="0 0 20 20" aria-hidden="true">
-      {cells.map((cell, at) => (
-        <rect
-          x={1 + 6.5 * (at % 3)}
-          y={1 + 6.5 * Math.floor(at / 3)}
-          width="5"
-          height="5"
-          rx="1"
-          opacity={cell ? 1 : 0.35}
-        />
-      ))}
-    </svg>
   );
 }
 

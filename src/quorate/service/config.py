@@ -14,8 +14,8 @@ from typing import Any, Final
 from quorate.adapters.run_as import RunAs
 from quorate.operations.caller import Role
 from quorate.service.accounting.waldur_links import LINKS_KEY, LinkedOwner, links_of
-from quorate.service.auth.trusted_issuer import Oidc
-from quorate.service.config_values import Address, Clusters, WrongSettingError
+from quorate.service.auth.trusted_issuer import Oidc, OidcClient
+from quorate.service.config_values import Address, Clusters, WrongSettingError, web_address
 from quorate.service.setting_table import SETTINGS
 from quorate.service.webhooks.webhook import Webhook, webhooks_of
 from quorate.views.exits import CommandError, Exit
@@ -77,6 +77,9 @@ class Configuration:
     oidc_user_claim: str
     oidc_scopes_claim: str
     oidc_lifetime_s_max: float
+    oidc_client_id: str
+    oidc_client_secret_file: str
+    oidc_scopes: str
     waldur_url: str
     waldur_token_file: str
     waldur_timeout_s: float
@@ -102,6 +105,17 @@ class Configuration:
             scopes_claim=self.oidc_scopes_claim,
             roles=self.oidc_roles,
             lifetime_s_max=self.oidc_lifetime_s_max,
+        )
+
+    @property
+    def oidc_client(self) -> OidcClient | None:
+        """What the service is to the issuer; None where the dashboard takes tokens alone."""
+        if not self.oidc_client_id:
+            return None
+        return OidcClient(
+            client_id=self.oidc_client_id,
+            secret_file=self.oidc_client_secret_file,
+            scopes=self.oidc_scopes,
         )
 
 
@@ -199,6 +213,7 @@ def _check(made: Configuration) -> None:
     named = [made.oidc_issuer, made.oidc_audience, made.oidc_keys]
     if any(named) and not all(named):
         wrong.append("oidc.issuer, oidc.audience and oidc.keys go together; give all, or none")
+    wrong += _sign_in_faults(made)
     waldur = [made.waldur_url, made.waldur_token_file, made.waldur_links]
     if any(waldur) and not all(waldur):
         wrong.append(
@@ -216,6 +231,22 @@ def _check(made: Configuration) -> None:
         wrong.append("waldur.stale_s: must not be less than waldur.refresh_s")
     if wrong:
         raise CommandError(Exit.INVALID, *wrong)
+
+
+def _sign_in_faults(made: Configuration) -> list[str]:
+    """Return what is wrong with the settings about signing in at the dashboard."""
+    if not made.oidc_client_id:
+        if made.oidc_client_secret_file:
+            return ["oidc.client_secret_file: whose it is says oidc.client_id; give it too"]
+        return []
+    if not made.oidc_issuer:
+        return ["oidc.client_id: there is no issuer to sign in at; give oidc.issuer too"]
+    try:
+        web_address(made.oidc_issuer)
+    except WrongSettingError as error:
+        why = f"with oidc.client_id it is asked where people sign in, got {made.oidc_issuer!r}"
+        return [f"oidc.issuer: {error}: {why}"]
+    return []
 
 
 def _cluster_faults(made: Configuration) -> list[str]:

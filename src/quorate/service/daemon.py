@@ -35,6 +35,7 @@ from quorate.ports.clock_port import Clock, SteadyClock
 from quorate.ports.executor_port import ServedExecutor
 from quorate.service.accounting.accounting_link import record_news
 from quorate.service.auth.authenticator import Authenticator, Trust, holder_of
+from quorate.service.auth.code_sign_in import CodeSignIn
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
 from quorate.service.descriptors import connections_within
@@ -102,6 +103,13 @@ def _trust(configuration: Configuration, clock: Clock) -> Trust | None:
     from quorate.service.auth.oidc import OidcTrust  # noqa: PLC0415 - slow import
 
     return OidcTrust(configuration.oidc, clock)
+
+
+def _code_sign_in(configuration: Configuration, clock: Clock) -> CodeSignIn | None:
+    """Return how people sign in at the issuer; None where that is not configured."""
+    if configuration.oidc is None or configuration.oidc_client is None:
+        return None
+    return CodeSignIn(configuration.oidc, configuration.oidc_client, clock)
 
 
 class Daemon:
@@ -206,6 +214,7 @@ class Daemon:
             concurrent_max=configuration.concurrent_max,
             watchers=watchers,
             has_public_metrics=configuration.metrics_public,
+            code_sign_in=_code_sign_in(configuration, self._clock),
         )
         limits = Limits(
             body_bytes_max=configuration.body_bytes_max,

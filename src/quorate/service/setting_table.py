@@ -372,6 +372,30 @@ SETTINGS: Final = (
         kind=_SECONDS,
     ),
     Setting(
+        key="oidc.client_id",
+        read=values.text,
+        default="",
+        field="oidc_client_id",
+        text="what this service is called at the issuer, so that people "
+        "[sign in there](../dashboard.md#signing-in) at the dashboard; empty: by a token alone",
+    ),
+    Setting(
+        key="oidc.client_secret_file",
+        read=values.path,
+        default="",
+        field="oidc_client_secret_file",
+        text="the file with the secret of that client, readable by its owner alone; "
+        "empty: a public client, which has none",
+        kind="path",
+    ),
+    Setting(
+        key="oidc.scopes",
+        read=values.text,
+        default="openid",
+        field="oidc_scopes",
+        text="the scopes that are asked for when people sign in, `openid` among them",
+    ),
+    Setting(
         key="waldur.url",
         read=values.web_address,
         default="",

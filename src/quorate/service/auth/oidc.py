@@ -12,9 +12,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from time import monotonic
 from typing import Any, Final
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import jwt
 import msgspec
@@ -23,6 +21,7 @@ from quorate.model.amounts import SECOND_MS
 from quorate.operations.caller import CLAIM, Caller, Role, actor_of
 from quorate.operations.operation import Area
 from quorate.ports.clock_port import Clock
+from quorate.service.auth.issuer_http import ANSWER_BYTES_MAX, issuer_answer
 from quorate.service.auth.trusted_issuer import Oidc
 from quorate.views.exits import CommandError, Exit
 from quorate.views.statuses import UNAUTHENTICATED
@@ -37,10 +36,6 @@ KEYS_MS_MAX: Final = 3_600_000
 """After how long the issuer's keys are read again."""
 KEYS_MS_MIN: Final = 30_000
 """How soon they are read again at the earliest, whatever key ids are named."""
-KEYS_BYTES_MAX: Final = 1024 * 1024
-FETCH_S_MAX: Final = 5.0
-"""How long the issuer may take for each part of its answer, and for all of it twice that."""
-_PART_BYTES: Final = 64 * 1024
 TOKEN_CHARS_MAX: Final = 16 * 1024
 _TROUBLE_CHARS_MAX: Final = 200
 _NAME_CHARS_MAX: Final = 253
@@ -103,21 +98,14 @@ def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_TROUBLE_CHARS_MAX]
 
 
-class _NoRedirect(HTTPRedirectHandler):
-    """Follows no redirect: the address was trusted, not its targets."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Return nothing, which makes the redirection an error."""
-
-
 def _read_keys(source: str) -> dict[str, jwt.PyJWK]:
     """Return the usable keys at ``source``; raises ``ValueError`` where that is no key set.
 
     A malformed key is left out; the other keys can be used.
     """
-    data = _fetched(source) if source.startswith(("https://", "http://")) else _from_file(source)
-    if len(data) > KEYS_BYTES_MAX:
-        raise ValueError(f"the key set is larger than {KEYS_BYTES_MAX} bytes")
+    # config.py restricts the addresses: of this machine, or with TLS.
+    is_address = source.startswith(("https://", "http://"))
+    data = issuer_answer(source) if is_address else _from_file(source)
     try:
         tree = msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -140,25 +128,12 @@ def _read_keys(source: str) -> dict[str, jwt.PyJWK]:
     return found
 
 
-def _fetched(source: str) -> bytes:
-    """Return the issuer's answer, read until it exceeds the limit; raises ``OSError`` if slow."""
-    # config.py restricts the addresses: of this machine, or with TLS.
-    request = Request(source, headers={"Accept": "application/json"})  # noqa: S310 - as above
-    until_s = monotonic() + 2 * FETCH_S_MAX
-    parts: list[bytes] = []
-    size = 0
-    with build_opener(_NoRedirect).open(request, timeout=FETCH_S_MAX) as answer:
-        while size <= KEYS_BYTES_MAX and (part := answer.read1(_PART_BYTES)):
-            parts.append(part)
-            size += len(part)
-            if monotonic() > until_s:
-                raise TimeoutError("the issuer takes too long for its key set")
-    return b"".join(parts)
-
-
 def _from_file(source: str) -> bytes:
     with Path(source).open("rb") as file:
-        return file.read(KEYS_BYTES_MAX + 1)
+        data = file.read(ANSWER_BYTES_MAX + 1)
+    if len(data) > ANSWER_BYTES_MAX:
+        raise ValueError(f"the key set is larger than {ANSWER_BYTES_MAX} bytes")
+    return data
 
 
 class OidcTrust:

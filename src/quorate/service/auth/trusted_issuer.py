@@ -1,4 +1,7 @@
-"""Which OIDC issuer is trusted, and which claims of its tokens hold role, tenant and user."""
+"""Which OIDC issuer is trusted, which claims of its tokens hold role, tenant and user.
+
+And what the service is to it, where people sign in at the dashboard.
+"""
 
 from __future__ import annotations
 
@@ -28,3 +31,15 @@ class Oidc:
     scopes_claim: str = ""
     roles: Mapping[str, str] = field(default_factory=dict)
     lifetime_s_max: float = LIFETIME_S_DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcClient:
+    """What this service is to the issuer, so that people sign in at the dashboard.
+
+    ``secret_file`` is empty for a public client. ``scopes`` are what is asked for.
+    """
+
+    client_id: str
+    secret_file: str = ""
+    scopes: str = "openid"

@@ -28,6 +28,7 @@ from quorate.operations.caller import OVERSEERS, Caller
 from quorate.operations.operation import JSON, NOTES, Effect, Operation
 from quorate.ports.errors import QuorateError
 from quorate.service.auth.authenticator import Authenticator
+from quorate.service.auth.code_sign_in import CodeSignIn
 from quorate.service.http.body_reader import HeldBody
 from quorate.service.http.decoding import asked_of, has_body
 from quorate.service.http.event_stream import WatchRegistry
@@ -73,6 +74,8 @@ class Parts:
     concurrent_max: int
     watchers: WatchRegistry
     has_public_metrics: bool = False
+    code_sign_in: CodeSignIn | None = None
+    """None where the dashboard takes tokens alone."""
 
 
 def application(parts: Parts) -> ASGIApp:
@@ -85,7 +88,7 @@ def application(parts: Parts) -> ASGIApp:
         for path, methods in places().items()
     }
     by_path |= {path: {"GET": each} for path, each in _Own(gate, parts).places().items()}
-    by_path |= web_places(gate.admit)
+    by_path |= web_places(gate.admit, parts.code_sign_in)
     known = {path: _Place(by_path[path]) for path in in_order(by_path)}
     routes = [Route(path, place) for path, place in known.items()]
     router = Router(routes, redirect_slashes=False, default=_not_found)

@@ -1,0 +1,72 @@
+"""What is asked of the OIDC issuer: addresses that were checked, no redirects, bounded answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http.client import HTTPException
+from time import monotonic
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+ANSWER_BYTES_MAX: Final = 1024 * 1024
+FETCH_S_MAX: Final = 5.0
+"""How long the issuer may take for each part of its answer, and for all of it twice that."""
+_PART_BYTES: Final = 64 * 1024
+
+
+class IssuerRefusedError(Exception):
+    """The issuer answered with an error: ``status``, and ``body`` as it was sent."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"the issuer answered {status}")
+        self.status = status
+        self.body = body
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Follows no redirect: the address was trusted, not its targets."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Return nothing, which makes the redirection an error."""
+
+
+def issuer_answer(
+    address: str,
+    form: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return the answer at ``address``: to a GET, or to a POST of ``form``.
+
+    Raises ``IssuerRefusedError`` where it is an error, ``OSError`` where none comes in time, and
+    ``ValueError`` where it is too large. The caller has checked the address: it is of this machine,
+    or has TLS.
+    """
+    data = None if form is None else urlencode(form).encode()
+    request = Request(  # noqa: S310 - checked, as above
+        address, data, {"Accept": "application/json", **(headers or {})}
+    )
+    try:
+        with build_opener(_NoRedirect).open(request, timeout=FETCH_S_MAX) as answer:
+            return _read(answer)
+    except HTTPError as error:
+        with error:
+            raise IssuerRefusedError(error.code, _read(error)) from None
+    except HTTPException as error:
+        raise ConnectionError(f"the issuer does not speak HTTP: {type(error).__name__}") from None
+
+
+def _read(answer: Any) -> bytes:
+    """Return what is sent, read until it exceeds the limit; raises ``OSError`` if slow."""
+    until_s = monotonic() + 2 * FETCH_S_MAX
+    parts: list[bytes] = []
+    size = 0
+    while part := answer.read1(_PART_BYTES):
+        parts.append(part)
+        size += len(part)
+        if size > ANSWER_BYTES_MAX:
+            raise ValueError(f"the answer of the issuer is larger than {ANSWER_BYTES_MAX} bytes")
+        if monotonic() > until_s:
+            raise TimeoutError("the issuer takes too long for its answer")
+    return b"".join(parts)
