@@ -36,6 +36,9 @@ ROUNDS: Final = 10
 LEDGERS: Final = {2: sized(40, 440), 8: sized(6, 60)}
 """How many ledgers with so many rounds each, by schedulers: in a soak, in two stores, 10,000."""
 
+FIRST_SEED: Final = 8
+"""From here on also a few ledgers have all the refusals that a race should bring about."""
+
 
 @contextmanager
 def _memory(folder: Path) -> Iterator[EventStore]:
@@ -149,7 +152,7 @@ def test_hard_quotas_hold_whoever_commits_first(
 ) -> None:
     counts: Counter[str] = Counter()
     ledgers = LEDGERS[schedulers]
-    for seed in range(ledgers):
+    for seed in range(FIRST_SEED, FIRST_SEED + ledgers):
         folder = tmp_path / str(seed)
         folder.mkdir()
         with opened(folder) as store:

@@ -332,7 +332,9 @@ class Engine:
         self._recover()
         while True:
             try:
-                return self._attempt(asked, go_on)
+                receipts = self._attempt(asked, go_on)
+                if self.is_shared and not any(each.decision.events for each in receipts):
+                    self._check_is_at_end()
             except StaleHeadError:
                 blocks = self.follow()
                 if not blocks:
@@ -340,6 +342,8 @@ class Engine:
                 _LOG.info("another writer committed %d blocks first; deciding again", blocks)
                 if self.stopped:
                     raise DecidingStoppedError(self.stopped) from None
+            else:
+                return receipts
 
     def _attempt(self, asked: Sequence[Asked], go_on: GoOn) -> list[Receipt]:
         """Decide at the engine's head, append there, and then apply what was decided."""
@@ -370,6 +374,16 @@ class Engine:
             raise
         self._maybe_snapshot()
         return draft.receipts(self._head)
+
+    def _check_is_at_end(self) -> None:
+        """Raise ``StaleHeadError`` if the store has blocks after the engine's head.
+
+        An append finds that out. What is answered without one, such as a refusal, must hold at the
+        store's head as well: another writer may have acknowledged what would change it.
+        """
+        actual = self._store.head()
+        if actual != self._head:
+            raise StaleHeadError(expected=self._head, actual=actual)
 
     def _check(
         self, head: Head, events: Sequence[Event], after: StateView, *, is_recorded: bool

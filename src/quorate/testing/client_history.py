@@ -1,0 +1,374 @@
+"""Checks what clients saw of a ledger: one order of all requests must explain every answer.
+
+Clients submit, cancel and read runs, several at once, while machines and links fail. Each request
+is one ``Operation``: when it was sent, when it was answered, and the answer, or none where the
+client does not know what became of it. ``check_history`` returns what no order explains:
+
+- for each run, the answers are those of one copy that carries out one request at a time, each at
+  one instant between its sending and its answer (linearizability; a request without an answer may
+  have been carried out at any later instant, or never);
+- what was acknowledged is in the ledger once, at the sequence that the client got, and the ledger
+  has no submission or cancellation that no client sent;
+- a request that was sent after another one was answered has a higher sequence, and a read has seen
+  all that was answered before it was sent. A read that may lag has seen all that its own client
+  was answered before. Either shows the run as the ledger has it at the sequence that it names.
+
+``check_orders`` does the same for an executor: orders of an older term are never obeyed after
+those of a newer one, and a lease is started at most once. Quotas and slots in every prefix of the
+ledger are checked by ``core/audit/history_audit.py``.
+
+Linearizability holds for a whole if it holds for each of its keys, so each run is checked by
+itself. The search keeps every state that the answers so far allow, with the requests under way
+that are carried out in it already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from quorate.model.events import Event, Outcome, RunEnded, RunSubmitted
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A run as a client may see it: whose submission made it, and whether it is over."""
+
+    nonce: str
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A client submits the run with a nonce of its own."""
+
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """A client cancels the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A client reads the run; with ``may_lag`` it accepts an answer that is not of now."""
+
+    may_lag: bool = False
+
+
+Request = Submit | Cancel | Read
+
+
+class Verdict(Enum):
+    """What a write was answered."""
+
+    DONE = "done"
+    UNCHANGED = "unchanged"
+    """It was carried out before: the same submission, or the run is cancelled already."""
+    TAKEN = "taken"
+    """Another submission made a run of that name."""
+    MISSING = "missing"
+    """There is no such run to cancel."""
+    REFUSED = "refused"
+    """The submission was refused, and the name is free: a quota, for example."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The answer to a write, and for what it did the sequence of its first event, else None."""
+
+    verdict: Verdict
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer to a read: the run, None where there was none, as of the sequence ``seq``."""
+
+    copy: Copy | None
+    seq: int
+
+
+Answer = Written | Found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One request of ``client`` about ``run``, from ``sent`` to ``answered``.
+
+    Both are instants of one clock, in any unit. ``answered`` and ``answer`` are None where the
+    client never learned what became of it. A request that was repeated with one request key until
+    it was answered is one operation; repeated without a key, it is several.
+    """
+
+    client: str
+    run: str
+    request: Request
+    sent: int
+    answered: int | None
+    answer: Answer | None
+
+    def __post_init__(self) -> None:
+        """Check that the answer fits the request, and comes after it."""
+        assert (self.answered is None) == (self.answer is None), self
+        assert self.answered is None or self.answered >= self.sent, self
+        if self.answer is not None:
+            assert isinstance(self.answer, Found) == isinstance(self.request, Read), self
+
+
+@dataclass(frozen=True, slots=True)
+class Obeyed:
+    """One order that an executor carried out, of the leader of ``term``."""
+
+    term: int
+    lease: str
+    is_start: bool
+
+
+def check_history(operations: Sequence[Operation], events: Sequence[Event]) -> list[str]:
+    """Return what is wrong, as sentences: ``events`` is the ledger from its first event on."""
+    found: list[str] = []
+    by_run: dict[str, list[Operation]] = {}
+    for each in operations:
+        by_run.setdefault(each.run, []).append(each)
+    for run, those in sorted(by_run.items()):
+        at = first_unexplained(those)
+        if at is not None:
+            found.append(f"run {run}: no order of the requests explains {_told(at)}")
+    found.extend(_against_ledger(by_run, events))
+    found.extend(_against_time(operations))
+    return found
+
+
+def first_unexplained(operations: Sequence[Operation]) -> Operation | None:
+    """Return the operation about one run whose answer no order explains; None if there is none.
+
+    Of several it is the one that was answered first. All ``operations`` are about that run.
+    """
+    moments = [(each.sent, 0, number) for number, each in enumerate(operations)]
+    moments += [
+        (each.answered, 1, number)
+        for number, each in enumerate(operations)
+        if each.answered is not None
+    ]
+    # What was sent at the instant of an answer may have come before it.
+    moments.sort()
+    under_way: set[int] = set()
+    ways: set[_Way] = {(None, frozenset())}
+    for _, is_answer, number in moments:
+        if not is_answer:
+            # A read without an answer says nothing.
+            if operations[number].answer is not None or not isinstance(
+                operations[number].request, Read
+            ):
+                under_way.add(number)
+            continue
+        ways = _carried_out(ways, under_way, operations, number)
+        if not ways:
+            return operations[number]
+        under_way.remove(number)
+    return None
+
+
+def check_orders(obeyed: Iterable[Obeyed]) -> list[str]:
+    """Return what is wrong with the orders that one executor carried out, in their order."""
+    found: list[str] = []
+    newest = 0
+    started: set[str] = set()
+    for each in obeyed:
+        if each.term < newest:
+            found.append(
+                f"lease {each.lease}: an order of term {each.term} was obeyed after one of {newest}"
+            )
+        newest = max(newest, each.term)
+        if each.is_start:
+            if each.lease in started:
+                found.append(f"lease {each.lease} was started twice")
+            started.add(each.lease)
+    return found
+
+
+# --- One run ---
+
+_Way = tuple[Copy | None, frozenset[int]]
+"""What the run may be, and which requests under way are carried out in it already."""
+
+
+def after(copy: Copy | None, request: Request, answer: Answer | None) -> list[Copy | None]:
+    """Return what the run may be after ``request`` was answered so; none if that cannot be.
+
+    A write without an ``answer`` is carried out, whatever its answer would have been.
+    """
+    if isinstance(request, Read):
+        is_so = request.may_lag or (isinstance(answer, Found) and answer.copy == copy)
+        return [copy] if is_so else []
+    done, verdicts = _written(copy, request)
+    if answer is None:
+        return [done]
+    assert isinstance(answer, Written), answer
+    if answer.verdict not in verdicts:
+        return []
+    return [copy if answer.verdict is Verdict.REFUSED else done]
+
+
+def _written(copy: Copy | None, request: Submit | Cancel) -> tuple[Copy | None, set[Verdict]]:
+    """Return what the run is after a write that was carried out, and what it may be answered."""
+    match request, copy:
+        case Submit(nonce), None:
+            return Copy(nonce), {Verdict.DONE, Verdict.REFUSED}
+        case Submit(nonce), Copy(other):
+            return copy, {Verdict.UNCHANGED if nonce == other else Verdict.TAKEN}
+        case Cancel(), None:
+            return None, {Verdict.MISSING}
+        case Cancel(), Copy(nonce, is_over):
+            verdict = Verdict.UNCHANGED if is_over else Verdict.DONE
+            return Copy(nonce, is_over=True), {verdict}
+        case _:
+            raise AssertionError(request)
+
+
+def _carried_out(
+    ways: set[_Way], under_way: set[int], operations: Sequence[Operation], number: int
+) -> set[_Way]:
+    """Return the ways in which operation ``number`` is carried out by now, without naming it."""
+    finished: set[_Way] = set()
+    seen = set(ways)
+    waiting = list(ways)
+    while waiting:
+        copy, done = waiting.pop()
+        if number in done:
+            finished.add((copy, done - {number}))
+            continue
+        for other in under_way - done:
+            each = operations[other]
+            for then in after(copy, each.request, each.answer):
+                # What has no answer and changes nothing may as well not be carried out.
+                if each.answer is None and then == copy:
+                    continue
+                way = (then, done | {other})
+                if way not in seen:
+                    seen.add(way)
+                    waiting.append(way)
+    return finished
+
+
+# --- The ledger ---
+
+
+def _against_ledger(by_run: dict[str, list[Operation]], events: Sequence[Event]) -> Iterator[str]:
+    """Yield what was acknowledged and is not in the ledger once, and what no client sent."""
+    submitted: dict[str, list[tuple[int, str]]] = {}
+    cancelled: dict[str, list[tuple[int, str]]] = {}
+    for seq, event in enumerate(events, start=1):
+        match event:
+            case RunSubmitted():
+                submitted.setdefault(event.run.name, []).append((seq, event.run.nonce))
+            case RunEnded(outcome=Outcome.CANCELLED):
+                cancelled.setdefault(event.run, []).append((seq, ""))
+            case _:
+                continue
+    for run in sorted({*by_run, *submitted, *cancelled}):
+        those = by_run.get(run, [])
+        yield from _recorded(run, "submission", [*_submits(those)], submitted.get(run, []))
+        yield from _recorded(run, "cancellation", [*_cancels(those)], cancelled.get(run, []))
+        for each in those:
+            if isinstance(each.answer, Found):
+                yield from _read_as_recorded(
+                    each, each.answer, submitted.get(run, []), cancelled.get(run, []), len(events)
+                )
+
+
+def _read_as_recorded(
+    each: Operation,
+    found: Found,
+    submitted: Sequence[tuple[int, str]],
+    cancelled: Sequence[tuple[int, str]],
+    last_seq: int,
+) -> Iterator[str]:
+    """Yield how a read differs from the ledger at the sequence that it names."""
+    if found.seq > last_seq:
+        yield f"{_told(each)} is as of {found.seq}, and the ledger ends at {last_seq}"
+        return
+    nonces = [nonce for seq, nonce in submitted if seq <= found.seq]
+    is_over = any(seq <= found.seq for seq, _ in cancelled)
+    there = Copy(nonces[0], is_over) if nonces else None
+    if found.copy != there:
+        yield f"{_told(each)}: the ledger has {there} at {found.seq}"
+
+
+def _submits(those: Iterable[Operation]) -> Iterator[tuple[Operation, str]]:
+    for each in those:
+        if isinstance(each.request, Submit):
+            yield each, each.request.nonce
+
+
+def _cancels(those: Iterable[Operation]) -> Iterator[tuple[Operation, str]]:
+    return ((each, "") for each in those if isinstance(each.request, Cancel))
+
+
+def _recorded(
+    run: str,
+    what: str,
+    sent: Sequence[tuple[Operation, str]],
+    recorded: Sequence[tuple[int, str]],
+) -> Iterator[str]:
+    """Yield how the records of one run differ from what its clients were answered."""
+    if len(recorded) > 1:
+        at = ", ".join(str(seq) for seq, _ in recorded)
+        yield f"run {run}: its {what} is in the ledger {len(recorded)} times, at {at}"
+    for seq, nonce in recorded:
+        if not any(mark == nonce and _may_have_done(each) for each, mark in sent):
+            yield f"run {run}: the ledger has a {what} at {seq} that no client sent, or was refused"
+    for each, nonce in sent:
+        done = each.answer
+        if not isinstance(done, Written) or done.verdict is not Verdict.DONE:
+            continue
+        assert done.seq is not None, each
+        # The events of one request may begin with what time has made due.
+        if not any(mark == nonce and seq >= done.seq for seq, mark in recorded):
+            yield f"run {run}: its {what} was acknowledged at {done.seq} and is not in the ledger"
+
+
+def _may_have_done(each: Operation) -> bool:
+    match each.answer:
+        case Written(Verdict.DONE | Verdict.UNCHANGED) | None:
+            return True
+        case _:
+            return False
+
+
+# --- Time ---
+
+
+def _against_time(operations: Sequence[Operation]) -> Iterator[str]:
+    """Yield sequences that do not follow the order in which requests were answered and sent."""
+    answered = sorted(
+        (each.answered, number)
+        for number, each in enumerate(operations)
+        if each.answered is not None
+    )
+    known, at = 0, 0
+    own: dict[str, int] = {}
+    for each in sorted((operations[number] for _, number in answered), key=lambda one: one.sent):
+        while answered[at][0] < each.sent:
+            before = operations[answered[at][1]]
+            seq = 0 if before.answer is None else before.answer.seq or 0
+            known = max(known, seq)
+            own[before.client] = max(own.get(before.client, 0), seq)
+            at += 1
+        match each.request, each.answer:
+            case Read(may_lag=may_lag), Found(seq=seq):
+                least = own.get(each.client, 0) if may_lag else known
+                if seq < least:
+                    yield f"{_told(each)} is as of {seq}, and {least} had been answered before"
+            case _, Written(seq=int(seq)) if seq <= known:
+                yield f"{_told(each)} has sequence {seq}, and {known} had been answered before"
+            case _:
+                continue
+
+
+def _told(each: Operation) -> str:
+    during = f"from {each.sent} to {each.answered}"
+    return f"{each.request} of {each.run} by {each.client} {during}, answered {each.answer},"

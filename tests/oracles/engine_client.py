@@ -1,0 +1,60 @@
+"""What a client that has an engine of its own is answered, as operations of a history."""
+
+from __future__ import annotations
+
+from quorate.core import commands
+from quorate.core.commands import Change
+from quorate.loop.commit_types import Receipt
+from quorate.loop.engine import Engine
+from quorate.model.refusal import RefusalCode
+from quorate.model.specs import Run
+from quorate.model.state.records import TERMINAL
+from quorate.testing.client_history import (
+    Answer,
+    Cancel,
+    Copy,
+    Found,
+    Read,
+    Request,
+    Submit,
+    Verdict,
+    Written,
+)
+
+
+def ask(engine: Engine, spec: Run, request: Request) -> Answer:
+    """Return what ``engine`` answers to ``request`` about the run that ``spec`` describes.
+
+    The spec has the nonce of the client, as its submission has. A read that may not lag follows
+    the ledger first.
+    """
+    match request:
+        case Read():
+            if not request.may_lag:
+                engine.follow()
+            return Found(seen(engine, spec.name), engine.head.seq)
+        case Submit(nonce):
+            assert nonce == spec.nonce, (nonce, spec.nonce)
+            return _verdict(engine.execute(commands.Submit(spec), actor="test"))
+        case Cancel():
+            return _verdict(engine.execute(commands.Cancel(spec.name), actor="test"))
+
+
+def seen(engine: Engine, name: str) -> Copy | None:
+    """Return the run as the state of ``engine`` has it."""
+    record = engine.view.runs.get(name)
+    return None if record is None else Copy(record.spec.nonce, record.phase in TERMINAL)
+
+
+def _verdict(receipt: Receipt) -> Written:
+    decision = receipt.decision
+    codes = {each.code for each in decision.refusals}
+    if RefusalCode.ALREADY_EXISTS in codes:
+        return Written(Verdict.TAKEN)
+    if RefusalCode.UNKNOWN_NAME in codes:
+        return Written(Verdict.MISSING)
+    if codes:
+        return Written(Verdict.REFUSED)
+    if any(change is Change.UNCHANGED for _, _, change in decision.changes):
+        return Written(Verdict.UNCHANGED)
+    return Written(Verdict.DONE, receipt.first_seq)
