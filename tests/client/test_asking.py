@@ -23,6 +23,7 @@ from quorate.client.errors import (
 )
 from quorate.client.retrying import Retrying
 from quorate.client.run_document import NoFlavorError
+from quorate.operations.fleet.looking_operations import LINES_MAX
 from tests.client.scripted import Act, gives, hangs_up, page, refuses, serving
 from tests.service.program import reserved_port
 
@@ -309,7 +310,8 @@ def _page(first: int, end: int, *, ended: bool) -> dict[str, Any]:
         {"number": n, "at": "", "node": "n", "rank": 0, "stream": "out", "text": f"line {n}"}
         for n in range(first, end)
     ]
-    return {"run": "a", "lines": lines, "next": end, "ended": ended}
+    more = len(lines) == LINES_MAX
+    return {"run": "a", "lines": lines, "next": end, "ended": ended, "more": more}
 
 
 def _lines(first: int, end: int, *, ended: bool) -> Act:

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from quorate.core.commands import Apply, Cancel, MarkNode, Submit
 from quorate.loop.engine import Engine
+from quorate.model.amounts import HOUR_MS
 from quorate.model.events import NodeStatus
+from quorate.model.events import Role as LeaseRole
 from quorate.model.specs import Owner
 from quorate.operations.answering import answer
 from quorate.operations.caller import Caller, Role
@@ -103,3 +105,11 @@ def test_a_member_sees_as_many_slots_and_no_name_of_others(steps: list[Step]) ->
     for run_, owner in zip(seen["leases"]["run"], seen["leases"]["owner"], strict=True):
         assert owner in {"team", OTHERS}
         assert (run_ == OTHERS) == (owner == OTHERS)
+
+
+def test_that_others_claim_nodes_is_not_shown() -> None:
+    engine = played([])
+    claim = run("scans", 8, "other", sensitive=True, expected_duration_ms=HOUR_MS)
+    engine.execute(Submit(claim), actor="test")
+    (whole,), (seen,) = (mapped(engine, each)["leases"]["role"] for each in (ADMIN, MEMBER))
+    assert (whole, seen) == (LeaseRole.CLAIM.value, LeaseRole.ACTIVE.value)

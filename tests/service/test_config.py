@@ -82,6 +82,14 @@ def test_what_cannot_be_meant_is_refused(flags: dict[str, str]) -> None:
         made(flags)
 
 
+def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
+    with pytest.raises(CommandError) as raised:
+        made({"ledger": "etcd://root:hunter2@db.example:2379/fleet"})
+    text = "\n".join((str(raised.value), *raised.value.lines))
+    assert "got 'etcd://...@db.example:2379/fleet'" in text
+    assert "hunter2" not in text
+
+
 @pytest.mark.parametrize(
     "flags",
     [

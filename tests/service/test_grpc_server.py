@@ -178,6 +178,35 @@ def test_health_is_told_without_a_token(served: Served) -> None:
     assert stub.Check(health_pb2.HealthCheckRequest()).status == states.NOT_SERVING
 
 
+def test_streams_without_a_token_leave_places_for_calls_with_one() -> None:
+    with serving(GrpcLimits(rpcs_max=64)) as found:
+        stub = health_pb2_grpc.HealthStub(found.channel)
+        request = health_pb2.HealthCheckRequest()
+        two = [stub.Watch(request) for _ in range(2)]
+        assert [next(each).status for each in two] == [health_pb2.HealthCheckResponse.SERVING] * 2
+        with pytest.raises(grpc.RpcError) as raised:
+            next(stub.Watch(request))
+        error: Any = raised.value
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "2 streams of health and reflection may be open from one address" in error.details()
+        reflected = reflection_pb2_grpc.ServerReflectionStub(found.channel)
+        with pytest.raises(grpc.RpcError, match="may be open from one address"):
+            list(reflected.ServerReflectionInfo(iter([])))
+        two[0].cancel()
+        until(lambda: _is_open(stub), "a place is free again")
+        two[1].cancel()
+
+
+def _is_open(stub: Any) -> bool:
+    stream = stub.Watch(health_pb2.HealthCheckRequest())
+    try:
+        next(stream)
+    except grpc.RpcError:
+        return False
+    stream.cancel()
+    return True
+
+
 def test_reflection_shows_every_service_and_message(served: Served) -> None:
     stub = reflection_pb2_grpc.ServerReflectionStub(served.channel)
     request = reflection_pb2.ServerReflectionRequest

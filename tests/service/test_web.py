@@ -18,6 +18,7 @@ from tests.service.worlds import run_tree
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 PAGE = {"X-Quorate-Session": "1"}
+OUT = {"signedIn": False, "issuer": None}
 
 
 def token_of(client: httpx.Client) -> str:
@@ -99,7 +100,7 @@ def test_a_file_of_another_version_is_not_there(visitor: httpx.Client) -> None:
 
 
 def test_a_session_has_the_rights_of_its_token(stage: Stage, visitor: httpx.Client) -> None:
-    assert visitor.get("/session", headers=PAGE).json() == {"signedIn": False}
+    assert visitor.get("/session", headers=PAGE).json() == OUT
     done = visitor.post("/session", json={"token": token_of(stage.user)}, headers=PAGE)
     assert done.status_code == 204
     cookie = done.headers["set-cookie"]
@@ -107,7 +108,7 @@ def test_a_session_has_the_rights_of_its_token(stage: Stage, visitor: httpx.Clie
     assert "SameSite=Strict" in cookie
     assert "Path" not in cookie
     assert "Secure" not in cookie
-    assert visitor.get("/session", headers=PAGE).json() == {"signedIn": True}
+    assert visitor.get("/session", headers=PAGE).json() == OUT | {"signedIn": True}
     who = visitor.get("/api/v1/whoami", headers=PAGE)
     assert (who.json()["user"], who.json()["role"]) == ("ann", "user")
     assert visitor.get("/api/v1/clock", headers=PAGE).status_code == 403
@@ -122,6 +123,27 @@ def test_the_cookie_alone_signs_in_no_caller(stage: Stage, visitor: httpx.Client
     from_elsewhere = PAGE | {"Sec-Fetch-Site": "cross-site"}
     assert visitor.get("/api/v1/whoami", headers=from_elsewhere).status_code == 401
     assert visitor.get("/api/v1/whoami", headers=PAGE).status_code == 200
+
+
+def test_two_cookies_of_a_session_and_one_that_is_no_token_count_for_nothing(
+    stage: Stage, visitor: httpx.Client
+) -> None:
+    own, other = token_of(stage.user), token_of(stage.admin)
+    for cookies in (
+        f"{COOKIE}={own}; {COOKIE}={other}",
+        f'{COOKIE}="{own}"',
+        f"{COOKIE}=",
+        'a="' + "\\" * 30_000,
+    ):
+        head = PAGE | {"Cookie": cookies}
+        assert visitor.get("/api/v1/whoami", headers=head).status_code == 401
+    head = PAGE | {"Cookie": f"first=1; {COOKIE}={own};last"}
+    assert visitor.get("/api/v1/whoami", headers=head).status_code == 200
+
+
+@pytest.mark.parametrize("body", ["[" * 15_000, "{", "[]", '{"token": 1}'])
+def test_a_body_that_is_no_sign_in_is_refused(visitor: httpx.Client, body: str) -> None:
+    assert visitor.post("/session", content=body, headers=PAGE).status_code == 400
 
 
 def test_another_site_can_neither_sign_in_nor_out(stage: Stage, visitor: httpx.Client) -> None:
@@ -146,7 +168,7 @@ def test_a_revoked_token_ends_its_sessions(stage: Stage, visitor: httpx.Client) 
     assert visitor.get("/api/v1/whoami", headers=PAGE).status_code == 200
     assert stage.admin.delete(f"/api/v1/tokens/{token.split('_')[1]}").status_code == 200
     assert visitor.get("/api/v1/whoami", headers=PAGE).status_code == 401
-    assert visitor.get("/session", headers=PAGE).json() == {"signedIn": False}
+    assert visitor.get("/session", headers=PAGE).json() == OUT
 
 
 def test_a_session_begun_at_https_is_kept_to_https(stage: Stage, visitor: httpx.Client) -> None:

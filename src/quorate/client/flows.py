@@ -19,7 +19,7 @@ from quorate.client.errors import (
 )
 from quorate.client.retrying import Retrying, is_retried, keyed
 from quorate.client.sse import Message, Messages
-from quorate.operations.fleet.looking_operations import LINES_MAX, Logs
+from quorate.operations.fleet.looking_operations import Logs
 from quorate.operations.operation import Operation
 
 T = TypeVar("T")
@@ -207,7 +207,7 @@ def log_lines(
     with the last so many of those that there are.
     """
     page: Logs | None = None
-    while page is None or len(page.lines) == LINES_MAX:
+    while page is None or page.more:
         page = yield from ask(first, tail)
         for line in page.lines:
             yield Emit(line)

@@ -50,7 +50,8 @@ class Logs(Protocol):
     def read(self, run: str, *, first: int, limit: int) -> Output | None:
         """Return at most ``limit`` lines of ``run`` from number ``first`` on, counted from 0.
 
-        None where nothing is kept for this run.
+        Lines that are long may be fewer; ``is_last`` says whether there are more. None where
+        nothing is kept for this run.
         """
         ...
 

@@ -5,6 +5,7 @@ A setting is given in a TOML file, in the environment, or as a flag; the later o
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -145,7 +146,7 @@ def configured(
                 given if given == setting.default == "" else setting.read(given)
             )
         except WrongSettingError as error:
-            wrong.append(f"{where}: {error}, got {given!r}")
+            wrong.append(f"{where}: {error}, got {_shown(given)}")
     if wrong:
         raise CommandError(Exit.INVALID, *wrong)
     made = Configuration(**found, oidc_roles=roles, webhooks=hooks, waldur_links=links)
@@ -283,3 +284,8 @@ _TABLES: Final = {"oidc_roles", "webhooks", "waldur_links"}
 assert {each.field or each.key for each in SETTINGS} | _TABLES == {
     each.name for each in fields(Configuration)
 }, "every setting has its field"
+
+
+def _shown(given: object) -> str:
+    """Return a value as an error shows it: without a password that someone wrote into a URL."""
+    return re.sub(r"//[^/@\s]*@", "//...@", repr(given))

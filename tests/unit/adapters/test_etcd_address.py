@@ -57,6 +57,7 @@ def test_the_files_of_this_machine_are_named_after_the_setting_local() -> None:
         ("//one:1/fleet?cert=a&key=b", "needs 'ca'"),
         ("//one:1/fleet?user=q", "'user' needs 'password-file'"),
         ("//one:1/fleet?password-file=q", "needs 'user'"),
+        ("//127.0.0.1:1,one:1/fleet?user=q&password-file=p", "would go to one in clear: add ca="),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_with_the_field_and_the_remedy(

@@ -112,6 +112,21 @@ def test_pages_follow_one_another(tmp_path: Path) -> None:
     ]
 
 
+def test_long_lines_are_read_in_pages_of_bounded_bytes(tmp_path: Path) -> None:
+    writer = OutputWriter(run_folder(tmp_path, "r") / OUTPUT)
+    for number in range(12):
+        writer.take(A, b"%d" % number + b"x" * 60_000 + b"\n", number)
+    writer.close()
+    logs = LocalLogs(tmp_path)
+    counts, first, is_last = list[int](), 0, False
+    while not is_last:
+        page = logs.read("r", first=first, limit=1_000)
+        assert page is not None
+        counts.append(len(page.lines))
+        first, is_last = page.first + len(page.lines), page.is_last
+    assert counts == [5, 5, 2]
+
+
 def test_what_is_damaged_hides_nothing_that_is_written_later(tmp_path: Path) -> None:
     writer = OutputWriter(tmp_path)
     writer.take(A, b"one\n", 1)

@@ -66,6 +66,7 @@ def test_lines_are_given_with_their_numbers_and_where_to_read_on(engine: Engine)
         ],
         "next": 2,
         "ended": False,
+        "more": True,
     }
     assert list(found.lines(False)) == ["warning"]  # noqa: FBT003 - as of every answer
 
@@ -122,7 +123,7 @@ def test_output_that_is_not_there_or_not_theirs_is_refused(
 
 def test_a_run_that_has_written_nothing_yet_can_be_followed(engine: Engine) -> None:
     found = _logs(engine, ANN, MemoryLogs(), from_=3)
-    assert found.tree() == {"run": "mine", "lines": [], "next": 3, "ended": False}
+    assert found.tree() == {"run": "mine", "lines": [], "next": 3, "ended": False, "more": False}
     assert "has written nothing yet" in found.notes[0]
     engine.execute(Complete("mine"), actor="test")
     with pytest.raises(CommandError) as caught:

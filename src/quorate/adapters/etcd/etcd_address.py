@@ -77,8 +77,11 @@ def parse_address(place: str) -> EtcdAddress:
             f"write {FORM}"
         )
     local = Path(settings.get("local", name))
+    endpoints = tuple(_endpoint(each) for each in servers.split(","))
+    if "password-file" in settings and "ca" not in settings:
+        _check_near(endpoints)
     return EtcdAddress(
-        endpoints=tuple(_endpoint(each) for each in servers.split(",")),
+        endpoints=endpoints,
         name=name,
         ca=_path(settings, "ca"),
         cert=_path(settings, "cert"),
@@ -97,6 +100,17 @@ def _endpoint(text: str) -> str:
     if match is None or not 1 <= int(match["port"]) <= _PORT_MAX:
         raise StoreUrlError(f"{text!r} is no server of etcd; write HOST:PORT, for example {FORM}")
     return text
+
+
+def _check_near(endpoints: tuple[str, ...]) -> None:
+    """Raise ``StoreUrlError`` where a password would leave this machine in clear."""
+    for each in endpoints:
+        host = each.rpartition(":")[0].strip("[]")
+        if host not in {"localhost", "::1"} and not host.startswith("127."):
+            raise StoreUrlError(
+                f"the password would go to {host} in clear: add ca=FILE, the certificate of the "
+                "authority that vouches for its servers"
+            )
 
 
 def _settings(query: str) -> dict[str, str]:

@@ -21,6 +21,9 @@ STEP_MAX: Final = 2**53
 """A larger number is no step: no run does so many."""
 FIGURES_MAX: Final = 12
 """How many figures of a report are read."""
+READ_BYTES_MAX: Final = 256 * 1024
+"""After so many bytes of lines a read ends, with one line at least: each of many followers has the
+lines of one read in memory, as text and as JSON."""
 _TAIL_BYTES: Final = 8_192
 """How much of the end of a record is read; a line is far shorter."""
 _FIGURE: Final = re.compile(r"[A-Za-z0-9_./-]{1,40}")
@@ -39,14 +42,16 @@ class LocalLogs:
             return None
         lines: list[Line] = []
         begins = first
+        left_bytes = READ_BYTES_MAX
         for chunk in chunks(folder, first):
             if not lines:
                 begins = max(first, chunk.first)
             for number, text in enumerate(chunk.lines, start=chunk.first):
                 if number < first:
                     continue
-                if len(lines) == limit:
+                if len(lines) == limit or left_bytes <= 0:
                     return Output(lines=lines, first=begins, is_last=False)
+                left_bytes -= len(text)
                 lines.append(
                     Line(
                         at_ms=chunk.at_ms,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
 from time import sleep
 from typing import TYPE_CHECKING, Final
@@ -19,6 +21,7 @@ TAIL_MAX: Final = 1_000
 """How many lines one answer has at most."""
 PAUSE_S: Final = 0.5
 """How long to wait for more lines in a ledger's file."""
+_CONTROLS: Final = re.compile(r"(?P<colour>\x1b\[[0-9;]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @click.command(
@@ -99,13 +102,26 @@ def logs(
 
 def _print_lines(settings: Settings, asked: RunLogs, *, follow: bool, prefix: bool) -> None:
     is_silent = asked.from_ == 0
+    is_terminal = sys.stdout.isatty()
     for line in _lines(settings, asked, follow=follow):
-        click.echo(f"{_prefix(line)} {line.text}" if prefix else line.text)
+        text = harmless(line.text) if is_terminal else line.text
+        click.echo(f"{_prefix(line)} {text}" if prefix else text)
         is_silent = False
     if is_silent:
         click.echo(
             f"note: {asked.run!r} has written nothing yet; quorate explain {asked.run}", err=True
         )
+
+
+def harmless(text: str) -> str:
+    """Return a line of output as a terminal may have it: with colours and without other controls.
+
+    A terminal obeys more than colours: it can be made to rename its window, to move its cursor over
+    other lines, or to answer as if a person typed. Of what a program wrote over itself, as progress
+    bars do, the last is shown.
+    """
+    last = text.rstrip("\r").rpartition("\r")[2]
+    return _CONTROLS.sub(lambda found: found["colour"] or ascii(found[0])[1:-1], last)
 
 
 def _lines(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLine]:
@@ -125,13 +141,13 @@ def _kept(settings: Settings, asked: RunLogs, *, follow: bool) -> Iterator[LogLi
     from msgspec.structs import replace
 
     from quorate.cli.ask_and_print import tree_asked
-    from quorate.operations.fleet.looking_operations import LINES_MAX, Logs
+    from quorate.operations.fleet.looking_operations import Logs
 
     while True:
         page = convert(tree_asked(settings, "run-logs", asked), Logs)
         yield from page.lines
         asked = replace(asked, from_=page.next, tail=None)
-        if len(page.lines) == LINES_MAX:
+        if page.more:
             continue
         if page.ended or not follow:
             return

@@ -46,7 +46,7 @@ class LogFollower:
         self.is_over = is_run_over and found.is_last
         if not found.lines and not self.is_over:
             return None
-        tree = logs_tree(self.run, found, ended=self.is_over)
+        tree = logs_tree(self.run, found, ended=self.is_over, more=not found.is_last)
         self.next = tree["next"]
         return tree
 

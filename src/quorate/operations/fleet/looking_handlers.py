@@ -84,8 +84,10 @@ def run_logs(context: RequestContext, asked: RunLogs, operation: Operation) -> A
         notes = (f"note: run {name!r} has written nothing yet; why: quorate explain {name}",)
     # A run that is over writes nothing more: its leases have ended, and no process is left.
     ended = found.is_last and context.recorded.runs[name].phase in TERMINAL
+    # Lines that came while the last ones were read were not requested.
+    more = not found.is_last and (asked.tail is None or len(found.lines) < limit)
     return Answer(
-        tree=lambda: logs_tree(name, found, ended=ended),
+        tree=lambda: logs_tree(name, found, ended=ended, more=more),
         lines=lambda _: [line.text for line in found.lines],
         notes=notes,
     )
@@ -141,7 +143,7 @@ def _check_not_in_pods(context: RequestContext, record: RunRecord) -> None:
     )
 
 
-def logs_tree(run: str, found: Output, *, ended: bool) -> dict[str, Any]:
+def logs_tree(run: str, found: Output, *, ended: bool, more: bool) -> dict[str, Any]:
     """Return lines of a run's output for programs."""
     lines = [
         {
@@ -154,4 +156,10 @@ def logs_tree(run: str, found: Output, *, ended: bool) -> dict[str, Any]:
         }
         for number, line in enumerate(found.lines, start=found.first)
     ]
-    return {"run": run, "lines": lines, "next": found.first + len(lines), "ended": ended}
+    return {
+        "run": run,
+        "lines": lines,
+        "next": found.first + len(lines),
+        "ended": ended,
+        "more": more,
+    }

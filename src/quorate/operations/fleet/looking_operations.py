@@ -156,12 +156,16 @@ class LogLine(Given, kw_only=True, frozen=True):
 
 
 class Logs(Given, kw_only=True, frozen=True):
-    """Lines in order. ``next`` is where to read on; ``ended`` says that no more will come."""
+    """Lines in order. ``next`` is where to read on.
+
+    ``more`` says that there are lines after these now, ``ended`` that none will come any more.
+    """
 
     run: str
     lines: tuple[LogLine, ...]
     next: int
     ended: bool
+    more: bool = False
 
 
 class StepTold(Given, kw_only=True, frozen=True):

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2_grpc
 from msgspec import Struct
 
 from quorate.adapters.takeover import TAKEOVER_S
@@ -30,6 +30,13 @@ from quorate.service.grpc.grpc_codec import read_request, write_answer
 from quorate.service.grpc.grpc_problem import cut
 from quorate.service.grpc.grpc_protocol import described_pool
 from quorate.service.grpc.grpc_schema import PACKAGE, Method, schema
+from quorate.service.grpc.tokenless import (
+    HEALTH_NAME,
+    REFLECTION_NAME,
+    BoundedHealth,
+    BoundedReflection,
+    TokenlessStreams,
+)
 from quorate.service.http.body_reader import BodyReader, HeldBody
 from quorate.service.http.listening import check_free, when_free
 from quorate.service.limits.overload_limit import Admission
@@ -147,7 +154,8 @@ class GrpcServer:
         # Streams that are not over: each counts as a call, though its task may have ended.
         self._streams = Shares(_of_streams(self._limits))
         self._stopping = asyncio.Event()
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._tokenless = TokenlessStreams(self._limits.rpcs_max)
+        self._health = BoundedHealth(self._tokenless)
         self._server: grpc.aio.Server | None = None
 
     async def start(
@@ -166,7 +174,9 @@ class GrpcServer:
             server.add_generic_rpc_handlers((handler,))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         described_pool()  # Reflection has to know our messages before a call has used one.
-        reflection.enable_server_reflection(self._names(), server)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            BoundedReflection(self._names(), self._tokenless), server
+        )
         port = await when_free(
             lambda: _listen(server, address, tls), address, "grpc.listen", wait_s
         )
@@ -192,7 +202,7 @@ class GrpcServer:
     def _names(self) -> list[str]:
         """Return the services that reflection shows."""
         ours = [f"{PACKAGE}.{service}" for service in schema().services()]
-        return [*ours, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        return [*ours, HEALTH_NAME, REFLECTION_NAME]
 
     def _options(self) -> list[tuple[str, int]]:
         limits = self._limits

@@ -8,14 +8,15 @@ and ends when the token is revoked (docs/adr/0048).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 COOKIE: Final = "quorate_session"
 HEADER: Final = b"x-quorate-session"
 TOKEN_CHARS_MAX: Final = 3_500
 """How long a token may be that is kept in a cookie; browsers keep 4 kB with its attributes."""
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]+")
 _FETCH_SITE: Final = b"sec-fetch-site"
 _OWN_SITE: Final = ("", "same-origin")
 
@@ -35,12 +36,15 @@ def authorization_of(headers: Mapping[bytes, str]) -> str | None:
 
 
 def _token_in(cookies: str) -> str:
-    """Return the token of the session; empty where there is none."""
-    try:
-        found = SimpleCookie(cookies).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+    """Return the token of the session; empty where there is none, or more than one.
+
+    A page of another address of this host can add a second cookie of the same name, and which of
+    them is sent first is the browser's affair. The library's parser is not used: what it takes for
+    a quoted value grows with the square of its length.
+    """
+    pairs = (each.strip().partition("=") for each in cookies.split(";"))
+    found = [value for name, _, value in pairs if name == COOKIE]
+    return found[0] if len(found) == 1 and _TOKEN.fullmatch(found[0]) else ""
 
 
 def session_cookie(token: str, headers: Mapping[bytes, str]) -> bytes:

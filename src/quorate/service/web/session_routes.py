@@ -182,7 +182,7 @@ def _tree(body: bytes) -> Mapping[str, Any]:
     """Return the object of a body; empty where it is none, so that its first field is missing."""
     try:
         tree = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return tree if isinstance(tree, dict) else {}
 

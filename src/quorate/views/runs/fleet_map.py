@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from quorate.model.events import NodeStatus
+from quorate.model.events import NodeStatus, Role
 from quorate.model.state.free_slots import ordinals
 from quorate.views.redaction.redaction import OTHERS
 from quorate.views.runs.instant import Moment
@@ -93,7 +93,9 @@ def map_of(moment: Moment, pool: str | None) -> FleetMap:
         row = len(found.leases["name"])
         owner = view.runs[fact.run].spec.owner
         shown = (name, fact.run, owner) if is_shown else (OTHERS, OTHERS, redaction.owner(owner))
-        _add(found.leases, *shown, fact.role.value, fact.start_ms, lease.hold_ends_ms)
+        # That others have spares says how full the fleet is; that they borrow or claim is theirs.
+        role = fact.role if is_shown or fact.role is Role.SPARE else Role.ACTIVE
+        _add(found.leases, *shown, role.value, fact.start_ms, lease.hold_ends_ms)
         for node, mask in slots:
             for first, gpus in _stretches(mask):
                 _add(found.held, node, first, gpus, row)
