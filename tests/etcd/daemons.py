@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator, Sequence
@@ -43,6 +44,13 @@ class Daemon:
         """Return when it listens."""
         assert self.program is not None
         self.address = self.program.wait_ready()
+
+    def grpc(self) -> str:
+        """Return where it answers gRPC, as its log says."""
+        assert self.program is not None
+        found = re.search(r"beside REST: grpc://(\S+)", self.program.err)
+        assert found is not None, self.program.err
+        return found[1]
 
     def kill(self) -> None:
         """End it as a machine that is lost."""

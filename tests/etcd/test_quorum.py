@@ -5,16 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
+import grpc
 import httpx
 import pytest
 
 from quorate.adapters.stores import store_urls
 from quorate.ledger.chain import verify_blocks
+from quorate.service.grpc.grpc_protocol import message_class
+from quorate.service.grpc.grpc_schema import name_of
+from quorate.service.grpc.grpc_shape import message_name
 from tests.bounds import until
 from tests.etcd.daemons import Cluster, Daemon, cluster
 from tests.etcd_server import Member
 from tests.service.conftest import documents_of
+from tests.service.grpc_world import METHODS, document, refused
 from tests.service.program import client
 from tests.service.worlds import run_tree
 
@@ -25,7 +31,8 @@ _NUMBERS = count(1)
 
 @pytest.fixture(scope="module")
 def trio(etcd_member: Member, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(etcd_member.endpoint, "trio", tmp_path_factory.mktemp("trio")) as found:
+    folder = tmp_path_factory.mktemp("trio")
+    with cluster(etcd_member.endpoint, "trio", folder, "--grpc-listen", "127.0.0.1:0") as found:
         leader, _ = found.by_role()
         with found.client(leader) as http:
             documents = documents_of("fleet.yaml", "teams.yaml")
@@ -98,6 +105,37 @@ def test_command_that_was_forwarded_once_is_not_forwarded_again(trio: Cluster) -
         assert "does not lead any more" in answer.json()["detail"]
     with trio.client(leader) as http:
         assert http.post("/runs", json=body, headers=sent).is_success
+
+
+def test_follower_forwards_a_call_of_grpc_and_gives_the_leaders_refusal(trio: Cluster) -> None:
+    _, (follower, _) = trio.by_role()
+    name = a_name()
+    with grpc.insecure_channel(follower.grpc()) as channel:
+        submitted = document(run_tree(name, "rai", 1))
+        _, call = called(channel, "submit-run", trio.token, document=submitted)
+        seq = int(dict(call.trailing_metadata())["quorate-sequence"])
+        _, call = called(channel, "get-run", trio.token, name=name)
+        said = dict(call.trailing_metadata())
+        assert int(said["quorate-sequence"]) >= seq
+        assert int(said["quorate-lag-ms"]) >= 0
+        unowned = document(run_tree(a_name(), "no-such-owner", 1))
+        problem = refused(
+            grpc.StatusCode.NOT_FOUND, called, channel, "submit-run", trio.token, document=unowned
+        )
+        assert problem.code == "unknown-name"
+
+
+def called(channel: grpc.Channel, asked: str, token: str, /, **fields: Any) -> tuple[Any, Any]:
+    """Return the answer to an operation, and the call."""
+    method = METHODS[asked]
+    message = message_class(message_name(method.operation.takes))(**fields)
+    calling = channel.unary_unary(
+        method.path, bytes, message_class(name_of(method.gives)).FromString
+    )
+    found: tuple[Any, Any] = calling.with_call(
+        message.SerializeToString(), metadata=(("authorization", f"Bearer {token}"),), timeout=60
+    )
+    return found
 
 
 def test_revoked_token_is_refused_by_every_service(trio: Cluster) -> None:
