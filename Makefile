@@ -27,7 +27,7 @@ RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kubernetes serve test quick check bench soak mutate cover format lock web docs clean
+.PHONY: help demo demo-kubernetes demo-quorum serve test quick check bench soak mutate cover format lock web docs clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,9 @@ demo: $(RUNTIME) ## install, then tell the story of a fleet in five scenes, with
 # Without etcd and kube-apiserver it says so, and ends with code 3.
 demo-kubernetes: $(DEV) ## runs as pods of a real control plane, where KUBEBUILDER_ASSETS has one
 	$(BIN)/python -m tools.demo_kubernetes
+
+demo-quorum: $(DEV) ## three members of etcd and three services; the leader is killed, and replaced
+	$(BIN)/python -m tools.demo_quorum
 
 serve: $(RUNTIME) ## install, then serve quorate.db, made if there is none, and run its work here
 	@echo "In another terminal, in this folder, type:"

@@ -11,7 +11,6 @@ from quorate.adapters.etcd.leadership import (
     Campaign,
     Following,
     GiveUp,
-    LeaderRecord,
     Leading,
     Renew,
     Timers,
@@ -22,6 +21,7 @@ from quorate.adapters.etcd.leadership import (
     seen,
     won,
 )
+from quorate.ports.leader_port import LeaderRecord
 
 TIMERS = Timers(lease_s=4, renew_every_s=1.0, margin_s=0.5)
 OWN = LeaderRecord(name="own", address="here", term=3)

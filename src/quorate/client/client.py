@@ -12,6 +12,7 @@ from quorate.client.asker import Asker
 from quorate.client.contexts import service_of
 from quorate.client.dispatch import submit_signature
 from quorate.client.drivers import Driver
+from quorate.client.failover import runner_of
 from quorate.client.methods import Methods
 from quorate.client.resource_collections import Resources, Runs
 from quorate.client.resources.fleet_resources import DomainInfo, NodeInfo, PoolInfo
@@ -56,7 +57,8 @@ class Client(Asker, Methods):
         retrying: Retrying | None = None,
     ) -> None:
         place = service_of(os.environ, server=server, token=token, context=context, ca_file=ca_file)
-        super().__init__(Driver(place, timeout_s=timeout_s), retrying or Retrying())
+        driver = runner_of(place, lambda each: Driver(each, timeout_s=timeout_s))
+        super().__init__(driver, retrying or Retrying())
 
     def _ask(self, name: str, asked: Struct) -> Any:
         return self._driver.run(self._asking.answer(name, asked))

@@ -12,6 +12,7 @@ import httpx
 
 from quorate.client import transport_errors
 from quorate.client.errors import QuorateClientError, UnreachableError
+from quorate.client.failover import Turns
 from quorate.client.flows import Emit, Flow, Now, Open, Pause, Read, Send, Step
 from quorate.client.service_address import Place
 from quorate.client.sync_runner import (
@@ -65,15 +66,17 @@ class _Opened:
 
 
 class AsyncDriver:
-    """Carries out flows in an event loop."""
+    """Carries out flows in an event loop, by the first of its services that can be reached."""
 
     def __init__(self, place: Place, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._place = place
-        self._http = httpx.AsyncClient(**_options(place, timeout_s))
+        self._places = place.each()
+        self._clients = [httpx.AsyncClient(**_options(each, timeout_s)) for each in self._places]
+        self._turns = Turns(len(self._places))
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._http.aclose()
+        for http in self._clients:
+            await http.aclose()
 
     async def run(self, flow: Flow[T]) -> T:
         """Return what ``flow`` returns."""
@@ -98,17 +101,42 @@ class AsyncDriver:
             await self._shut(opened)
 
     def _fault_of(self, error: Exception) -> QuorateClientError | None:
-        return _fault_of(error, self._place)
+        if isinstance(error, QuorateClientError):
+            return error
+        # In the middle of an answer that was opened: the next time another one is asked.
+        fault = _fault_of(error, self._places[self._turns.at])
+        if fault is not None:
+            self._turns.goes_on(fault, 0)
+        return fault
+
+    async def _asked(self, request: Request, *, silence_s: float | None = None) -> httpx.Response:
+        """Return the answer of the first service that can be reached; opened with ``silence_s``."""
+        tried = 0
+        while True:
+            place, http = self._places[self._turns.at], self._clients[self._turns.at]
+            tried += 1
+            try:
+                built = _built(http, request, silence_s=silence_s)
+                response = await http.send(built, stream=silence_s is not None)
+            except httpx.HTTPError as error:
+                fault = _fault_of(error, place)
+                if fault is None:
+                    raise
+                if not self._turns.goes_on(fault, tried):
+                    raise fault from error
+                continue
+            self._turns.after(_reply(response, b""))
+            return response
 
     async def _do(self, step: Step, opened: _Opened) -> Any:
         match step:
             case Send(request):
-                response = await self._http.send(_built(self._http, request))
+                response = await self._asked(request)
                 return _reply(response, response.content)
             case Open(request):
                 await self._shut(opened)
-                built = _built(self._http, request, silence_s=STREAM_SILENCE_S_MAX)
-                opened.response = response = await self._http.send(built, stream=True)
+                response = await self._asked(request, silence_s=STREAM_SILENCE_S_MAX)
+                opened.response = response
                 opened.chunks = response.aiter_bytes()
                 return _reply(response, b"" if response.is_success else await response.aread())
             case Read():

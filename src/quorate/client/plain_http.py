@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from quorate.client import transport_errors
 from quorate.client.errors import QuorateClientError
+from quorate.client.failover import runner_of
 from quorate.client.http_exchange import Exchange, NotHttpError, Response
 from quorate.client.service_address import Place
 from quorate.client.sync_runner import (
@@ -34,8 +35,8 @@ def driver_for(
     if any(environ.get(name) or environ.get(name.upper()) for name in _PROXIES):
         from quorate.client.drivers import Driver  # noqa: PLC0415 - what this module spares others
 
-        return Driver(place, timeout_s=timeout_s)
-    return PlainDriver(place, timeout_s=timeout_s)
+        return runner_of(place, lambda each: Driver(each, timeout_s=timeout_s))
+    return runner_of(place, lambda each: PlainDriver(each, timeout_s=timeout_s))
 
 
 class PlainDriver(SyncRunner):

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import ssl
 
 TOKEN_CHARS_MAX: Final = 8_192
+SEPARATOR: Final = ","
+"""What is between the addresses of several services."""
+SERVERS_MAX: Final = 16
 
 
 class BadPlaceError(QuorateClientError):
@@ -21,7 +24,10 @@ class BadPlaceError(QuorateClientError):
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """``server`` is ``http://HOST[:PORT]`` or ``https://...``; ``ca_file`` proves who answers."""
+    """``server`` is ``http://HOST[:PORT]`` or ``https://...``; ``ca_file`` proves who answers.
+
+    It may be the addresses of several services of one ledger, with commas between them.
+    """
 
     server: str
     token: str | None = None
@@ -36,15 +42,25 @@ class Place(Struct, frozen=True, kw_only=True):
         """Return it without its token."""
         return f"Place({self.server!r}, ca_file={self.ca_file!r})"
 
+    def each(self) -> list[Place]:
+        """Return each service as a place of its own, in the order in which they are asked."""
+        return [
+            Place(server=each, token=self.token, ca_file=self.ca_file)
+            for each in self.server.split(SEPARATOR)
+        ]
+
     @property
     def is_tls(self) -> bool:
-        """Whether what is sent is encrypted."""
-        return self.server.startswith("https:")
+        """Whether what is sent is encrypted, to whichever service."""
+        return all(each.startswith("https:") for each in self.server.split(SEPARATOR))
 
     @property
     def is_open(self) -> bool:
         """Whether a token would cross a network unencrypted."""
-        return not self.is_tls and not _is_here(urlsplit(self.server).hostname or "")
+        return any(
+            not each.startswith("https:") and not _is_here(urlsplit(each).hostname or "")
+            for each in self.server.split(SEPARATOR)
+        )
 
     def tls(self) -> ssl.SSLContext:
         """Return how to know the server: by the machine's certificates and those of ``ca_file``."""
@@ -69,7 +85,19 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 def checked_server(text: str) -> str:
-    """Return the address without a slash at its end; raises ``BadPlaceError`` that says how."""
+    """Return the addresses without slashes at their ends; raises ``BadPlaceError`` that says how.
+
+    Those of several services have commas between them.
+    """
+    found = [_checked_address(each) for each in text.split(SEPARATOR)]
+    if len(set(found)) < len(found):
+        raise BadPlaceError(f"server {text!r}: names a service twice; name each once")
+    if len(found) > SERVERS_MAX:
+        raise BadPlaceError(f"server: names {len(found)} services; name {SERVERS_MAX} at most")
+    return SEPARATOR.join(found)
+
+
+def _checked_address(text: str) -> str:
     how = "write http://HOST:PORT or https://HOST:PORT"
     try:
         parts = urlsplit(text.strip())

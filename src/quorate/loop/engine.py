@@ -231,18 +231,20 @@ class Engine:
         """The ledger's head."""
         return self._head
 
-    def lead(self, term: int, executor: Executor) -> None:
+    def lead(self, term: int, executor: Executor | None) -> None:
         """Decide, and send orders to ``executor``, as the leader of ``term`` from now on.
 
-        The executor refuses orders of older terms from its first answer on. What the leader before
-        had it start until then is recorded, perhaps after this engine's head: so the engine reads
-        on before anything ends that it does not know. Raises ``OldTermError`` when the executor has
-        a newer leader; then this engine does not lead.
+        Without an executor it reads on, and decides. An executor refuses orders of older terms from
+        its first answer on. What the leader before had it start until then is recorded, perhaps
+        after this engine's head: so the engine reads on before anything ends that it does not know.
+        Raises ``OldTermError`` when the executor has a newer leader; then this engine does not
+        lead.
         """
         self.follow()
-        executor.resume(standing_orders(self._state), term=term, is_whole=False)
-        self.follow()
-        executor.resume(standing_orders(self._state), term=term)
+        if executor is not None:
+            executor.resume(standing_orders(self._state), term=term, is_whole=False)
+            self.follow()
+            executor.resume(standing_orders(self._state), term=term)
         self.executor, self._term, self.deposed = executor, term, ""
 
     def step_down(self, why: str) -> None:
@@ -250,12 +252,17 @@ class Engine:
         self.executor, self.deposed = None, why
 
     @property
-    def stopped(self) -> str:
-        """Why deciding has stopped; empty while it runs.
+    def halted(self) -> str:
+        """Why nothing may be decided, whether or not this engine leads; empty where it may.
 
-        A violation, a clock that stepped, or another engine that leads.
+        A violation, or a clock that stepped.
         """
-        return self.violated or self.deposed or self.clock_trouble()
+        return self.violated or self.clock_trouble()
+
+    @property
+    def stopped(self) -> str:
+        """Why deciding has stopped; empty while it runs: halted, or another engine leads."""
+        return self.halted or self.deposed
 
     @property
     def recorded_ms(self) -> int:

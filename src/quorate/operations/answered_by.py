@@ -57,6 +57,12 @@ def is_for_writer(operation: Operation, asked: Struct | None = None) -> bool:
     return (operation.effect is Effect.WRITE and not is_dry_run(asked)) or operation.of_service
 
 
+def is_for_leader(operation: Operation, asked: Struct) -> bool:
+    """Return whether only the leader answers ``asked``, where several serve one ledger."""
+    is_order = operation.effect is Effect.WRITE and not is_dry_run(asked)
+    return is_order or operation.of_leader
+
+
 def is_dry_run(asked: Struct | None) -> bool:
     """Return whether what is ``asked`` is only to be tried: a reader can, and records nothing."""
     return bool(getattr(asked, DRY_RUN, False))

@@ -77,7 +77,8 @@ class Operation:
     queue, or with the request, and changes nothing; ``of_queue``: the length of the ledger does not
     matter. ``is_apart``: computed from the request alone. ``is_for_any_scope``: allowed with a
     token for any area; the request decides. ``of_caller``: depends on the caller and the tenants
-    alone. ``of_service``: needs what only a serving program has.
+    alone. ``of_service``: needs what only a serving program has; ``of_leader``: where several serve
+    one ledger, the one that leads.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Operation:
     of_queue: bool = False
     of_caller: bool = False
     of_service: bool = False
+    of_leader: bool = False
     is_for_any_scope: bool = False
 
     @property

@@ -11,7 +11,7 @@ from typing import Final
 
 from quorate.ledger.chain import Head
 from quorate.loop.engine import Engine
-from quorate.ports.errors import QuorateError, StoreError
+from quorate.ports.errors import NotLeaderError, QuorateError, StoreError
 from quorate.service.metrics.registry import Metrics
 from quorate.views.exits import CommandError
 
@@ -45,8 +45,11 @@ class CommitHealth:
             self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """Note why an order was not committed, if it was the store that failed."""
-        if not isinstance(error, StoreError):
+        """Note why an order was not committed, if it was the store that failed.
+
+        A service that is no longer the leader follows from then on; its store is sound.
+        """
+        if not isinstance(error, StoreError) or isinstance(error, NotLeaderError):
             return
         text = f"commits fail: {error}"
         if text != self.trouble:

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from quorate.adapters.run_as import RunAs
+from quorate.adapters.stores.store_urls import has_leader
 from quorate.operations.caller import Role
 from quorate.service.accounting.waldur_links import LINKS_KEY, LinkedOwner, links_of
 from quorate.service.auth.trusted_issuer import Oidc, OidcClient
@@ -58,6 +60,11 @@ class Configuration:
     """Empty where it is not answered."""
     kubernetes_account: str
     work_folder: str
+    quorum_name: str
+    quorum_advertise: str
+    """Empty where the others reach it where it listens; so is the next one."""
+    quorum_grpc_advertise: Address | str
+    quorum_ca: str
     log_format: str
     log_level: str
     metrics_public: bool
@@ -228,6 +235,7 @@ def _check(made: Configuration) -> None:
             "executor.allow_root: with executor.run_as no work runs as root; leave one of them out"
         )
     wrong += _cluster_faults(made)
+    wrong += _quorum_faults(made)
     if made.waldur_stale_s < made.waldur_refresh_s:
         wrong.append("waldur.stale_s: must not be less than waldur.refresh_s")
     if wrong:
@@ -276,6 +284,31 @@ def _cluster_faults(made: Configuration) -> list[str]:
     if made.kubernetes_admission and not made.tls_cert:
         wrong.append(
             "kubernetes.admission: API servers ask with TLS only; give tls.cert and tls.key"
+        )
+    return wrong
+
+
+def _quorum_faults(made: Configuration) -> list[str]:
+    """Return what is wrong with where other services of the ledger reach this one."""
+    if not has_leader(made.ledger):
+        return []
+    wrong = []
+    for key, given, listen in (
+        ("quorum.advertise", made.quorum_advertise, made.listen),
+        ("quorum.grpc_advertise", made.quorum_grpc_advertise, made.grpc_listen),
+    ):
+        if isinstance(listen, Address) and listen.is_wildcard and not given:
+            wrong.append(
+                f"{key}: this service listens at {listen}, which is no address of one machine; "
+                "say where the other services of the ledger reach it"
+            )
+    parts = urlsplit(made.quorum_advertise)
+    is_near = Address(host=parts.hostname or "localhost", port=0).is_loopback
+    if parts.scheme == "http" and not is_near and not made.insecure:
+        wrong.append(
+            f"quorum.advertise: {made.quorum_advertise}: commands are forwarded there with the "
+            "tokens of their callers, which could be read on the way; write https, or say insecure "
+            "where something in between has TLS"
         )
     return wrong
 

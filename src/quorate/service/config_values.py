@@ -37,6 +37,14 @@ class Address:
         except ValueError:
             return False
 
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it stands for every address of this machine."""
+        try:
+            return ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
@@ -148,6 +156,20 @@ def web_address(value: object) -> str:
         raise WrongSettingError("must be an address like https://waldur.example")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_near):
         raise WrongSettingError("must be an address with https")
+    return found
+
+
+def service_address(value: object) -> str:
+    """Return the address of a Quorate service, without a path."""
+    found = text(value).rstrip("/")
+    wrong = WrongSettingError("must be an address like https://one.example:8414")
+    try:
+        parts = urlsplit(found)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise wrong from None
+    if not is_whole or f"{parts.scheme}://{parts.netloc}" != found or "@" in parts.netloc:
+        raise wrong
     return found
 
 

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
@@ -24,6 +24,7 @@ from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.stores.store_urls import (
     check_store_writable,
+    has_leader,
     ledger_path,
     open_store,
     read_pages,
@@ -56,9 +57,15 @@ from quorate.service.http.rest import Parts, application
 from quorate.service.ledger_thread import LedgerThread
 from quorate.service.metrics.registry import service_metrics
 from quorate.service.opening import OpenStore, first_token, open_ledger
+from quorate.service.quorum.advertising import GRPC_SCHEME, candidate_address
+from quorate.service.quorum.leader_parts import Part, while_leading
+from quorate.service.quorum.leader_role import ExecutorSupply
 from quorate.service.violations import guarded
-from quorate.service.webhooks.webhook_threads import sealed, webhooks_served
+from quorate.service.webhooks.webhook_threads import Sealed, sealed, webhooks_served
 from quorate.views.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from quorate.service.quorum.http_forward import HttpForward
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,24 +73,28 @@ KEEP_ALIVE_S: Final = 75
 SWITCH_S: Final = 0.001
 """How long the event loop waits for the interpreter while the ledger's thread decides."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+ELECTED_S: Final = 15.0
+"""How long a start waits for a leader, who may be this service: several times a leader's lease."""
+
+Surface = Callable[[LedgerThread, Authenticator], AsyncIterator[str]]
+"""What answers or acts beside REST while the ledger is served; it yields once what it is."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Extras:
     """What is added to the daemon: further surfaces, and the ledger's key.
 
-    ``surfaces`` are entered when the ledger is open, and left before it is closed. ``open_store``
-    opens the ledger; ``clock`` is the time that everything goes by; ``make_executor`` makes
-    what runs the work.
+    ``surfaces`` are entered when the ledger is open, and left before it is closed;
+    ``leader_surfaces`` for as long as this service leads. ``open_store`` opens the ledger;
+    ``clock`` is the time that everything goes by; ``make_executor`` makes what runs the work.
     """
 
     signer: Signer | None = None
     open_store: OpenStore = open_store
     clock: Clock = field(default_factory=SystemClock)
     make_executor: Callable[[Configuration, Clock], ServedExecutor | None] = make_executor
-    surfaces: Sequence[Callable[[LedgerThread, Authenticator], AsyncIterator[str]]] = field(
-        default_factory=tuple
-    )
+    surfaces: Sequence[Surface] = field(default_factory=tuple)
+    leader_surfaces: Sequence[Surface] = field(default_factory=tuple)
 
 
 def _guard(clock: Clock, path: Path) -> ClockGuard | None:
@@ -140,13 +151,19 @@ class Daemon:
         listening = await bind(configuration.listen)
         url, path = configuration.ledger, ledger_path(configuration.ledger)
         guard, clock = self._guard, self._clock
-        executor = self._extras.make_executor(configuration, clock)
+        supply: ExecutorSupply | None = None
+        executor: ServedExecutor | None = None
+        if has_leader(url):
+            supply = ExecutorSupply(lambda: self._extras.make_executor(configuration, clock))
+        else:
+            executor = self._extras.make_executor(configuration, clock)
         ledger_thread = LedgerThread(
             lambda: guarded(
                 open_ledger(url, executor, self._extras.open_store, clock), path, guard
             ),
             name=configuration.ledger,
             executor=executor,
+            supply=supply,
             signer=self._extras.signer,
             metrics=service_metrics(path),
             clock=clock,
@@ -167,25 +184,59 @@ class Daemon:
                 stack.callback(executor.close)
             await ledger_thread.start()
             stack.push_async_callback(ledger_thread.stop)
-            token = await ledger_thread.run(_first_token)
-            await stack.enter_async_context(webhooks_served(hooks, ledger_thread, url, clock))
+            host, port = listening.getsockname()[:2]
+            self.address = Address(host=host, port=port)
             watchers = WatchRegistry(ledger_thread, configuration.heartbeat_s)
             authenticator = Authenticator(ledger_thread.token, clock, _trust(configuration, clock))
-            if not configuration.waldur_links and not ledger_thread.trouble:
-                # No link will report that the recorded budgets are outdated.
-                await ledger_thread.run(lambda engine: record_news(engine, (), {}))
-            self._server = self._http(ledger_thread, authenticator, watchers)
+            forward: HttpForward | None = None
+            if supply is not None:
+                # With httpx, which a service that has its ledger to itself does not load.
+                from quorate.service.quorum.http_forward import http_forward  # noqa: PLC0415
+
+                forward = await stack.enter_async_context(
+                    http_forward(ledger_thread, configuration.quorum_ca)
+                )
+            self._server = self._http(ledger_thread, authenticator, watchers, forward)
+            grpc = ""
             for surface in self._extras.surfaces:
                 where = await stack.enter_async_context(
                     asynccontextmanager(surface)(ledger_thread, authenticator)
                 )
+                grpc = grpc or where.removeprefix(GRPC_SCHEME) * where.startswith(GRPC_SCHEME)
                 _LOG.info("beside REST: %s", where)
-            host, port = listening.getsockname()[:2]
-            self.address = Address(host=host, port=port)
+            parts = self._leader_parts(ledger_thread, authenticator, hooks)
+            if supply is not None:
+                own = candidate_address(configuration, self.address, grpc)
+                await ledger_thread.stand(own, ELECTED_S)
+            token = await ledger_thread.run(_first_token)
+            for part in parts:
+                await stack.enter_async_context(while_leading(ledger_thread, part))
             _LOG.info("serving %s at %s", configuration.ledger, self.address)
             tell(self.address, token)
             await self._serve(self._server, listening, ledger_thread)
         _LOG.info("stopped; the ledger is closed")
+
+    def _leader_parts(
+        self, ledger_thread: LedgerThread, authenticator: Authenticator, hooks: Sequence[Sealed]
+    ) -> list[Part]:
+        """Return what this service does beside answering while it leads."""
+        configuration, extras = self._configuration, self._extras
+
+        @asynccontextmanager
+        async def news() -> AsyncIterator[None]:
+            if not configuration.waldur_links and not ledger_thread.trouble:
+                # No link will report that the recorded budgets are outdated.
+                await ledger_thread.run(lambda engine: record_news(engine, (), {}))
+            yield
+
+        def entered(surface: Surface) -> Part:
+            return lambda: asynccontextmanager(surface)(ledger_thread, authenticator)
+
+        return [
+            lambda: webhooks_served(hooks, ledger_thread, configuration.ledger, self._clock),
+            news,
+            *map(entered, extras.leader_surfaces),
+        ]
 
     async def _serve(
         self, server: _Server, listening: socket.socket, ledger_thread: LedgerThread
@@ -204,7 +255,11 @@ class Daemon:
             )
 
     def _http(
-        self, ledger_thread: LedgerThread, authenticator: Authenticator, watchers: WatchRegistry
+        self,
+        ledger_thread: LedgerThread,
+        authenticator: Authenticator,
+        watchers: WatchRegistry,
+        forward: HttpForward | None,
     ) -> _Server:
         configuration = self._configuration
         parts = Parts(
@@ -215,6 +270,7 @@ class Daemon:
             watchers=watchers,
             has_public_metrics=configuration.metrics_public,
             code_sign_in=_code_sign_in(configuration, self._clock),
+            forward=forward,
         )
         limits = Limits(
             body_bytes_max=configuration.body_bytes_max,
@@ -237,7 +293,7 @@ class Daemon:
             ssl_certfile=configuration.tls_cert or None,
             ssl_keyfile=configuration.tls_key or None,
         )
-        surfaces = 1 + len(self._extras.surfaces)
+        surfaces = 1 + len(self._extras.surfaces) + len(self._extras.leader_surfaces)
         connections = connections_within(configuration.connections_max, surfaces)
         ledger_thread.connections = Connections(connections)
         watchers.fit(connections)

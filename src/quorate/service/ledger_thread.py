@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future as ThreadFuture
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from threading import Thread
 from time import monotonic
@@ -39,8 +39,9 @@ from quorate.operations.request_context import CallerContext, RequestContext, Si
 from quorate.operations.visibility import Tenants
 from quorate.ports.accounting_port import LinkStatus
 from quorate.ports.clock_port import Clock
-from quorate.ports.errors import QuorateError
+from quorate.ports.errors import DecidingStoppedError, NotLeaderError, QuorateError
 from quorate.ports.executor_port import ServedExecutor
+from quorate.ports.leader_port import LedStore
 from quorate.ports.log_port import Logs
 from quorate.ports.store_port import EventStore
 from quorate.service.commits import CommitHealth, counted
@@ -48,7 +49,7 @@ from quorate.service.http.accepting import Connections
 from quorate.service.http.body_reader import BodyReader
 from quorate.service.limits.overload_limit import Admission
 from quorate.service.metrics.registry import Metrics, service_metrics
-from quorate.service.other_writers import OtherWriters
+from quorate.service.other_writers import HeadWatch, OtherWriters
 from quorate.service.queued_answers import (
     Response,
     asking_of,
@@ -56,6 +57,12 @@ from quorate.service.queued_answers import (
     deliver,
     response_of,
     within_cpu,
+)
+from quorate.service.quorum.leader_role import (
+    CandidateAddress,
+    ExecutorSupply,
+    LeaderRole,
+    Leadership,
 )
 from quorate.service.readers.reader_pools import ReaderPools, next_part
 from quorate.service.readers.state_reader import Question, ReaderConfig
@@ -75,6 +82,7 @@ SUBMITS_CPU_S_MAX: Final = 0.25
 """How much CPU deciding submits for one block takes before others are answered, or one more."""
 LARGE_CPU_S_MAX: Final = 2.0
 """How much CPU deciding one large request may take; then it is given up and refused."""
+NOT_LEADING: Final = "this service does not lead"
 CLOSE_S_MAX: Final = 10.0
 """How long the ledger's thread may take to end what it does, and close the ledger."""
 
@@ -94,7 +102,8 @@ class LedgerThread:
 
     ``opening`` makes the engine, on the thread that owns it from then on. ``reading`` opens the
     ledger to read it on others; without it questions are answered on that thread, too. With
-    ``ledger``, the URL of its store, they are answered by processes that read it.
+    ``ledger``, the URL of its store, they are answered by processes that read it. With a ``supply``
+    of executors this service decides while it leads (``stand``), and follows the ledger otherwise.
     """
 
     def __init__(  # noqa: PLR0913 - what a ledger thread is made of
@@ -113,8 +122,15 @@ class LedgerThread:
         check_writable: Callable[[], None] | None = None,
         bodies: BodyReader | None = None,
         clock_guard: ClockGuard | None = None,
+        supply: ExecutorSupply | None = None,
     ) -> None:
         self._clock_guard = clock_guard
+        self._supply = supply
+        self.is_led = supply is not None
+        self.own_name = ""
+        self.leadership = Leadership(leads=supply is None)
+        self._role: LeaderRole | None = None
+        self._others: OtherWriters | None = None
         self._stopped: Callable[[], str] = lambda: ""
         self._opening = opening
         self._name = name
@@ -136,6 +152,7 @@ class LedgerThread:
         self._thread: Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._moved = asyncio.Event()
+        self._led = asyncio.Event()
         self.ended = asyncio.Event()
         self._tokens: Mapping[str, TokenRecord] = {}
         self._tenants = Tenants()
@@ -191,7 +208,7 @@ class LedgerThread:
         """What keeps the ledger or its executor from being used; empty when nothing does."""
         if self._thread is not None and not self._thread.is_alive():
             return "the ledger's thread has ended"
-        executor = "" if self._executor is None else self._executor.trouble
+        executor = "" if self._served is None else self._served.trouble
         return (
             self._trouble
             or self._stopped_text()
@@ -203,7 +220,12 @@ class LedgerThread:
     @property
     def outages(self) -> Mapping[str, str]:
         """What keeps the work of some pools from being run, by the executor that they name."""
-        return {} if self._executor is None else self._executor.outages
+        return {} if self._served is None else self._served.outages
+
+    @property
+    def _served(self) -> ServedExecutor | None:
+        """What runs the work now; None where nothing does, and at a service that follows."""
+        return self._executor if self._role is None else self._role.executor
 
     @property
     def crowding(self) -> str:
@@ -219,6 +241,36 @@ class LedgerThread:
     def waiting(self) -> int:
         """How many requests wait."""
         return len(self._line)
+
+    async def stand(self, own: CandidateAddress, within_s: float) -> None:
+        """Stand for leader; return when some service leads, or after ``within_s``."""
+        self.own_name = own.name
+
+        def stand(engine: Engine) -> None:
+            assert self._role is not None, "with a supply of executors"
+            assert isinstance(engine.store, LedStore), engine.store
+            self._role.stand(engine.store, own)
+
+        await self.run(stand)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self.led_until(lambda found: found.leader is not None)
+
+    async def led_until(self, is_so: Callable[[Leadership], bool]) -> Leadership:
+        """Return the leadership as soon as it ``is_so``."""
+        while not is_so(self.leadership):
+            await self._led.wait()
+        return self.leadership
+
+    @property
+    def lag_s(self) -> float:
+        """How old the state may be: so long ago it was all that the ledger had.
+
+        0 at a service that leads, or has its ledger to itself.
+        """
+        if self._others is None or self.leadership.leads:
+            return 0.0
+        return max(0.0, monotonic() - self._others.read_s)
 
     def nudge(self) -> None:
         """Have the executor's reports read; from any thread."""
@@ -284,6 +336,15 @@ class LedgerThread:
             return False
         return True
 
+    async def reached(self, seq: int, within_s: float) -> bool:
+        """Wait for ``seq`` to be recorded here; return whether it was in time."""
+        end_s = monotonic() + within_s
+        while self.recorded_seq < seq:
+            left_s = end_s - monotonic()
+            if left_s <= 0 or not await self.moved(self.recorded_seq, left_s):
+                return False
+        return True
+
     def _future(self) -> asyncio.Future[Any]:
         assert self._loop is not None, "started first"
         return self._loop.create_future()
@@ -325,9 +386,17 @@ class LedgerThread:
             self._commits.note_head(engine.head)
             self._commits.begin()
             self._trouble = ""
-            self._stopped = lambda: engine.stopped
-            opened.set_result(engine.executor is not None)
-            self._answer_all(engine)
+            is_executed = engine.executor is not None
+            if self._supply is not None:
+                # A service that does not lead is sound: it answers reads, and others decide.
+                self._stopped = lambda: engine.halted
+                self._role = LeaderRole(engine, self._supply, self._line.nudge)
+                is_executed = self._supply.has_executor
+            else:
+                self._stopped = lambda: engine.stopped
+            self._others = OtherWriters(engine, self._watch(engine))
+            opened.set_result(is_executed)
+            self._answer_all(engine, self._others)
         finally:
             self._close(engine)
 
@@ -338,14 +407,41 @@ class LedgerThread:
         left = self._line.rest()
         gone = unavailable("the service has stopped; ask again when it runs")
         self._tell(deliver, [(queued.done, None, gone) for queued in left])
+        if self._role is not None:
+            self._role.close()
+        if self._others is not None:
+            self._others.close()
         engine.close()
         self._tell(_set, self.ended)
 
-    def _answer_all(self, engine: Engine) -> None:
-        chores, others = Timers(engine, self._executor), OtherWriters(engine)
+    def _watch(self, engine: Engine) -> HeadWatch | None:
+        """Return what notices that another service has recorded something, where there is one."""
+        store = engine.store
+        if self._role is None or not isinstance(store, LedStore):
+            return None
+        return HeadWatch(store, engine.head.seq, self._line.nudge)
+
+    def _settle_role(self, engine: Engine, chores: Timers) -> None:
+        """Take or leave the leadership, and let the event loop know."""
+        if self._role is None or not self._role.settle():
+            return
+        self._look(engine)
+        chores.begin()
+        self._tell(self._led_as, self._role.leadership)
+
+    def _led_as(self, leadership: Leadership) -> None:
+        """Wake those that wait for another leadership; in the event loop."""
+        self.leadership = leadership
+        led, self._led = self._led, asyncio.Event()
+        led.set()
+
+    def _answer_all(self, engine: Engine, others: OtherWriters) -> None:
+        chores = Timers(engine, lambda: self._served)
         while self._line.wait(min(chores.wait_s(), self._commits.wait_s(), others.wait_s())):
             before = engine.head
             self._commits.check()
+            self._watchdog.begin("the leadership")
+            self._settle_role(engine, chores)
             self._watchdog.begin("what others have recorded")
             if others.read_on():
                 self._look(engine)
@@ -393,7 +489,7 @@ class LedgerThread:
                 settled.append(response_of(queued, each))
         except Exception as error:  # noqa: BLE001 - the loop's top frame: told to all who wait
             self._commits.failed(error)
-            settled = [(queued.done, None, error) for queued in queued_requests]
+            settled = [(queued.done, None, _shown(engine, error)) for queued in queued_requests]
         self._settle(engine, settled)
 
     def _answer(self, engine: Engine, queued: QueuedRequest) -> Reply:
@@ -435,7 +531,7 @@ class LedgerThread:
         except Exception as error:  # noqa: BLE001 - the loop's top frame: told to who asked
             if queued.operation is not None and queued.operation.effect is Effect.WRITE:
                 self._commits.failed(error)
-            return queued.done, None, error
+            return queued.done, None, _shown(engine, error)
         return queued.done, found, None
 
     def _settle(self, engine: Engine, settled: list[Response]) -> None:
@@ -486,3 +582,11 @@ class LedgerThread:
 
 def _set(event: asyncio.Event) -> None:
     event.set()
+
+
+def _shown(engine: Engine, error: Exception) -> Exception:
+    """Return ``error`` for the caller: where another service decides now, it may ask again."""
+    is_deposed = bool(engine.deposed) and not engine.halted
+    if is_deposed and isinstance(error, NotLeaderError | DecidingStoppedError):
+        return unavailable(f"{NOT_LEADING}; nothing was recorded: ask again in a moment")
+    return error

@@ -212,6 +212,39 @@ SETTINGS: Final = (
         kind="path",
     ),
     Setting(
+        key="quorum.name",
+        read=values.text,
+        default="",
+        field="quorum_name",
+        text="what this service is called among those that share a [ledger in etcd](../quorum.md); "
+        "left out, where the others reach it",
+    ),
+    Setting(
+        key="quorum.advertise",
+        read=values.service_address,
+        default="",
+        field="quorum_advertise",
+        text="where the other services reach the REST of this one; left out, where it listens",
+        kind="URL",
+    ),
+    Setting(
+        key="quorum.grpc_advertise",
+        read=values.address,
+        default="",
+        field="quorum_grpc_advertise",
+        text="where the other services reach the gRPC of this one; left out, where it listens",
+        kind="HOST:PORT",
+    ),
+    Setting(
+        key="quorum.ca",
+        read=values.path,
+        default="",
+        field="quorum_ca",
+        text="the certificates that those of the other services are checked by, in PEM; left out, "
+        "the machine's",
+        kind="path",
+    ),
+    Setting(
         key="log.format",
         read=values.one_of("text", "json"),
         default="text",

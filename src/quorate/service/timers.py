@@ -7,6 +7,7 @@ commit: the longer it takes, the longer the pause before the next time, up to a 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
@@ -30,10 +31,10 @@ _PAUSES: Final = 10
 class Timers:
     """Does what time makes due; for the ledger's thread only. ``trouble`` says why that fails.
 
-    ``failures`` counts how often it failed.
+    ``executor`` returns what runs the work now. ``failures`` counts how often it failed.
     """
 
-    def __init__(self, engine: Engine, executor: ServedExecutor | None) -> None:
+    def __init__(self, engine: Engine, executor: Callable[[], ServedExecutor | None]) -> None:
         self._engine = engine
         self._driver = Driver(engine)
         self._executor = executor
@@ -42,6 +43,10 @@ class Timers:
         self._not_before_s = 0.0
         self.trouble = ""
         self.failures = 0
+
+    def begin(self) -> None:
+        """Look at once at what is due: this service has just begun to decide."""
+        self._is_stale, self._not_before_s, self.trouble = True, 0.0, ""
 
     def look_again(self) -> None:
         """Note that something was recorded, which may have made something else due."""
@@ -77,6 +82,7 @@ class Timers:
         took_s = monotonic() - began_s
         self.trouble, self._is_stale = "", False
         self._not_before_s = monotonic() + min(PAUSE_S_MAX, _PAUSES * took_s)
-        next_ms = None if self._executor is None else self._executor.next_ms()
+        executor = self._executor()
+        next_ms = None if executor is None else executor.next_ms()
         self._due_ms = min((ms for ms in (due_ms, next_ms) if ms is not None), default=None)
         return True

@@ -83,3 +83,8 @@ STATUSES: Final[dict[str, Status]] = {
 def status_of(code: str) -> Status:
     """Return the status of a fault; a fault that is not in the table is a conflict."""
     return STATUSES.get(code, _CONFLICT)
+
+
+def http_status_of(grpc: str) -> int:
+    """Return the HTTP status of a refusal of which the status code of gRPC alone is known."""
+    return next((each.http for each in STATUSES.values() if each.grpc == grpc), 500)

@@ -22,7 +22,6 @@ from quorate.adapters.etcd.leadership import (
     Campaign,
     Following,
     GiveUp,
-    LeaderRecord,
     Leading,
     Renew,
     Standing,
@@ -35,6 +34,7 @@ from quorate.adapters.etcd.leadership import (
     won,
 )
 from quorate.ports.errors import CorruptLedgerError, NotLeaderError, StoreDownError, StoreError
+from quorate.ports.leader_port import LeaderRecord
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,6 +75,7 @@ class Candidate:
     address: str
     leader_key: bytes
     term_key: bytes
+    grpc: str = ""
 
 
 class Election:
@@ -115,6 +116,24 @@ class Election:
     def leads(self) -> bool:
         """Return whether this candidate may act as the leader now."""
         return leads_at(self._standing, self._clock_s())
+
+    @property
+    def term(self) -> int:
+        """The term in which this candidate may act as the leader now; 0 where it may not."""
+        match self._standing:
+            case Leading(record=record) as standing if leads_at(standing, self._clock_s()):
+                return record.term
+            case _:
+                return 0
+
+    @property
+    def leader(self) -> LeaderRecord | None:
+        """The leader as this candidate knows it; None while there is none."""
+        match self._standing:
+            case Leading(record=record) as standing:
+                return record if leads_at(standing, self._clock_s()) else None
+            case Following(leader=leader):
+                return leader
 
     def wait(self, is_so: Callable[[Standing], bool], within_s: float) -> Standing:
         """Return the standing as soon as it ``is_so``, or as it is after ``within_s``."""
@@ -178,7 +197,9 @@ class Election:
         candidate, timers = self._candidate, self._timers
         terms = self._etcd.get(Get(candidate.term_key))
         term = 1 + (int(terms[0].value) if terms else 0)
-        record = LeaderRecord(name=candidate.name, address=candidate.address, term=term)
+        record = LeaderRecord(
+            name=candidate.name, address=candidate.address, term=term, grpc=candidate.grpc
+        )
         sent_s = self._clock_s()
         lease = self._etcd.grant(timers.lease_s)
         try:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from quorate.ports.leader_port import LeaderRecord
+
 LEASE_S: Final = 3
 """How long a lease lasts after a sign of life; etcd grants none below 2 s at its default timers."""
 
@@ -26,15 +28,6 @@ class Timers:
 
     def __post_init__(self) -> None:
         assert 0 < self.renew_every_s < self.lease_s - self.margin_s, self
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderRecord:
-    """What the leader's key says: the leader's name, where it is reached, and its term."""
-
-    name: str
-    address: str
-    term: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

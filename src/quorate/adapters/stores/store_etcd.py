@@ -153,6 +153,7 @@ class EtcdStore:
         name: str,
         service: str,
         *,
+        grpc: str = "",
         timers: Timers | None = None,
         on_change: Callable[[Standing], None] = lambda _: None,
     ) -> Election:
@@ -176,7 +177,7 @@ class EtcdStore:
 
         changed(Following(leader=None))
         candidate = Candidate(
-            name=name, address=service, leader_key=keys.leader, term_key=keys.term
+            name=name, address=service, leader_key=keys.leader, term_key=keys.term, grpc=grpc
         )
         return Election(self._client, candidate, look, timers=timers, on_change=changed)
 

@@ -44,7 +44,8 @@ class _Pages(Protocol):
 class _Driver:
     """How the stores of one scheme are made, opened and removed; ``form`` is how one is named.
 
-    ``beside`` is the path that the files beside a ledger are named after.
+    ``beside`` is the path that the files beside a ledger are named after. ``has_leader``: several
+    services may have such a ledger, and elect one of them (``ports/leader_port.py``).
     """
 
     form: str
@@ -57,6 +58,7 @@ class _Driver:
     remove: Callable[[str], None]
     sound_head: Callable[[str], Head]
     check_writable: Callable[[str], None]
+    has_leader: bool = False
 
 
 def _open_sqlite(place: str, /, *, wait_s: float) -> EventStore:
@@ -139,6 +141,7 @@ _DRIVERS: Final = {
         remove=_remove_etcd,
         sound_head=_sound_etcd_head,
         check_writable=_check_etcd_writable,
+        has_leader=True,
     ),
 }
 
@@ -149,6 +152,11 @@ def is_file(url: str) -> bool:
     Like all that follow it raises ``StoreUrlError`` where ``url`` names no store that there is.
     """
     return _parts(url)[0] == _SQLITE
+
+
+def has_leader(url: str) -> bool:
+    """Return whether services of the ledger at ``url`` elect a leader among them."""
+    return _driver(url)[0].has_leader
 
 
 def shown(url: str) -> str:

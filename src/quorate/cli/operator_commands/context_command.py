@@ -97,7 +97,7 @@ def use(settings: Settings, name: str) -> None:
     ),
 )
 @click.argument("name", shell_complete=context_names)
-@click.option("--server", metavar="URL", help="Where the service is; needed for a new context.")
+@click.option("--server", metavar="URL", help="Where the service is, or URL,URL,... of one ledger.")
 @click.option(
     "--token-file",
     metavar="FILE",

@@ -35,6 +35,10 @@ _FLAGS = (
     ("kubernetes.admission", "HOST:PORT", "Where API servers ask who may write resources."),
     ("kubernetes.account", "USER", "The user that this service is in its clusters."),
     ("work.folder", "PATH", "Where local work has its folders.  [default: LEDGER.work]"),
+    ("quorum.name", "NAME", "What this service is called beside others of the ledger in etcd."),
+    ("quorum.advertise", "URL", "Where the other services reach the REST of this one."),
+    ("quorum.grpc_advertise", "HOST:PORT", "Where the other services reach its gRPC."),
+    ("quorum.ca", "PATH", "The certificates that those of the other services are checked by."),
     ("log.format", "text|json", "How the log is written to stderr.  [default: text]"),
     ("log.level", "LEVEL", "debug, info, warning or error.  [default: info]"),
     ("limits.body_bytes", "N", "The largest body of a request."),
@@ -260,15 +264,15 @@ def _extras(made: Configuration) -> Extras:
     if made.clusters and made.executor != "simulated":
         from quorate.service.cluster_nodes import nodes_surface
 
-        extras.surfaces = [*extras.surfaces, nodes_surface(made)]
+        extras.leader_surfaces = [*extras.leader_surfaces, nodes_surface(made)]
         if made.job_clusters:
             from quorate.service.cluster_jobs import jobs_surface
 
-            extras.surfaces = [*extras.surfaces, jobs_surface(made)]
+            extras.leader_surfaces = [*extras.leader_surfaces, jobs_surface(made)]
     if made.kubernetes_resources:
         from quorate.service.custom_resources.resource_surface import resources_surface
 
-        extras.surfaces = [*extras.surfaces, resources_surface(made)]
+        extras.leader_surfaces = [*extras.leader_surfaces, resources_surface(made)]
     if made.kubernetes_admission:
         from quorate.service.custom_resources.admission_surface import admission_surface
 
@@ -276,5 +280,5 @@ def _extras(made: Configuration) -> Extras:
     if made.waldur_url:
         from quorate.service.accounting.waldur_thread import linked_surface
 
-        extras.surfaces = [*extras.surfaces, linked_surface(made, extras.clock)]
+        extras.leader_surfaces = [*extras.leader_surfaces, linked_surface(made, extras.clock)]
     return extras

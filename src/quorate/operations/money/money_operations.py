@@ -306,5 +306,6 @@ MONEY: Final = (
         handler="quorate.operations.money.accounting_status:accounting_status",
         cli=("waldur status",),
         of_service=True,
+        of_leader=True,
     ),
 )

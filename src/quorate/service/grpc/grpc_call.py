@@ -22,7 +22,7 @@ from quorate.service.metrics.registry import Metrics, Request
 from quorate.service.request_log import Handled, request_id_of
 from quorate.views.exits import CommandError, Exit
 from quorate.views.failures import as_command_error
-from quorate.views.statuses import BUG, status_of
+from quorate.views.statuses import BUG, http_status_of, status_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -40,6 +40,19 @@ _GONE: Final = 499
 """How a call is counted whose caller has gone, as REST does."""
 
 
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+
+class LeaderRefusedError(Exception):
+    """The leader has refused a forwarded command; the caller gets the same refusal."""
+
+    def __init__(self, code: grpc.StatusCode, text: str, details: Metadata) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+        self.details = details
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call that is being answered."""
@@ -53,9 +66,13 @@ class Call:
         """Note who calls."""
         self.handled.caller = caller.shown
 
+    def metadata(self, name: str) -> list[str]:
+        """Return what the caller has sent under ``name``."""
+        return _sent(self.context, name)
+
     def authorization(self) -> str | None:
         """Return the caller's credentials; sent twice they prove nothing."""
-        sent = _sent(self.context, AUTHORIZATION)
+        sent = self.metadata(AUTHORIZATION)
         if len(sent) > 1:
             raise CommandError(
                 Exit.REFUSED, f"{AUTHORIZATION}: is given more than once", fault="unauthenticated"
@@ -106,6 +123,10 @@ async def told(call: Call, do: Callable[[], Awaitable[bytes | None]]) -> bytes |
         raise
     except TimeoutError:
         error = _timed_out(call.method)
+    except LeaderRefusedError as refusal:
+        counted.status = http_status_of(refusal.code.name)
+        await call.context.abort(refusal.code, refusal.text, refusal.details)
+        raise AssertionError("abort raises") from refusal
     except Exception as raised:  # noqa: BLE001 - the outermost frame of a call
         error = as_command_error(raised) or _bug(call, raised)
     else:

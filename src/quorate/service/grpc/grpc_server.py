@@ -29,6 +29,7 @@ from quorate.service.grpc.grpc_call import DONE, Call, called, told
 from quorate.service.grpc.grpc_codec import read_request, write_answer
 from quorate.service.grpc.grpc_problem import cut
 from quorate.service.grpc.grpc_protocol import described_pool
+from quorate.service.grpc.grpc_quorum import GrpcQuorum
 from quorate.service.grpc.grpc_schema import PACKAGE, Method, schema
 from quorate.service.grpc.tokenless import (
     HEALTH_NAME,
@@ -143,7 +144,9 @@ class GrpcServer:
         *,
         bodies: BodyReader | None = None,
         admission: Admission | None = None,
+        quorum: GrpcQuorum | None = None,
     ) -> None:
+        self._quorum = quorum
         self._answers = answers
         self._bodies = bodies or BodyReader()
         self._admission = admission or Admission()
@@ -240,13 +243,24 @@ class GrpcServer:
             with self._calls.taken(caller), self._bodies.held(caller) as held:
                 if is_for_writer(method.operation):
                     self._admission.check(caller)
-                asked = await self._read(method, sent, held)
+                data, asked = await self._read(method, sent, held)
+                quorum = self._quorum
+                if quorum is not None:
+                    await quorum.wait(call)
+                    if quorum.is_elsewhere(method.operation, asked):
+                        answer, trailing = await quorum.forward(
+                            call, data, self._seconds_left(context)
+                        )
+                        context.set_trailing_metadata(trailing)
+                        return answer
+                seq = 0 if quorum is None else quorum.recorded_seq
                 is_written = is_for_writer(method.operation, asked)
                 with self._admission.taken(caller) if is_written else nullcontext():
                     found = await self._answers.ask(caller, method.operation, asked)
+        said = () if quorum is None else quorum.said(method.operation, seq)
         notes = [cut(note, NOTE_CHARS_MAX).encode() for note in found.notes[:NOTES_MAX]]
         etag = ((ETAG, found.etag),) if found.etag else ()
-        context.set_trailing_metadata((*etag, *((NOTE, note) for note in notes)))
+        context.set_trailing_metadata((*etag, *said, *((NOTE, note) for note in notes)))
         return write_answer(method, found.tree)
 
     async def _stream(self, call: Call, sent: AsyncIterator[bytes]) -> None:
@@ -254,7 +268,9 @@ class GrpcServer:
         caller = await self._admitted(call)
         self._count_stream(caller, context)
         with self._bodies.held(caller) as held:
-            asked = await self._read(method, sent, held)
+            _, asked = await self._read(method, sent, held)
+        if self._quorum is not None:
+            await self._quorum.wait(call)
         trees = self._answers.follow(caller, method.operation, asked)
         async with aclosing(trees) as following:  # type: ignore[type-var]
             while (tree := await self._next(following)) is not None:
@@ -262,13 +278,15 @@ class GrpcServer:
                     counted.answer(DONE)
                 await self._write(method, context, write_answer(method, tree))
 
-    async def _read(self, method: Method, sent: AsyncIterator[bytes], held: HeldBody) -> Struct:
-        """Return the request in the one message of ``sent``, decoded beside the event loop."""
+    async def _read(
+        self, method: Method, sent: AsyncIterator[bytes], held: HeldBody
+    ) -> tuple[bytes, Struct]:
+        """Return the one message of ``sent``, and the request in it, decoded beside this loop."""
         data = await anext(sent, None)
         if data is None:
             raise CommandError(Exit.INVALID, "request: no message came; send one")
         held.hold(len(data))
-        return await self._bodies.run(len(data), lambda: _asked(method, data))
+        return data, await self._bodies.run(len(data), lambda: _asked(method, data))
 
     async def _next(self, following: AsyncIterator[Any]) -> Any | None:
         """Return the next item, None at the end; raises ``CommandError`` when the service stops.

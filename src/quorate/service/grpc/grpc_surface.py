@@ -18,6 +18,7 @@ from quorate.service.auth.authenticator import Authenticator
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
 from quorate.service.descriptors import connections_within
+from quorate.service.grpc.grpc_quorum import GrpcQuorum
 from quorate.service.grpc.grpc_server import GrpcLimits, GrpcServer, GrpcTls
 from quorate.service.http.event_stream import follow
 from quorate.service.ledger_thread import LedgerThread
@@ -40,6 +41,8 @@ class GrpcSettings:
     stop_s_max: float
     tls: GrpcTls | None = None
     limits: GrpcLimits = field(default_factory=GrpcLimits)
+    leader_ca: bytes | None = None
+    """The certificates that the leader's is checked by, in PEM; the machine's where None."""
 
 
 class OfficeAnswers:
@@ -96,6 +99,7 @@ def grpc_surface(
         ledger_thread: LedgerThread, authenticator: Authenticator
     ) -> AsyncIterator[str]:
         gate = Gate(authenticator, settings.requests_per_s_max)
+        quorum = GrpcQuorum(ledger_thread, settings.tls is not None, settings.leader_ca)
         server = GrpcServer(
             OfficeAnswers(ledger_thread),
             gate,
@@ -103,6 +107,7 @@ def grpc_surface(
             ledger_thread.metrics,
             bodies=ledger_thread.bodies,
             admission=ledger_thread.admission,
+            quorum=quorum,
         )
         port = await server.start(settings.listen, settings.tls)
         health = asyncio.create_task(_keep_health(server, ledger_thread))
@@ -111,6 +116,7 @@ def grpc_surface(
         finally:
             health.cancel()
             await server.stop(settings.stop_s_max)
+            await quorum.close()
 
     return surface
 
@@ -135,8 +141,19 @@ def configured_surface(
             stop_s_max=configuration.stop_s_max,
             tls=tls_of(configuration.tls_cert, configuration.tls_key),
             limits=limits,
+            leader_ca=_pem(configuration.quorum_ca),
         )
     )
+
+
+def _pem(path: str) -> bytes | None:
+    """Return the certificates in a file, None where none is named; raises ``CommandError``."""
+    try:
+        return Path(path).read_bytes() if path else None
+    except OSError as error:
+        raise CommandError(
+            Exit.UNUSABLE, f"quorum.ca: {path}: {error.strerror}; check the path and its rights"
+        ) from None
 
 
 def tls_of(certificate: str, key: str) -> GrpcTls | None:

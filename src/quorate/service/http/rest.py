@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from prometheus_client.core import GaugeMetricFamily
@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quorate import __version__
 from quorate.loop.engine import Engine
-from quorate.operations.answered_by import is_dry_run, is_for_writer
+from quorate.operations.answered_by import is_dry_run, is_for_leader, is_for_writer
 from quorate.operations.answering import check_role
 from quorate.operations.caller import OVERSEERS, Caller
 from quorate.operations.operation import JSON, NOTES, Effect, Operation
@@ -41,12 +41,17 @@ from quorate.service.limits.rate_limit import Rate
 from quorate.service.limits.tenant_shares import Share, Shares
 from quorate.service.metrics.registry import CONTENT_TYPE
 from quorate.service.problem_json import problem, problem_of
+from quorate.service.quorum.forwarding import MIN_SEQUENCE, wait_for_sequence
+from quorate.service.quorum.freshness import freshness, standing_tree
 from quorate.service.reply import Form, Reply, to_json
 from quorate.service.request_log import handled
 from quorate.service.web.browser_session import authorization_of
 from quorate.service.web.web_routes import web_places
 from quorate.views.exits import CommandError
 from quorate.views.statuses import FORBIDDEN, UNAVAILABLE, USAGE
+
+if TYPE_CHECKING:
+    from quorate.service.quorum.http_forward import HttpForward
 
 FAILURES_PER_S_MAX: Final = 10
 """How many requests a second from one address may fail to say who asks."""
@@ -76,6 +81,8 @@ class Parts:
     has_public_metrics: bool = False
     code_sign_in: CodeSignIn | None = None
     """None where the dashboard takes tokens alone."""
+    forward: HttpForward | None = None
+    """Sends commands to the leader, where several services share the ledger."""
 
 
 def application(parts: Parts) -> ASGIApp:
@@ -209,17 +216,28 @@ class _Asked:
         asked = await ledger_thread.bodies.run(
             len(body), lambda: asked_of(operation, path, query, headers, body)
         )
+        least = headers.get(MIN_SEQUENCE.encode())
+        if least is not None:
+            await wait_for_sequence(ledger_thread, least)
+        forward = self._gate.parts.forward
+        is_elsewhere = is_for_leader(operation, asked) and not ledger_thread.leadership.leads
+        if forward is not None and is_elsewhere:
+            await forward.send(scope, headers, body, send)
+            return
         if operation.effect is Effect.STREAM:
             watchers = self._gate.parts.watchers
             await watchers.serve(scope, (caller, operation, asked), headers, (receive, send))
             return
         is_written = is_for_writer(operation, asked)
+        seq = ledger_thread.recorded_seq
         with ledger_thread.admission.taken(caller) if is_written else nullcontext():
             asking = ledger_thread.ask(caller, operation, asked, form)
             # A write is carried out though its caller has disconnected: it may be half done.
             is_read = operation.effect is Effect.READ or is_dry_run(asked)
             reply = await (_while_there(asking, receive) if is_read else asking)
-        await _respond(ledger_thread, reply, form, headers, send)
+        # A read includes what was recorded before it began, a write what it has recorded.
+        said = freshness(ledger_thread, seq if is_read else ledger_thread.recorded_seq)
+        await _respond(ledger_thread, reply, form, (headers, said), send)
 
 
 async def _drained(headers: Mapping[bytes, str], receive: Receive) -> None:
@@ -290,10 +308,19 @@ def _query_of(scope: Scope) -> list[tuple[str, str]]:
 
 
 async def _respond(
-    ledger_thread: LedgerThread, reply: Reply, form: Form, headers: Mapping[bytes, str], send: Send
+    ledger_thread: LedgerThread,
+    reply: Reply,
+    form: Form,
+    heads: tuple[Mapping[bytes, str], Sequence[tuple[str, str]]],
+    send: Send,
 ) -> None:
-    """Send an answer, whole or in parts as they are made."""
+    """Send an answer, whole or in parts as they are made.
+
+    ``heads`` are the headers of the request, and those that the answer has beside its own.
+    """
+    headers, more = heads
     head = [(b"content-type", MEDIA_OF[form].encode()), (b"vary", b"accept")]
+    head += [(name.encode(), value.encode()) for name, value in more]
     if reply.notes and form not in (Form.TOLD, Form.WIDE):
         head.append((NOTES.encode(), _notes(reply.notes)))
     status = 200
@@ -357,6 +384,8 @@ class _Own:
         if trouble:
             raise problem(UNAVAILABLE, f"not ready: {trouble}")
         tree: dict[str, object] = {"status": "ready", "sequence": ledger_thread.recorded_seq}
+        if ledger_thread.is_led:
+            tree |= standing_tree(ledger_thread)
         outages = ledger_thread.outages
         if outages:
             tree["outages"] = dict(outages)
@@ -391,6 +420,8 @@ async def _scraped(ledger_thread: LedgerThread) -> bytes:
     """Return all metrics; what is read from a state that cannot be read is left out."""
     standing = await ledger_thread.run(lambda engine: _standing(ledger_thread, engine))
     ledger_thread.metrics.ready(is_ready=standing is not None and not ledger_thread.trouble)
+    led = ledger_thread.leadership
+    ledger_thread.metrics.led(leads=led.leads, term=led.term, lag_s=ledger_thread.lag_s)
     return await asyncio.to_thread(ledger_thread.metrics.render, standing or ())
 
 

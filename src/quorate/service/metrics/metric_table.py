@@ -328,6 +328,9 @@ ACCOUNTING_OLDEST = _gauge(
     "accounting_oldest_seconds", "Seconds that the oldest of them has waited."
 )
 READY = _gauge("ready", "1 when the service takes orders, else 0.")
+LEADING = _gauge("leading", "1 when the service decides, 0 when another one of its ledger does.")
+LEADER_TERM = _gauge("leader_term", "Term of the leader; 0 where there is no election.")
+FOLLOW_LAG = _gauge("follow_lag_seconds", "How old the state of a service that follows may be.")
 BUILD = _gauge("build_info", "1, under the version that runs.", "version")
 SERVING: Final = (
     *(
@@ -340,7 +343,8 @@ SERVING: Final = (
         COMMIT_FAILURES,
     ),
     *(LEDGER_EVENTS, LAG, DISK_FREE, WATCHERS, WATCHERS_DROPPED, WEBHOOK_DELIVERIES),
-    *(WEBHOOK_WAITING, WEBHOOK_OLDEST, WEBHOOK_FAILING, WEBHOOK_UP, READY, BUILD),
+    *(WEBHOOK_WAITING, WEBHOOK_OLDEST, WEBHOOK_FAILING, WEBHOOK_UP, READY),
+    *(LEADING, LEADER_TERM, FOLLOW_LAG, BUILD),
     *(ACCOUNTING_REQUESTS, ACCOUNTING_OWNERS, ACCOUNTING_ANSWERED),
     *(ACCOUNTING_WAITING, ACCOUNTING_OLDEST),
 )

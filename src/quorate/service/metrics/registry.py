@@ -103,6 +103,9 @@ class Metrics:
         self._dropped = counter(self.registry, m.WATCHERS_DROPPED)
         self.webhooks = WebhookCounts(self.registry)
         self._ready = gauge(self.registry, m.READY)
+        self._leading = gauge(self.registry, m.LEADING)
+        self._leader_term = gauge(self.registry, m.LEADER_TERM)
+        self._follow_lag = gauge(self.registry, m.FOLLOW_LAG)
         gauge(self.registry, m.BUILD).labels(version).set(1)
         if disk is not None:
             room = gauge(self.registry, m.DISK_FREE)
@@ -193,6 +196,12 @@ class Metrics:
     def ready(self, *, is_ready: bool) -> None:
         """Record whether the service accepts commands."""
         self._ready.set(is_ready)
+
+    def led(self, *, leads: bool, term: int, lag_s: float) -> None:
+        """Record whether the service leads, in which term, and how old its state may be."""
+        self._leading.set(leads)
+        self._leader_term.set(term)
+        self._follow_lag.set(lag_s)
 
 
 def service_metrics(ledger: Path | None = None) -> Metrics:

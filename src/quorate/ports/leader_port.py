@@ -1,0 +1,79 @@
+"""The leader port: one of the programs that serve a ledger leads, and the others know which one.
+
+A store that several services share lets each of them stand for leader. The leader appends; what
+the others send is refused. A term is a number that every victory raises by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from quorate.ledger.chain import Head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderRecord:
+    """The leader's name, where it answers REST and gRPC, and its term.
+
+    ``grpc`` is empty where it answers REST only.
+    """
+
+    name: str
+    address: str
+    term: int
+    grpc: str = ""
+
+
+class Candidacy(Protocol):
+    """A program that stands for leader; safe from every thread."""
+
+    @property
+    def leader(self) -> LeaderRecord | None:
+        """The leader as this candidate knows it, which may be itself; None while there is none."""
+        ...
+
+    @property
+    def term(self) -> int:
+        """The term in which this candidate may act as the leader now; 0 where it may not."""
+        ...
+
+    def start(self) -> None:
+        """Stand for leader from now on."""
+        ...
+
+    def step_down(self) -> None:
+        """Leave the leadership to another candidate, and stand again after a while."""
+        ...
+
+    def close(self) -> None:
+        """Stand no longer; another candidate can win at once."""
+        ...
+
+
+@runtime_checkable
+class LedStore(Protocol):
+    """What a store offers, beside its blocks, where several services have one leader."""
+
+    def wait_for(self, seq: int, *, within_s: float) -> Head:
+        """Return the head as soon as the log has event ``seq``, or as it is after ``within_s``.
+
+        Safe from every thread. Raises a ``StoreError`` where nothing is known of the head.
+        """
+        ...
+
+    def stand_for_leader(
+        self,
+        name: str,
+        service: str,
+        *,
+        grpc: str = "",
+        on_change: Callable[[object], None] = lambda _: None,
+    ) -> Candidacy:
+        """Return a candidate called ``name``, reached at ``service``; the caller starts it.
+
+        From now on this store appends while the candidate leads, and at no other time.
+        ``on_change`` is called, on a thread of the candidate, when the leader has changed.
+        """
+        ...

@@ -1,0 +1,119 @@
+"""What a service that follows does with a command: it is sent to the leader, by one hop at most.
+
+The leader authenticates the caller by the caller's own token, and decides at its own head. The
+service that forwarded answers when its own state has what the leader recorded, so that the caller
+reads its own writes there (docs/adr/0051).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from quorate.ports.leader_port import LeaderRecord
+from quorate.service.ledger_thread import NOT_LEADING, LedgerThread
+from quorate.service.request_queue import unavailable
+from quorate.views.exits import CommandError, Exit
+from quorate.views.statuses import USAGE
+
+T = TypeVar("T")
+
+FORWARDED_BY: Final = "quorate-forwarded-by"
+"""Says which service has forwarded a command: it is not forwarded again."""
+SEQUENCE: Final = "quorate-sequence"
+"""The last event that an answer includes, in a header or in trailing metadata."""
+LAG_MS: Final = "quorate-lag-ms"
+"""How old the state may be that a service answers from which does not lead."""
+MIN_SEQUENCE: Final = "quorate-min-sequence"
+"""Asks for an answer that includes this event."""
+CONNECT_S: Final = 2.0
+"""How long connecting to the leader may take."""
+ANSWER_S: Final = 60.0
+"""How long the leader may take to answer."""
+CAUGHT_UP_S: Final = 10.0
+"""How long an answer waits for the state to have a sequence."""
+UNSURE: Final = (
+    "it may be recorded: look first, or repeat it with the same idempotency key (Idempotency-Key)"
+)
+_SEQ_CHARS_MAX: Final = 18
+
+
+def leader_for(ledger_thread: LedgerThread, forwarded_by: str) -> LeaderRecord:
+    """Return the leader to which a command is forwarded; raises ``CommandError`` without one.
+
+    ``forwarded_by`` is the service that has sent the command here; empty where a caller has.
+    """
+    found = ledger_thread.leadership
+    if forwarded_by:
+        raise unavailable(
+            f"{NOT_LEADING} any more, to which {forwarded_by} has forwarded this; nothing was "
+            "recorded: ask again in a moment"
+        )
+    if found.leader is None:
+        why = f": {found.why_not}" if found.why_not else ""
+        raise unavailable(
+            f"no service leads at this moment, and one is being elected{why}; nothing was "
+            "recorded: ask again in a moment"
+        )
+    return found.leader
+
+
+def unreached(leader: LeaderRecord, why: str) -> CommandError:
+    """Return the error for a command that could not be sent to ``leader``."""
+    return unavailable(
+        f"the leader, {leader.name}, cannot be reached ({why}); nothing was recorded: ask again "
+        "in a moment"
+    )
+
+
+def unanswered(leader: LeaderRecord, why: str) -> CommandError:
+    """Return the error for a command that was sent to ``leader``, and had no whole answer."""
+    text = f"the leader, {leader.name}, has not answered ({why}); {UNSURE}"
+    return CommandError(Exit.UNUSABLE, text, fault="timed-out")
+
+
+async def while_it_leads(
+    ledger_thread: LedgerThread, leader: LeaderRecord, asking: Coroutine[Any, Any, T]
+) -> T:
+    """Return the answer of ``leader``; raises ``CommandError`` once it leads no longer.
+
+    A leader that hangs keeps its callers waiting no longer than it keeps its lease.
+    """
+    answering = asyncio.ensure_future(asking)
+    leaving = asyncio.ensure_future(
+        ledger_thread.led_until(lambda found: found.leader is None or found.leader != leader)
+    )
+    try:
+        await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            raise unanswered(leader, "it leads no longer")
+        return answering.result()
+    finally:
+        answering.cancel()
+        leaving.cancel()
+
+
+async def catch_up(ledger_thread: LedgerThread, seq: str) -> None:
+    """Return when this service has what the leader recorded, or when that takes too long.
+
+    The command is recorded in any case, so its answer is given; a later read may ask for the
+    sequence.
+    """
+    if seq.isascii() and seq.isdecimal() and len(seq) <= _SEQ_CHARS_MAX:
+        await ledger_thread.reached(int(seq), CAUGHT_UP_S)
+
+
+async def wait_for_sequence(ledger_thread: LedgerThread, asked: str) -> None:
+    """Return when the state has the sequence that a caller asks for; raises ``CommandError``."""
+    if not (asked.isascii() and asked.isdecimal() and len(asked) <= _SEQ_CHARS_MAX):
+        raise CommandError(
+            Exit.USAGE,
+            f"{MIN_SEQUENCE}: must be the sequence of an event, got {asked!r}",
+            fault=USAGE,
+        )
+    if not await ledger_thread.reached(int(asked), CAUGHT_UP_S):
+        raise unavailable(
+            f"{MIN_SEQUENCE}: this service has read up to sequence {ledger_thread.recorded_seq}, "
+            f"and sequence {asked} has not come within {CAUGHT_UP_S:g} s; ask again, or ask another"
+        )

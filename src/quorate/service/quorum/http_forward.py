@@ -1,0 +1,109 @@
+"""Forwards a command of REST to the leader as it came, and its answer back."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import httpx
+from starlette.types import Scope, Send
+
+from quorate.service.ledger_thread import LedgerThread
+from quorate.service.quorum.forwarding import (
+    ANSWER_S,
+    CONNECT_S,
+    FORWARDED_BY,
+    SEQUENCE,
+    catch_up,
+    leader_for,
+    unanswered,
+    unreached,
+    while_it_leads,
+)
+from quorate.service.request_log import handled
+from quorate.service.web.browser_session import authorization_of
+from quorate.views.exits import CommandError, Exit
+
+CONNECTIONS_MAX: Final = 200
+_SENT: Final = ("accept", "content-type", "idempotency-key", "if-match", "if-none-match")
+"""Headers of the caller that go to the leader, beside those that are made here."""
+_GIVEN: Final = (
+    *("content-type", "vary", "etag", "retry-after", "www-authenticate", "quorate-notes"),
+    SEQUENCE,
+)
+"""Headers of the leader that go to the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpForward:
+    """Sends commands to the leader of the ledger that ``ledger_thread`` follows."""
+
+    ledger_thread: LedgerThread
+    http: httpx.AsyncClient
+
+    async def send(
+        self, scope: Scope, headers: Mapping[bytes, str], body: bytes, send: Send
+    ) -> None:
+        """Send a request to the leader, and the leader's answer to the caller.
+
+        Raises ``CommandError`` where there is no leader, or no answer of it.
+        """
+        leader = leader_for(self.ledger_thread, headers.get(FORWARDED_BY.encode(), ""))
+        sent = {name: headers[name.encode()] for name in _SENT if name.encode() in headers}
+        sent["authorization"] = authorization_of(headers) or ""
+        sent["x-request-id"] = handled(scope).request_id
+        sent[FORWARDED_BY] = self.ledger_thread.own_name
+        query = scope["query_string"]
+        target = scope["raw_path"] + (b"?" + query if query else b"")
+        try:
+            request = self.http.build_request(
+                scope["method"],
+                httpx.URL(leader.address).copy_with(raw_path=target),
+                headers=[(name.encode(), value.encode()) for name, value in sent.items()],
+                content=body,
+            )
+            found = await while_it_leads(self.ledger_thread, leader, self.http.send(request))
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise unreached(leader, str(error) or type(error).__name__) from error
+        except httpx.HTTPError as error:
+            raise unanswered(leader, str(error) or type(error).__name__) from error
+        await catch_up(self.ledger_thread, found.headers.get(SEQUENCE, ""))
+        given = [
+            (name.encode(), found.headers[name].encode("latin-1", "replace"))
+            for name in _GIVEN
+            if name in found.headers
+        ]
+        given.append((b"content-length", str(len(found.content)).encode()))
+        status = found.status_code
+        await send({"type": "http.response.start", "status": status, "headers": given})
+        await send({"type": "http.response.body", "body": found.content})
+
+
+@asynccontextmanager
+async def http_forward(ledger_thread: LedgerThread, ca_file: str) -> AsyncIterator[HttpForward]:
+    """Yield what forwards; ``ca_file`` has what the leader's certificate is checked by, if given.
+
+    Raises ``CommandError`` where that file cannot be used.
+    """
+    timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
+    limits = httpx.Limits(max_connections=CONNECTIONS_MAX)
+    verify = trusted(ca_file)
+    async with httpx.AsyncClient(
+        verify=verify, timeout=timeout, limits=limits, trust_env=False
+    ) as http:
+        yield HttpForward(ledger_thread, http)
+
+
+def trusted(ca_file: str) -> ssl.SSLContext:
+    """Return how the leader's certificate is checked; raises ``CommandError``."""
+    try:
+        return ssl.create_default_context(cafile=ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise CommandError(
+            Exit.UNUSABLE,
+            f"quorum.ca: {ca_file}: {getattr(error, 'strerror', None) or error}; give a file with "
+            "certificates in PEM",
+        ) from None

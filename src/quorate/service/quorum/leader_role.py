@@ -1,0 +1,173 @@
+"""The leader's role: taken when this service wins the election, and left when it leads no longer.
+
+The election runs on a thread of its own (``ports/leader_port.py``); here its result becomes what
+the engine does. A leader has an executor of its own making, which it closes when it steps down, so
+that a follower holds nothing that the next leader needs (docs/adr/0051).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+from quorate.loop.engine import Engine
+from quorate.ports.errors import QuorateError
+from quorate.ports.executor_port import ServedExecutor
+from quorate.ports.leader_port import Candidacy, LeaderRecord, LedStore
+
+_LOG = logging.getLogger(__name__)
+
+UNUSED_S: Final = 2.0
+"""How long a leadership is kept in which this service does not decide: then another gets it."""
+NO_ELECTION: Final = "this service has not stood for leader yet"
+FOLLOWING: Final = "another service leads, or none does yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """Whether this service leads, its term, and which service leads as far as it knows.
+
+    A service that has its ledger to itself leads in term 0. ``why_not`` says what keeps this one
+    from leading, if anything does.
+    """
+
+    leads: bool = True
+    term: int = 0
+    leader: LeaderRecord | None = None
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateAddress:
+    """What a service is called among the others, and where they reach it."""
+
+    name: str
+    address: str
+    grpc: str = ""
+
+
+class ExecutorSupply:
+    """Makes an executor for each leadership; the first one at once, so that faults show early."""
+
+    def __init__(self, make: Callable[[], ServedExecutor | None]) -> None:
+        self._make = make
+        self._is_ready = True
+        self._ready = make()
+        self.has_executor: Final = self._ready is not None
+
+    def take(self) -> ServedExecutor | None:
+        """Return an executor that the caller closes; None where nothing here runs work."""
+        ready, self._ready = self._ready, None
+        is_ready, self._is_ready = self._is_ready, False
+        return ready if is_ready else self._make()
+
+    def close(self) -> None:
+        """Close the executor that no leadership has taken, if there is one."""
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            ready.close()
+
+
+class LeaderRole:
+    """Takes and leaves the leadership for one engine; for the ledger's thread only.
+
+    ``leadership`` is replaced, never changed, so that other threads may read it.
+    """
+
+    def __init__(self, engine: Engine, supply: ExecutorSupply, wake: Callable[[], None]) -> None:
+        self._engine = engine
+        self._supply = supply
+        self._wake = wake
+        self._candidacy: Candidacy | None = None
+        self._term = 0
+        self._newest_term = 0
+        self._left_s = 0.0
+        self._why_not = ""
+        self.executor: ServedExecutor | None = None
+        self.leadership = Leadership(leads=False)
+        engine.step_down(NO_ELECTION)
+
+    def stand(self, store: LedStore, own: CandidateAddress) -> None:
+        """Stand for leader from now on."""
+        assert self._candidacy is None, "stands already"
+        self._candidacy = store.stand_for_leader(
+            own.name, own.address, grpc=own.grpc, on_change=lambda _: self._wake()
+        )
+        self._engine.step_down(FOLLOWING)
+        self._candidacy.start()
+
+    def resign(self) -> None:
+        """Leave the leadership to another service, and stand again after a while."""
+        if self._candidacy is not None:
+            self._candidacy.step_down()
+
+    def settle(self) -> bool:
+        """Take or leave the leadership as the election says; return whether anything changed."""
+        candidacy = self._candidacy
+        if candidacy is None:
+            return False
+        term = candidacy.term
+        if self._term and (self._engine.deposed or term != self._term):
+            self._leave()
+        if term > self._newest_term:
+            self._take(term)
+        is_unused = term not in (0, self._term)
+        if is_unused and monotonic() - self._left_s > UNUSED_S:
+            # The election is won, and the engine may not decide: an executor refused its orders.
+            self._left_s = monotonic()
+            candidacy.step_down()
+        return self._publish(candidacy.leader)
+
+    def close(self) -> None:
+        """Stand no longer, and close the executor; after this another service can lead at once."""
+        if self._term:
+            self._leave("this service is stopping")
+        if self._candidacy is not None:
+            self._candidacy.close()
+        self._supply.close()
+
+    def _take(self, term: int) -> None:
+        """Lead in ``term``; where that cannot be, the leadership is left to another service."""
+        engine = self._engine
+        self._newest_term = term
+        executor = None
+        try:
+            executor = self._supply.take()
+            if executor is not None:
+                executor.listen(self._wake)
+                executor.belong_to(engine.view.ledger_id)
+            engine.lead(term, executor)
+        except QuorateError as error:
+            self._why_not = f"it cannot lead: {error}"
+            _LOG.warning("won the election of term %d, but %s", term, self._why_not)
+            engine.step_down(self._why_not)
+            if executor is not None:
+                executor.close()
+            self._left_s = monotonic() - UNUSED_S
+            return
+        self.executor, self._term, self._why_not = executor, term, ""
+        _LOG.info("leads in term %d, from sequence %d on", term, engine.head.seq)
+
+    def _leave(self, why: str = FOLLOWING) -> None:
+        engine = self._engine
+        if not engine.deposed:
+            engine.step_down(why)
+        _LOG.warning("leads no longer in term %d: %s", self._term, engine.deposed)
+        executor, self.executor = self.executor, None
+        self._term, self._left_s = 0, monotonic()
+        if executor is not None:
+            executor.close()
+
+    def _publish(self, leader: LeaderRecord | None) -> bool:
+        """Replace ``leadership`` if it has changed; return whether it has."""
+        leads = self._term > 0
+        if not leads and leader is not None and leader.term == self._newest_term:
+            # Its own victory, in which it does not decide yet, or no longer.
+            leader = None
+        term = leader.term if leader is not None else self._term
+        found = Leadership(leads=leads, term=term, leader=leader, why_not=self._why_not)
+        is_other, self.leadership = found != self.leadership, found
+        return is_other

@@ -1,0 +1,138 @@
+"""Several `quorate serve` on one ledger in etcd, as programs of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.bounds import until
+from tests.etcd_server import pause
+from tests.service.program import Program, client, program
+
+SECRETS = ("key", "lottery")
+
+
+@dataclass(slots=True)
+class Daemon:
+    """One service; ``words`` are what it is started with beside its ledger."""
+
+    name: str
+    folder: Path
+    ledger: str
+    words: Sequence[str]
+    stack: ExitStack = field(default_factory=ExitStack)
+    program: Program | None = None
+    address: str = ""
+
+    def begin(self, *more: str) -> Program:
+        """Start to serve; return at once."""
+        named = ("--ledger", self.ledger, "--quorum-name", self.name)
+        served = self.stack.enter_context(program(self.folder, *named, *self.words, *more))
+        self.program = served
+        return served
+
+    def wait_ready(self) -> None:
+        """Return when it listens."""
+        assert self.program is not None
+        self.address = self.program.wait_ready()
+
+    def grpc(self) -> str:
+        """Return where it answers gRPC, as its log says."""
+        assert self.program is not None
+        found = re.search(r"beside REST: grpc://(\S+)", self.program.err)
+        assert found is not None, self.program.err
+        return found[1]
+
+    def kill(self) -> None:
+        """End it as a machine that is lost."""
+        self.stack.close()
+        self.program = None
+
+    def pause(self) -> None:
+        """Stop it where it is."""
+        assert self.program is not None
+        pause(self.program.process)
+
+    def go_on(self) -> None:
+        """Let it go on where it was stopped."""
+        assert self.program is not None
+        os.kill(self.program.process.pid, signal.SIGCONT)
+
+    def standing(self) -> dict[str, Any]:
+        """Return what ``/readyz`` says; nothing where it does not answer."""
+        try:
+            found = httpx.get(f"{self.address}/readyz", timeout=5.0, trust_env=False)
+        except httpx.TransportError:
+            return {}
+        tree: dict[str, Any] = found.json()
+        return tree
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The services of one ledger, and the token of its first admin."""
+
+    daemons: list[Daemon]
+    token: str = ""
+
+    def by_role(self) -> tuple[Daemon, list[Daemon]]:
+        """Return the leader and the others, once all that run agree who leads."""
+        return until(self._agreed, "one leads, and all that run know it", tell=self._said)
+
+    def client(self, daemon: Daemon) -> httpx.Client:
+        """Return a client of one service, with the admin's token."""
+        return client(f"{daemon.address}/api/v1", self.token)
+
+    def _running(self) -> list[Daemon]:
+        return [each for each in self.daemons if each.program is not None]
+
+    def _agreed(self) -> tuple[Daemon, list[Daemon]] | None:
+        running = self._running()
+        said = [each.standing() for each in running]
+        leaders = [
+            each for each, tree in zip(running, said, strict=True) if tree.get("role") == "leader"
+        ]
+        if len(leaders) != 1 or {tree.get("leader") for tree in said} != {leaders[0].name}:
+            return None
+        return leaders[0], [each for each in running if each is not leaders[0]]
+
+    def _said(self) -> list[Any]:
+        return [
+            (each.name, each.standing(), each.program and each.program.err[-1_500:])
+            for each in self._running()
+        ]
+
+
+@contextmanager
+def cluster(
+    endpoints: str, name: str, folder: Path, *words: str, daemons: int = 3
+) -> Iterator[Cluster]:
+    """Serve one new ledger by several services until the block ends."""
+    found = Cluster([])
+    with ExitStack() as stack:
+        for number in range(1, daemons + 1):
+            own = folder / f"daemon-{number}"
+            own.mkdir()
+            ledger = f"etcd://{endpoints}/{name}?local={own / 'ledger'}&archive={folder / 'old'}"
+            daemon = Daemon(f"daemon-{number}", own, ledger, words)
+            stack.callback(daemon.stack.close)
+            found.daemons.append(daemon)
+            if number == 1:
+                first = daemon.begin("--init")
+                found.token = first.token
+            else:
+                for secret in SECRETS:
+                    shutil.copy(folder / f"daemon-1/ledger.{secret}", own / f"ledger.{secret}")
+                daemon.begin()
+        for daemon in found.daemons:
+            daemon.wait_ready()
+        yield found

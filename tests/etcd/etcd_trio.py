@@ -1,0 +1,43 @@
+"""Three members of etcd on the loopback, as one cluster that ends with the block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import httpx
+
+from tests.bounds import until
+from tests.etcd_server import free_port, running
+
+NAMES = ("e1", "e2", "e3")
+
+
+@contextmanager
+def three_members(program: Path, folder: Path) -> Iterator[str]:
+    """Yield the endpoints of three members, with commas between them, once all are healthy."""
+    peers = {name: f"http://127.0.0.1:{free_port()}" for name in NAMES}
+    clients = {name: f"http://127.0.0.1:{free_port()}" for name in NAMES}
+    known = ",".join(f"{name}={url}" for name, url in peers.items())
+    with ExitStack() as stack:
+        for name in NAMES:
+            arguments: list[str | Path] = [
+                *(program, "--name", name, "--data-dir", folder / name),
+                *("--listen-client-urls", clients[name]),
+                *("--advertise-client-urls", clients[name]),
+                *("--listen-peer-urls", peers[name], "--initial-advertise-peer-urls", peers[name]),
+                *("--initial-cluster", known, "--log-level", "error"),
+            ]
+            stack.enter_context(running(arguments, folder / f"{name}.log"))
+        for url in clients.values():
+            until(partial(_is_healthy, url), f"the member of etcd at {url} is healthy")
+        yield ",".join(url.removeprefix("http://") for url in clients.values())
+
+
+def _is_healthy(url: str) -> bool:
+    try:
+        return '"true"' in httpx.get(f"{url}/health", timeout=5.0, trust_env=False).text
+    except httpx.TransportError:
+        return False

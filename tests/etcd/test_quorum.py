@@ -1,0 +1,208 @@
+"""Three services on one ledger in a real etcd: one leads, and any of them answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+
+from quorate.adapters.stores import store_urls
+from quorate.ledger.chain import verify_blocks
+from quorate.service.grpc.grpc_protocol import message_class
+from quorate.service.grpc.grpc_schema import name_of
+from quorate.service.grpc.grpc_shape import message_name
+from tests.bounds import until
+from tests.etcd.daemons import Cluster, Daemon, cluster
+from tests.etcd_server import Member
+from tests.service.conftest import documents_of
+from tests.service.grpc_world import METHODS, document, refused
+from tests.service.program import client
+from tests.service.worlds import run_tree
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+_NUMBERS = count(1)
+
+
+@pytest.fixture(scope="module")
+def trio(etcd_member: Member, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("trio")
+    with cluster(etcd_member.endpoint, "trio", folder, "--grpc-listen", "127.0.0.1:0") as found:
+        leader, _ = found.by_role()
+        with found.client(leader) as http:
+            documents = documents_of("fleet.yaml", "teams.yaml")
+            answer = http.post("/apply", json={"documents": documents})
+            assert answer.is_success, answer.text
+        yield found
+
+
+def a_name() -> str:
+    return f"run-{next(_NUMBERS)}"
+
+
+def submit(http: httpx.Client, name: str) -> httpx.Response:
+    """Submit a run under a key of its own, so that it may be sent again."""
+    return http.post(
+        "/runs",
+        json={"document": run_tree(name, "rai", 1)},
+        headers={"Idempotency-Key": name},
+    )
+
+
+def submit_until_accepted(cluster: Cluster, daemon: Daemon, name: str) -> httpx.Response:
+    """Send a submit again for as long as its answer is that no service leads."""
+
+    def tried() -> httpx.Response | None:
+        answer = submit(http, name)
+        if answer.status_code in (503, 504):
+            assert answer.status_code == 504 or "retry-after" in answer.headers
+            return None
+        return answer
+
+    with cluster.client(daemon) as http:
+        answer = until(tried, "a submit is accepted")
+    assert answer.is_success, answer.text
+    return answer
+
+
+def names_of(cluster: Cluster, daemon: Daemon, seq: str) -> set[str]:
+    """Return the runs that one service knows, as of ``seq`` at least."""
+    with cluster.client(daemon) as http:
+        answer = http.get("/runs", headers={"Quorate-Min-Sequence": seq})
+    assert answer.is_success, answer.text
+    return {each["metadata"]["name"] for each in answer.json()["items"]}
+
+
+def test_follower_forwards_a_command_and_reads_its_own_write(trio: Cluster) -> None:
+    _, (one, other) = trio.by_role()
+    name = a_name()
+    with trio.client(one) as http:
+        answer = submit(http, name)
+        assert answer.is_success, answer.text
+        read = http.get(f"/runs/{name}")
+        assert read.is_success, read.text
+        assert int(read.headers["quorate-sequence"]) >= int(answer.headers["quorate-sequence"])
+        assert int(read.headers["quorate-lag-ms"]) >= 0
+    assert name in names_of(trio, other, answer.headers["quorate-sequence"])
+    with trio.client(other) as http:
+        assert submit(http, name).json() == answer.json(), "the same key, the same answer"
+
+
+def test_command_that_was_forwarded_once_is_not_forwarded_again(trio: Cluster) -> None:
+    leader, (follower, _) = trio.by_role()
+    name = a_name()
+    sent = {"Quorate-Forwarded-By": "another"}
+    body = {"document": run_tree(name, "rai", 1)}
+    with trio.client(follower) as http:
+        answer = http.post("/runs", json=body, headers=sent)
+        assert answer.status_code == 503, answer.text
+        assert answer.headers["retry-after"]
+        assert "does not lead any more" in answer.json()["detail"]
+    with trio.client(leader) as http:
+        assert http.post("/runs", json=body, headers=sent).is_success
+
+
+def test_follower_forwards_a_call_of_grpc_and_gives_the_leaders_refusal(trio: Cluster) -> None:
+    _, (follower, _) = trio.by_role()
+    name = a_name()
+    with grpc.insecure_channel(follower.grpc()) as channel:
+        submitted = document(run_tree(name, "rai", 1))
+        _, call = called(channel, "submit-run", trio.token, document=submitted)
+        seq = int(dict(call.trailing_metadata())["quorate-sequence"])
+        _, call = called(channel, "get-run", trio.token, name=name)
+        said = dict(call.trailing_metadata())
+        assert int(said["quorate-sequence"]) >= seq
+        assert int(said["quorate-lag-ms"]) >= 0
+        unowned = document(run_tree(a_name(), "no-such-owner", 1))
+        problem = refused(
+            grpc.StatusCode.NOT_FOUND, called, channel, "submit-run", trio.token, document=unowned
+        )
+        assert problem.code == "unknown-name"
+
+
+def called(channel: grpc.Channel, asked: str, token: str, /, **fields: Any) -> tuple[Any, Any]:
+    """Return the answer to an operation, and the call."""
+    method = METHODS[asked]
+    message = message_class(message_name(method.operation.takes))(**fields)
+    calling = channel.unary_unary(
+        method.path, bytes, message_class(name_of(method.gives)).FromString
+    )
+    found: tuple[Any, Any] = calling.with_call(
+        message.SerializeToString(), metadata=(("authorization", f"Bearer {token}"),), timeout=60
+    )
+    return found
+
+
+def test_revoked_token_is_refused_by_every_service(trio: Cluster) -> None:
+    _, (one, other) = trio.by_role()
+    with trio.client(one) as http:
+        issued = http.post("/tokens", json={"role": "admin", "user": "ada"})
+        assert issued.is_success, issued.text
+        name, token = issued.json()["token"]["id"], issued.json()["token"]["secret"]
+        until(lambda: _all_take(trio, token), "every service takes the new token")
+        began_s = time.monotonic()
+        revoked = http.delete(f"/tokens/{name}")
+        assert revoked.is_success, revoked.text
+    # The service that was asked refuses it at once, the others as soon as they have read it.
+    with client(f"{one.address}/api/v1", token) as http:
+        assert http.get("/whoami").status_code == 401
+    until(lambda: not _any_takes(trio, token), "every service refuses the token")
+    assert other.standing()["lagMs"] < 1_000 * (1 + time.monotonic() - began_s)
+
+
+def _all_take(cluster: Cluster, token: str) -> bool:
+    return all(_takes(each, token) for each in cluster.daemons)
+
+
+def _any_takes(cluster: Cluster, token: str) -> bool:
+    return any(_takes(each, token) for each in cluster.daemons)
+
+
+def _takes(daemon: Daemon, token: str) -> bool:
+    with client(f"{daemon.address}/api/v1", token) as http:
+        return http.get("/whoami").is_success
+
+
+def test_paused_leader_comes_back_and_decides_nothing_under_its_old_term(trio: Cluster) -> None:
+    old, (one, _) = trio.by_role()
+    term = old.standing()["term"]
+    old.pause()
+    try:
+        name = a_name()
+        answer = submit_until_accepted(trio, one, name)
+        assert one.standing()["term"] > term
+    finally:
+        old.go_on()
+    # Sent to the service that believed to lead: it forwards, or says that it leads no longer.
+    again = submit_until_accepted(trio, old, a_name())
+    assert int(again.headers["quorate-sequence"]) > int(answer.headers["quorate-sequence"])
+    leader, _ = trio.by_role()
+    assert leader is not old
+    assert old.standing()["role"] == "follower"
+    assert name in names_of(trio, old, answer.headers["quorate-sequence"])
+
+
+def test_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(trio: Cluster) -> None:
+    old, (one, other) = trio.by_role()
+    kept = [a_name() for _ in range(5)]
+    with trio.client(old) as http:
+        for name in kept:
+            assert submit(http, name).is_success
+    old.kill()
+    kept.append(a_name())
+    answer = submit_until_accepted(trio, one, kept[-1])
+    seq = answer.headers["quorate-sequence"]
+    assert set(kept) <= names_of(trio, one, seq) & names_of(trio, other, seq)
+    old.begin()
+    old.wait_ready()
+    leader, followers = trio.by_role()
+    assert leader is not old
+    assert old in followers
+    assert set(kept) <= names_of(trio, old, seq)
+    with store_urls.read_store(one.ledger) as store:
+        verify_blocks(store.blocks())

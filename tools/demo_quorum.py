@@ -1,0 +1,161 @@
+"""Show three services on one ledger in etcd, and what happens when the leader is killed.
+
+    python -m tools.demo_quorum
+
+starts three members of etcd and three services on the loopback, has runs at work, kills the leader
+with SIGKILL, and says after how long submits are accepted again. Then it waits for every run,
+starts the killed service again, and verifies the ledger. Everything is ended afterwards. The exit
+code is 0 when nothing was lost.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from quorate.client.client import Client
+from quorate.client.errors import QuorateClientError
+from quorate.client.retrying import Retrying
+from tests.bounds import Deadline, until
+from tests.etcd.daemons import Cluster, Daemon, cluster
+from tests.etcd.etcd_trio import three_members
+from tests.etcd_server import find_etcd
+from tests.service.program import CLI
+from tests.tidy.tree import ROOT
+
+LOST: Final = 1
+"""The exit code where something that was acknowledged is not in the ledger."""
+AIMED_S: Final = 5.0
+"""After how long submits are to be accepted again."""
+EXAMPLES: Final = ROOT / "examples"
+WORK: Final = ("sh", "-c", "i=0; while [ $i -lt 15 ]; do sleep 1; i=$((i+1)); echo step $i; done")
+AT_WORK: Final = ("alpha", "beta", "gamma")
+
+
+def main() -> int:
+    """Return the exit code: 0 when all was shown and nothing was lost."""
+    began_s = time.monotonic()
+    with TemporaryDirectory(prefix="quorate-demo-") as made, ExitStack() as stack:
+        code = _show(stack, Path(made))
+    print(f"\nAll of it has ended, after {time.monotonic() - began_s:.0f} s.")
+    return code
+
+
+def _show(stack: ExitStack, folder: Path) -> int:
+    _say("three members of etcd, and three services on the ledger that they keep")
+    program = find_etcd(folder / "programs")
+    endpoints = stack.enter_context(three_members(program, folder))
+    words = ["--executor", "local", "--work-folder", str(folder / "work")]
+    if os.geteuid() == 0:
+        words.append("--executor-allow-root")
+    found = stack.enter_context(cluster(endpoints, "fleet", folder, *words))
+    leader, _ = found.by_role()
+    _show_roles(found)
+    client = stack.enter_context(_client(found))
+    _type(found, "apply", "-f", str(EXAMPLES / "fleet.yaml"), "-f", str(EXAMPLES / "teams.yaml"))
+    submitted = [_submit(client, name, WORK) for name in AT_WORK]
+    until(lambda: _phases(client, AT_WORK) == {"Running"}, "the runs are at work")
+    _type(found, "get", "runs")
+
+    _say(f"kill -9 of {leader.name}, which leads")
+    leader.kill()
+    killed_s = time.monotonic()
+    submitted.append(_submit_at_once(client, "after-the-kill"))
+    took_s = time.monotonic() - killed_s
+    judged = "as aimed at" if took_s <= AIMED_S else f"aimed at were {AIMED_S:g} s"
+    print(f"  a submit is accepted again after {took_s:.2f} s ({judged})")
+    found.by_role()
+    _show_roles(found)
+
+    _say("the runs that were at work go on, and end")
+    until(lambda: _phases(client, submitted) == {"Completed"}, "all runs have completed")
+    _type(found, "get", "runs")
+
+    _say(f"{leader.name} is started again, and follows")
+    leader.begin()
+    leader.wait_ready()
+    found.by_role()
+    _show_roles(found)
+    _type(found, "ledger", "verify")
+    listed = {each.name for each in client.runs.list()}
+    missing = sorted(set(submitted) - listed)
+    print(f"\n{len(submitted)} runs were acknowledged, {len(missing)} of them are missing")
+    return LOST if missing else 0
+
+
+def _client(found: Cluster) -> Client:
+    servers = ",".join(each.address for each in found.daemons)
+    # Short pauses: what is shown is how long the services take, not how patient a client is.
+    quick = Retrying(tries=1)
+    return Client(servers, token=found.token, retrying=quick)
+
+
+def _submit(client: Client, name: str, command: Sequence[str]) -> str:
+    run = client.submit(
+        gpus=2, team="rai", flavor="H100", name=name, command=list(command), idempotency_key=name
+    )
+    print(f"  submitted {run.name}")
+    return run.name
+
+
+def _submit_at_once(client: Client, name: str) -> str:
+    """Return the name of a run, sent under one key again and again until it is accepted."""
+    deadline = Deadline("a submit is accepted")
+    while True:
+        try:
+            return _submit(client, name, ("true",))
+        except QuorateClientError as error:
+            deadline.check(partial(str, error))
+            time.sleep(0.05)
+
+
+def _phases(client: Client, names: Sequence[str]) -> set[str]:
+    try:
+        return {client.get_run(name).status.phase for name in names}
+    except QuorateClientError:
+        return set()
+
+
+def _show_roles(found: Cluster) -> None:
+    for daemon in found.daemons:
+        print(f"  {_role(daemon)}")
+
+
+def _role(daemon: Daemon) -> str:
+    if daemon.program is None:
+        return f"{daemon.name:<10} gone"
+    said = daemon.standing()
+    return (
+        f"{daemon.name:<10} {said['role']:<9} term {said['term']}, sequence {said['sequence']}, "
+        f"{said['lagMs']} ms behind at most"
+    )
+
+
+def _type(found: Cluster, *words: str) -> None:
+    """Show a command, typed where all services are known, and what it prints."""
+    typed = " ".join(Path(word).name if "/" in word else word for word in words)
+    print(f"\n$ quorate {typed}", flush=True)
+    servers = ",".join(each.address for each in found.daemons)
+    done = subprocess.run(  # noqa: S603 - this project's own command
+        [sys.executable, "-c", CLI, *words],
+        env={**os.environ, "QUORATE_SERVER": servers, "QUORATE_TOKEN": found.token},
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"quorate {words[0]} has ended with {done.returncode}")
+
+
+def _say(text: str) -> None:
+    print(f"\n== {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
