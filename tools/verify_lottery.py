@@ -100,11 +100,14 @@ def check_draws(declared: list[Any], resolved: list[Any]) -> None:
 
 
 def check(row: list[Any], chain: list[Any], known: dict[str, Any]) -> None:
-    """Check one event: ``chain`` is its last public link, that one's number, and its length."""
+    """Check one event: ``chain`` is its last link, that one's number, length, link 0, the next."""
     match row:
         case ["lottery-committed/1", _, _, link, length]:
             _must(chain[1] == chain[2], "the chain before it is not used up")
-            chain[:] = link, 0, length
+            chain[:] = link, 0, length, link, []
+        case ["lottery-sealed/1", _, _, link, length, _]:
+            _must(link == chain[3] or chain[1] < chain[2] > 0 == len(chain[4]), "it is too late")
+            chain[4] = chain[4] if link == chain[3] else [link, 0, length, link, []]
         case ["run-submitted/1", _, _, run]:
             known["run " + run["name"]] = [run["owner"], run.get("nonce", "")]
         case ["lease-started/1" | "lease-started/2", _, _, lease, run, *_]:
@@ -127,7 +130,8 @@ def check(row: list[Any], chain: list[Any], known: dict[str, Any]) -> None:
             if draws:
                 _must(declared[13] == chain[0], "its link was used by another lottery")
                 check_draws(declared, row)
-                chain[:] = shown[0], chain[1] + 1, chain[2]
+                chain[:2] = shown[0], chain[1] + 1
+                chain[:] = chain[4] if chain[4] and chain[1] == chain[2] else chain
             known.update(("seed " + lease, shown[2]) for lease in lost)
             print(name, outcome, declared[12], len(draws), *sorted(victims), sep="\t")
         case ["lease-ending/1" | "lease-ended/1", _, _, lease, "RandomPreempt", _, detail]:
@@ -137,7 +141,7 @@ def check(row: list[Any], chain: list[Any], known: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    where, chain, known = "", ["", 0, 0], dict[str, Any]()
+    where, chain, known = "", ["", 0, 0, "", []], dict[str, Any]()
     try:
         lines = [*BytesIO(Path(sys.argv[1]).read_bytes())]
         _must(json.loads(lines[0])["format"] == "quorate-export/1", "not an exported ledger")

@@ -150,7 +150,8 @@ def desk_of(settings: Settings, operation: Operation, asked: Struct) -> Iterator
 @contextmanager
 def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator[AnyDesk]:
     # Only here is a ledger decided on; a command for a service imports none of it.
-    from quorate.adapters.key_file import load_lottery_secret, lottery_path
+    from quorate.adapters.key_file import key_path, load_lottery_secret, lottery_path
+    from quorate.adapters.lottery_seal import KeyFileSeal
     from quorate.cli.session import clock_of, open_to_read, open_to_write
     from quorate.cli.signing import file_signer
     from quorate.loop.engine import Engine
@@ -173,7 +174,8 @@ def _opened(settings: Settings, operation: Operation, asked: Struct) -> Iterator
         secret = load_lottery_secret(lottery) if lottery.exists() else None
         opened = open_to_write(settings)
     with opened as store:
-        engine = Engine.open(store, clock, lottery_secret=secret)
+        seal = KeyFileSeal(key_path(settings.ledger_path))
+        engine = Engine.open(store, clock, lottery_secret=secret, lottery_seal=seal)
         yield RequestContext(
             engine,
             caller,

@@ -146,6 +146,15 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
+class SealLottery:
+    """Record a chain's secret, encrypted: of the present chain, or of the one after it."""
+
+    commitment: str
+    length: int
+    sealed: str
+
+
+@dataclass(frozen=True, slots=True)
 class CreateOwner:
     """Create an owner."""
 
@@ -284,6 +293,7 @@ Immediate = (
     | Shrink
     | Resolve
     | Draw
+    | SealLottery
     | CreateOwner
     | UpdateOwner
     | RemoveOwner

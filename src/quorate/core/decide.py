@@ -33,6 +33,7 @@ from quorate.core.commands import (
     Reported,
     Resolve,
     RevokeToken,
+    SealLottery,
     ShareOut,
     Shrink,
     Submit,
@@ -54,6 +55,7 @@ from quorate.core.planning.give_out import give_out, stirs, turned_away
 from quorate.core.planning.idle_fleet import only_ends, start_alone
 from quorate.core.preemption.announcements import announce_conflicts
 from quorate.core.preemption.conflicts import resolve_by_hand, settle_conflict
+from quorate.core.preemption.lottery_chain import seal_chain
 from quorate.core.removal import remove
 from quorate.core.rounds.begin_round import share_out
 from quorate.core.tenancy.access_tokens import issue_token, revoke_token
@@ -206,6 +208,8 @@ def _carry_out(  # noqa: C901, PLR0911, PLR0912 - one answer per command
             return report_budget(log, command)
         case FallBack():
             return fall_back(log, command)
+        case SealLottery():
+            return seal_chain(log, command)
         case Resolve() | Draw() | ShareOut() | Tick():
             return _resolve(log, command)
         case _:

@@ -14,8 +14,8 @@ from quorate.core.commands import Draw
 from quorate.core.rounds.begin_round import rounds_due
 from quorate.ledger.chain import Head
 from quorate.ledger.fold import collector_paused
+from quorate.loop.chain_secrets import ChainSecrets
 from quorate.loop.commit_types import Asked, Made, Receipt
-from quorate.loop.preimages import Preimages
 from quorate.loop.rounds.round_waits import RoundWaits
 from quorate.model.events import ConflictDeclared
 from quorate.model.refusal import sentence
@@ -23,6 +23,7 @@ from quorate.model.state.state_view import StateView
 from quorate.policy.parts import install_text, missing_part
 from quorate.ports.errors import QuorateError
 from quorate.ports.executor_port import Executor
+from quorate.ports.lottery_seal_port import LotterySeal
 
 if TYPE_CHECKING:
     from quorate.core.commands import Command
@@ -43,6 +44,7 @@ class Committing(Protocol):
     """An engine, as far as what is due needs one."""
 
     executor: Executor | None
+    is_shared: bool
 
     @property
     def view(self) -> StateView:
@@ -64,13 +66,13 @@ class Committing(Protocol):
 
 
 class DueWork:
-    """Has one engine do what is due. Without the ledger's secret nothing is drawn."""
+    """Has one engine do what is due. Without the secret of the present chain nothing is drawn."""
 
-    def __init__(self, engine: Committing, lottery_secret: bytes | None) -> None:
+    def __init__(
+        self, engine: Committing, lottery_secret: bytes | None, seal: LotterySeal | None
+    ) -> None:
         self._engine = engine
-        self._secret = lottery_secret
-        self._preimages: Preimages | None = None
-        self._has_warned = False
+        self._secrets = ChainSecrets(lottery_secret, seal)
         self.policies: Mapping[str, PoolPolicy] | None = None
         self._waits = RoundWaits()
         self._answers: KeptAnswers | None = None
@@ -78,6 +80,7 @@ class DueWork:
     def settle(self) -> None:
         """Settle every conflict that is due, and begin every round that is due."""
         self._draw_due()
+        self._seal_due()
         if self._engine.view.in_rounds:
             self._share_out_due()
 
@@ -158,8 +161,7 @@ class DueWork:
             declared = self._next_due()
             if declared is None:
                 return
-            link = self._links().link(declared.preimage_index) if declared.tokens else b""
-            draw = Draw(declared.conflict, link.hex())
+            draw = Draw(declared.conflict, self._link_of(declared))
             try:
                 (receipt,) = self._engine.commit_group([Asked(draw, DRAW_ACTOR)])
             except QuorateError as error:
@@ -169,12 +171,13 @@ class DueWork:
             if receipt.decision.refusals:
                 _LOG.info("conflict %s was settled by another writer", declared.conflict)
 
-    def _links(self) -> Preimages:
-        """Return the lottery's chain, which is computed on the first call."""
-        if self._preimages is None:
-            assert self._secret is not None, "called only where there is one"
-            self._preimages = Preimages(self._secret, self._engine.view.lottery.length)
-        return self._preimages
+    def _link_of(self, declared: ConflictDeclared) -> str:
+        """Return the link that ``declared`` is drawn by, in hex; empty where no run entered."""
+        if not declared.tokens:
+            return ""
+        links = self._secrets.links(self._engine.view.lottery)
+        assert links is not None, "only what can be drawn is due"
+        return links.link(declared.preimage_index).hex()
 
     def _next_due(self) -> ConflictDeclared | None:
         """Return the first conflict that is due and that this engine can settle."""
@@ -182,18 +185,26 @@ class DueWork:
         now_ms = self._engine.now_ms()
         for name in view.open_conflicts:
             declared = view.conflicts[name].declared
-            if declared.due_ms <= now_ms and (not declared.tokens or self._has_secret(view)):
+            if declared.due_ms <= now_ms and (
+                not declared.tokens or self._secrets.links(view.lottery) is not None
+            ):
                 return declared
         return None
 
-    def _has_secret(self, view: StateView) -> bool:
-        """Return whether the secret is the one that the ledger was made with; log it if not."""
-        what = "no secret was given"
-        if self._secret is not None:
-            if self._links().link(0).hex() == view.lottery.commitment:
-                return True
-            what = "the secret is not the one that the ledger was made with"
-        if not self._has_warned:
-            self._has_warned = True
-            _LOG.warning("conflicts that need a draw stay open: %s", what)
-        return False
+    # --- Chains of the lottery ---
+
+    def _seal_due(self) -> None:
+        """Record the sealed secret of the present chain, or the next chain, where that is due.
+
+        A ledger with one writer has its secret beside it, so only the next chain is sealed there.
+        """
+        chain = self._secrets.due(self._engine.view.lottery, is_shared=self._engine.is_shared)
+        if chain is None:
+            return
+        try:
+            (receipt,) = self._engine.commit_group([Asked(chain, DRAW_ACTOR)])
+        except QuorateError as error:
+            _LOG.warning("the lottery's chain is not sealed yet: %s", error)
+            return
+        for refusal in receipt.decision.refusals:
+            _LOG.info("the lottery's chain was sealed by another writer: %s", sentence(refusal))

@@ -67,6 +67,7 @@ from quorate.ports.errors import (
     StaleHeadError,
 )
 from quorate.ports.executor_port import Executor, Order
+from quorate.ports.lottery_seal_port import LotterySeal
 from quorate.ports.store_port import EventStore
 
 if TYPE_CHECKING:
@@ -91,9 +92,10 @@ class Engine:
         *,
         snapshot_seq: int = 0,
         lottery_secret: bytes | None = None,
+        lottery_seal: LotterySeal | None = None,
     ) -> None:
         self.executor = executor
-        self._due = DueWork(self, lottery_secret)
+        self._due = DueWork(self, lottery_secret, lottery_seal)
         self._store = store
         self._clock = clock
         self._state = state
@@ -115,20 +117,22 @@ class Engine:
         self.clock_trouble: Callable[[], str] = lambda: ""
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - what a ledger is opened with
         cls,
         store: EventStore,
         clock: Clock,
         *,
         executor: Executor | None = None,
         lottery_secret: bytes | None = None,
+        lottery_seal: LotterySeal | None = None,
         snapshot_events: int = SNAPSHOT_EVENTS,
     ) -> Self:
         """Return the engine of a ledger, read from its last snapshot and the log after it.
 
         It keeps a snapshot when ``snapshot_events`` have come since the last one. ``executor`` gets
         an order for every open lease and every stop that is under way. Without the secret that the
-        ledger was made with, conflicts that need a draw stay open. Raises ``CorruptLedgerError``
+        ledger was made with, and without a seal that opens the one in it, conflicts that need a
+        draw stay open. Raises ``CorruptLedgerError``
         when the log does not verify, ``LedgerEmptyError`` when it was created and never begun.
         """
         state, head, snapshot_seq = load_state(store, snapshot_events)
@@ -144,6 +148,7 @@ class Engine:
             executor,
             snapshot_seq=snapshot_seq,
             lottery_secret=lottery_secret,
+            lottery_seal=lottery_seal,
         )
         engine.snapshot_events = snapshot_events
         return engine

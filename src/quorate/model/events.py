@@ -280,6 +280,18 @@ class LotteryCommitted(Fact, frozen=True, tag="lottery-committed/1"):
     length: int
 
 
+class LotterySealed(Fact, frozen=True, tag="lottery-sealed/1"):
+    """A chain's secret was recorded, encrypted, for machines that hold the ledger's signing key.
+
+    ``commitment`` is link 0 of ``length``, in hex: of the present chain, or of the next one, which
+    serves when the present one is used up.
+    """
+
+    commitment: str
+    length: int
+    sealed: str
+
+
 class SystemApplied(Fact, frozen=True, tag="system-applied/1"):
     """The installation's settings were set."""
 
@@ -831,6 +843,7 @@ class StepsCounted(Fact, frozen=True, tag="steps-counted/1"):
 Event = (
     LedgerOpened
     | LotteryCommitted
+    | LotterySealed
     | SystemApplied
     | PoolApplied
     | NodeApplied

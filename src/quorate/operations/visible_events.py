@@ -22,6 +22,7 @@ from quorate.model.events import (
     LedgerOpened,
     LoanRecalled,
     LotteryCommitted,
+    LotterySealed,
     NodeApplied,
     NodeMarked,
     NodeRemoved,
@@ -44,6 +45,7 @@ from quorate.views.runs.event_text import run_of
 _EVERYBODYS: Final = (
     LedgerOpened,
     LotteryCommitted,
+    LotterySealed,
     SystemApplied,
     PoolApplied,
     PoolRemoved,

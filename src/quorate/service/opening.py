@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from quorate.adapters.clock_system import SystemClock
-from quorate.adapters.key_file import load_lottery_secret, lottery_path
+from quorate.adapters.key_file import key_path, load_lottery_secret, lottery_path
+from quorate.adapters.lottery_seal import KeyFileSeal
 from quorate.adapters.stores import store_urls
 from quorate.adapters.takeover import TAKEOVER_S
 from quorate.core.commands import IssueToken
@@ -55,7 +56,13 @@ def _opened(
             executor.belong_to(_ledger_id(store))
         lottery = lottery_path(path)
         secret = load_lottery_secret(lottery) if lottery.exists() else None
-        engine = Engine.open(store, clock, executor=executor, lottery_secret=secret)
+        engine = Engine.open(
+            store,
+            clock,
+            executor=executor,
+            lottery_secret=secret,
+            lottery_seal=KeyFileSeal(key_path(path)),
+        )
         engine.write_snapshots_beside()
         _check_parts(path, engine)
         for line in secret_troubles(path, engine.view):

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from quorate.adapters.key_file import key_path, load_key, load_lottery_secret, lottery_path
+from quorate.adapters.lottery_seal import KeyFileSeal
 from quorate.adapters.stores.store_urls import ledger_path, read_store
 from quorate.ledger.checkpoint import public_key_of
 from quorate.ledger.fold import replay
@@ -31,7 +32,12 @@ def secret_troubles(path: Path, view: StateView) -> list[str]:
     """Return what will not work with the secrets beside ``path``, whose state is ``view``."""
     found = [_key_trouble(key_path(path), view.public_key)]
     if view.lottery.commitment:
-        found.append(_lottery_trouble(lottery_path(path), view))
+        trouble = (
+            _seal_trouble(key_path(path), view)
+            if view.lottery.sealed
+            else _lottery_trouble(lottery_path(path), view)
+        )
+        found.append(trouble)
     return [each for each in found if each]
 
 
@@ -51,6 +57,15 @@ def _key_trouble(path: Path, public_key: str) -> str:
         f"{path} is not the key of this ledger: {_UNSIGNED}; put the right one there, its public "
         f"key is {public_key}"
     )
+
+
+def _seal_trouble(key: Path, view: StateView) -> str:
+    """Return what is wrong with the secret that is sealed in the ledger."""
+    try:
+        KeyFileSeal(key).open(view.lottery.sealed, view.lottery.commitment)
+    except KeyFileError as error:
+        return f"{error}: {_UNDRAWN}"
+    return ""
 
 
 def _lottery_trouble(path: Path, view: StateView) -> str:

@@ -73,6 +73,8 @@ class Verdict(Enum):
     """There is no such run to cancel."""
     REFUSED = "refused"
     """The submission was refused, and the name is free: a quota, for example."""
+    FAILED = "failed"
+    """An error says that nothing was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,8 @@ def after(copy: Copy | None, request: Request, answer: Answer | None) -> list[Co
     if answer is None:
         return [done]
     assert isinstance(answer, Written), answer
+    if answer.verdict is Verdict.FAILED:
+        return [copy]
     if answer.verdict not in verdicts:
         return []
     return [copy if answer.verdict is Verdict.REFUSED else done]

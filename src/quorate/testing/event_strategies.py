@@ -361,6 +361,14 @@ def _conflicts() -> st.SearchStrategy[ev.Event]:
             ev.LotteryCommitted, times_ms, texts, commitment=links, length=st.integers(1, 1 << 20)
         ),
         st.builds(
+            ev.LotterySealed,
+            times_ms,
+            texts,
+            commitment=links,
+            length=st.integers(1, 1 << 20),
+            sealed=texts,
+        ),
+        st.builds(
             ev.ConflictDeclared,
             times_ms,
             texts,

@@ -34,6 +34,7 @@ VIEW = engine_at_work().view
 EVERYBODYS = {
     "ledger-opened/1",
     "lottery-committed/1",
+    "lottery-sealed/1",
     "system-applied/1",
     "pool-applied/1",
     "node-applied/1",

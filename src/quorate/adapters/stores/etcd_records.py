@@ -6,6 +6,7 @@
     NAME/segment/HEIGHT         blocks from that height on that lie in the archive
     NAME/leader                 who appends, while its lease lasts (``etcd/election.py``)
     NAME/term                   how often a leader was elected
+    NAME/outbox/SINK            up to where everything was delivered to a sink (``outbox_etcd.py``)
 
 Numbers are in hexadecimal and of fixed length, so that keys are in the order of the numbers. A
 block above the head is none: it was staged, and its writer ended before the head was moved.
@@ -58,6 +59,10 @@ class EtcdKeys:
         """Return the key of one part of the body of the block with the hash ``digest``."""
         return self.parts_from(height) + b"/%s/%04x" % (digest.hex().encode(), number)
 
+    def outbox(self, sink: str) -> bytes:
+        """Return the key of the position of ``sink``."""
+        return self._prefix + b"outbox/" + sink.encode()
+
     def segment(self, first_height: int) -> bytes:
         """Return the key of the segment that begins at ``first_height``."""
         return self.segments + b"%016x" % first_height
@@ -79,6 +84,11 @@ class _BlockValue(Struct, array_like=True, forbid_unknown_fields=True):
     body: bytes
 
 
+class _PositionValue(Struct, array_like=True, forbid_unknown_fields=True):
+    seq: int
+    hash: bytes
+
+
 class _SegmentValue(Struct, array_like=True, forbid_unknown_fields=True):
     segment: Segment
 
@@ -87,6 +97,7 @@ _ENCODER: Final = Encoder()
 _HEADS: Final = Decoder(_HeadValue)
 _BLOCKS: Final = Decoder(_BlockValue)
 _SEGMENTS: Final = Decoder(_SegmentValue)
+_POSITIONS: Final = Decoder(_PositionValue)
 
 
 def head_value(head: Head) -> bytes:
@@ -144,6 +155,17 @@ def segment_value(segment: Segment) -> bytes:
 def segment_of(row: Row, place: str) -> Segment:
     """Return the segment that ``row`` says is in the archive."""
     return _decoded(_SEGMENTS, row, place).segment
+
+
+def position_value(seq: int, digest: bytes) -> bytes:
+    """Return the value of the key of a sink's position: an event, and the ledger's hash there."""
+    return _ENCODER.encode(_PositionValue(seq, digest))
+
+
+def position_of(row: Row, place: str) -> tuple[int, bytes]:
+    """Return the event that ``row`` says a sink has been delivered up to, and the hash there."""
+    value = _decoded(_POSITIONS, row, place)
+    return value.seq, value.hash
 
 
 def _decoded(decoder: Decoder[S], row: Row, place: str) -> S:

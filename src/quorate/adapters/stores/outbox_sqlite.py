@@ -107,10 +107,25 @@ class SqliteOutbox:
                 raise
             return cls(path, db)
 
+    @classmethod
+    def temporary(cls) -> Self:
+        """Return an empty outbox that is gone when it is closed, or its process ends."""
+        # No name: SQLite keeps it in a file that has none, once it outgrows its cache.
+        db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        for statement in _SCHEMA:
+            db.execute(statement)
+        return cls(Path("a temporary outbox"), db)
+
     @property
     def path(self) -> Path:
         """The file."""
         return self._path
+
+    def oldest_seq(self, sink: str) -> int | None:
+        """Return the event of the oldest parcel of ``sink`` that waits; None when none waits."""
+        with self._reading() as db:
+            row = db.execute("SELECT min(seq) FROM parcel WHERE sink = ?", (sink,)).fetchone()
+        return None if row[0] is None else int(row[0])
 
     def cursor(self, sink: str) -> int:
         """Return up to which event ``sink`` has taken in; see ``Outbox``."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from quorate.adapters.etcd.etcd_address import FORM, parse_address
+from quorate.adapters.stores.outbox_sqlite import SqliteOutbox, outbox_path
 from quorate.adapters.stores.sqlite_file import (
     check_writable,
     existing,
@@ -23,6 +24,7 @@ from quorate.adapters.stores.store_pages import PagedReader
 from quorate.adapters.stores.store_sqlite import SqliteStore
 from quorate.ledger.chain import Head
 from quorate.ports.errors import LedgerNotFoundError, StoreError, StoreUrlError
+from quorate.ports.outbox_port import Outbox
 from quorate.ports.store_port import EventStore
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class _Driver:
     read: Callable[[str], EventStore]
     read_pages: _Pages
     remove: Callable[[str], None]
+    outbox: Callable[[str], Outbox]
     sound_head: Callable[[str], Head]
     check_writable: Callable[[str], None]
     has_leader: bool = False
@@ -99,6 +102,13 @@ def _etcd_pages(place: str, /, *, is_archive_kept: bool) -> EventStore:
     return _etcd().read(parse_address(place), is_following=False)
 
 
+def _etcd_outbox(place: str) -> Outbox:
+    _etcd()
+    from quorate.adapters.stores.outbox_etcd import EtcdOutbox  # noqa: PLC0415 - it needs gRPC
+
+    return EtcdOutbox.open(parse_address(place))
+
+
 def _remove_etcd(place: str) -> None:
     with _etcd().open(parse_address(place)) as store:
         store.remove()
@@ -127,6 +137,7 @@ _DRIVERS: Final = {
         read=lambda place: SqliteStore.read(Path(place)),
         read_pages=_sqlite_pages,
         remove=lambda place: remove_file(Path(place)),
+        outbox=lambda place: SqliteOutbox.open(outbox_path(Path(place))),
         sound_head=lambda place: sound_head(existing(Path(place))),
         check_writable=lambda place: check_writable(Path(place)),
     ),
@@ -139,6 +150,7 @@ _DRIVERS: Final = {
         read=lambda place: _etcd().read(parse_address(place)),
         read_pages=_etcd_pages,
         remove=_remove_etcd,
+        outbox=_etcd_outbox,
         sound_head=_sound_etcd_head,
         check_writable=_check_etcd_writable,
         has_leader=True,
@@ -204,6 +216,15 @@ def remove_store(url: str) -> None:
     """Remove the store at ``url``, which was just made."""
     driver, place = _driver(url)
     driver.remove(place)
+
+
+def open_outbox(url: str) -> Outbox:
+    """Return the outbox of the ledger at ``url``.
+
+    Of a file it lies beside it. Of a ledger in etcd it is for the service that leads.
+    """
+    driver, place = _driver(url)
+    return driver.outbox(place)
 
 
 def sound_head_at(url: str) -> Head:

@@ -22,6 +22,7 @@ from quorate.model.events import (
     LeaseEnding,
     LeaseStarted,
     LotteryCommitted,
+    LotterySealed,
     RunSubmitted,
 )
 
@@ -38,6 +39,9 @@ class Lotteries:
     _public: str | None = None
     _revealed: int = 0
     _length: int = 0
+    _committed: str = ""
+    _is_sealed: bool = False
+    _next: LotterySealed | None = None
     _submitted: dict[str, tuple[str, str]] = field(default_factory=dict)
     _run_of: dict[str, str] = field(default_factory=dict)
     _open: dict[str, ConflictDeclared] = field(default_factory=dict)
@@ -49,6 +53,8 @@ class Lotteries:
         match event:
             case LotteryCommitted():
                 yield from self._commit(event)
+            case LotterySealed():
+                yield from self._seal(event)
             case RunSubmitted(run=run):
                 self._submitted[run.name] = (run.owner, run.nonce)
             case LeaseStarted():
@@ -70,7 +76,28 @@ class Lotteries:
             # known.
             text = f"begins when {self._revealed} of {self._length} links of the last are used"
             yield Violation("I9", "a lottery chain", text)
-        self._public, self._revealed, self._length = event.commitment, 0, event.length
+        self._begin(event)
+
+    def _begin(self, chain: LotteryCommitted | LotterySealed) -> None:
+        self._public = self._committed = chain.commitment
+        self._revealed, self._length = 0, chain.length
+        self._is_sealed, self._next = isinstance(chain, LotterySealed), None
+
+    def _seal(self, event: LotterySealed) -> Iterator[Violation]:
+        """Check that a chain is sealed once, and committed before the one before it ends."""
+        if event.commitment == self._committed:
+            if self._is_sealed or event.length != self._length:
+                yield Violation("I9", "a lottery chain", "is sealed twice, or with another length")
+            self._is_sealed = True
+            return
+        if link_of(event.commitment) is None or event.length < 1:
+            yield Violation("I9", "a lottery chain", "has no link or no length")
+        if self._next is not None:
+            yield Violation("I9", "a lottery chain", "is committed while another one waits")
+        if self._revealed >= self._length:
+            # An operator who commits it now knows the tokens that will be drawn by it.
+            yield Violation("I9", "a lottery chain", "is committed when the last is used up")
+        self._next = event
 
     def _declare(self, declared: ConflictDeclared) -> Iterator[Violation]:
         name = declared.conflict
@@ -108,6 +135,8 @@ class Lotteries:
                 yield Violation("I9", name, "draws by a link that another lottery has used")
                 return
             self._public, self._revealed = resolved.preimage, self._revealed + 1
+            if self._next is not None and self._revealed == self._length:
+                self._begin(self._next)
 
     def _stop(self, event: LeaseEnding | LeaseEnded) -> Iterator[Violation]:
         if event.reason is EndReason.RANDOM_PREEMPT:

@@ -17,6 +17,7 @@ from quorate.model.state.records import (
     AnnouncedConflict,
     ConflictRecord,
     Lottery,
+    NextChain,
     PledgeRecord,
     ReservationRecord,
     RunRecord,
@@ -27,6 +28,16 @@ from quorate.model.state.state import State
 def _lottery_committed(state: State, event: e.LotteryCommitted) -> None:
     assert not state.lottery.commitment, "a lottery is committed once"
     state.lottery = Lottery(event.commitment, event.length, event.commitment, 1)
+
+
+def _lottery_sealed(state: State, event: e.LotterySealed) -> None:
+    lottery = state.lottery
+    if event.commitment == lottery.commitment:
+        state.lottery = replace(lottery, sealed=event.sealed)
+        return
+    assert lottery.next_chain is None, "one chain waits at a time"
+    chain = NextChain(event.commitment, event.length, event.sealed)
+    state.lottery = replace(lottery, next_chain=chain)
 
 
 def _backfill_noted(state: State, event: e.BackfillNoted) -> None:
@@ -183,8 +194,7 @@ def _conflict_resolved(state: State, event: e.ConflictResolved) -> None:
     record.resolved = event
     del state.open_conflicts[event.conflict]
     if event.preimage:
-        lottery = state.lottery
-        state.lottery = replace(lottery, link=event.preimage, next_index=lottery.next_index + 1)
+        state.lottery = state.lottery.revealed(event.preimage)
     declared = record.declared
     if event.outcome is not e.ConflictOutcome.CLEARED:
         return
@@ -248,6 +258,7 @@ def leave_running(state: State, run: RunRecord, event: e.RunRequeued | e.RunEnde
 
 PLANS: Final[dict[type, Callable[[State, Any], None]]] = {
     e.LotteryCommitted: _lottery_committed,
+    e.LotterySealed: _lottery_sealed,
     e.BackfillNoted: _backfill_noted,
     e.LoanRecalled: _loan_recalled,
     e.RecallWithdrawn: _recall_withdrawn,

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quorate.model.amounts import HOUR_MS
 from quorate.model.closed_words import Word
@@ -335,13 +336,38 @@ class ReservationRecord:
         )
 
 
+class NextChain(Struct, frozen=True, array_like=True):
+    """The chain that serves when the present one is used up, with its secret, encrypted."""
+
+    commitment: str
+    length: int
+    sealed: str
+
+
 class Lottery(Struct, frozen=True, array_like=True):
-    """The committed hash chain: the last link known (hex), and the number of the next one."""
+    """The committed hash chain: the last link known (hex), and the number of the next one.
+
+    ``sealed`` is its secret, encrypted; empty where the ledger does not have it.
+    """
 
     commitment: str = ""
     length: int = 0
     link: str = ""
     next_index: int = 1
+    sealed: str = ""
+    next_chain: NextChain | None = None
+
+    @property
+    def links_left(self) -> int:
+        """How many lotteries the present chain still serves."""
+        return self.length + 1 - self.next_index
+
+    def revealed(self, link: str) -> Lottery:
+        """Return the lottery after ``link``, the next one, was revealed."""
+        chain = self.next_chain
+        if chain is not None and self.links_left == 1:
+            return Lottery(chain.commitment, chain.length, chain.commitment, 1, chain.sealed)
+        return replace(self, link=link, next_index=self.next_index + 1)
 
 
 @dataclass(slots=True)

@@ -47,11 +47,14 @@ def show_lottery(context: RequestContext, asked: Nothing, operation: Operation) 
         if not known.commitment:
             return ["this ledger has no lottery: no run can be drawn, and no conflict is declared"]
         unknown = f"{known.next_index}, not public yet"
+        later = known.next_chain
+        chain = [("Next chain", f"{later.commitment} ({later.length} links)")] if later else []
         facts = [
             ("Commitment", f"{known.commitment} (link 0)"),
             ("Length", str(known.length)),
             ("Last link", f"{known.link} (link {used})"),
             ("Next link", unknown if left > 0 else "none left"),
+            *chain,
             ("Open conflicts", ", ".join(waiting) or "-"),
         ]
         return [pairs(facts)]

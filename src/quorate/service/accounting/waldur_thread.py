@@ -14,11 +14,11 @@ from threading import Event, Thread
 from typing import Final
 
 from quorate.adapters.key_file import read_private
-from quorate.adapters.stores.outbox_sqlite import SqliteOutbox, outbox_path
-from quorate.adapters.stores.store_urls import ledger_path, read_pages
+from quorate.adapters.stores.store_urls import open_outbox, read_pages
 from quorate.loop.engine import Engine
 from quorate.ports.clock_port import Clock
 from quorate.ports.errors import QuorateError
+from quorate.ports.outbox_port import Outbox
 from quorate.service.accounting.accounting_link import Ends, Link, News, Pace, record_news
 from quorate.service.auth.authenticator import Authenticator
 from quorate.service.config import Configuration
@@ -106,7 +106,7 @@ class Worker:
         from quorate.adapters.accounting.waldur_api import WaldurAccounting  # noqa: PLC0415
 
         made, ledger = self._made, self._made.ledger
-        outbox = self._open_outbox(ledger_path(ledger))
+        outbox = self._open_outbox(ledger)
         if outbox is None:
             return
         accounting = WaldurAccounting(made.waldur_url, self._token, made.waldur_timeout_s)
@@ -128,11 +128,11 @@ class Worker:
             accounting.close()
             outbox.close()
 
-    def _open_outbox(self, ledger: Path) -> SqliteOutbox | None:
+    def _open_outbox(self, ledger: str) -> Outbox | None:
         """Return the outbox, as soon as it can be opened; None when stopped before."""
         while not self._stopping.is_set():
             try:
-                return SqliteOutbox.open(outbox_path(ledger))
+                return open_outbox(ledger)
             except QuorateError as error:
                 _LOG.warning("the link to Waldur waits for its outbox: %s", error)
                 self._stopping.wait(TROUBLE_S)

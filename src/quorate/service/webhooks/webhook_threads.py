@@ -13,8 +13,7 @@ from contextlib import asynccontextmanager
 from threading import Event, Thread
 from typing import Final
 
-from quorate.adapters.stores.outbox_sqlite import SqliteOutbox, outbox_path
-from quorate.adapters.stores.store_urls import ledger_path, read_pages
+from quorate.adapters.stores.store_urls import open_outbox, read_pages
 from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller, Role
 from quorate.operations.visibility import tenants_of
@@ -100,7 +99,7 @@ async def webhooks_served(
         found = ledger_thread.run(lambda engine: _lookup(engine, runs, conflicts, tenant))
         return asyncio.run_coroutine_threadsafe(found, loop).result(LOOK_UP_S_MAX)
 
-    outbox = await asyncio.to_thread(SqliteOutbox.open, outbox_path(ledger_path(ledger)))
+    outbox = await asyncio.to_thread(open_outbox, ledger)
     source = Source(ledger_id=ledger_id, reading=lambda: read_pages(ledger), look_up=look_up)
     lines: list[_Line] = []
     counts = ledger_thread.metrics.webhooks

@@ -31,6 +31,7 @@ from quorate.model.events import (
     LedgerOpened,
     LoanRecalled,
     LotteryCommitted,
+    LotterySealed,
     NodeApplied,
     NodeMarked,
     NodeRemoved,
@@ -331,6 +332,7 @@ def _text_of_rounds(event: RoundShared | StepsCounted) -> str:
 
 def _text_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothing else
     event: LotteryCommitted
+    | LotterySealed
     | BackfillNoted
     | LoanRecalled
     | RecallWithdrawn
@@ -348,6 +350,9 @@ def _text_of_plans(  # noqa: C901, PLR0911, PLR0912 - one line per event, nothin
     match event:
         case LotteryCommitted():
             return f"lottery: a chain of {event.length} links, {event.commitment}"
+        case LotterySealed():
+            chain = f"a chain of {event.length} links, {event.commitment}"
+            return f"lottery: the secret of {chain}, sealed"
         case BackfillNoted():
             return (
                 f"run/{event.run} is in front of reservation/{event.reservation} and has to be "

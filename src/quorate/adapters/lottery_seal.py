@@ -1,0 +1,62 @@
+"""Seals secrets of the lottery by a key that is derived from the ledger's signing key.
+
+The signing key is on every machine that may lead, and is never revealed. The secret of a chain is
+no key for the next one: its last lottery publishes it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from quorate.adapters.key_file import load_key
+from quorate.core.preemption.lottery import LINK_BYTES
+from quorate.ports.errors import KeyFileError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+_PURPOSE: Final = b"quorate-lottery-seal/1"
+_NONCE_BYTES: Final = 12
+
+
+class KeyFileSeal:
+    """Seals by the signing key in the file ``path``, which is read when it is needed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def new_secret(self) -> bytes:
+        """Return a new secret; see ``LotterySeal``."""
+        return secrets.token_bytes(LINK_BYTES)
+
+    def seal(self, secret: bytes, commitment: str) -> str:
+        """Return ``secret`` encrypted; see ``LotterySeal``."""
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return (nonce + self._cipher().encrypt(nonce, secret, commitment.encode())).hex()
+
+    def open(self, sealed: str, commitment: str) -> bytes:
+        """Return what was sealed; see ``LotterySeal``."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - slow import
+
+        try:
+            data = bytes.fromhex(sealed)
+            return self._cipher().decrypt(
+                data[:_NONCE_BYTES], data[_NONCE_BYTES:], commitment.encode()
+            )
+        except (ValueError, InvalidTag) as error:
+            raise KeyFileError(
+                f"{self._path} does not open the lottery's secret in the ledger: it is not the "
+                "signing key by which the secret was sealed; put that key there"
+            ) from error
+
+    def _cipher(self) -> ChaCha20Poly1305:
+        from cryptography.hazmat.primitives.ciphers.aead import (  # noqa: PLC0415 - slow import
+            ChaCha20Poly1305,
+        )
+        from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - slow import
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415 - slow import
+
+        derive = HKDF(algorithm=SHA256(), length=32, salt=None, info=_PURPOSE)
+        return ChaCha20Poly1305(derive.derive(load_key(self._path)))

@@ -1,0 +1,171 @@
+"""The outbox of a ledger in etcd: the next leader goes on where the last one has delivered to.
+
+Parcels are made of the ledger's events, so they need not be kept: etcd has the position of each
+sink, a block up to which every parcel was delivered or given up. A leader begins there, makes the
+parcels after it again, and delivers them. Those that the leader before had delivered beyond its
+position come a second time, under the same key, by which the receiver drops them. What waits lies
+in a temporary file of the machine that leads (docs/adr/0021).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final, Self
+
+from quorate.adapters.etcd.etcd_address import EtcdAddress
+from quorate.adapters.etcd.etcd_client import EtcdClient
+from quorate.adapters.etcd.etcd_requests import Get, KeyValues, ModifiedAt, Put, Row, Txn
+from quorate.adapters.stores.etcd_records import EtcdKeys, position_of, position_value
+from quorate.adapters.stores.outbox_sqlite import SqliteOutbox
+from quorate.ports.outbox_port import Parcel, Waiting
+
+KEEP_S: Final = 1.0
+"""How often a position is written while parcels wait; when none waits, it is written at once."""
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where a sink is: ``ends`` are the blocks it has read up to, from the kept position on."""
+
+    kept: int
+    revision: int
+    ends: deque[tuple[int, bytes]]
+    written_s: float = 0.0
+
+
+class EtcdOutbox:
+    """Sinks of the service that leads. See ``Outbox``; closed, it leaves their positions in etcd.
+
+    Positions never go back: a service that led before, and comes late, changes nothing.
+    """
+
+    def __init__(
+        self,
+        etcd: KeyValues,
+        keys: EtcdKeys,
+        place: str,
+        *,
+        close: Callable[[], None] = lambda: None,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._etcd = etcd
+        self._keys = keys
+        self._place = place
+        self._clock_s = clock_s
+        self._box = SqliteOutbox.temporary()
+        self._positions: dict[str, _Position] = {}
+        self._turn = Lock()
+        self._on_close = ExitStack()
+        self._on_close.callback(close)
+        self._on_close.callback(self._box.close)
+
+    @classmethod
+    def open(cls, address: EtcdAddress) -> Self:
+        """Return the outbox of the ledger at ``address``."""
+        client = EtcdClient(address)
+        return cls(client, EtcdKeys(address.name), address.place, close=client.close)
+
+    def cursor(self, sink: str) -> int:
+        """Return up to which event ``sink`` has taken in; see ``Outbox``."""
+        self._begun(sink)
+        return self._box.cursor(sink)
+
+    def head(self, sink: str) -> bytes:
+        """Return the hash of the ledger at the cursor of ``sink``; see ``Outbox``."""
+        self._begun(sink)
+        return self._box.head(sink)
+
+    def take_in(self, sink: str, parcels: Sequence[Parcel], cursor: int, head: bytes = b"") -> None:
+        """Keep ``parcels`` until this outbox is closed, and the cursor; see ``Outbox``."""
+        position = self._begun(sink)
+        self._box.take_in(sink, parcels, cursor, head)
+        with self._turn:
+            position.ends.append((cursor, head))
+        self._keep(sink)
+
+    def due(self, sink: str, now_ms: int, limit: int) -> Sequence[Parcel]:
+        """Return the first parcel of each line that is due; see ``Outbox``."""
+        return self._box.due(sink, now_ms, limit)
+
+    def delivered(self, sink: str, key: str) -> None:
+        """Forget the parcel and keep its key; see ``Outbox``."""
+        self._box.delivered(sink, key)
+        self._keep(sink)
+
+    def failed(self, sink: str, key: str, now_ms: int, why: str) -> int:
+        """Count one more attempt; return when it is due again; see ``Outbox``."""
+        return self._box.failed(sink, key, now_ms, why)
+
+    def given_up(self, sink: str, key: str) -> None:
+        """Forget a parcel that is not delivered; see ``Outbox``."""
+        self._box.given_up(sink, key)
+        self._keep(sink)
+
+    def waiting(self, sink: str) -> Waiting:
+        """Return how many wait, since when, and why; see ``Outbox``."""
+        return self._box.waiting(sink)
+
+    def next_due_ms(self, sink: str) -> int | None:
+        """Return when the next parcel is due; see ``Outbox``."""
+        return self._box.next_due_ms(sink)
+
+    def close(self) -> None:
+        """Release everything; see ``Outbox``."""
+        self._on_close.close()
+
+    def _begun(self, sink: str) -> _Position:
+        """Return where ``sink`` is; with the first call, what the leader before has left."""
+        with self._turn:
+            known = self._positions.get(sink)
+            if known is not None:
+                return known
+            row = self._row(sink)
+            seq, digest = (0, b"") if row is None else position_of(row, self._place)
+            if seq:
+                self._box.take_in(sink, (), seq, digest)
+            revision = 0 if row is None else row.mod_revision
+            begun = _Position(seq, revision, deque([(seq, digest)]))
+            self._positions[sink] = begun
+            return begun
+
+    def _keep(self, sink: str) -> None:
+        """Write the position of ``sink`` if it has moved, and it is time to."""
+        with self._turn:
+            position = self._positions[sink]
+            oldest = self._box.oldest_seq(sink)
+            ends = position.ends
+            while len(ends) > 1 and (oldest is None or ends[1][0] < oldest):
+                ends.popleft()
+            now_s = self._clock_s()
+            is_time = oldest is None or now_s - position.written_s >= KEEP_S
+            if ends[0][0] > position.kept and is_time:
+                self._write(sink, position)
+                position.written_s = now_s
+
+    def _write(self, sink: str, position: _Position) -> None:
+        """Put the position into etcd, unless another service has got further."""
+        seq, digest = position.ends[0]
+        key = self._keys.outbox(sink)
+        while seq > position.kept:
+            answer = self._etcd.commit(
+                Txn(
+                    compare=(ModifiedAt(key, position.revision),),
+                    then=(Put(key, position_value(seq, digest)),),
+                    otherwise=(Get(key),),
+                )
+            )
+            if answer.held:
+                position.kept, position.revision = seq, answer.revision
+                return
+            rows = answer.rows[0]
+            position.revision = rows[0].mod_revision if rows else 0
+            position.kept = position_of(rows[0], self._place)[0] if rows else 0
+
+    def _row(self, sink: str) -> Row | None:
+        rows = self._etcd.get(Get(self._keys.outbox(sink)))
+        return rows[0] if rows else None

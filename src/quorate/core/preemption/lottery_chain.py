@@ -1,0 +1,62 @@
+"""The chains of the lottery: the next one is committed, and sealed, before the present one ends.
+
+A chain must not be chosen by a party that knows what will be drawn by it. So the next one is fixed
+while the present one still has links, and serves when that is used up (docs/adr/0052).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.core.commands import Decision, SealLottery
+from quorate.core.decision_log import DecisionLog
+from quorate.core.preemption.lottery import link_of
+from quorate.model.events import LotterySealed
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.state.records import Lottery
+
+RENEW_LINKS: Final = 1_000
+"""With so many links left the next chain is due: more lotteries than a busy month has."""
+
+
+def renewal_due(lottery: Lottery) -> bool:
+    """Return whether the chain after the present one should be committed now."""
+    return lottery.next_chain is None and 0 < lottery.links_left <= RENEW_LINKS
+
+
+def seal_chain(log: DecisionLog, command: SealLottery) -> Decision:
+    """Write the sealed secret of the present chain, or commit the next chain with its own."""
+    refusal = _refusal(log.view.lottery, command)
+    if refusal is not None:
+        return Decision(refusals=(refusal,))
+    log.write(
+        LotterySealed(
+            at_ms=log.now_ms,
+            actor=log.actor,
+            commitment=command.commitment,
+            length=command.length,
+            sealed=command.sealed,
+        )
+    )
+    return Decision()
+
+
+def _refusal(lottery: Lottery, command: SealLottery) -> Refusal | None:
+    """Return why ``command`` may not be carried out, if anything."""
+    why = _fault(lottery, command)
+    return Refusal(code=RefusalCode.CONFLICT, subject=why, remedy="") if why else None
+
+
+def _fault(lottery: Lottery, command: SealLottery) -> str:
+    if not lottery.commitment:
+        return "this ledger has no lottery"
+    if link_of(command.commitment) is None or command.length < 1 or not command.sealed:
+        return "a chain has a link of 32 bytes, a length of 1 or more and a sealed secret"
+    if command.commitment == lottery.commitment:
+        if command.length != lottery.length:
+            return f"the present chain has {lottery.length} links, not {command.length}"
+        return "the secret of the present chain is sealed already" if lottery.sealed else ""
+    if not renewal_due(lottery):
+        waits = "" if lottery.next_chain is None else ", and the next chain is committed already"
+        return f"the present chain has {max(0, lottery.links_left)} links left{waits}"
+    return ""

@@ -1,0 +1,91 @@
+"""The secrets of the lottery's chains, as far as this machine knows them, and when one is due.
+
+The first chain's secret lies beside the ledger. Those of later chains, and of the present one where
+several machines share the ledger, are in the ledger itself, sealed (docs/adr/0052).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from quorate.core.commands import SealLottery
+from quorate.core.preemption.lottery import CHAIN_LENGTH
+from quorate.core.preemption.lottery_chain import renewal_due
+from quorate.loop.preimages import Preimages
+from quorate.model.state.records import Lottery
+from quorate.ports.errors import KeyFileError
+from quorate.ports.lottery_seal_port import LotterySeal
+
+_LOG = logging.getLogger(__name__)
+
+
+class ChainSecrets:
+    """``secret`` is the one beside the ledger, ``seal`` opens those in it; either may be missing.
+
+    What cannot be opened is said once for each chain.
+    """
+
+    def __init__(self, secret: bytes | None, seal: LotterySeal | None) -> None:
+        self._secret = secret
+        self._seal = seal
+        # The chain that was looked for last, whether it was sealed then, and what was found.
+        self._sought: tuple[str, bool] | None = None
+        self._links: Preimages | None = None
+        self._warned = ""
+
+    def links(self, lottery: Lottery) -> Preimages | None:
+        """Return the links of the present chain; None where this machine has no secret of it."""
+        sought = (lottery.commitment, bool(lottery.sealed))
+        if self._sought != sought:
+            self._sought = sought
+            self._links = self._found(lottery)
+        return self._links
+
+    def due(self, lottery: Lottery, *, is_shared: bool) -> SealLottery | None:
+        """Return what has to be recorded of the chains now, if anything and if this machine can.
+
+        The present chain's secret where the ledger ``is_shared``, and the next chain in time.
+        """
+        seal = self._seal
+        if seal is None or not lottery.commitment:
+            return None
+        try:
+            if is_shared and not lottery.sealed:
+                links = self.links(lottery)
+                return None if links is None else _sealed(seal, links, lottery.commitment)
+            if renewal_due(lottery):
+                links = Preimages(seal.new_secret(), CHAIN_LENGTH)
+                return _sealed(seal, links, links.link(0).hex())
+        except KeyFileError as error:
+            self._warn(f"{lottery.commitment} unsealed", f"no chain is sealed: {error}")
+        return None
+
+    def _found(self, lottery: Lottery) -> Preimages | None:
+        what = "no secret was given"
+        if self._secret is not None:
+            links = Preimages(self._secret, lottery.length)
+            if links.link(0).hex() == lottery.commitment:
+                return links
+            what = "the secret is not the one that the ledger was made with"
+        if lottery.sealed and self._seal is not None:
+            try:
+                links = Preimages(
+                    self._seal.open(lottery.sealed, lottery.commitment), lottery.length
+                )
+            except KeyFileError as error:
+                what = str(error)
+            else:
+                if links.link(0).hex() == lottery.commitment:
+                    return links
+                what = "the secret that is sealed in the ledger is not that of its chain"
+        self._warn(lottery.commitment, f"conflicts that need a draw stay open: {what}")
+        return None
+
+    def _warn(self, about: str, text: str) -> None:
+        if self._warned != about:
+            self._warned = about
+            _LOG.warning("%s", text)
+
+
+def _sealed(seal: LotterySeal, links: Preimages, commitment: str) -> SealLottery:
+    return SealLottery(commitment, links.length, seal.seal(links.secret, commitment))

@@ -1,0 +1,114 @@
+"""Three members of etcd whose links, with each other and with clients, a test controls."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from tests.bounds import WAIT_S, until
+from tests.etcd.fault_proxy import Links, process_of
+from tests.etcd_server import free_port, pause, running
+
+MEMBERS: Final = 3
+
+
+class Cluster:
+    """Members ``m0`` to ``m2``; each can be killed, paused and started again with its data."""
+
+    def __init__(self, program: Path, folder: Path, links: Links, stack: ExitStack) -> None:
+        self.links = links
+        self._stack = stack
+        self._folder = folder
+        self.client_ports = [free_port() for _ in range(MEMBERS)]
+        peer_ports = [free_port() for _ in range(MEMBERS)]
+        shown = [links.listen(self._caller, f"m{at}", port) for at, port in enumerate(peer_ports)]
+        cluster = ",".join(f"m{at}=http://127.0.0.1:{port}" for at, port in enumerate(shown))
+        self._arguments: list[list[str | Path]] = []
+        for at in range(MEMBERS):
+            client = f"http://127.0.0.1:{self.client_ports[at]}"
+            self._arguments.append(
+                [
+                    *(program, "--name", f"m{at}", "--data-dir", folder / f"m{at}"),
+                    *("--listen-client-urls", client, "--advertise-client-urls", client),
+                    *("--listen-peer-urls", f"http://127.0.0.1:{peer_ports[at]}"),
+                    *("--initial-advertise-peer-urls", f"http://127.0.0.1:{shown[at]}"),
+                    *("--initial-cluster", cluster, "--log-level", "error"),
+                    # A process that is killed loses nothing that the system has taken.
+                    "--unsafe-no-fsync",
+                ]
+            )
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def endpoints_for(self, client: str) -> str:
+        """Return addresses of all members that only ``client`` uses."""
+        ports = [
+            self.links.listen(client, f"m{at}", port) for at, port in enumerate(self.client_ports)
+        ]
+        return ",".join(f"127.0.0.1:{port}" for port in ports)
+
+    @property
+    def endpoints(self) -> str:
+        """Addresses of all members without any links between."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.client_ports)
+
+    def start(self, name: str) -> None:
+        """Start the member ``name``, unless it runs."""
+        known = self._running.get(name)
+        if known is None or known.poll() is not None:
+            arguments = self._arguments[int(name[1:])]
+            block = running(arguments, self._folder / f"{name}.log")
+            self._running[name] = self._stack.enter_context(block)
+
+    def start_all(self) -> None:
+        """Start the members that do not run; return when a quorum answers."""
+        for at in range(MEMBERS):
+            self.start(f"m{at}")
+        until(self._answers, "etcd answers", tell=self._logs)
+
+    def process(self, name: str) -> subprocess.Popen[bytes]:
+        """Return the process of the member ``name``."""
+        return self._running[name]
+
+    def kill(self, name: str) -> None:
+        """End the member ``name`` as a power cut of its process would."""
+        process = self._running[name]
+        process.kill()
+        process.wait(WAIT_S)
+
+    def pause(self, name: str) -> None:
+        """Stop the member ``name`` where it is."""
+        pause(self._running[name])
+
+    def _caller(self, port: int) -> str:
+        """Return the name of the member that has connected from ``port``."""
+        pids = {process.pid: name for name, process in self._running.items()}
+        pid = process_of(port, pids)
+        return "" if pid is None else pids[pid]
+
+    def _answers(self) -> bool:
+        try:
+            for port in self.client_ports:
+                address = f"http://127.0.0.1:{port}/health"
+                if '"true"' not in httpx.get(address, timeout=5.0).text:
+                    return False
+        except httpx.TransportError:
+            return False
+        return True
+
+    def _logs(self) -> str:
+        logs = sorted(self._folder.glob("m*.log"))
+        return "\n".join(each.read_text("utf-8", "replace")[-1_000:] for each in logs)
+
+
+@contextmanager
+def faulty_cluster(program: Path, folder: Path) -> Iterator[Cluster]:
+    """Run three members until the end of the block."""
+    with Links() as links, ExitStack() as stack:
+        cluster = Cluster(program, folder, links, stack)
+        cluster.start_all()
+        yield cluster

@@ -1,0 +1,200 @@
+"""TCP links under a test's control: each can be slow, cut in one direction or both, or reset.
+
+A link is from a source to a target, both names. Bytes that a cut link does not let through wait
+until it is whole again, as they do where packets are lost and sent again; connections that are made
+meanwhile get no answer. A listener belongs to one source, or finds out which process has connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final, Self, TypeVar
+
+from tests.bounds import WAIT_S
+
+T = TypeVar("T")
+
+_CHUNK: Final = 1 << 16
+
+Source = str | Callable[[int], str]
+"""The name of the only source of a listener, or what tells it from the port of a connection."""
+
+
+@dataclass(slots=True)
+class Link:
+    """What happens to bytes on their way; ``there`` is from the source to the target."""
+
+    delay_s: float = 0.0
+    there: asyncio.Event = field(default_factory=asyncio.Event)
+    back: asyncio.Event = field(default_factory=asyncio.Event)
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Let everything through."""
+        self.there.set()
+        self.back.set()
+
+
+class Links:
+    """All links of a test, on a thread of their own, from the beginning of the block to its end."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="links")
+        self._links: dict[tuple[str, str], Link] = {}
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._do(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(WAIT_S)
+        self._loop.close()
+
+    def listen(self, source: Source, target: str, port: int) -> int:
+        """Return the port of a new listener: what connects there gets to ``port``, ``target``'s."""
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            named = (
+                source if isinstance(source, str) else source(writer.get_extra_info("peername")[1])
+            )
+            await self._join(self._link(named, target), reader, writer, port)
+
+        async def begin() -> int:
+            server = await asyncio.start_server(accept, "127.0.0.1", 0)
+            self._servers.append(server)
+            number: int = server.sockets[0].getsockname()[1]
+            return number
+
+        return self._do(begin())
+
+    def cut(
+        self, pairs: Iterable[tuple[str, str]], *, there: bool = True, back: bool = True
+    ) -> None:
+        """Let nothing through from these sources to these targets, or ``back``, or both."""
+
+        async def change() -> None:
+            for source, target in pairs:
+                link = self._link(source, target)
+                if there:
+                    link.there.clear()
+                if back:
+                    link.back.clear()
+
+        self._do(change())
+
+    def slow(self, pairs: Iterable[tuple[str, str]], delay_s: float) -> None:
+        """Have what goes through these links arrive so much later, in both directions."""
+
+        async def change() -> None:
+            for source, target in pairs:
+                self._link(source, target).delay_s = delay_s
+
+        self._do(change())
+
+    def reset(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """End every connection of these links at once; new ones may be made."""
+
+        async def change() -> None:
+            for source, target in pairs:
+                for writer in self._link(source, target).writers:
+                    writer.transport.abort()
+
+        self._do(change())
+
+    def mend(self, pairs: Iterable[tuple[str, str]] | None = None) -> None:
+        """Make these links whole and fast again; all of them unless some are named."""
+
+        async def change() -> None:
+            for source, target in list(self._links) if pairs is None else pairs:
+                link = self._link(source, target)
+                link.delay_s = 0.0
+                link.there.set()
+                link.back.set()
+
+        self._do(change())
+
+    def _link(self, source: str, target: str) -> Link:
+        return self._links.setdefault((source, target), Link())
+
+    def _do(self, what: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(WAIT_S)
+
+    async def _join(
+        self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
+    ) -> None:
+        """Carry bytes between a connection and the target until either end is gone."""
+        ends = [writer]
+        try:
+            await link.there.wait()
+            there, back = await asyncio.open_connection("127.0.0.1", port)
+            ends.append(back)
+            link.writers.update(ends)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_carry(link, link.there, reader, back))
+                both.create_task(_carry(link, link.back, there, writer))
+        except* OSError:
+            pass  # The target, or one end, is gone; what is left is ended below.
+        finally:
+            link.writers.difference_update(ends)
+            for each in ends:
+                each.transport.abort()
+
+    async def _close(self) -> None:
+        for server in self._servers:
+            server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # What was aborted is closed when the loop comes around.
+        await asyncio.sleep(0)
+        for server in self._servers:
+            await server.wait_closed()
+
+
+async def _carry(
+    link: Link, is_open: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    while chunk := await reader.read(_CHUNK):
+        if link.delay_s:
+            await asyncio.sleep(link.delay_s)
+        await is_open.wait()
+        writer.write(chunk)
+        await writer.drain()
+    raise ConnectionAbortedError
+
+
+def process_of(port: int, pids: Iterable[int]) -> int | None:
+    """Return which of the processes ``pids`` has the local end of a connection from ``port``."""
+    inode = _inode_of(port)
+    if inode is None:
+        return None
+    for pid in pids:
+        with suppress(OSError):
+            for opened in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    if str(opened.readlink()) == f"socket:[{inode}]":
+                        return pid
+    return None
+
+
+def _inode_of(port: int) -> str | None:
+    for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]:
+        fields = line.split()
+        if fields[1] == f"0100007F:{port:04X}":
+            return fields[9]
+    return None

@@ -1,0 +1,197 @@
+"""A scheduler of its own in a process of its own, over a ledger in etcd, until it is told to end.
+
+    python fault_writer.py URL HISTORY CLIENT SEED [PLANTED BUG]
+
+It asks its engine to submit, cancel and read runs that other schedulers ask about too, and writes
+down every request and answer. Its clock is wrong by up to an hour, and steps now and then. An
+error that is not one of the store's ends it, and then the test fails.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from types import FrameType
+from typing import Final
+
+from quorate.adapters.etcd.etcd_address import EtcdAddress, parse_address
+from quorate.adapters.etcd.etcd_client import EtcdClient
+from quorate.adapters.etcd.etcd_requests import Txn, TxnAnswer
+from quorate.adapters.stores.store_etcd import EtcdStore
+from quorate.ledger.chain import Block, Head
+from quorate.loop.engine import Engine
+from quorate.model.amounts import HOUR_MS
+from quorate.model.specs import OnQuota, Owner, Quota, Run
+from quorate.ports.errors import CorruptLedgerError, StoreError, UnsureAppendError
+from quorate.testing.builders import NOW_MS, run
+from quorate.testing.client_history import (
+    Cancel,
+    Found,
+    Read,
+    Request,
+    Submit,
+    Verdict,
+    Written,
+)
+from tests.etcd.history_file import HistoryFile
+from tests.oracles.engine_client import ask
+
+ERA_S: Final = 2.0
+"""How long the schedulers ask about the same runs."""
+RUNS: Final = 8
+SEGMENT_BYTES: Final = 20_000
+SNAPSHOT_EVENTS: Final = 150
+OWNERS: Final = (
+    Owner(name="science", quota=Quota(nodes_max=5)),
+    Owner(name="physics", parents=("science",), quota=Quota(concurrent_runs_max=2)),
+    Owner(name="chem", parents=("science",), quota=Quota(nodes_max=2)),
+)
+
+
+class SteppingClock:
+    """A clock that is wrong, and steps."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self._ahead_ms = 0
+        self.step()
+
+    def step(self) -> None:
+        """Be wrong by something else from now on."""
+        self._ahead_ms = self._chance.randrange(-HOUR_MS, HOUR_MS)
+
+    def now_ms(self) -> int:
+        return NOW_MS + int(time.monotonic() * 1_000) % (24 * HOUR_MS) + self._ahead_ms
+
+
+@dataclass
+class _Ending:
+    is_asked: bool = False
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self.is_asked = True
+
+
+def spec_of(name: str, nonce: str) -> Run:
+    """Return the run ``name`` as the client with ``nonce`` submits it."""
+    chance = Random(name)
+    return run(
+        name,
+        chance.choice((1, 2, 4, 8, 16)),
+        chance.choice(("physics", "chem")),
+        nonce=nonce,
+        on_quota=chance.choice(list(OnQuota)),
+        expected_duration_ms=HOUR_MS,
+    )
+
+
+def pick(chance: Random, nonce: str) -> tuple[str, Request]:
+    """Return what is asked next, about which run: mostly one of this era."""
+    era = int(time.monotonic() / ERA_S) - (chance.random() < 0.2)
+    kind = chance.random()
+    requests: tuple[tuple[float, Request], ...] = (
+        (0.35, Submit(nonce)),
+        (0.65, Cancel()),
+        (0.9, Read()),
+        (1.0, Read(may_lag=True)),
+    )
+    request = next(each for most, each in requests if kind < most)
+    return f"e{era}-{chance.randrange(RUNS)}", request
+
+
+class Scheduler:
+    """One engine, opened again whenever it is of no more use."""
+
+    def __init__(self, address: EtcdAddress, clock: SteppingClock, bug: str) -> None:
+        self._address, self._clock, self._bug = address, clock, bug
+        self._engine: Engine | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; raises a ``StoreError`` where it cannot be opened now."""
+        if self._engine is None:
+            store = EtcdStore.open(self._address, segment_bytes=SEGMENT_BYTES)
+            plant(store, self._bug)
+            try:
+                self._engine = Engine.open(store, self._clock, snapshot_events=SNAPSHOT_EVENTS)
+            except BaseException:
+                store.close()
+                raise
+        return self._engine
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def answer(self, name: str, nonce: str, request: Request) -> Written | Found | None:
+        """Return what is answered; None where what became of it is not known."""
+        is_stale = self._bug == "stale-reads" and isinstance(request, Read)
+        try:
+            asked = Read(may_lag=True) if is_stale else request
+            return ask(self.engine, spec_of(name, nonce), asked)
+        except UnsureAppendError:
+            return None
+        except StoreError:
+            return None if isinstance(request, Read) else Written(Verdict.FAILED)
+        except CorruptLedgerError:
+            if not self._bug:
+                raise
+            self.close()
+            return None
+
+
+def plant(store: EtcdStore, bug: str) -> None:
+    """Break ``store`` as ``bug`` says, so that a test can see whether that is found out."""
+    appender = store._appender
+    if bug == "no-compare":
+        appender._etcd = _Careless(store._client)
+    elif bug == "early-answer":
+        written = appender.append
+        kept: list[tuple[Block, Head]] = []
+
+        def append(block: Block, expected: Head) -> None:
+            """Acknowledge a block, and write it when the next one comes."""
+            kept.append((block, expected))
+            if len(kept) > 1:
+                written(*kept.pop(0))
+
+        appender.append = append  # type: ignore[method-assign]
+
+
+class _Careless:
+    """An etcd that compares nothing."""
+
+    def __init__(self, client: EtcdClient) -> None:
+        self._client = client
+        self.get = client.get
+
+    def commit(self, txn: Txn) -> TxnAnswer:
+        return self._client.commit(replace(txn, compare=()))
+
+
+def main(url: str, history: str, client: str, seed: str, bug: str = "") -> None:
+    ending = _Ending()
+    signal.signal(signal.SIGTERM, ending.ask)
+    chance = Random(f"{seed} {client}")
+    clock = SteppingClock(chance)
+    scheduler = Scheduler(parse_address(url.removeprefix("etcd:")), clock, bug)
+    with HistoryFile(Path(history), client) as file:
+        while not ending.is_asked:
+            if chance.random() < 0.01:
+                clock.step()
+            name, request = pick(chance, client)
+            file.sent(name, request)
+            answer = scheduler.answer(name, client, request)
+            if answer is not None:
+                file.answered(answer)
+    scheduler.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
