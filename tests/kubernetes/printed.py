@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from quorate.adapters.kubernetes.kube_api import KubeApi
 from tests.kubernetes.resources import KIND_OF
 
@@ -25,14 +27,32 @@ def printed(api: KubeApi, kind: str, namespace: str) -> str:
 
     The rows are in the order of their names.
     """
-    answer: dict[str, Any] = api._http.get(
-        KIND_OF[kind].folder(namespace), headers={**api._access.headers(), "Accept": TABLE}
-    ).json()
+    answer = table_of(api, KIND_OF[kind].folder(namespace))
     head = [each["name"].upper() for each in answer["columnDefinitions"]]
     rows = [
         ["" if cell is None else str(cell) for cell in each["cells"]] for each in answer["rows"]
     ]
     return layout([head, *sorted(rows)])
+
+
+def table_of(api: KubeApi, path: str, **params: str) -> dict[str, Any]:
+    """Return the objects at ``path`` as a table, as ``kubectl`` asks for them."""
+    found: dict[str, Any] = plain_answer(api, path, accept=TABLE, **params).json()
+    return found
+
+
+def plain_answer(api: KubeApi, path: str, *, accept: str, **params: str) -> httpx.Response:
+    """Return what the API server answers in another form than as objects."""
+    access = api._access
+    answer = httpx.get(
+        f"{access.server}{path}",
+        params=params,
+        headers={**access.headers(), "Accept": accept},
+        verify=access.trust or False,
+        trust_env=False,
+    )
+    assert answer.is_success, answer.text
+    return answer
 
 
 def by_kubectl(kubeconfig: Path, kind: str, namespace: str) -> str:

@@ -15,6 +15,7 @@ from quorate.documents import Documents, parse_tree, render
 from quorate.ports.errors import ClusterRefusedError
 from quorate.testing.spec_strategies import budgets, owners, pools, runs
 from tests.kubernetes.engines import Server
+from tests.kubernetes.printed import table_of
 from tests.kubernetes.resources import installed
 from tools.crds import GROUP, KINDS, VERSION
 
@@ -171,12 +172,7 @@ def test_kubectl_prints_what_people_look_for(older_api: KubeApi) -> None:
     older_api.create(at, resource("Run", WORK, "shown"))
     status = {"phase": "Pending", "width": 0, "reason": "WaitingForQuota"}
     older_api.merge(f"{at}/shown/status", {"status": status})
-    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    answer = older_api._http.get(
-        at,
-        params={"fieldSelector": "metadata.name=shown"},
-        headers={**older_api._access.headers(), "Accept": accept},
-    ).json()
+    answer = table_of(older_api, at, fieldSelector="metadata.name=shown")
     assert [each["name"] for each in answer["columnDefinitions"]] == [
         *("Name", "Owner", "Phase", "GPUs", "Width", "Reason", "Planned", "Age")
     ]

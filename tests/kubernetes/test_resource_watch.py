@@ -67,6 +67,7 @@ def test_a_change_that_conflicts_is_made_of_the_newer_resource(
     held = writer.hold(old)
     assert held is not None
     assert held.is_held
+    made.api.merge(made.path("Run", "r"), {"metadata": {"labels": {"mine": "still"}}})
     seen: list[str] = []
 
     def status(now: Resource) -> dict[str, Any]:
@@ -74,9 +75,10 @@ def test_a_change_that_conflicts_is_made_of_the_newer_resource(
         return {"phase": "Pending", "ledgerName": "r-1"}
 
     writer.write_status(old, status)
-    assert len(seen) == 2, "the first attempt was of the old version"
+    assert len(seen) == 2, "the first attempt was of a version that others have changed"
+    assert seen[0] == held.version, "it was the newest that was known, not the one that was given"
     tree = api.get(made.path("Run", "r"))
-    assert tree["metadata"]["labels"] == {"mine": "yes"}
+    assert tree["metadata"]["labels"] == {"mine": "still"}
     assert tree["metadata"]["finalizers"] == [FINALIZER]
     assert tree["status"] == {"phase": "Pending", "ledgerName": "r-1"}
 
@@ -87,6 +89,7 @@ def test_a_change_that_conflicts_is_made_of_the_newer_resource(
     with pytest.raises(ClusterDownError, match="was changed 5 times meanwhile"):
         writer.write_status(old, racing)
     made.delete("Run", "r")
+    watch.put(RUN, api.get(made.path("Run", "r")))
     # It is being deleted, so it is not held anew, and goes when it is let go.
     assert writer.hold(old) is None
     writer.let_go(held)

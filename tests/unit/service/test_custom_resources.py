@@ -314,7 +314,7 @@ _GPUS = st.integers(0, 2)
 @given(drawn=mirrors())
 def test_the_mirror_makes_objects_as_wanted_and_leaves_those_of_others(drawn: Any) -> None:
     wanted, seen = drawn
-    found = mirror_changes(wanted, (), seen, "mine")
+    found, agreed = mirror_changes(wanted, (), seen, "mine", {})
     after = {key: each.status["gpus"] for key, each in seen.items()}
     after |= {each.key: each.status["gpus"] for each in found.made}
     after |= {known.key: own.status["gpus"] for known, own in found.changed}
@@ -325,3 +325,4 @@ def test_the_mirror_makes_objects_as_wanted_and_leaves_those_of_others(drawn: An
     assert keys.items() <= after.items()
     assert all(seen[key].ledger != "mine" for key in after.keys() - keys.keys())
     assert all(seen[each.key].status["gpus"] != each.status["gpus"] for _, each in found.changed)
+    assert mirror_changes(wanted, (), seen, "mine", agreed) == (found, agreed)

@@ -6,19 +6,17 @@ Every failure is a ``ClusterError``: ``ClusterDownError`` where asking again lat
 
 from __future__ import annotations
 
-import json
-import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from threading import Lock
+from http.client import HTTPResponse
 from typing import Any, Final
+from urllib.parse import quote, urlencode
 
-import httpx
 import msgspec
 
 from quorate.adapters.kubernetes.cluster_access import ClusterAccess
+from quorate.adapters.kubernetes.kube_connections import KubeConnections
 from quorate.ports.errors import ClusterDownError, ClusterRefusedError
 
 Tree = dict[str, Any]
@@ -34,6 +32,8 @@ NOT_FOUND: Final = 404
 _TOO_MANY: Final = 429
 _SERVER_FAULT: Final = 500
 _FAULT: Final = 400
+_READ_BYTES: Final = 65_536
+_JSON: Final = "application/json"
 _MERGE: Final = "application/merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 """The content type of server-side apply; JSON is YAML."""
@@ -62,28 +62,11 @@ class KubeApi:
     def __init__(self, access: ClusterAccess, *, timeout_s: float = TIMEOUT_S) -> None:
         self._access = access
         self._timeout_s = timeout_s
-        self._http = httpx.Client(
-            base_url=access.server,
-            verify=access.trust if access.trust is not None else False,
-            timeout=timeout_s,
-            trust_env=False,
-        )
-        self._lock = Lock()
-        self._watched: set[socket.socket] = set()
-        self._asked = 0
-        self._is_closed = False
+        self._connections = KubeConnections(access)
 
     def close(self) -> None:
-        """End watches, which wait for their server; connections are closed by the last request."""
-        with self._lock:
-            self._is_closed = True
-            watched = list(self._watched)
-            is_asked = self._asked > 0
-        for each in watched:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-        if not is_asked:
-            self._http.close()
+        """End watches, which wait for their server; requests under way are still answered."""
+        self._connections.close()
 
     def get(self, path: str, **params: str) -> Tree:
         """Return the object at ``path``."""
@@ -160,60 +143,22 @@ class KubeApi:
         }
         if selector:
             params["labelSelector"] = selector
-        silence = httpx.Timeout(self._timeout_s, read=for_s + SILENCE_S)
-        try:
-            with (
-                self._in_use(),
-                self._http.stream(
-                    "GET", path, params=params, headers=self._access.headers(), timeout=silence
-                ) as response,
-            ):
-                if response.status_code >= _FAULT:
-                    response.read()
-                    raise _refusal(response)
-                with self._ended_by_close(response):
-                    opened()
-                    for line in response.iter_lines():
-                        if line:
-                            yield _watched(line)
-        except httpx.HTTPError as error:
-            raise ClusterDownError(f"{path}: the watch was lost: {error}") from None
+        headers = self._access.headers() | {"Accept": _JSON}
+        with self._connections.lent(self._timeout_s, is_watch=True) as connection:
+            own = connection.sock
+            connection.request("GET", self._url(path, params), headers=headers)
+            with connection.getresponse() as response:
+                if response.status >= _FAULT:
+                    raise _refusal("GET", path, response.status, response.read())
+                own.settimeout(for_s + SILENCE_S)
+                opened()
+                for line in _lines(response):
+                    yield _watched(line)
 
-    @contextmanager
-    def _in_use(self) -> Iterator[None]:
-        """Keep the client open for one request; the last one after ``close`` closes it.
-
-        A client that is closed while another thread connects would never close that connection.
-        """
-        self._begin()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._asked -= 1
-                is_last = self._is_closed and not self._asked
-            if is_last:
-                self._http.close()
-
-    def _begin(self) -> None:
-        with self._lock:
-            if self._is_closed:
-                raise ClusterDownError("the connection is closed")
-            self._asked += 1
-
-    @contextmanager
-    def _ended_by_close(self, response: httpx.Response) -> Iterator[None]:
-        """Have ``close`` end a read of ``response`` that waits in another thread."""
-        own: socket.socket = response.extensions["network_stream"].get_extra_info("socket")
-        with self._lock:
-            if self._is_closed:
-                raise ClusterDownError("the connection is closed")
-            self._watched.add(own)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._watched.discard(own)
+    def _url(self, path: str, params: Mapping[str, str]) -> str:
+        """Return what a request names: the path below that of the server, and the parameters."""
+        question = f"?{urlencode(params)}" if params else ""
+        return f"{self._connections.prefix}{quote(path)}{question}"
 
     def _ask(
         self,
@@ -221,54 +166,64 @@ class KubeApi:
         path: str,
         *,
         body: Mapping[str, Any] | None = None,
-        content_type: str = "application/json",
+        content_type: str = _JSON,
         params: Mapping[str, str] | None = None,
     ) -> Tree:
-        headers = self._access.headers()
+        headers = self._access.headers() | {"Accept": _JSON}
         if body is not None:
             headers["Content-Type"] = content_type
-        try:
-            with self._in_use():
-                response = self._http.request(
-                    method,
-                    path,
-                    params=dict(params or {}),
-                    headers=headers,
-                    content=None if body is None else msgspec.json.encode(body),
-                )
-        except httpx.HTTPError as error:
-            raise ClusterDownError(
-                f"{self._access.server} does not answer: {type(error).__name__} {error}"
-            ) from None
-        if response.status_code >= _FAULT:
-            raise _refusal(response)
-        return _object(response.content)
+        with self._connections.lent(self._timeout_s) as connection:
+            connection.request(
+                method,
+                self._url(path, params or {}),
+                body=None if body is None else msgspec.json.encode(body),
+                headers=headers,
+            )
+            response = connection.getresponse()
+            content = response.read()
+        if response.status >= _FAULT:
+            raise _refusal(method, path, response.status, content)
+        return _object(content)
 
 
-def _refusal(response: httpx.Response) -> ClusterDownError | ClusterRefusedError:
+def _lines(response: HTTPResponse) -> Iterator[bytes]:
+    """Yield the lines of an answer as they come.
+
+    ``readline`` of an answer in chunks would take one that is cut for one that has ended.
+    """
+    rest = b""
+    while part := response.read1(_READ_BYTES):
+        *whole, rest = (rest + part).split(b"\n")
+        yield from filter(None, whole)
+    if rest:
+        yield rest
+
+
+def _refusal(
+    method: str, path: str, status: int, content: bytes
+) -> ClusterDownError | ClusterRefusedError:
     """Return the error that an answer is."""
-    status = response.status_code
     try:
-        message = str(_object(response.content).get("message", ""))
+        message = str(_object(content).get("message", ""))
     except ClusterDownError:
-        message = response.text[:200]
-    text = f"{response.request.method} {response.request.url.path}: {status} {message}".strip()
+        message = content[:200].decode("utf-8", "replace")
+    text = f"{method} {path}: {status} {message}".strip()
     if status >= _SERVER_FAULT or status == _TOO_MANY:
         return ClusterDownError(text)
     return ClusterRefusedError(text, status=status)
 
 
-def _object(content: bytes | str) -> Tree:
+def _object(content: bytes) -> Tree:
     try:
-        found = json.loads(content)
-    except ValueError:
+        found = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
         found = None
     if not isinstance(found, dict):
         raise ClusterDownError("the API server answered with what is no object of Kubernetes")
     return found
 
 
-def _watched(line: str) -> Watched:
+def _watched(line: bytes) -> Watched:
     """Return one event; raises what an ERROR event or a line that is none stands for."""
     event = _object(line)
     body = event.get("object")

@@ -76,15 +76,25 @@ class ResourceWatch:
             found |= own
         return found
 
+    def newest(self, resource: Resource) -> Resource | None:
+        """Return ``resource`` as it is known now; None where it is gone."""
+        return self._follower(resource.kind).newest(resource)
+
+    def at(self, kind: ResourceKind, namespace: str, name: str) -> Resource | None:
+        """Return the resource of that name, if it is known."""
+        return self._follower(kind).at((kind.name, namespace, name))
+
     def put(self, kind: ResourceKind, tree: Mapping[str, Any]) -> Resource:
         """Take a resource as the API server has just answered; return what is known of it now."""
-        (follower,) = (each for each in self._followers if each.kind == kind)
-        return follower.put(resource_of(kind, tree))
+        return self._follower(kind).put(resource_of(kind, tree))
 
     def remove(self, resource: Resource) -> None:
         """Forget a resource that the API server does not have any more."""
-        (follower,) = (each for each in self._followers if each.kind == resource.kind)
-        follower.remove(resource)
+        self._follower(resource.kind).remove(resource)
+
+    def _follower(self, kind: ResourceKind) -> _KindFollower:
+        (found,) = (each for each in self._followers if each.kind.name == kind.name)
+        return found
 
 
 class _KindFollower:
@@ -101,6 +111,19 @@ class _KindFollower:
     def seen(self) -> Seen | None:
         with self._lock:
             return dict(self._found) if self._is_listed else None
+
+    def at(self, key: tuple[str, str, str]) -> Resource | None:
+        with self._lock:
+            return self._found.get(key)
+
+    def newest(self, resource: Resource) -> Resource | None:
+        with self._lock:
+            if resource.uid in self._gone:
+                return None
+            known = self._found.get(resource.key)
+        if known is None:
+            return resource
+        return known if known.uid == resource.uid else None
 
     def put(self, resource: Resource) -> Resource:
         with self._lock:

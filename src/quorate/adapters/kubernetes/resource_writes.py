@@ -1,7 +1,7 @@
 """What Quorate writes to custom resources: finalizers, statuses, and the objects of its own.
 
-Every change names the version that it is made of. Where the cluster has a newer one (409 Conflict),
-the resource is read, and the change is made of that.
+Every change is made of the newest version that was seen, and names it. Where the cluster has one
+that is newer (409 Conflict), the resource is read, and the change is made of that.
 """
 
 from __future__ import annotations
@@ -81,6 +81,21 @@ class ResourceWriter:
         above: Resource | None,
     ) -> None:
         """Make an object of Quorate's own; with ``above`` it goes when that resource goes."""
+        made = self._watch.at(kind, namespace, name)
+        if made is None:
+            made = self._create(kind, namespace, name, spec=spec, above=above)
+        self.write_status(made, lambda now: None if now.status == status else status)
+
+    def _create(
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        *,
+        spec: Mapping[str, Any],
+        above: Resource | None,
+    ) -> Resource:
+        """Return the object that was made, or that others have made before."""
         body = _body(kind, namespace, name)
         body["metadata"]["labels"] = {LEDGER_LABEL: self._ledger}
         body["spec"] = spec
@@ -99,11 +114,12 @@ class ResourceWriter:
             if error.status != CONFLICT:
                 raise
             tree = self._api.get(f"{kind.folder(namespace)}/{name}")
-        made = self._watch.put(kind, tree)
-        self.write_status(made, lambda now: None if now.status == status else status)
+        return self._watch.put(kind, tree)
 
     def delete(self, resource: Resource) -> None:
         """Delete an object of Quorate's own."""
+        if self._watch.newest(resource) is None:
+            return
         self._api.delete(resource.path, uid=resource.uid)
         self._watch.remove(resource)
 
@@ -126,8 +142,10 @@ class ResourceWriter:
 
         Raises ``ClusterDownError`` where others have changed it at each attempt.
         """
-        now = resource
+        now = self._watch.newest(resource)
         for _ in range(ATTEMPTS_MAX):
+            if now is None:
+                return None
             try:
                 tree = change(now)
             except ClusterRefusedError as error:
@@ -138,10 +156,7 @@ class ResourceWriter:
                     raise
             else:
                 return now if tree is None else self._watch.put(now.kind, tree)
-            fresh = self._fresh(now)
-            if fresh is None:
-                return None
-            now = fresh
+            now = self._fresh(now)
         raise ClusterDownError(f"{resource.shown}: was changed {ATTEMPTS_MAX} times meanwhile")
 
     def _fresh(self, resource: Resource) -> Resource | None:

@@ -1,15 +1,16 @@
 """What the operator writes to a cluster: finalizers, statuses, and the objects of Quorate's own.
 
-Several requests to the API server are under way at once. What the cluster refuses, or does not
-answer, is reported and left to the next comparison.
+Nothing waits for what is written. When a request is over, the cluster is compared with the ledger
+again: that finds what has to follow, and what was refused or not answered.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Final
 
@@ -19,129 +20,150 @@ from quorate.adapters.kubernetes.resource_writes import ResourceWriter
 from quorate.ports.errors import ClusterError
 from quorate.service.custom_resources.ledger_picture import LedgerPicture
 from quorate.service.custom_resources.resource_conditions import Said
-from quorate.service.custom_resources.resource_mirror import (
-    OwnObject,
-    mirror_changes,
-    own_objects,
-)
-from quorate.service.custom_resources.resource_standing import ledger_status
+from quorate.service.custom_resources.resource_mirror import Mirror, OwnObject
+from quorate.service.custom_resources.resource_standing import ledger_status, of_ledger
 from quorate.service.custom_resources.resource_status import is_urgent, status_news
+from quorate.service.custom_resources.write_queue import Key, Rank, Write, WriteQueue
 
-WRITERS: Final = 8
-"""How many requests to the API server are under way at once."""
-
-TOGETHER_MAX: Final = 32
-"""How many objects of Quorate's own are written before statuses are looked at again."""
 SELDOM_S: Final = 3.0
 """How often the status of one resource is written where no user waits for the change."""
 
-Call = tuple[str, Callable[[], object]]
-"""What a call is about, for the log, and the call."""
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What the status of a resource was made of; until ``until_s`` it need not be made again."""
+
+    resource: Resource
+    ledger: object
+    fault: Said | None
+    until_s: float
+
+    def holds(self, resource: Resource, ledger: object, fault: Said | None, now_s: float) -> bool:
+        is_same = self.resource is resource and self.ledger is ledger and self.fault == fault
+        return is_same and now_s < self.until_s
 
 
 class ClusterWrites:
-    """Writes by ``writer``; ``complain`` gets what could not be written, and why."""
+    """Writes by ``writer``.
+
+    ``over`` is called when a request is over, with what it was about, and why it failed, if it did.
+    """
 
     def __init__(
-        self, writer: ResourceWriter, complain: Callable[[str, ClusterError], None], ledger: str
+        self,
+        writer: ResourceWriter,
+        over: Callable[[str, ClusterError | None], None],
+        ledger: str,
     ) -> None:
         self._writer = writer
-        self._complain = complain
-        self._ledger = ledger
-        self._pool = ThreadPoolExecutor(WRITERS, "resources")
-        self._written_s: dict[str, float] = {}
+        self._tell = over
+        self._queue = WriteQueue(self._is_over)
+        self._mirror = Mirror(ledger)
+        self._written_s: dict[Key, float] = {}
+        self._looked: dict[Key, _Looked] = {}
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Return when nothing is written any more."""
-        self._pool.shutdown()
+        await self._queue.close()
 
-    async def hold(self, resources: Sequence[Resource]) -> list[Resource | None]:
-        """Return each resource with its finalizer; None where it is gone or could not be held."""
-        found = await self._in_threads(
-            (each.shown, partial(self._writer.hold, each)) for each in resources
-        )
-        return [each if isinstance(each, Resource) else None for each in found]
+    def hold(self, resources: Iterable[Resource]) -> None:
+        """Add the finalizer to ``resources``."""
+        for each in resources:
+            self._put(each, Rank.FINALIZER, partial(self._writer.hold, each))
 
-    async def let_go(self, resources: Iterable[Resource]) -> None:
+    def let_go(self, resources: Iterable[Resource]) -> None:
         """Remove the finalizers of ``resources``."""
-        await self._in_threads(
-            (each.shown, partial(self._writer.let_go, each)) for each in resources
-        )
+        for each in resources:
+            self._put(each, Rank.FINALIZER, partial(self._writer.let_go, each))
+
+    def _put(self, resource: Resource, rank: Rank, call: Callable[[], object]) -> None:
+        self._queue.put(resource.key, Write(resource.shown, rank, call))
+
+    def _is_over(self, key: Key, write: Write, error: ClusterError | None) -> None:
+        self._looked.pop(key, None)
+        self._tell(write.shown, error)
 
     async def statuses(
-        self, resources: Iterable[tuple[Resource, Said | None]], picture: LedgerPicture
+        self, resources: Sequence[tuple[Resource, Said | None]], picture: LedgerPicture
     ) -> float | None:
         """Write the statuses that have changed; with each resource comes what is wrong with it.
 
         What is not urgent is written now and then only. Returns in how long the next of that is
         due, None where all is written.
         """
-        calls, due_s = await asyncio.to_thread(self._calls_of_statuses, list(resources), picture)
-        await self._in_threads(calls)
-        return due_s
-
-    def _calls_of_statuses(
-        self, resources: Iterable[tuple[Resource, Said | None]], picture: LedgerPicture
-    ) -> tuple[list[Call], float | None]:
-        """Return what has to be written, and in how long the next of the rest is due."""
-        calls: list[Call] = []
-        due_s: list[float] = []
-        written_s: dict[str, float] = {}
         now_s = monotonic()
+        self._written_s = {
+            k: at_s for k, at_s in self._written_s.items() if now_s < at_s + SELDOM_S
+        }
+        self._looked = {
+            resource.key: self._looked[resource.key]
+            for resource, _ in resources
+            if resource.key in self._looked
+        }
+        writes, looked = await asyncio.to_thread(
+            self._writes_of_statuses, resources, picture, now_s, dict(self._looked)
+        )
+        for key, write in writes.items():
+            known = self._queue.known(key)
+            if known is not None and known.rank is Rank.FINALIZER:
+                del looked[key]  # What follows a finalizer is not known before.
+                continue
+            rests_s = self._queue.put(key, write)
+            if rests_s is None:
+                self._written_s[key] = now_s
+            else:
+                looked[key] = replace(looked[key], until_s=rests_s)
+        self._looked |= looked
+        first_s = min((each.until_s for each in self._looked.values()), default=inf)
+        return None if first_s == inf else first_s - now_s
+
+    def rested_in_s(self) -> float | None:
+        """Return in how long something is tried again that the cluster did not take, if any is."""
+        return self._queue.rested_in_s()
+
+    def _writes_of_statuses(
+        self,
+        resources: Iterable[tuple[Resource, Said | None]],
+        picture: LedgerPicture,
+        now_s: float,
+        before: dict[Key, _Looked],
+    ) -> tuple[dict[Key, Write], dict[Key, _Looked]]:
+        """Return what has to be written, and what was looked at."""
+        writes: dict[Key, Write] = {}
+        looked: dict[Key, _Looked] = {}
         for resource, fault in resources:
-            ledger = ledger_status(resource, picture)
-            make = partial(status_news, resource, ledger, fault, picture.now)
-            last_s = self._written_s.get(resource.uid)
-            if last_s is not None and now_s < last_s + SELDOM_S:
-                written_s[resource.uid] = last_s
-            new = make(resource)
-            if new is None:
+            key, shown = resource.key, of_ledger(resource, picture)
+            known = before.get(key)
+            if known is not None and known.holds(resource, shown, fault, now_s):
                 continue
-            if resource.uid in written_s and not is_urgent(new, resource.status):
-                due_s.append(written_s[resource.uid] + SELDOM_S - now_s)
-                continue
-            written_s[resource.uid] = now_s
-            calls.append((resource.shown, partial(self._writer.write_status, resource, make)))
-        self._written_s = written_s
-        return calls, min(due_s, default=None)
+            make = partial(
+                status_news, resource, ledger_status(resource, picture), fault, picture.now
+            )
+            new, until_s = make(resource), inf
+            if new is not None:
+                rank = Rank.STATUS if is_urgent(new, resource.status) else Rank.FIGURES
+                last_s = self._written_s.get(key)
+                if rank is Rank.FIGURES and last_s is not None:
+                    until_s = last_s + SELDOM_S
+                else:
+                    call = partial(self._writer.write_status, resource, make)
+                    writes[key] = Write(resource.shown, rank, call)
+            looked[key] = _Looked(resource, shown, fault, until_s)
+        return writes, looked
 
-    async def mirror(
-        self, resources: Iterable[Resource], seen: Seen, picture: LedgerPicture
-    ) -> bool:
-        """Make, change and delete objects of Quorate's own; return whether more are left to do.
-
-        A status is not kept waiting by many of them.
-        """
-        wanted, kept = own_objects(resources, picture)
-        found = mirror_changes(wanted, kept, seen, self._ledger)
-        calls: list[Call] = [
-            (f"{each.kind.name} {each.name}", partial(self._create, each)) for each in found.made
-        ]
-        calls += [
-            (resource.shown, partial(self._writer.write_status, resource, own.new_status))
-            for resource, own in found.changed
-        ]
-        calls += [(each.shown, partial(self._writer.delete, each)) for each in found.deleted]
-        await self._in_threads(calls[:TOGETHER_MAX])
-        return len(calls) > TOGETHER_MAX
+    def mirror(self, resources: Iterable[Resource], seen: Seen, picture: LedgerPicture) -> None:
+        """Make, change and delete objects of Quorate's own."""
+        found = self._mirror.changes(resources, seen, picture)
+        for own in found.made:
+            shown = f"{own.kind.name} {own.name}"
+            self._queue.put(own.key, Write(shown, Rank.OWN_OBJECT, partial(self._create, own)))
+        for resource, own in found.changed:
+            call = partial(self._writer.write_status, resource, own.new_status)
+            self._put(resource, Rank.OWN_OBJECT, call)
+        for each in found.deleted:
+            self._put(each, Rank.OWN_OBJECT, partial(self._writer.delete, each))
 
     def _create(self, own: OwnObject) -> None:
         self._writer.create(
             own.kind, own.namespace, own.name, spec=own.spec, status=own.status, above=own.above
         )
-
-    async def _in_threads(self, calls: Iterable[Call]) -> list[object | None]:
-        """Return what each call returns, None where the cluster refuses it or is away."""
-        named, loop = list(calls), asyncio.get_running_loop()
-        futures = [loop.run_in_executor(self._pool, call) for _, call in named]
-        answers = await asyncio.gather(*futures, return_exceptions=True)
-        found: list[object | None] = []
-        for (what, _), answer in zip(named, answers, strict=True):
-            if isinstance(answer, ClusterError):
-                self._complain(what, answer)
-                found.append(None)
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                found.append(answer)
-        return found

@@ -65,11 +65,16 @@ class LedgerPicture:
     outcomes: Mapping[str, Tree | None]
 
 
-def read_picture(context: RequestContext, wanted: Wanted) -> LedgerPicture:
-    """Return what the ledger has of what is ``wanted``; what it does not have is left out."""
+def read_picture(
+    context: RequestContext, wanted: Wanted, kept: Mapping[str, RunPicture]
+) -> LedgerPicture:
+    """Return what the ledger has of what is ``wanted``; what it does not have is left out.
+
+    Runs that are ``kept`` are as they were when they were read, and taken from there.
+    """
     moment, view = context.moment, context.moment.view
-    names = [name for name in wanted.runs if name in view.runs]
-    runs: dict[str, RunPicture] = {}
+    names = [name for name in wanted.runs if name not in kept and name in view.runs]
+    runs = dict(kept)
     for name, tree in zip(names, run_trees(moment, names), strict=True):
         record = view.runs[name]
         leases = list(record.leases)

@@ -111,45 +111,88 @@ def run_status(status: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+Agreed = Mapping[Key, tuple[OwnObject, Resource]]
+"""Objects that were compared with what the cluster has, and have nothing new."""
+
+
 def mirror_changes(
-    wanted: Iterable[OwnObject], kept: Iterable[Key], seen: Mapping[Key, Resource], ledger: str
-) -> MirrorChanges:
+    wanted: Iterable[OwnObject],
+    kept: Iterable[Key],
+    seen: Mapping[Key, Resource],
+    ledger: str,
+    agreed: Agreed,
+) -> tuple[MirrorChanges, Agreed]:
     """Return what makes the objects of the ledger called ``ledger`` those that are ``wanted``.
 
     Those that are ``kept`` stay as they are. Objects that others have made are left alone, unless
-    one has the name of an object that is wanted: that one gets its status.
+    one has the name of an object that is wanted: that one gets its status. What was ``agreed``
+    before is not compared again; what agrees now comes second.
     """
     made: list[OwnObject] = []
     changed: list[tuple[Resource, OwnObject]] = []
+    agrees: dict[Key, tuple[OwnObject, Resource]] = {}
     keys = set(kept)
     for each in wanted:
         keys.add(each.key)
         known = seen.get(each.key)
         if known is None:
             made.append(each)
-        elif not known.is_deleting and is_news(each.status, known.status):
+        elif known.is_deleting:
+            continue
+        elif _is_in(agreed, each, known) or not is_news(each.status, known.status):
+            agrees[each.key] = each, known
+        else:
             changed.append((known, each))
     deleted = [
         each
         for key, each in seen.items()
         if each.kind.is_own and each.ledger == ledger and key not in keys and not each.is_deleting
     ]
-    return MirrorChanges(tuple(made), tuple(changed), tuple(deleted))
+    return MirrorChanges(tuple(made), tuple(changed), tuple(deleted)), agrees
 
 
-def own_objects(
-    resources: Iterable[Resource], picture: LedgerPicture
-) -> tuple[list[OwnObject], list[Key]]:
-    """Return the objects that there have to be, and the keys of those that stay as they are."""
-    wanted: list[OwnObject] = []
-    for resource in resources:
-        run = picture.runs.get(ledger_name(resource)) if resource.kind == RUN else None
-        if run is not None and run.spec.owner == owner_of(resource):
-            wanted += run_objects(resource, run)
-    kept: list[Key] = []
-    for name, tree in picture.outcomes.items():
-        if tree is None:
-            kept.append((OUTCOME.name, "", outcome_name(name)))
-        else:
-            wanted.append(outcome_object(name, tree))
-    return wanted, kept
+def _is_in(agreed: Agreed, own: OwnObject, known: Resource) -> bool:
+    before = agreed.get(own.key)
+    return before is not None and before[0] is own and before[1] is known
+
+
+class Mirror:
+    """Compares the objects of the ledger called ``ledger`` with those that the cluster has.
+
+    What was made of a run is kept for as long as the ledger shows the run as it was then.
+    """
+
+    def __init__(self, ledger: str) -> None:
+        self._ledger = ledger
+        self._made: dict[str, tuple[RunPicture, list[OwnObject]]] = {}
+        self._agreed: Agreed = {}
+
+    def changes(
+        self, resources: Iterable[Resource], seen: Mapping[Key, Resource], picture: LedgerPicture
+    ) -> MirrorChanges:
+        """Return what makes the objects those that the ledger has."""
+        wanted = self._of_runs(resources, picture)
+        kept: list[Key] = []
+        for name, tree in picture.outcomes.items():
+            if tree is None:
+                kept.append((OUTCOME.name, "", outcome_name(name)))
+            else:
+                wanted.append(outcome_object(name, tree))
+        found, self._agreed = mirror_changes(wanted, kept, seen, self._ledger, self._agreed)
+        return found
+
+    def _of_runs(self, resources: Iterable[Resource], picture: LedgerPicture) -> list[OwnObject]:
+        """Return the objects that there have to be of runs."""
+        wanted: list[OwnObject] = []
+        made: dict[str, tuple[RunPicture, list[OwnObject]]] = {}
+        for resource in resources:
+            run = picture.runs.get(ledger_name(resource)) if resource.kind == RUN else None
+            if run is None or run.spec.owner != owner_of(resource):
+                continue
+            before = self._made.get(resource.uid)
+            is_same = before is not None and before[0] is run
+            own = before[1] if before is not None and is_same else run_objects(resource, run)
+            made[resource.uid] = run, own
+            wanted += own
+        self._made = made
+        return wanted

@@ -2,8 +2,8 @@
 
 Both are compared whenever one of them has changed, and after every start. What people write becomes
 requests, with the user who has written it as their caller; what the ledger has of it becomes its
-status. Nothing is remembered between two comparisons but what was refused, so that a lost watch, a
-conflict or a restart at any point needs no other code (docs/adr/0046).
+status. Between two comparisons only that is remembered which need not be made again, and what was
+refused: a lost watch, a conflict or a restart at any point needs no other code (docs/adr/0046).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic, thread_time
 from typing import Any, Final
 
@@ -23,9 +23,10 @@ from quorate.adapters.kubernetes.resource_writes import ResourceWriter
 from quorate.documents import Parsed, parse_tree
 from quorate.loop.engine import Engine
 from quorate.operations.caller import Caller
-from quorate.ports.errors import QuorateError
+from quorate.ports.errors import ClusterError, QuorateError
 from quorate.service.custom_resources.cluster_writes import ClusterWrites
-from quorate.service.custom_resources.ledger_picture import LedgerPicture, read_picture
+from quorate.service.custom_resources.ledger_picture import LedgerPicture
+from quorate.service.custom_resources.picture_reader import PictureReader
 from quorate.service.custom_resources.resource_conditions import MISSING, Said
 from quorate.service.custom_resources.resource_documents import (
     caller_of,
@@ -44,6 +45,7 @@ from quorate.service.custom_resources.resource_standing import (
     Judged,
     is_settled,
     judged,
+    of_ledger,
     wanted_of,
 )
 from quorate.service.custom_resources.resource_steps import Step, next_step
@@ -54,17 +56,18 @@ _LOG = logging.getLogger(__name__)
 
 LOOK_S: Final = 10.0
 """How long until the cluster and the ledger are compared though nothing seems to have changed."""
-PAUSE_S: Final = 0.1
+PAUSE_S: Final = 0.05
 """How long changes are gathered before they are compared."""
 PAUSE_S_MAX: Final = 1.0
 REST: Final = 3
 """How many times as long as reading the ledger has taken the next comparison waits at least."""
 AGAIN_S: Final = 1.0
-"""How long until something is tried again that the cluster did not take."""
+"""How long until the next comparison where the ledger has failed, or the cluster is not seen."""
 PASSES_MAX: Final = 8
 """How often one comparison goes over what refers to something that it has just declared."""
 TOGETHER_MAX: Final = 64
 """How many runs are submitted at once, so that they are committed together."""
+_ORDER: Final = {kind.name: number for number, kind in enumerate(KINDS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +86,8 @@ class Compared:
     resource: Resource
     document: dict[str, Any]
     judged: Judged
+    ledger: object
+    """What the ledger has of it."""
 
 
 class ResourceOperator:
@@ -94,12 +99,15 @@ class ResourceOperator:
         self._api = api
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
-        self._reader = Caller.owner_of_file(f"kubernetes/{rules.cluster}")
+        self._caller = Caller.owner_of_file(f"kubernetes/{rules.cluster}")
         self._watch: ResourceWatch | None = None
         self._writes: ClusterWrites | None = None
         self._task: asyncio.Task[None] | None = None
         self._refused: dict[str, Refused] = {}
         self._parsed: dict[str, tuple[dict[str, Any], Parsed]] = {}
+        self._reader = PictureReader()
+        self._known: dict[str, Compared] = {}
+        self._owners: frozenset[str] = frozenset()
         self._seq = -1
         self._has_trouble = False
         self._again_s = LOOK_S
@@ -115,7 +123,7 @@ class ResourceOperator:
         """Begin; ``before`` each list of resources raises where the cluster must not be used."""
         self._watch = ResourceWatch(self._api, self._rules.cluster, self.changed, before=before)
         writer = ResourceWriter(self._api, self._watch, self._rules.ledger)
-        self._writes = ClusterWrites(writer, self._complain, self._rules.ledger)
+        self._writes = ClusterWrites(writer, self._written, self._rules.ledger)
         self._watch.start()
         self._task = asyncio.create_task(self._keep(self._watch, self._writes))
 
@@ -128,16 +136,20 @@ class ResourceOperator:
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
-        await asyncio.to_thread(self._writes.close)
+        await self._writes.close()
 
     async def _keep(self, watch: ResourceWatch, writes: ClusterWrites) -> None:
         while True:
             await self._until_due()
+            self._has_trouble, self._again_s, self._reading_s = False, LOOK_S, 0.0
             if watch.seen() is None:
                 continue  # It is compared as soon as all kinds are listed.
-            self._has_trouble, self._again_s, self._reading_s = False, LOOK_S, 0.0
+            if watch.trouble:
+                self._has_trouble = True  # Nothing can be written, and nothing new is seen.
+                continue
             try:
                 await self._compare(watch, writes)
+                self._complaints.pop("", None)
             except (CommandError, QuorateError) as error:
                 self._complain("", error)
             except Exception:  # noqa: BLE001 - the top frame of this task
@@ -160,8 +172,20 @@ class ResourceOperator:
         await asyncio.sleep(AGAIN_S if self._has_trouble else pause_s)
         self._changed.clear()
 
+    def _written(self, what: str, error: ClusterError | None) -> None:
+        """Take it that a request to the cluster is over."""
+        if error is None:
+            self._complaints.pop(what, None)
+            self._changed.set()
+        else:
+            self._note(what, error)
+
     def _complain(self, what: str, error: Exception) -> None:
         self._has_trouble = True
+        self._note(what, error)
+
+    def _note(self, what: str, error: Exception) -> None:
+        """Log why something failed, once for each cause."""
         if self._complaints.get(what) != str(error):
             self._complaints[what] = str(error)
             where = f"{what}: " if what else ""
@@ -184,14 +208,12 @@ class ResourceOperator:
             for each in compared
             if each.resource.uid in self._refused
         }
-        faults = ((each.resource, self._fault(each)) for each in compared)
+        faults = [(each.resource, self._fault(each)) for each in compared]
         due_s = await writes.statuses(faults, picture)
-        self._again_s = self._again_s if due_s is None else min(self._again_s, due_s)
-        if await writes.mirror((each.resource for each in compared), seen, picture):
-            self._again_s = 0.0
+        writes.mirror((each.resource for each in compared), seen, picture)
+        for each_s in (due_s, writes.rested_in_s()):
+            self._again_s = self._again_s if each_s is None else min(self._again_s, each_s)
         self._seq = picture.seq
-        if not self._has_trouble:
-            self._complaints.clear()
 
     def _fault(self, compared: Compared) -> Said | None:
         """Return what is wrong with a resource, by itself or as the ledger said."""
@@ -206,7 +228,7 @@ class ResourceOperator:
 
         def read(engine: Engine) -> LedgerPicture:
             before_s = thread_time()
-            found = read_picture(self._ledger_thread.context(engine, self._reader), wanted)
+            found = self._reader.read(self._ledger_thread.context(engine, self._caller), wanted)
             self._reading_s += thread_time() - before_s
             return found
 
@@ -214,26 +236,31 @@ class ResourceOperator:
 
     def _compared(self, seen: Seen, picture: LedgerPicture) -> list[Compared]:
         """Return what people write, in the order in which such resources refer to each other."""
-        found: list[Compared] = []
-        kept: dict[str, tuple[dict[str, Any], Parsed]] = {}
-        for kind in KINDS:
-            for resource in seen.values():
-                if resource.kind != kind or kind.is_own or is_settled(resource):
-                    continue
-                document = document_of(resource, upstream_names(seen, resource.namespace))
-                known = self._parsed.get(resource.uid)
-                if known is None or known[0] != document:
-                    known = document, parse_tree(None, document, source=resource.shown)
-                kept[resource.uid] = known
-                found.append(
-                    Compared(
-                        resource,
-                        document,
-                        judged(resource, known[1], picture, self._rules.template),
-                    )
-                )
-        self._parsed = kept
+        if picture.owners != self._owners:
+            self._owners, self._known = picture.owners, {}
+        written = (each for each in seen.values() if not (each.kind.is_own or is_settled(each)))
+        found = [
+            self._compared_one(each, seen, picture)
+            for each in sorted(written, key=lambda each: _ORDER[each.kind.name])
+        ]
+        self._known = {each.resource.uid: each for each in found}
+        self._parsed = {uid: self._parsed[uid] for uid in self._known}
         return found
+
+    def _compared_one(self, resource: Resource, seen: Seen, picture: LedgerPicture) -> Compared:
+        """Return how a resource compares: as before, where nothing that counts has changed."""
+        known, ledger = self._known.get(resource.uid), of_ledger(resource, picture)
+        is_same = known is not None and known.resource is resource and known.ledger is ledger
+        # Which runs others follow is said by their resources, which may change.
+        if known is not None and is_same and "follow" not in resource.spec:
+            return known
+        document = document_of(resource, upstream_names(seen, resource.namespace))
+        before = self._parsed.get(resource.uid)
+        if before is None or before[0] != document:
+            before = document, parse_tree(None, document, source=resource.shown)
+            self._parsed[resource.uid] = before
+        found = judged(resource, before[1], picture, self._rules.template)
+        return Compared(resource, document, found, ledger)
 
     # --- To the ledger ---
 
@@ -254,15 +281,9 @@ class ResourceOperator:
             ):
                 continue
             by_step[step].append(each)
-        held = await writes.hold([each.resource for each in by_step[Step.HOLD]])
-        declared = [
-            replace(each, resource=resource)
-            for each, resource in zip(by_step[Step.HOLD], held, strict=True)
-            if resource is not None
-        ]
-        await writes.let_go(each.resource for each in by_step[Step.LET_GO])
-        declared += by_step[Step.DECLARE]
-        declared.sort(key=lambda each: KINDS.index(each.resource.kind))
+        writes.hold(each.resource for each in by_step[Step.HOLD])
+        writes.let_go(each.resource for each in by_step[Step.LET_GO])
+        declared = by_step[Step.DECLARE]
         asked = [(each.resource, declaration(each.resource, each.document)) for each in declared]
         ended = [(each.resource, withdrawal(each.resource)) for each in by_step[Step.WITHDRAW]]
         return await self._ask_all([*reversed(ended), *asked], picture.seq)
@@ -308,4 +329,5 @@ class ResourceOperator:
             self._refused[resource.uid] = refused_again(resource, said, before, seq, monotonic())
             return False
         self._refused.pop(resource.uid, None)
+        self._complaints.pop(resource.shown, None)
         return True

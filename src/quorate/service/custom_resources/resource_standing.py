@@ -22,7 +22,12 @@ from quorate.adapters.kubernetes.resource_objects import (
 )
 from quorate.documents import Invalid, Parsed
 from quorate.model.specs import Run
-from quorate.service.custom_resources.ledger_picture import LedgerPicture, Wanted
+from quorate.service.custom_resources.ledger_picture import (
+    Declared,
+    LedgerPicture,
+    RunPicture,
+    Wanted,
+)
 from quorate.service.custom_resources.resource_conditions import (
     ACCEPTED,
     IMMUTABLE,
@@ -148,10 +153,16 @@ def wanted_of(resources: Iterable[Resource]) -> Wanted:
     )
 
 
+def of_ledger(resource: Resource, picture: LedgerPicture) -> RunPicture | Declared | None:
+    """Return what the ledger has of a resource; the same object while that has not changed."""
+    if resource.kind == RUN:
+        return picture.runs.get(ledger_name(resource))
+    return picture.declared.get((resource.kind.name, resource.name))
+
+
 def ledger_status(resource: Resource, picture: LedgerPicture) -> Mapping[str, Any] | None:
     """Return the status of a resource in the ledger; None where the ledger does not have it."""
-    if resource.kind == RUN:
-        run = picture.runs.get(ledger_name(resource))
-        return None if run is None else run_status(run.status)
-    declared = picture.declared.get((resource.kind.name, resource.name))
-    return None if declared is None else declared.status
+    found = of_ledger(resource, picture)
+    if isinstance(found, RunPicture):
+        return run_status(found.status)
+    return None if found is None else found.status

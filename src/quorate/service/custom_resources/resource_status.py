@@ -44,6 +44,7 @@ DRIFTING: Final = frozenset(
     }
 )
 """Fields of a status that also change while nothing happens."""
+_OVER: Final = frozenset(phase.value for phase in TERMINAL)
 
 
 def status_of(
@@ -89,11 +90,11 @@ def _said(
 def is_final(resource: Resource) -> bool:
     """Return whether nothing more will change in the status of a run."""
     status = resource.status
+    if resource.kind != RUN or status.get("phase") not in _OVER:
+        return False
     conditions = status.get("conditions") or ()
     return (
-        resource.kind == RUN
-        and status.get("phase") in {phase.value for phase in TERMINAL}
-        and status.get("observedGeneration") == resource.generation
+        status.get("observedGeneration") == resource.generation
         and any(each.get("type") == FINISHED for each in conditions)
         and not any(each.get("type") == DELETED for each in conditions)
     )

@@ -1,0 +1,166 @@
+"""Pictures of the ledger for custom resources, one after another: only what has changed is read.
+
+A run that no event has touched since the last picture shows the same, but for figures that change
+with time alone. A run that waits also waits for others, so it is read every few seconds; one that
+shares GPUs in rounds is read each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from time import monotonic
+from typing import Final
+
+from quorate.model.events import (
+    BackfillNoted,
+    ConflictAnnounced,
+    ConflictDeclared,
+    ConflictDeferred,
+    ConflictResolved,
+    ConflictWithdrawn,
+    Event,
+    HoldExtended,
+    LeaseEnded,
+    LeaseEnding,
+    LeaseStarted,
+    LoanRecalled,
+    PledgeClosed,
+    RecallWithdrawn,
+    ReservationClosed,
+    ReservationMade,
+    ReservationMoved,
+    RunEnded,
+    RunRefused,
+    RunRequeued,
+    RunResized,
+    RunStopping,
+    RunSubmitted,
+    SpareFilled,
+    ThresholdCrossed,
+)
+from quorate.model.state.records import Phase
+from quorate.operations.cursor import Cursor, cursor_at
+from quorate.operations.request_context import RequestContext
+from quorate.service.custom_resources.ledger_picture import (
+    LedgerPicture,
+    RunPicture,
+    Wanted,
+    read_picture,
+)
+from quorate.views.runs.event_text import run_of
+
+WAITING_S: Final = 3.0
+"""How long a run that waits is shown as it was, where no event is about it."""
+ALL_S: Final = 30.0
+"""How long until every run is read though no event was about it."""
+EVENTS_MAX: Final = 5_000
+"""After how many events every run is read, which takes less than looking at the events."""
+
+
+class PictureReader:
+    """Reads pictures for one operator, on the ledger's thread."""
+
+    def __init__(self) -> None:
+        self._cursor: Cursor | None = None
+        self._runs: dict[str, tuple[float, RunPicture]] = {}
+        self._all_s = -ALL_S
+
+    def read(self, context: RequestContext, wanted: Wanted) -> LedgerPicture:
+        """Return what the ledger has of what is ``wanted``."""
+        now_s = monotonic()
+        kept = self._kept(context, wanted, now_s)
+        picture = read_picture(context, wanted, kept)
+        self._runs = {
+            name: self._runs[name] if name in kept else (now_s, run)
+            for name, run in picture.runs.items()
+        }
+        return picture
+
+    def _kept(
+        self, context: RequestContext, wanted: Wanted, now_s: float
+    ) -> Mapping[str, RunPicture]:
+        """Return the runs that are as they were when they were read."""
+        touched = self._touched(context)
+        if touched is None or now_s >= self._all_s + ALL_S:
+            self._all_s = now_s
+            return {}
+        in_rounds = context.engine.view.in_rounds
+        found: dict[str, RunPicture] = {}
+        for name in wanted.runs:
+            read_s, run = self._runs.get(name, (0.0, None))
+            if run is None or name in touched or name in in_rounds:
+                continue
+            if run.status["phase"] != Phase.PENDING.value or now_s < read_s + WAITING_S:
+                found[name] = run
+        return found
+
+    def _touched(self, context: RequestContext) -> set[str] | None:
+        """Return the runs that events since the last picture are about; None where all may be."""
+        cursor, end = self._cursor, context.engine.head.seq
+        if cursor is None or end - cursor.seq > EVENTS_MAX:
+            self._cursor = cursor_at(context, None)
+            return None
+        found: set[str] = set()
+        has_touched_all = False
+        while cursor.seq < end:
+            page = cursor.page()
+            runs = touched_runs(page.events[cursor.seq + 1 - page.first_seq :])
+            has_touched_all |= runs is None
+            found |= runs or set()
+            cursor.seq = page.head.seq
+        return None if has_touched_all else found
+
+
+def touched_runs(events: Iterable[Event]) -> set[str] | None:
+    """Return the runs whose status ``events`` may change; None where that may be any run's."""
+    found: set[str] = set()
+    for event in events:
+        runs = _touched_by(event)
+        if runs is None:
+            return None
+        found |= runs
+    return found
+
+
+def _touched_by(event: Event) -> set[str] | None:  # noqa: PLR0911 - one answer per kind
+    match event:
+        case LoanRecalled():
+            return {event.run, event.waiting_run}
+        case SpareFilled():
+            return {event.lease.partition("/")[0], event.filler}
+        case PledgeClosed():
+            # A pledge is named after its lease, and a lease after its run.
+            return {event.pledge.partition("/")[0]}
+        case ConflictDeclared():
+            return {event.reservation.rpartition("@")[0], *(each.run for each in event.tokens)}
+        case ConflictResolved():
+            return {*(each.run for each in event.cuts), *(each.run for each in event.draws)}
+        case ConflictAnnounced():
+            return {event.reservation.rpartition("@")[0], *(each.run for each in event.runs)}
+        case ConflictWithdrawn():
+            return {event.reservation.rpartition("@")[0], *event.runs}
+        case ThresholdCrossed():
+            return set()
+        case (
+            BackfillNoted()
+            | ConflictDeferred()
+            | HoldExtended()
+            | LeaseEnded()
+            | LeaseEnding()
+            | LeaseStarted()
+            | RecallWithdrawn()
+            | ReservationClosed()
+            | ReservationMade()
+            | ReservationMoved()
+            | RunEnded()
+            | RunRefused()
+            | RunRequeued()
+            | RunResized()
+            | RunStopping()
+            | RunSubmitted()
+        ):
+            name = run_of(event)
+            assert name is not None, event
+            return {name}
+        case _:
+            return None
