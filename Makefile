@@ -25,6 +25,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
+# Where Chromium is for the tests of the dashboard, or why there is none.
+BROWSER := .build/chromium
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-kubernetes demo-quorum serve test quick check bench soak mutate cover format lock web docs clean
@@ -51,7 +53,7 @@ serve: $(RUNTIME) ## install, then serve quorate.db, made if there is none, and 
 		"$(AS_ROOT). To serve others, give each team a system user instead: docs/jobs.md"
 	$(BIN)/quorate serve --executor local --token-file $(TOKEN) $(AS_ROOT) $(ARGS)
 
-test: $(DEV) ## every test, repeatable
+test: $(DEV) $(BROWSER) ## every test, repeatable
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 quick: $(DEV) ## the tests worth running after each change, under a minute
@@ -67,7 +69,7 @@ check: $(DEV) ## formatting, lint, types, layers
 bench: $(DEV) ## measure, print beside the targets, fail below one
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(DEV) ## long and random: many more examples, SEEDS=0-499 of the simulation
+soak: $(DEV) $(BROWSER) ## long and random: many more examples, SEEDS=0-499 of the simulation
 	HYPOTHESIS_PROFILE=soak QUORATE_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 		-o faulthandler_timeout=0 $(ARGS)
 
@@ -127,3 +129,6 @@ $(DEV): requirements/dev.txt pyproject.toml | $(BIN)/python
 
 $(BIN)/uv: | $(BIN)/python
 	$(PIP) install --quiet 'uv>=0.5'
+
+$(BROWSER): | $(DEV)
+	@$(BIN)/python -m tools.chromium $@

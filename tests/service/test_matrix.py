@@ -41,6 +41,7 @@ EVERYBODY: Final = """
     watch-logs run-reports
     watch-events list-events list-notices watch-notices verify-ledger verify-ledger-against
     show-lottery verify-lottery calc list-tokens fleet-top fleet-map
+    queue-starts
 """
 ROLES: Final = {
     **dict.fromkeys(EVERYBODY.split(), "admin tenant-admin user auditor"),

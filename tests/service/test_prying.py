@@ -157,6 +157,7 @@ def questions(view: StateView, hidden: Hidden) -> Iterator[tuple[str, Struct]]:
     yield "verify-ledger", ledger_operations.VerifyLedger(deep=True)
     yield "fleet-top", looking_operations.FleetTop()
     yield "fleet-map", looking_operations.ShowMap()
+    yield "queue-starts", plan_operations.QueueStarts()
     yield "picture", plan_operations.PictureRequest()
     yield "user-usage", money_operations.UserUsageRequest()
     yield "tenant-usage", money_operations.TenantUsageRequest(id=hidden.owner)

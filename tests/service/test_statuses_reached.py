@@ -261,6 +261,7 @@ UNKNOWN: Final = {
     "list-events": Question(query={"run": NOWHERE}),
     "fleet-top": Question(query={"pool": NOWHERE}),
     "fleet-map": Question(query={"pool": NOWHERE}),
+    "queue-starts": Question(query={"owner": NOWHERE}),
 }
 
 

@@ -1,20 +1,26 @@
 """A real browser for tests of the dashboard: Chromium, driven by Playwright.
 
-It is the one that ``CHROMIUM`` names, else ``chromium`` or ``google-chrome`` of the system; tests
-are skipped, with this reason, where there is none.
+It is the one that ``CHROMIUM`` names, else ``chromium`` or ``google-chrome`` of the system, else
+the one that ``python -m tools.chromium`` has installed. Tests are skipped where there is none, with
+the reason why it could not be installed.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
+NOTE: Final = Path(__file__).parents[2] / ".build" / "chromium"
+"""Where ``tools.chromium`` says why there is none."""
+_INSTALLED: Final = ("chromium-*/chrome-linux*/chrome", "chromium-*/chrome-mac*/*/*/*/Chromium")
 
 
 def chromium_here() -> str | None:
@@ -22,14 +28,36 @@ def chromium_here() -> str | None:
     named = os.environ.get("CHROMIUM")
     if named:
         return named
-    return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    found = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    return found or next((str(each) for each in _installed()), None)
+
+
+def _installed() -> Iterator[Path]:
+    """Yield the browsers that Playwright has installed, the newest first."""
+    usual = Path.home() / ".cache" / "ms-playwright"
+    folder = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or usual)
+    for pattern in _INSTALLED:
+        yield from sorted(folder.glob(pattern), reverse=True)
+
+
+def why_it_does_not_start(program: str) -> str:
+    """Return why ``program`` does not start; empty where it does."""
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else " ".join(done.stderr.split())[-300:]
+
+
+def why_none() -> str:
+    """Return why there is no browser."""
+    if NOTE.exists():
+        return NOTE.read_text(encoding="utf-8").strip()
+    return "no Chromium: run `python -m tools.chromium`, or name one in CHROMIUM"
 
 
 @contextmanager
 def browser_here() -> Iterator[Browser]:
     """Yield a browser without a window."""
     program = chromium_here()
-    assert program is not None, "no Chromium: install one, or name it in CHROMIUM"
+    assert program is not None, why_none()
     with sync_playwright() as playwright:
         # A browser does not sandbox its pages as root, as in containers; these pages are ours.
         sandbox = [] if os.geteuid() else ["--no-sandbox"]

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 
 from tests.oracles.effort import leaves_out_slow
-from tests.web.browsing import browser_here, chromium_here, sign_in
+from tests.web.browsing import browser_here, chromium_here, sign_in, why_none
 from tests.web.world import World, world_in
 
 _QUICK = frozenset({"test_built.py"})
@@ -67,7 +67,7 @@ class Visit:
 def chromium() -> None:
     """Skip where there is no browser."""
     if chromium_here() is None:
-        pytest.skip("no Chromium: install one, or name it in CHROMIUM")
+        pytest.skip(why_none())
 
 
 @pytest.fixture(scope="module")

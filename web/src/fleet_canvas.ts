@@ -1,6 +1,6 @@
 /** Draws the fleet: as blocks from afar, as single GPUs from near, and only what is in sight. */
 
-import type { FleetModel } from "./fleet_model.ts";
+import { type Domain, type FleetModel, TITLE } from "./fleet_model.ts";
 
 export interface View {
   /** Pixels for one GPU. */
@@ -14,7 +14,15 @@ export interface Chosen {
   run: string;
 }
 
+/** How the map is shown: colours of owners by name, what is chosen, GPUs promised by domain. */
+export interface Shown {
+  colors: Map<string, string>;
+  chosen: Chosen;
+  reserved: Map<string, number>;
+}
+
 export interface Paint {
+  accent: string;
   free: string;
   bad: string;
   wait: string;
@@ -34,6 +42,7 @@ export function paintOf(): Paint {
   const style = getComputedStyle(document.documentElement);
   const read = (name: string): string => style.getPropertyValue(name).trim();
   return {
+    accent: read("--accent"),
     free: read("--free"),
     bad: read("--bad"),
     wait: read("--wait"),
@@ -51,13 +60,12 @@ export function fitted(model: FleetModel, width: number, height: number): View {
   return { scale, x: (width - model.width * scale) / 2, y: Math.max(12, (height - model.height * scale) / 2) };
 }
 
-/** Draws `model` as it is; `colors` are those of owners by name. */
+/** Draws `model` as it is. */
 export function drawFleet(
   canvas: HTMLCanvasElement,
   model: FleetModel,
   view: View,
-  colors: Map<string, string>,
-  chosen: Chosen,
+  shown: Shown,
 ): void {
   const ratio = devicePixelRatio;
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
@@ -69,7 +77,7 @@ export function drawFleet(
   const paint = paintOf();
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
-  const pen = new Pen(context, model, view, colors, chosen, paint);
+  const pen = new Pen(context, model, view, shown, paint);
   for (const domain of model.domains) {
     const [x, y] = [view.x + domain.x * view.scale, view.y + domain.y * view.scale];
     if (x > width || y > height) continue;
@@ -83,27 +91,25 @@ class Pen {
   private readonly context: CanvasRenderingContext2D;
   private readonly model: FleetModel;
   private readonly view: View;
-  private readonly colors: Map<string, string>;
-  private readonly chosen: Chosen;
+  private readonly shown: Shown;
   private readonly paint: Paint;
 
   constructor(
     context: CanvasRenderingContext2D,
     model: FleetModel,
     view: View,
-    colors: Map<string, string>,
-    chosen: Chosen,
+    shown: Shown,
     paint: Paint,
   ) {
     this.context = context;
     this.model = model;
     this.view = view;
-    this.colors = colors;
-    this.chosen = chosen;
+    this.shown = shown;
     this.paint = paint;
   }
 
-  title(domain: { name: string; flavor: string; width: number }, x: number, y: number): void {
+  title(domain: Domain, x: number, y: number): void {
+    this.reserved(domain, x, y);
     const size = Math.min(13, this.view.scale * 1.3);
     if (size < TITLE_PX_MIN) return;
     this.context.font = `600 ${size}px system-ui, sans-serif`;
@@ -111,6 +117,24 @@ class Pen {
     this.context.textBaseline = "top";
     const most = domain.width * this.view.scale;
     this.context.fillText(`${domain.name}  ${domain.flavor}`, x, y + size * 0.3, most);
+  }
+
+  /** What is promised of a domain: a dashed line under its title, as long as its part of it. */
+  private reserved(domain: Domain, x: number, y: number): void {
+    const gpus = this.shown.reserved.get(`${domain.name} ${domain.flavor}`);
+    if (!gpus) return;
+    const { context, model, view } = this;
+    const all = domain.nodes.reduce((sum, node) => sum + (model.gpus[node] as number), 0);
+    const line = Math.max(1.5, Math.min(3, view.scale * 0.2));
+    const top = y + TITLE * view.scale - line;
+    context.strokeStyle = this.paint.accent;
+    context.lineWidth = line;
+    context.setLineDash([2 * line, line]);
+    context.beginPath();
+    context.moveTo(x, top);
+    context.lineTo(x + domain.width * view.scale * Math.min(1, gpus / Math.max(all, 1)), top);
+    context.stroke();
+    context.setLineDash([]);
   }
 
   node(node: number, width: number, height: number): void {
@@ -157,7 +181,8 @@ class Pen {
   }
 
   private fill(lease: number): void {
-    const { model, context, chosen } = this;
+    const { model, context } = this;
+    const { chosen, colors } = this.shown;
     if (lease < 0) {
       context.globalAlpha = 1;
       context.fillStyle = this.paint.free;
@@ -167,7 +192,7 @@ class Pen {
       (chosen.owner !== "" && model.owners[lease] !== chosen.owner) ||
       (chosen.run !== "" && model.runs[lease] !== chosen.run);
     context.globalAlpha = isDim ? DIM : 1;
-    context.fillStyle = this.colors.get(model.owners[lease] as string) ?? this.paint.other;
+    context.fillStyle = colors.get(model.owners[lease] as string) ?? this.paint.other;
   }
 
   /** A spare is hollow: it is paid for, and does not work. */

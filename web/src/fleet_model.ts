@@ -7,7 +7,8 @@ import type { LedgerEvent } from "./live.ts";
 const NODE_COLUMNS = 4;
 const NODE_GAP = 0.6;
 const DOMAIN_GAP = 2.2;
-const TITLE = 1.5;
+/** The room for the title of a domain, above its nodes. */
+export const TITLE = 1.5;
 const FREE = -1;
 
 export interface Domain {

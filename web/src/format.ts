@@ -68,3 +68,21 @@ export function away(at: string | number, now: number): string {
   const ms = new Date(at).getTime() - now;
   return ms >= 0 ? `in ${duration(ms)}` : `${duration(-ms)} ago`;
 }
+
+const INSTANT = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g;
+
+/** A piece of a sentence: text, or an instant in it. */
+export type Said = { text: string } | { at: string };
+
+/** Returns a sentence of the service in pieces, so that its instants are shown in the viewer's zone. */
+export function piecesOf(sentence: string): Said[] {
+  const found: Said[] = [];
+  let from = 0;
+  for (const match of sentence.matchAll(INSTANT)) {
+    if (match.index > from) found.push({ text: sentence.slice(from, match.index) });
+    found.push({ at: match[0] });
+    from = match.index + match[0].length;
+  }
+  if (from < sentence.length) found.push({ text: sentence.slice(from) });
+  return found;
+}

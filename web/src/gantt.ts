@@ -27,8 +27,9 @@ export interface Reservation {
   metadata: { name: string };
   spec: { runRef: { name: string } };
   status: {
+    state: string;
     plannedStart: string | null;
-    slice: { domains: { domain: string; gpus: number }[] };
+    slice: { flavor: string; domains: { domain: string; gpus: number }[] };
     payers: { holdMsPerGPU: number }[];
   };
 }

@@ -1,7 +1,7 @@
-/** The palette: type a few letters of a page, a run, a budget or a node, and go there. */
+/** The palette: type a few letters of a page, a run or another thing, and go there. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ask } from "./api.ts";
+import { ProblemError, ask, wordsOf } from "./api.ts";
 import { AREAS } from "./pages.tsx";
 import { go, pageOf } from "./router.tsx";
 
@@ -14,18 +14,26 @@ interface Place {
 const SHOWN_MAX = 12;
 const RUNS_MAX = 200;
 
+const KINDS = [
+  ["run", "runs", "/runs", { newest: true, limit: RUNS_MAX }],
+  ["budget", "budgets", "/budgets", { limit: RUNS_MAX }],
+  ["owner", "owners", "/owners", { limit: RUNS_MAX }],
+  ["conflict", "conflicts", "/resolver/outcomes", { limit: RUNS_MAX }],
+] as const;
+
+/** Returns what can be gone to by name; a kind that the token may not read is left out. */
 async function places(): Promise<Place[]> {
-  const [runs, budgets] = await Promise.all([
-    ask("/runs", {}, { newest: true, limit: RUNS_MAX }),
-    ask("/budgets", {}, { limit: RUNS_MAX }),
-  ]);
-  const named = (items: unknown[], kind: string, area: string): Place[] =>
-    (items as { metadata: { name: string } }[]).map(({ metadata: { name } }) => ({
-      kind,
-      name,
-      at: [area, name],
-    }));
-  return [...named(runs.items, "run", "runs"), ...named(budgets.items, "budget", "budgets")];
+  const found = KINDS.map(async ([kind, area, path, query]): Promise<Place[]> => {
+    try {
+      const { items } = await ask(path, {}, query);
+      const named = items as unknown as { metadata: { name: string } }[];
+      return named.map(({ metadata: { name } }) => ({ kind, name, at: [area, name] }));
+    } catch (error) {
+      if (error instanceof ProblemError && error.status === 403) return [];
+      throw error;
+    }
+  });
+  return (await Promise.all(found)).flat();
 }
 
 /** Returns how well `name` fits what was typed: less is better, and Infinity is not at all. */
@@ -46,9 +54,10 @@ export function Palette({ onClose }: { onClose: () => void }) {
   const [typed, setTyped] = useState("");
   const [more, setMore] = useState<Place[]>([]);
   const [chosen, setChosen] = useState(0);
+  const [fault, setFault] = useState("");
   useEffect(() => {
     dialog.current?.showModal();
-    places().then(setMore, () => setMore([]));
+    places().then(setMore, (error) => setFault(wordsOf(error)));
   }, []);
   const found = useMemo(() => {
     const wanted = typed.trim().toLowerCase();
@@ -79,11 +88,11 @@ export function Palette({ onClose }: { onClose: () => void }) {
       <input
         type="text"
         role="combobox"
-        aria-label="Page, run or budget"
+        aria-label="Page, run, budget, owner or conflict"
         aria-expanded="true"
         aria-controls="palette-list"
         aria-activedescendant={found.length ? `palette-${chosen}` : undefined}
-        placeholder="Page, run or budget"
+        placeholder="Page, run, budget, owner or conflict"
         value={typed}
         onInput={(event) => {
           setTyped(event.currentTarget.value);
@@ -91,6 +100,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
         }}
         onKeyDown={pressed}
       />
+      {fault && <p class="fault">{fault}</p>}
       <ul id="palette-list" role="listbox" aria-label="Places">
         {found.map((place, at) => (
           <li

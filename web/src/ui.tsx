@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { save, wordsOf } from "./api.ts";
-import { fullTime, time } from "./format.ts";
+import { fullTime, time, piecesOf } from "./format.ts";
 import type { Loaded } from "./live.ts";
 
 export type Tone = "good" | "wait" | "bad" | "quiet" | "plan";
@@ -95,6 +95,11 @@ export function When({ at }: { at: string | number }) {
   );
 }
 
+/** A sentence of the service, with its instants in the viewer's zone. */
+export function Words({ of }: { of: string }) {
+  return <>{piecesOf(of).map((each) => ("at" in each ? <When at={each.at} /> : each.text))}</>;
+}
+
 export interface Part {
   name: string;
   value: number;
@@ -172,7 +177,7 @@ export function Table<Row>({ name, columns, rows, keyOf, empty, filter, onSave }
         </button>
       </div>
       {fault && <p class="fault">{fault}</p>}
-      <div class="scroll" tabIndex={0} role="region" aria-label={name}>
+      <div class="scroll" tabIndex={0} role="region" aria-label={name} onKeyDown={moveByKey}>
         <table>
           <thead>
             <tr>
@@ -194,7 +199,7 @@ export function Table<Row>({ name, columns, rows, keyOf, empty, filter, onSave }
           </thead>
           <tbody>
             {(hasAll ? shown : shown.slice(0, DRAWN_MAX)).map((row) => (
-              <tr key={keyOf(row)}>
+              <tr key={keyOf(row)} tabIndex={-1}>
                 {columns.map((column) => (
                   <td class={classOf(column)} data-label={column.title}>
                     {column.show(row)}
@@ -212,6 +217,28 @@ export function Table<Row>({ name, columns, rows, keyOf, empty, filter, onSave }
       )}
     </div>
   );
+}
+
+const BY_KEY: Record<string, (at: number, rows: number) => number> = {
+  ArrowDown: (at, rows) => Math.min(at + 1, rows - 1),
+  ArrowUp: (at) => Math.max(at - 1, 0),
+  Home: () => 0,
+  End: (_, rows) => rows - 1,
+};
+
+/** Moves between the rows of a table by arrows, Home and End; Enter opens what the row is about. */
+function moveByKey(event: KeyboardEvent): void {
+  const target = event.target as HTMLElement;
+  const rows = [...(event.currentTarget as HTMLElement).querySelectorAll<HTMLElement>("tbody tr")];
+  const row = target.closest<HTMLElement>("tbody tr");
+  const move = BY_KEY[event.key];
+  if (move && rows.length > 0 && !event.metaKey && !event.ctrlKey && !event.altKey) {
+    event.preventDefault();
+    rows[move(row ? rows.indexOf(row) : -1, rows.length)]?.focus();
+  } else if (event.key === "Enter" && target === row) {
+    event.preventDefault();
+    row.querySelector<HTMLElement>("a, summary, button")?.click();
+  }
 }
 
 function classOf<Row>(column: Column<Row>): string {

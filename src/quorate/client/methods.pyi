@@ -25,7 +25,12 @@ from quorate.operations.ledger.ledger_operations import (
     Redrawn,
     Verification,
 )
-from quorate.operations.ledger.plan_operations import Explanation, Forecast, Picture
+from quorate.operations.ledger.plan_operations import (
+    Explanation,
+    Forecast,
+    Picture,
+    QueueStartsGiven,
+)
 from quorate.operations.money.money_operations import (
     AccountingStatus,
     Statement,
@@ -573,6 +578,9 @@ class Methods:
     ) -> Outcome:
         """Replace the settings of the installation. The System document; with ``if_match`` only if
         it is still at that version."""
+    def queue_starts(self, *, owner: str | None = None, limit: int = 25) -> QueueStartsGiven:
+        """Say when the first waiting runs start, with P50, P90 and odds. The first waiting runs, of
+        one owner or of all that the caller sees."""
     def recover_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Record that a failed node works again. The node, and why."""
     def release_claim(self, claim: str, *, note: str = "", dry_run: bool = False) -> Outcome:
@@ -1252,6 +1260,9 @@ class AsyncMethods:
     ) -> Outcome:
         """Replace the settings of the installation. The System document; with ``if_match`` only if
         it is still at that version."""
+    async def queue_starts(self, *, owner: str | None = None, limit: int = 25) -> QueueStartsGiven:
+        """Say when the first waiting runs start, with P50, P90 and odds. The first waiting runs, of
+        one owner or of all that the caller sees."""
     async def recover_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Record that a failed node works again. The node, and why."""
     async def release_claim(self, claim: str, *, note: str = "", dry_run: bool = False) -> Outcome:

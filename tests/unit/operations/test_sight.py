@@ -123,6 +123,10 @@ OTHERS: Final[dict[str, tuple[Struct, ...]]] = {
     "tenant-usage": (money_operations.TenantUsageRequest(id="mine"),),
     "plan-run": tuple(plan_operations.AboutRun(run=name) for name in RUNS),
     "explain-run": tuple(plan_operations.AboutRun(run=name) for name in RUNS),
+    "queue-starts": (
+        plan_operations.QueueStarts(),
+        plan_operations.QueueStarts(owner="mine"),
+    ),
     "plan-runs": (
         plan_operations.PlanRuns(documents=(_RUN,)),
         plan_operations.PlanRuns(documents=(_WIDE, _RUN)),

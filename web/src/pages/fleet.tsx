@@ -5,7 +5,8 @@ import { ask, wordsOf } from "../api.ts";
 import { type Chosen, type View, drawFleet, fitted, paintOf } from "../fleet_canvas.ts";
 import { FleetModel } from "../fleet_model.ts";
 import { number } from "../format.ts";
-import { type LedgerEvent, stream } from "../live.ts";
+import type { Reservation } from "../gantt.ts";
+import { type LedgerEvent, stream, useLive } from "../live.ts";
 import { Link, useParam } from "../router.tsx";
 import { Badge, Bar, Card, type Column, Empty, Table, Title } from "../ui.tsx";
 import { oversees, useViewer } from "../viewer.ts";
@@ -82,8 +83,30 @@ function useFleet(): { model: FleetModel | null; version: number; fault: string 
   return { model, version, fault };
 }
 
+/** Returns how many GPUs of each domain and flavor are promised to firm starts. */
+function useReserved(): { reserved: Map<string, number>; error: string | null } {
+  const found = useLive(
+    "reserved",
+    (signal) => ask("/reservations", {}, {}, signal),
+    (event) => event.tag.startsWith("reservation"),
+  );
+  const reserved = useMemo(() => {
+    const sums = new Map<string, number>();
+    for (const each of (found.value?.items ?? []) as unknown as Reservation[]) {
+      if (each.status.state !== "Firm") continue;
+      for (const { domain, gpus } of each.status.slice.domains) {
+        const key = `${domain} ${each.status.slice.flavor}`;
+        sums.set(key, (sums.get(key) ?? 0) + gpus);
+      }
+    }
+    return sums;
+  }, [found.value]);
+  return { reserved, error: found.error };
+}
+
 export function FleetPage() {
   const { model, version, fault } = useFleet();
+  const { reserved, error } = useReserved();
   const [owner, setOwner] = useParam("owner");
   const [run, setRun] = useParam("run");
   const shares = useMemo(() => model?.shares() ?? [], [model, version]);
@@ -114,7 +137,7 @@ export function FleetPage() {
           </button>
         )}
       </Title>
-      {fault && <p class="fault" role="alert">{fault}</p>}
+      {(fault || error) && <p class="fault" role="alert">{fault || error}</p>}
       {!model && !fault && <div class="loading" role="status">Loading…</div>}
       {model && model.names.length === 0 && (
         <Empty command="quorate apply -f fleet.yaml">The fleet has no nodes yet.</Empty>
@@ -148,9 +171,18 @@ export function FleetPage() {
             <li>
               <i class="cordoned" /> cordoned
             </li>
+            <li title="Promised to firm starts. Which GPUs of a domain a run gets is decided when it starts.">
+              <i class="reserved" /> reserved, of a domain
+            </li>
           </ul>
-          <MapView model={model} version={version} colors={colors} chosen={{ owner, run }} />
-          <Domains model={model} version={version} />
+          <MapView
+            model={model}
+            version={version}
+            colors={colors}
+            chosen={{ owner, run }}
+            reserved={reserved}
+          />
+          <Domains model={model} version={version} reserved={reserved} />
         </>
       )}
     </>
@@ -162,9 +194,10 @@ interface MapProps {
   version: number;
   colors: Map<string, string>;
   chosen: Chosen;
+  reserved: Map<string, number>;
 }
 
-function MapView({ model, version, colors, chosen }: MapProps) {
+function MapView({ model, version, colors, chosen, reserved }: MapProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const view = useRef<View | null>(null);
   const [tip, setTip] = useState<{ x: number; y: number; slot: string[] } | null>(null);
@@ -174,13 +207,13 @@ function MapView({ model, version, colors, chosen }: MapProps) {
     const at = canvas.current;
     if (!at) return;
     view.current ??= fitted(model, at.clientWidth, at.clientHeight);
-    drawFleet(at, model, view.current, colors, chosen);
+    drawFleet(at, model, view.current, { colors, chosen, reserved });
   };
   useEffect(() => {
     view.current = null;
     redraw.current();
   }, [model]);
-  useEffect(() => redraw.current(), [version, colors, chosen.owner, chosen.run]);
+  useEffect(() => redraw.current(), [version, colors, chosen.owner, chosen.run, reserved]);
   useEffect(() => {
     const at = canvas.current as HTMLCanvasElement;
     const again = (): void => redraw.current();
@@ -223,6 +256,19 @@ function MapView({ model, version, colors, chosen }: MapProps) {
     const now = view.current;
     return now && model.at((x - now.x) / now.scale, (y - now.y) / now.scale);
   };
+  /** Opens a node, and brings it into the middle. */
+  const show = (node: number): void => {
+    const at = canvas.current;
+    if (!at) return;
+    const scale = Math.max(view.current?.scale ?? 0, 12);
+    view.current = {
+      scale,
+      x: at.clientWidth / 2 - (model.x[node] as number) * scale,
+      y: at.clientHeight / 2 - (model.y[node] as number) * scale,
+    };
+    redraw.current();
+    setPicked(node);
+  };
   const moved = (event: PointerEvent): void => {
     if (event.buttons === 1) {
       setTip(null);
@@ -259,6 +305,7 @@ function MapView({ model, version, colors, chosen }: MapProps) {
           act();
         }}
       />
+      <FindNode model={model} onFind={show} />
       <div class="zoom">
         <button type="button" aria-label="Zoom in" onClick={() => middle(ZOOM)}>
           +
@@ -279,6 +326,36 @@ function MapView({ model, version, colors, chosen }: MapProps) {
       )}
       {picked >= 0 && <NodePanel model={model} node={picked} onClose={() => setPicked(-1)} />}
     </div>
+  );
+}
+
+/** Finds a node by its name, for those who do not use a mouse, and in fleets of thousands. */
+function FindNode({ model, onFind }: { model: FleetModel; onFind: (node: number) => void }) {
+  const [typed, setTyped] = useState("");
+  const [isMissing, setMissing] = useState(false);
+  return (
+    <form
+      class="find-node"
+      onSubmit={(event) => {
+        event.preventDefault();
+        const node = model.names.indexOf(typed.trim());
+        setMissing(node < 0);
+        if (node >= 0) onFind(node);
+      }}
+    >
+      <input
+        type="search"
+        aria-label="Find a node"
+        placeholder="Find a node"
+        aria-invalid={isMissing}
+        value={typed}
+        onInput={(event) => {
+          setTyped(event.currentTarget.value);
+          setMissing(false);
+        }}
+      />
+      {isMissing && <span role="alert">no such node</span>}
+    </form>
   );
 }
 
@@ -336,6 +413,7 @@ interface Row {
   gpus: number;
   held: number;
   free: number;
+  reserved: number;
   out: number;
 }
 
@@ -357,15 +435,28 @@ const COLUMNS: Column<Row>[] = [
       />
     ),
   },
-  ...(["nodes", "gpus", "held", "free", "out"] as const).map((name) => ({
-    title: { nodes: "Nodes", gpus: "GPUs", held: "Held", free: "Free", out: "Out of service" }[name],
+  ...(["nodes", "gpus", "held", "free", "reserved", "out"] as const).map((name) => ({
+    title: {
+      nodes: "Nodes",
+      gpus: "GPUs",
+      held: "Held",
+      free: "Free",
+      reserved: "Reserved",
+      out: "Out of service",
+    }[name],
     right: true,
     value: (row: Row) => row[name],
     show: (row: Row) => number(row[name]),
   })),
 ];
 
-function Domains({ model, version }: { model: FleetModel; version: number }) {
+interface DomainsProps {
+  model: FleetModel;
+  version: number;
+  reserved: Map<string, number>;
+}
+
+function Domains({ model, version, reserved }: DomainsProps) {
   const rows = useMemo(
     () =>
       model.domains.map((domain) => ({
@@ -374,9 +465,10 @@ function Domains({ model, version }: { model: FleetModel; version: number }) {
         pool: domain.pool,
         nodes: domain.nodes.length,
         gpus: domain.nodes.reduce((sum, node) => sum + (model.gpus[node] as number), 0),
+        reserved: reserved.get(`${domain.name} ${domain.flavor}`) ?? 0,
         ...model.count(domain),
       })),
-    [model, version],
+    [model, version, reserved],
   );
   return (
     <Card title="Domains">

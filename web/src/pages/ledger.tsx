@@ -3,12 +3,13 @@
 import { useState } from "preact/hooks";
 import { addressOf, ask, save, send, wordsOf } from "../api.ts";
 import type { EventListed } from "../api_types.ts";
+import { Checkpoints } from "./checkpoints.tsx";
 import { type Verified, linesOf, verify } from "../chain.ts";
 import { number } from "../format.ts";
 import { useLive } from "../live.ts";
 import { whyNot } from "../lottery.ts";
 import { useParam } from "../router.tsx";
-import { Await, Badge, Card, type Column, Empty, Table, Title, When } from "../ui.tsx";
+import { Await, Badge, Card, type Column, Empty, Table, Title, When, Words } from "../ui.tsx";
 import { oversees, useViewer } from "../viewer.ts";
 
 const PAGE = 200;
@@ -28,7 +29,9 @@ const COLUMNS: Column<EventListed>[] = [
     value: (each) => each.text,
     show: (each) => (
       <details class="raw">
-        <summary>{each.text}</summary>
+        <summary>
+          <Words of={each.text} />
+        </summary>
         <pre>{JSON.stringify(each, null, 2)}</pre>
       </details>
     ),
@@ -52,7 +55,10 @@ export function LedgerPage() {
   return (
     <>
       <Title title="Ledger" sub="Everything that was decided, in order; each block is sealed over the one before it." />
-      <Verification />
+      <div class="columns">
+        <Verification />
+        <Checkpoints />
+      </div>
       <form
         class="tools search"
         onSubmit={(event) => {

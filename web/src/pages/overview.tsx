@@ -6,7 +6,7 @@ import type { Run } from "../documents.ts";
 import { duration, number, percent } from "../format.ts";
 import { useLive, useNow } from "../live.ts";
 import { Link } from "../router.tsx";
-import { Await, Badge, Bar, Card, Empty, Title, When } from "../ui.tsx";
+import { Await, Badge, Bar, Card, Empty, Title, When, Words } from "../ui.tsx";
 import { PlanText, waitText } from "./waiting.tsx";
 
 const FIRST = 8;
@@ -44,7 +44,7 @@ export function OverviewPage() {
                           {run.spec.owner} · {number(run.spec.resources.totalGPUs)} GPUs ·{" "}
                           {duration(now - Date.parse(run.status.submitted))}
                         </small>
-                        <small class="why">{waitText(run)}</small>
+                        <small class="why"><Words of={waitText(run)} /></small>
                       </div>
                       <PlanText run={run} now={now} />
                     </li>
@@ -62,7 +62,7 @@ export function OverviewPage() {
                   <li key={event.seq}>
                     <When at={event.at_ms} />
                     <div>
-                      <Badge word={String(event.tag).split("/")[0] ?? ""} /> <span>{event.text}</span>
+                      <Badge word={String(event.tag).split("/")[0] ?? ""} /> <span><Words of={event.text} /></span>
                     </div>
                   </li>
                 ))}

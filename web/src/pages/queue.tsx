@@ -2,15 +2,18 @@
 
 import { useState } from "preact/hooks";
 import { ask, saveCsv, wordsOf } from "../api.ts";
+import type { QueueStart } from "../api_types.ts";
 import { type Run, flavorsOf } from "../documents.ts";
-import { duration, number, percent } from "../format.ts";
+import { away, duration, fullTime, number, percent } from "../format.ts";
 import { useLive, useNow } from "../live.ts";
 import { Link, useParam } from "../router.tsx";
-import { Await, Badge, type Column, Empty, Table, Title } from "../ui.tsx";
+import { Await, Badge, type Column, Empty, Table, Title, Words } from "../ui.tsx";
 import { useViewer } from "../viewer.ts";
 import { PlanText, waitText } from "./waiting.tsx";
 
 const PAGE = 100;
+/** Of how many runs the likely start is asked for: those that a pool plans, and a few more. */
+const LIKELY = 50;
 const AGES_MS = 5_000;
 
 export function QueuePage() {
@@ -23,6 +26,12 @@ export function QueuePage() {
     (signal) => ask("/queue", {}, { limit: PAGE, owner }, signal),
     (event) => /^(run|lease|reservation|node|budget|owner|round)/.test(event.tag),
   );
+  const starts = useLive(
+    `starts ${owner}`,
+    (signal) => ask("/queue/starts", {}, { limit: LIKELY, owner }, signal),
+    (event) => /^(run|lease|reservation|node|conflict)/.test(event.tag),
+  );
+  const likely = new Map(starts.value?.items.map((each) => [each.run, each]));
   const readOn = async (next: string, rows: Run[]): Promise<void> => {
     try {
       const found = await ask("/queue", {}, { limit: PAGE, owner, cursor: next });
@@ -48,7 +57,7 @@ export function QueuePage() {
             <>
               <Table
                 name="queue"
-                columns={columns(now)}
+                columns={columns(now, likely)}
                 rows={rows}
                 keyOf={(run) => run.metadata.name}
                 onSave={() => saveCsv("/queue", owner ? { owner } : {}, "queue.csv")}
@@ -58,7 +67,7 @@ export function QueuePage() {
                   </Empty>
                 }
               />
-              {fault && <p class="fault">{fault}</p>}
+              {(fault || starts.error) && <p class="fault">{fault || starts.error}</p>}
               {next && (
                 <button type="button" onClick={() => void readOn(next, more?.rows ?? [])}>
                   Show {PAGE} more
@@ -92,7 +101,7 @@ export function OwnerLink({ name }: { name: string }) {
   return <Link to={["owners", name]}>{name}</Link>;
 }
 
-function columns(now: number): Column<Run>[] {
+function columns(now: number, likely: Map<string, QueueStart>): Column<Run>[] {
   return [
     {
       title: "#",
@@ -137,11 +146,23 @@ function columns(now: number): Column<Run>[] {
       show: (run) => <PlanText run={run} now={now} />,
     },
     {
+      title: "P50 to P90",
+      wide: true,
+      value: (run) => likely.get(run.metadata.name)?.p50Start ?? "~",
+      show: (run) => <Likely start={likely.get(run.metadata.name)} now={now} />,
+    },
+    {
+      title: "Odds",
+      wide: true,
+      value: (run) => oddsText(likely.get(run.metadata.name)),
+      show: (run) => <Odds start={likely.get(run.metadata.name)} />,
+    },
+    {
       title: "Why it waits",
       value: waitText,
       show: (run) => (
         <span class="why" title={run.status.refusal?.code}>
-          {waitText(run)}
+          <Words of={waitText(run)} />
         </span>
       ),
     },
@@ -160,6 +181,33 @@ function Score({ run }: { run: Run }) {
   return (
     <span title={words}>
       {terms.score.toFixed(3)} {terms.overBudget && <Badge word="over budget" tone="bad" />}
+    </span>
+  );
+}
+
+/** By when a run has started in half, and in nine of ten cases. */
+function Likely({ start, now }: { start: QueueStart | undefined; now: number }) {
+  if (!start?.p50Start || !start.p90Start) return <>-</>;
+  const whole = `${fullTime(start.p50Start)} in half of all cases, ${fullTime(start.p90Start)} in nine of ten`;
+  return (
+    <span class="num" title={whole}>
+      {away(start.p50Start, now)} to {away(start.p90Start, now).replace(/^in /, "")}
+    </span>
+  );
+}
+
+function oddsText(start: QueueStart | undefined): string {
+  return start?.odds.map((each) => `${each.owner} ${each.odds}`).join(", ") ?? "";
+}
+
+/** Who could be drawn first where a conflict makes room for the run. */
+function Odds({ start }: { start: QueueStart | undefined }) {
+  if (!start?.byConflict && !start?.odds.length) return <>-</>;
+  if (!start.odds.length) return <>a conflict</>;
+  const words = "A conflict makes room for it; how likely each owner is to be drawn first.";
+  return (
+    <span class="num" title={words}>
+      {oddsText(start)}
     </span>
   );
 }

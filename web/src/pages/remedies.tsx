@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { change } from "../api.ts";
 import type { Remedy, Run } from "../documents.ts";
-import { Card, Confirm } from "../ui.tsx";
+import { Card, Confirm, Words } from "../ui.tsx";
 import { mayChange, useViewer } from "../viewer.ts";
 
 type Step =
@@ -65,7 +65,9 @@ export function Remedies({ run, remedies, onDone }: { run: Run; remedies: Remedy
       <ul class="remedies">
         {remedies.map((remedy) => (
           <li>
-            <p>{remedy.effect}</p>
+            <p>
+              <Words of={remedy.effect} />
+            </p>
             {remedy.commands.map((command) => (
               <code>{command.join(" ")}</code>
             ))}
@@ -87,7 +89,9 @@ export function Remedies({ run, remedies, onDone }: { run: Run; remedies: Remedy
           }}
           onClose={() => setChosen(null)}
         >
-          <p>{chosen.effect}</p>
+          <p>
+            <Words of={chosen.effect} />
+          </p>
           {chosen.commands.map((command) => (
             <code class="block">{command.join(" ")}</code>
           ))}

@@ -7,7 +7,7 @@ import { type Contest, type Remedy, type Run, flavorsOf } from "../documents.ts"
 import { away, duration, gpuHours, number, percent } from "../format.ts";
 import { type LedgerEvent, useLive, useNow } from "../live.ts";
 import { Link, pageOf } from "../router.tsx";
-import { Await, Badge, Bar, Card, Confirm, Empty, Title, When } from "../ui.tsx";
+import { Await, Badge, Bar, Card, Confirm, Empty, Title, When, Words } from "../ui.tsx";
 import { mayChange, useViewer } from "../viewer.ts";
 import { Output } from "./output.tsx";
 import { Remedies } from "./remedies.tsx";
@@ -110,7 +110,7 @@ function Summary({ run, now }: { run: Run; now: number }) {
       <Link to={["owners", spec.owner]}>{spec.owner}</Link>
       {spec.user && <> · {spec.user}</>} · {number(spec.resources.totalGPUs)} × {flavorsOf(run)} ·
       submitted <When at={status.submitted} /> ({away(status.submitted, now)})
-      {status.note && <span class="note"> · {status.note}</span>}
+      {status.note && <span class="note"> · <Words of={status.note} /></span>}
     </>
   );
 }
@@ -120,7 +120,9 @@ function Waits({ run, forecast, now }: { run: Run; forecast: Forecast | null; no
   const start = forecast?.plannedStart ?? null;
   return (
     <Card title="Why it waits, and until when">
-      <p class="lead">{refusal?.message ?? "It starts with the next decision."}</p>
+      <p class="lead">
+        <Words of={refusal?.message ?? "It starts with the next decision."} />
+      </p>
       {refusal?.shortages && refusal.shortages.length > 0 && (
         <ul class="short">
           {refusal.shortages.map((each) => (
@@ -327,7 +329,7 @@ function Story({ name }: { name: string }) {
                 <When at={event.at_ms} />
                 <div>
                   <Badge word={String(event.tag).split("/")[0] ?? ""} tone={toneOf(String(event.tag))} />{" "}
-                  <span>{event.text}</span> <small>{event.actor}</small>
+                  <span><Words of={event.text} /></span> <small>{event.actor}</small>
                 </div>
               </li>
             ))}

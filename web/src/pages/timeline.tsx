@@ -38,7 +38,7 @@ export function TimelinePage() {
     <>
       <Title
         title="Timeline"
-        sub="Each band is a domain, as high as it has GPUs. Pale bars are over, hollow ones are planned. The wheel zooms, dragging moves."
+        sub="Each band is a domain, as high as it has GPUs. Pale bars are over, hollow ones are planned. The wheel zooms, dragging moves, a double click opens the run."
       />
       <Await of={found}>
         {({ bands, pieces }) =>
@@ -195,10 +195,34 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
       const [x0, y0, width, tall] = box(piece);
       return left >= x0 && left < x0 + width && top >= y0 && top < y0 + tall;
     });
+  const ordered = useMemo(
+    () => [...pieces].sort((one, other) => one.domain - other.domain || one.row - other.row || one.from - other.from),
+    [pieces],
+  );
+  /** Chooses the bar that is `by` further on, and brings it into sight. */
+  const choose = (by: number): void => {
+    if (ordered.length === 0) return;
+    const at = tip ? ordered.indexOf(tip.piece) + by : by > 0 ? 0 : ordered.length - 1;
+    const piece = ordered[(at + ordered.length) % ordered.length] as Piece;
+    const old = span.current;
+    if (old && (piece.until < old.from || piece.from > old.until)) {
+      const from = piece.from - (old.until - old.from) / 4;
+      span.current = { from, until: from + old.until - old.from };
+      draw.current();
+    }
+    const [left, top] = box(piece);
+    setTip({ x: Math.max(LABEL, left), y: top, piece });
+  };
+  const open = (piece: Piece | undefined): void => {
+    if (piece) go(pageOf("runs", piece.run));
+  };
   const middle = (canvas.current?.clientWidth ?? 0) / 2;
   const keys: Record<string, () => void> = {
     ArrowLeft: () => pan(-0.1),
     ArrowRight: () => pan(0.1),
+    ArrowDown: () => choose(1),
+    ArrowUp: () => choose(-1),
+    Enter: () => open(tip?.piece),
     "+": () => zoom(0.8, middle),
     "=": () => zoom(0.8, middle),
     "-": () => zoom(1.25, middle),
@@ -214,7 +238,7 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
         style={{ height: `${height}px` }}
         tabIndex={0}
         role="img"
-        aria-label={`${pieces.length} leases and planned starts in ${bands.length} domains. Left and right move in time, plus and minus zoom, 0 shows all.`}
+        aria-label={`${pieces.length} leases and planned starts in ${bands.length} domains. Left and right move in time, up and down choose a bar, Enter opens its run, plus and minus zoom, 0 shows all.`}
         onPointerMove={(event) => {
           if (event.buttons === 1) {
             setTip(null);
@@ -226,8 +250,7 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
         }}
         onPointerLeave={() => setTip(null)}
         onDblClick={(event) => {
-          const piece = pieceAt(event.offsetX, event.offsetY);
-          if (piece) go(pageOf("runs", piece.run));
+          open(pieceAt(event.offsetX, event.offsetY));
         }}
         onKeyDown={(event) => {
           const act = keys[event.key];
@@ -237,7 +260,7 @@ function Gantt({ bands, pieces }: { bands: Band[]; pieces: Piece[] }) {
         }}
       />
       {tip && (
-        <div class="tip" style={{ left: `${tip.x + 14}px`, top: `${tip.y + 14}px` }}>
+        <div class="tip" role="status" style={{ left: `${tip.x + 14}px`, top: `${tip.y + 14}px` }}>
           <div>
             {tip.piece.run}
             {tip.piece.owner && ` of ${tip.piece.owner}`} · {number(tip.piece.gpus)} GPUs

@@ -19,6 +19,7 @@ from quorate.core.planning.start_quantiles import Need, StartQuantiles, releases
 from quorate.core.preemption.conflict_preview import Contest, foresee, foresee_declared
 from quorate.core.preemption.conflict_scope import for_reservation
 from quorate.core.preemption.disruption_rules import foresee_conflict, may_call
+from quorate.core.preemption.lottery import DUMMY_DRAWS
 from quorate.core.profile.firm_places import firm_profile
 from quorate.core.profile.lease_ends import is_overdue
 from quorate.core.profile.plan_entry import Entry
@@ -278,8 +279,13 @@ def recourse_of(
     )
 
 
-def contest_for(seen: Seen, promise: ReservationRecord | None) -> Contest | Refusal | None:
-    """Return the conflict that is to make room for a reservation, if one is in play."""
+def contest_for(
+    seen: Seen, promise: ReservationRecord | None, *, draws: int = DUMMY_DRAWS
+) -> Contest | Refusal | None:
+    """Return the conflict that is to make room for a reservation, if one is in play.
+
+    ``draws`` is over how many dummy draws victims are counted; odds need none of them.
+    """
     state = seen.state
     if promise is None:
         return None
@@ -287,11 +293,14 @@ def contest_for(seen: Seen, promise: ReservationRecord | None) -> Contest | Refu
     for key in state.open_conflicts:
         declared = state.conflicts[key].declared
         if declared.reservation == name:
-            return foresee_declared(state, declared, seen.now_ms, has_executor=seen.has_executor)
+            return foresee_declared(
+                state, declared, seen.now_ms, has_executor=seen.has_executor, draws=draws
+            )
     if not promise.by_conflict or promise.planned_start_ms is None:
         return None
     at_ms = max(promise.planned_start_ms, seen.now_ms)
-    return foresee(state, for_reservation(state, name), at_ms, has_executor=seen.has_executor)
+    question = for_reservation(state, name)
+    return foresee(state, question, at_ms, has_executor=seen.has_executor, draws=draws)
 
 
 def dangers_of(seen: Seen, record: RunRecord) -> Iterator[Danger]:

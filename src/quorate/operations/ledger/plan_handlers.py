@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
 
 from quorate.core.commands import Submit
 from quorate.core.explain.explanation import Explanation, explain
+from quorate.core.explain.likely_starts import likely_starts
 from quorate.core.explain.start_plan import Forecast, foretell, foretell_new
 from quorate.model.specs import Run
 from quorate.operations.answer_types import Answer
@@ -17,7 +19,8 @@ from quorate.operations.operation import Operation
 from quorate.operations.permission import check_command
 from quorate.operations.request_context import RequestContext
 from quorate.operations.request_documents import RUNS, check_only_runs, read_trees, specs_of
-from quorate.operations.unknown_names import check_run
+from quorate.operations.unknown_names import check_run, unknown
+from quorate.operations.visibility import seen_by, sees_owner
 from quorate.views.exits import CommandError, Exit
 from quorate.views.failures import refused
 from quorate.views.redaction.redacted_answers import veiled_explanation, veiled_forecast
@@ -25,6 +28,7 @@ from quorate.views.redaction.redaction import Redaction
 from quorate.views.runs.event_text import moves_of
 from quorate.views.runs.explanation_view import explanation_lines, explanation_tree
 from quorate.views.runs.forecast_view import forecast_lines, forecast_tree
+from quorate.views.runs.likely_view import starts_lines, starts_tree
 from quorate.views.runs.wait_view import wait_of
 
 
@@ -56,6 +60,32 @@ def forecast_of(context: RequestContext, run: str, *, is_exact: bool = False) ->
     )
     assert isinstance(found, Forecast), found
     return veiled_forecast(found, context.moment.redaction)
+
+
+def queue_starts(
+    context: RequestContext, asked: plan_operations.QueueStarts, operation: Operation
+) -> Answer:
+    """Return when the first waiting runs start, with P50, P90 and odds."""
+    del operation
+    view, caller, outlook = context.recorded, context.caller, context.outlook
+    if asked.owner is not None and not (
+        asked.owner in view.owners and sees_owner(view, caller, asked.owner)
+    ):
+        raise unknown(view, caller, "owner", asked.owner)
+    seen = seen_by(view, caller)
+    owners = (view.runs[name].spec.owner for name in outlook.queue)
+    mine = (
+        name
+        for name, owner in zip(outlook.queue, owners, strict=True)
+        if (seen is None or owner in seen) and asked.owner in (None, owner)
+    )
+    found = list(likely_starts(outlook, list(islice(mine, asked.limit))))
+    redaction = context.moment.redaction
+    return Answer(
+        tree=lambda: starts_tree(found, redaction, outlook.now_ms),
+        lines=lambda _: starts_lines(found, redaction, outlook.now_ms),
+        notes=context.aside(),
+    )
 
 
 def plan_runs(

@@ -15,6 +15,10 @@ from quorate.operations.operation import Area, Operation
 PLANNED_MAX: Final = 50
 """How many runs one request may have planned: each is decided after all that are before it."""
 
+QUEUE_STARTS: Final = 25
+QUEUE_STARTS_MAX: Final = 100
+"""Of how many waiting runs one request may ask for the odds of the start: each is worked out."""
+
 
 class AboutRun(Asked, kw_only=True, frozen=True):
     """A run that was submitted.
@@ -37,6 +41,13 @@ class PlanRuns(Asked, kw_only=True, frozen=True):
     documents: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=PLANNED_MAX)]
     source: Annotated[str, Meta(min_length=1, max_length=4_096)] = "FILE"
     exact: bool = False
+
+
+class QueueStarts(Asked, kw_only=True, frozen=True):
+    """The first waiting runs, of one owner or of all that the caller sees."""
+
+    owner: Name | None = None
+    limit: Annotated[int, Meta(ge=1, le=QUEUE_STARTS_MAX)] = QUEUE_STARTS
 
 
 class PictureRequest(Asked, kw_only=True, frozen=True):
@@ -89,6 +100,35 @@ class Forecast(Given, kw_only=True, frozen=True):
     remedies: tuple[Tree, ...]
     contest: Tree | None
     dangers: tuple[Tree, ...]
+
+
+class OwnerOdds(Given, kw_only=True, frozen=True):
+    """How likely an owner is to be drawn first, as a fraction; others are not named."""
+
+    owner: str
+    odds: str
+
+
+class QueueStart(Given, kw_only=True, frozen=True):
+    """When a waiting run starts: planned, in half and in nine of ten cases; null: not known.
+
+    ``odds`` are of the owners that enter the conflict which is to make room for it.
+    """
+
+    run: str
+    plan_state: str
+    planned_start: str
+    p50_start: str | None
+    p90_start: str | None
+    by_conflict: bool
+    odds: tuple[OwnerOdds, ...]
+
+
+class QueueStartsGiven(Given, kw_only=True, frozen=True):
+    """Starts in the order of the queue; runs without a planned start are left out."""
+
+    as_of: str
+    items: tuple[QueueStart, ...]
 
 
 class Explanation(Given, kw_only=True, frozen=True):
@@ -173,6 +213,21 @@ PLANS: Final = (
             "max-concurrent-runs",
             "sensitive-pool-size",
         ),
+        cli=("plan",),
+        is_long=True,
+        of_queue=True,
+    ),
+    Operation(
+        name="queue-starts",
+        area=Area.RUNS,
+        summary="Say when the first waiting runs start, with P50, P90 and odds.",
+        takes=QueueStarts,
+        gives=QueueStartsGiven,
+        roles=ANYBODY,
+        method="GET",
+        path="/queue/starts",
+        handler="quorate.operations.ledger.plan_handlers:queue_starts",
+        refusals=("unknown-name",),
         cli=("plan",),
         is_long=True,
         of_queue=True,

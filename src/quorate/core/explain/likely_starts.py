@@ -1,0 +1,78 @@
+"""Likely starts of the first runs of the queue: P50 and P90, and whom each could cost.
+
+What a forecast has of one run, for many at once: nothing is tried that would help, and no start is
+searched beyond the depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from quorate.core.explain.start_grounds import Seen, contest_for, quantiles_of
+from quorate.core.explain.state_outlook import Outlook
+from quorate.core.planning.foresight import PlanState
+from quorate.core.planning.start_quantiles import StartQuantiles
+from quorate.core.preemption.conflict_preview import Contest
+from quorate.model.state.records import Phase, ReservationRecord
+from quorate.model.state.state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikelyStart:
+    """When a waiting run starts, and how sure that is.
+
+    ``odds`` are of the owners that enter the conflict which is to make room for it: how likely
+    each is to be drawn first.
+    """
+
+    run: str
+    state: PlanState
+    start_ms: int
+    quantiles: StartQuantiles | None = None
+    by_conflict: bool = False
+    odds: tuple[tuple[str, Fraction], ...] = ()
+
+
+def likely_starts(before: Outlook, runs: Sequence[str]) -> Iterator[LikelyStart]:
+    """Yield the likely start of each of ``runs`` that has a planned one once what is due is done.
+
+    Runs in rounds have none, nor those beyond the depth, nor those that waiting alone does not
+    help.
+    """
+    outlook = before.after_due
+    state = outlook.view
+    assert isinstance(state, State), "an overlay"
+    seen = Seen(state, outlook.now_ms, outlook.has_executor)
+    for name in runs:
+        record = state.runs[name]
+        if record.phase is not Phase.PENDING or name in state.in_rounds:
+            continue
+        promise = None if record.reservation is None else state.reservations[record.reservation]
+        foreseen = outlook.plan.planned_start_of(record)
+        natural = None if foreseen is None else foreseen.entry
+        start_ms = None if natural is None else natural.start_ms
+        if promise is not None:
+            start_ms = promise.planned_start_ms
+        if start_ms is None:
+            continue
+        by_conflict = promise is not None and promise.by_conflict
+        yield LikelyStart(
+            run=name,
+            state=PlanState.TENTATIVE if promise is None else PlanState.FIRM,
+            start_ms=start_ms,
+            quantiles=None
+            if by_conflict
+            else quantiles_of(outlook.plan.walk.plan.profile, natural),
+            by_conflict=by_conflict,
+            odds=_odds(seen, promise),
+        )
+
+
+def _odds(seen: Seen, promise: ReservationRecord | None) -> tuple[tuple[str, Fraction], ...]:
+    """Return the owners that enter the conflict for a reservation, with their odds."""
+    contest = contest_for(seen, promise, draws=1)
+    if not isinstance(contest, Contest):
+        return ()
+    return tuple({each.owner: each.owner_odds for each in contest.entrants}.items())

@@ -1,0 +1,142 @@
+"""What pages tell: likely starts, reserved GPUs, checkpoints, times in the viewer's zone, keys."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import Browser, FilePayload, Page, expect
+
+from tests.bounds import WAIT_S, until
+from tests.web.conftest import Visit, visit
+from tests.web.world import World
+
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
+
+
+@pytest.fixture(autouse=True)
+def patient() -> None:
+    """Let the pages take as long as a busy machine needs."""
+    expect.set_options(timeout=WAIT_S * 1_000)
+
+
+def cell(page: Page, run: str, title: str) -> str:
+    """Return what the row of ``run`` has under ``title``."""
+    row = page.locator("tbody tr").filter(has=page.get_by_role("link", name=run, exact=True))
+    return row.locator(f'td[data-label="{title}"]').inner_text()
+
+
+def test_the_queue_shows_when_half_and_nine_of_ten_have_started(admin: Visit, world: World) -> None:
+    known = {each["run"]: each for each in world.get("/queue/starts")["items"]}
+    named = next(run for run, each in known.items() if each["p50Start"])
+    page = admin.open("queue")
+    until(lambda: cell(page, named, "P50 to P90") != "-", "the likely start is shown")
+    assert re.fullmatch(r"in .+ to .+", cell(page, named, "P50 to P90"))
+    state = known[named]["planState"]
+    assert state in cell(page, named, "Starts")
+    assert admin.faults == []
+
+
+def test_the_fleet_shows_what_firm_starts_have_of_each_domain(admin: Visit, world: World) -> None:
+    firm = [
+        each["status"]["slice"]
+        for each in world.get("/reservations")["items"]
+        if each["status"]["state"] == "Firm"
+    ]
+    reserved: dict[str, int] = {}
+    for place in firm:
+        for part in place["domains"]:
+            reserved[part["domain"]] = reserved.get(part["domain"], 0) + part["gpus"]
+    assert reserved
+    page = admin.open("fleet")
+    for domain, gpus in reserved.items():
+        row = page.locator("tbody tr").filter(has_text=domain)
+        expect(row.locator('td[data-label="Reserved"]')).to_have_text(str(gpus))
+
+
+def test_a_checkpoint_is_signed_kept_and_compared(admin: Visit) -> None:
+    page = admin.open("ledger")
+    with page.expect_download() as saving:
+        page.get_by_role("button", name="Sign a checkpoint").click()
+    kept = json.loads(saving.value.path().read_text(encoding="utf-8"))
+    expect(page.locator(".verdict")).to_contain_text(kept["hash"])
+    check = page.get_by_label("Check one that was kept")
+    for change, told in (({}, "The ledger agrees"), ({"hash": "00" * 32}, "It does not agree")):
+        content = json.dumps(kept | change).encode()
+        file = FilePayload(name="kept.json", mimeType="application/json", buffer=content)
+        check.set_input_files(files=[file])
+        expect(page.locator(".verdict")).to_contain_text(told)
+
+
+def test_times_in_sentences_are_in_the_zone_of_the_viewer(browser: Browser, world: World) -> None:
+    context = browser.new_context(timezone_id="Asia/Kolkata", locale="en-GB")
+    try:
+        seen = visit(context, world, world.admin)
+        for path in ("", "ledger", "runs/segment"):
+            page = seen.open(path)
+            page.wait_for_timeout(300)
+            assert INSTANT.findall(page.inner_text("main")) == [], path
+        event = next(
+            each
+            for each in world.get("/ledger/events?limit=200")["items"]
+            if INSTANT.search(each["text"])
+        )
+        page = seen.open(f"ledger?from={event['seq']}")
+        row = page.locator("tbody tr").filter(has_text=f"{event['seq']:,}").first
+        shown = row.locator("summary time").first
+        expect(shown).to_have_attribute("title", re.compile(r"GMT\+5:30"))
+    finally:
+        context.close()
+
+
+def test_rows_are_reached_by_arrows_and_opened_by_enter(admin: Visit) -> None:
+    page = admin.open("runs")
+    page.get_by_role("region", name="runs").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    second = page.locator("tbody tr").nth(1)
+    expect(second).to_be_focused()
+    name = second.locator("a.name").inner_text()
+    page.keyboard.press("Home")
+    expect(page.locator("tbody tr").first).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+
+def test_the_palette_finds_every_page(admin: Visit) -> None:
+    page = admin.open("")
+    links = page.get_by_role("navigation", name="Pages").locator("ul a")
+    palette = page.get_by_role("dialog", name="Go to")
+    for title in links.all_inner_texts():
+        page.keyboard.press("Control+k")
+        expect(palette.get_by_role("combobox")).to_be_focused()
+        page.keyboard.type(title)
+        expect(palette.get_by_role("option").first).to_contain_text(title)
+        page.keyboard.press("Enter")
+        expect(palette).to_have_count(0)
+        expect(page.get_by_role("heading", level=1)).to_have_text(title)
+    for kind, name in (("owner", "robotics"), ("budget", "robotics"), ("conflict", "1")):
+        page.keyboard.press("Control+k")
+        expect(palette.get_by_role("combobox")).to_be_focused()
+        page.keyboard.type(name)
+        words = re.compile(rf"^\s*{name}\s*{kind}$")
+        option = palette.get_by_role("option").filter(has_text=words)
+        expect(option.first).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(palette).to_have_count(0)
+    assert admin.faults == []
+
+
+def test_the_map_and_the_timeline_are_worked_by_keys(admin: Visit) -> None:
+    page = admin.open("fleet")
+    page.get_by_label("Find a node").fill("a1")
+    page.keyboard.press("Enter")
+    expect(page.locator(".panel h2")).to_have_text("a1")
+    page = admin.open("timeline")
+    page.locator(".gantt canvas").focus()
+    page.keyboard.press("ArrowDown")
+    name = page.locator(".tip").inner_text().split()[0]
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
