@@ -83,7 +83,7 @@ from quorate.model.state.records import (
 )
 from quorate.model.state.state import State
 
-SNAPSHOT_FORMAT: Final = 13
+SNAPSHOT_FORMAT: Final = 14
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
