@@ -203,6 +203,11 @@ class FleetPlay:
         self._plan_next()
 
     @property
+    def store(self) -> EventStore:
+        """The ledger, for reading."""
+        return self._store
+
+    @property
     def now_ms(self) -> int:
         """The instant that simulated time has reached."""
         return self._timeline.now_ms
