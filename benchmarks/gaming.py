@@ -42,7 +42,8 @@ from quorate.model.selector import DOMAIN
 from quorate.model.specs import Malleable, Owner, Pool, Run
 from quorate.model.state.records import Phase
 from quorate.model.state.state_view import StateView
-from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.room_work import Truth
+from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import (
     LOTTERY_LENGTH,
     LOTTERY_SECRET,

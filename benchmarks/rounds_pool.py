@@ -29,7 +29,8 @@ from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM, SECOND_MS
 from quorate.model.events import HoldExtended, LeaseStarted, RoundCause, RoundShared
 from quorate.model.specs import Discipline, Node, Owner, Pool, Quota, RoundsWork, Run
 from quorate.model.state.state_view import StateView
-from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.room_work import Truth
+from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Simulation, Timeline, VirtualClock
 from quorate.testing.builders import ANYWHERE, NOW_MS, budget, envelope, node
 

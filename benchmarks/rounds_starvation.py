@@ -25,7 +25,8 @@ from quorate.model.amounts import HOUR_MS, MINUTE_MS, PPM
 from quorate.model.events import RoundShared
 from quorate.model.specs import Discipline, Node, Owner, Pool, Quota, RoundsWork, Run
 from quorate.model.state.apply_rounds import received_ms
-from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.room_work import Truth
+from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Simulation, Timeline, VirtualClock
 from quorate.testing.builders import ANYWHERE, NOW_MS, budget, envelope, node
 

@@ -22,7 +22,8 @@ from quorate.ledger.chain import open_blocks
 from quorate.model.amounts import DAY_MS, HOUR_MS, SECOND_MS
 from quorate.model.events import EndReason, LeaseEnding
 from quorate.model.specs import Budget, Envelope, Malleable, Node, Owner, Pool, Run
-from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.room_work import Truth
+from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Simulation, Timeline, VirtualClock
 from quorate.testing.builders import NOW_MS
 

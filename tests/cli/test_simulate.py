@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -184,3 +188,87 @@ def test_deadlines_are_those_of_the_runs_in_rounds(bare: Shell) -> None:
     words = ("simulate", "--policy", "fifo", "--cluster", "gpu=8", "--trace", "t.csv", "-o", "json")
     found = bare(*words).json["metrics"]
     assert (found["slo_runs"], found["slo_violations"] > 0) == (2, True)
+
+
+_LONG: Final = "name,arrives_s,gpus,duration_s,owner\n" + "".join(
+    f"j{number},{number * 700},{number % 4 + 1},{3_000 + number % 7 * 900},{'xyz'[number % 3]}\n"
+    for number in range(10)
+)
+_BOUND: Final = ("simulate", "--discipline", "bind", "--trace", "t.csv", "--cluster", "gpu=6")
+
+
+@pytest.mark.heavy
+def test_a_simulation_that_is_paused_and_resumed_is_the_one_that_was_not(bare: Shell) -> None:
+    (bare.folder / "t.csv").write_text(_LONG, encoding="utf-8")
+    whole = bare(*_BOUND, "-o", "json").json
+    first = bare(*_BOUND, "--pause-at", "4000", "--checkpoint", "p.sim")
+    assert first.code == 0
+    assert "quorate simulate --resume p.sim" in first.err
+    # It is kept in its own file again, which has another pause then.
+    assert bare("simulate", "--resume", "p.sim", "--pause-at", "6500").code == 0
+    found = bare("simulate", "--resume", "p.sim", "-o", "json").json
+    whole.pop("machine")
+    found.pop("machine")
+    assert found == whole
+
+
+@pytest.mark.heavy
+def test_a_recorded_simulation_goes_on_in_its_ledger_and_nowhere_else(bare: Shell) -> None:
+    (bare.folder / "t.csv").write_text(_LONG, encoding="utf-8")
+    bare.ok(*_BOUND, "--record", "whole.db")
+    bare(*_BOUND, "--record", "parts.db", "--checkpoint", "p.sim", "--pause-at", "4000")
+    shutil.copy(bare.folder / "p.sim", bare.folder / "old.sim")
+    bare.ok("simulate", "--resume", "p.sim")
+    heads = [
+        bare("--ledger", file, "ledger", "verify", "-o", "json").json["head"]
+        for file in ("whole.db", "parts.db")
+    ]
+    assert heads[0] == heads[1]
+    late = bare("simulate", "--resume", "old.sim")
+    assert late.code == 3
+    assert "parts.db does not end where the simulation was paused" in late.err
+
+
+def test_ctrl_c_pauses_a_simulation_that_has_a_file_for_it(bare: Shell) -> None:
+    trace = bare.folder / "t.csv"
+    os.mkfifo(trace)
+
+    def interrupted() -> None:
+        with trace.open("w", encoding="utf-8") as pipe:  # It is open when the trace is read.
+            os.kill(os.getpid(), signal.SIGINT)
+            pipe.write(_LONG)
+
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(interrupted)
+        paused = bare(*_BOUND, "--checkpoint", "p.sim")
+        writing.result()
+    assert paused.code == 130
+    assert "go on with: quorate simulate --resume p.sim" in paused.err
+    trace.unlink()
+    trace.write_text(_LONG, encoding="utf-8")
+    assert bare("simulate", "--resume", "p.sim", "-o", "json").json["jobs_done"] == 10
+
+
+def test_what_cannot_be_paused_or_resumed_is_refused_with_a_remedy(bare: Shell) -> None:
+    (bare.folder / "t.csv").write_text(_LONG, encoding="utf-8")
+    refused = {
+        ("--pause-at", "5"): "add --checkpoint FILE",
+        ("--checkpoint", "t.csv"): "exists already",
+        ("--compare", "srtf,las", "--checkpoint", "p.sim"): "a comparison cannot be paused",
+    }
+    for options, said in refused.items():
+        found = bare(*_BOUND, *options)
+        assert (found.code != 0, said in found.err) == (True, True), found.err
+    strict = bare(*STRICT, "--trace", JOBS, "--checkpoint", "p.sim")
+    assert "a strict simulation cannot be paused" in strict.err
+    assert "is no checkpoint" in bare("simulate", "--resume", "t.csv").err
+    assert bare(*_BOUND, "--pause-at", "4000", "--checkpoint", "p.sim").code == 0
+    wider = bare("simulate", "--resume", "p.sim", "--round", "60")
+    assert "--round has no effect here" in wider.err
+    assert "is not after" in bare("simulate", "--resume", "p.sim", "--pause-at", "100").err
+    whole = (bare.folder / "p.sim").read_bytes()
+    (bare.folder / "p.sim").write_bytes(whole[:-7])
+    assert "is damaged" in bare("simulate", "--resume", "p.sim").err
+    (bare.folder / "p.sim").write_bytes(whole)
+    (bare.folder / "t.csv").write_text(_LONG.replace("j1,", "other,"), encoding="utf-8")
+    assert "t.csv as it was" in bare("simulate", "--resume", "p.sim").err

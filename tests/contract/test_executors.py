@@ -16,7 +16,7 @@ from quorate.model.amounts import HOUR_MS
 from quorate.model.specs import RoundsWork, Run
 from quorate.ports.executor_port import ServedExecutor
 from quorate.service.simulated_room import SimulatedRoom
-from quorate.sim.sim_executor import Truth
+from quorate.sim.room_work import Truth
 from quorate.sim.simulation import VirtualClock
 from quorate.testing import builders
 from quorate.testing.executor_contract import CODE_FAILED, ExecutorContract, Work

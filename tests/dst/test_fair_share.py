@@ -29,7 +29,8 @@ from quorate.model.events import (
     lease_gpus,
 )
 from quorate.model.specs import Owner, Pool, Quota, Run
-from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.room_work import Truth
+from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Simulation, Timeline, VirtualClock
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet
 from tests.oracles.effort import few_of

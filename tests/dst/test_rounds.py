@@ -19,7 +19,7 @@ from quorate.model.refusal import RefusalCode
 from quorate.model.specs import FlavorRates, RoundsWork, Run, TypeRates
 from quorate.policy.table import POLICIES as PUBLISHED
 from quorate.sim.demand import Size
-from quorate.sim.sim_executor import Truth
+from quorate.sim.room_work import Truth
 from quorate.testing.inspection import Happened, inspect_rounds
 from tests.oracles.effort import few_of, sized
 from tests.oracles.rounds import (

@@ -36,7 +36,8 @@ from quorate.model.state.state_view import StateView
 from quorate.policy.allocation import ALONE, Allocation, Method, Unsolved, alone
 from quorate.policy.problem import Problem
 from quorate.sim.demand import START_MS
-from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.room_work import Truth
+from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Simulation, Timeline, VirtualClock
 from quorate.testing.states import same
 

@@ -33,9 +33,9 @@ from quorate.sim.demand import START_MS, Arrival, Size
 from quorate.sim.outcome import Outcome, SimulatedRun
 from quorate.sim.random_world import World, draw_world
 from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
+from quorate.sim.room_work import Truth
 from quorate.sim.round_world import draw_round_world
 from quorate.sim.seed_trial import Trial
-from quorate.sim.sim_executor import Truth
 from quorate.sim.simulation import LOTTERY_SECRET, VirtualClock
 from quorate.sim.whatif.differences import differences
 from quorate.sim.whatif.fork import fork

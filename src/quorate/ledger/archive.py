@@ -55,6 +55,7 @@ class PackedRun(Struct, array_like=True, gc=False):
     cut_by: str
     via_conflict: str
     steps_cut_by: str
+    has_overstayed: bool = False
 
 
 def pack_run(record: RunRecord) -> PackedRun:
@@ -82,6 +83,7 @@ def pack_run(record: RunRecord) -> PackedRun:
         record.cut_by,
         record.via_conflict,
         record.steps_cut_by,
+        record.has_overstayed,
     )
 
 
@@ -111,6 +113,7 @@ def unpack_run(run: PackedRun) -> RunRecord:
         run.cut_by,
         run.via_conflict,
         run.steps_cut_by,
+        run.has_overstayed,
     )
 
 

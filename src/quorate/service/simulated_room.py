@@ -13,7 +13,8 @@ from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.specs import Run
 from quorate.ports.clock_port import Clock
 from quorate.ports.executor_port import Order, Report
-from quorate.sim.sim_executor import SimExecutor, StopDelay, Truth
+from quorate.sim.room_work import Truth
+from quorate.sim.sim_executor import SimExecutor, StopDelay
 from quorate.sim.simulation import Timeline, VirtualClock
 
 WORK_MS_DEFAULT: Final = HOUR_MS

@@ -41,7 +41,7 @@ from quorate.model.specs import (
     System,
     UpstreamFailure,
 )
-from quorate.sim.sim_executor import Truth
+from quorate.sim.room_work import Truth
 
 START_MS: Final = 1_700_000_000_000
 """When simulated life begins."""

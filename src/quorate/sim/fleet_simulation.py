@@ -19,6 +19,7 @@ from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Applied, Apply, Submit
 from quorate.ledger.chain import open_blocks
 from quorate.model.amounts import DAY_MS, HOUR_MS, PPM, SECOND_MS
+from quorate.model.events import LeaseEnded, LeaseStarted, RunSubmitted
 from quorate.model.job_types import JobType
 from quorate.model.refusal import sentence
 from quorate.model.selector import REGION
@@ -38,8 +39,10 @@ from quorate.policy.files.throughputs_file import ThroughputTable
 from quorate.ports.store_port import EventStore
 from quorate.sim.outcome import Outcome, SimulatedRun
 from quorate.sim.report.outcome_of_ledger import outcome_of_ledger
-from quorate.sim.sim_executor import SimExecutor, Truth
-from quorate.sim.simulation import Simulation, Timeline, VirtualClock
+from quorate.sim.room_work import Truth
+from quorate.sim.saved_room import SavedPlay, Timer
+from quorate.sim.sim_executor import SimExecutor
+from quorate.sim.simulation import Action, Simulation, Timeline, VirtualClock
 from quorate.sim.traces.trace_job import TraceError, TraceJob
 
 START_MS: Final = 1_700_000_000_000
@@ -153,9 +156,13 @@ def budgets_by_use(jobs: Iterable[TraceJob], gpus: int, part: float = 1.0) -> di
 
 
 class FleetPlay:
-    """A play under way: ``go_on`` lets simulated time pass, and may be called again and again."""
+    """A play under way: ``go_on`` lets simulated time pass, and may be called again and again.
 
-    def __init__(
+    With ``saved``, which another play returned, and a ``store`` with the ledger of that play, this
+    one goes on where that one was.
+    """
+
+    def __init__(  # noqa: PLR0913 - what is played, and where it goes on
         self,
         fleet: Fleet,
         jobs: Sequence[TraceJob],
@@ -163,32 +170,42 @@ class FleetPlay:
         seed: int = 0,
         start_ms: int = START_MS,
         store: EventStore | None = None,
+        saved: SavedPlay | None = None,
     ) -> None:
         self.fleet, self.jobs, self.seed, self.start_ms = fleet, jobs, seed, start_ms
         self.refused: list[str] = []
         self._jobs = {job.name: job for job in self.jobs}
         self.came = 0
         self._cpu_s = 0.0
-        self._truths: dict[str, Truth] = {}
         self._timeline = Timeline(VirtualClock(start_ms))
         self._store: EventStore = MemoryStore() if store is None else store
         flavor_of = {spec.name: spec.flavor for spec in fleet.specs if isinstance(spec, Node)}
         costs = fleet.costs
         self._executor = SimExecutor(
             self._timeline,
-            truth_of=lambda run: self._truths.pop(run.name),
+            truth_of=lambda run: self._run_of(self._jobs[run.name])[1],
             stop_delay=lambda left_ms: min(left_ms, costs.stop_ms),
             notice_ms=HOUR_MS,
             saves_at_stop=costs.saves_at_stop,
             flavor_of=flavor_of.__getitem__,
         )
+        if saved is not None:
+            self._restore(saved)
         self._simulation = Simulation(self._timeline, self._store, self._executor)
         self._simulation.is_crowded = True
+        if saved is not None:
+            self._simulation.due_ms = saved.due_ms
+            return
         receipt = self._simulation.send(Apply(fleet.specs), actor=ACTOR)
         assert receipt is not None, "nothing crashes here"
         for refusal in receipt.decision.refusals:
             raise TraceError(0, "", f"the fleet is refused: {sentence(refusal)}", "change it")
         self._plan_next()
+
+    @property
+    def store(self) -> EventStore:
+        """The ledger, for reading."""
+        return self._store
 
     @property
     def now_ms(self) -> int:
@@ -223,6 +240,61 @@ class FleetPlay:
             )
         return True
 
+    # --- Pauses ---
+
+    def saved(self) -> SavedPlay:
+        """Return all that has to be kept of the play between two parts, but for its ledger."""
+        sequence, planned = self._timeline.planned()
+        return SavedPlay(
+            now_ms=self.now_ms,
+            due_ms=self._simulation.due_ms,
+            came=self.came,
+            refused=tuple(self.refused),
+            cpu_s=self._cpu_s,
+            sequence=sequence,
+            timers=tuple((at_ms, number, self._timer_of(act)) for at_ms, number, act in planned),
+            room=self._executor.saved(),
+            head=self._store.head(),
+        )
+
+    def _timer_of(self, action: Action) -> Timer | None:
+        """Return what an action of the timeline does: a timer, or None for the next arrival."""
+        assert isinstance(action, partial), action
+        if action.func == self._arrive:
+            return None
+        assert action.func == self._executor.fire, action
+        (timer,) = action.args
+        assert isinstance(timer, Timer), timer
+        return timer
+
+    def _restore(self, saved: SavedPlay) -> None:
+        """Be where ``saved`` was; the ledger in the store ends where it did then."""
+        assert self._store.head() == saved.head, "the ledger is another one, or has gone on"
+        facts, runs = dict[str, LeaseStarted](), dict[str, Run]()
+        for _, events in open_blocks(self._store.blocks()):
+            for event in events:
+                match event:
+                    case LeaseStarted():
+                        facts[event.lease] = event
+                    case LeaseEnded():
+                        del facts[event.lease]
+                    case RunSubmitted():
+                        runs[event.run.name] = event.run
+                    case _:
+                        pass
+        self.came, self.refused, self._cpu_s = saved.came, [*saved.refused], saved.cpu_s
+        self._timeline.clock.true_ms = saved.now_ms
+        self._timeline.restore(
+            saved.sequence,
+            [(at_ms, number, self._action_of(timer)) for at_ms, number, timer in saved.timers],
+        )
+        self._executor.restore(saved.room, facts.__getitem__, runs.__getitem__)
+
+    def _action_of(self, timer: Timer | None) -> Action:
+        if timer is None:
+            return partial(self._arrive, self.jobs[self.came])
+        return partial(self._executor.fire, timer)
+
     def _has_leases(self) -> bool:
         engine = self._simulation.engine
         return engine is not None and bool(engine.view.in_rounds)
@@ -254,8 +326,7 @@ class FleetPlay:
     def _arrive(self, job: TraceJob) -> None:
         self.came += 1
         self._plan_next()
-        run, truth = self._run_of(job)
-        self._truths[run.name] = truth
+        run, _ = self._run_of(job)
         receipt = self._simulation.send(Submit(run), actor=ACTOR)
         if receipt is not None and receipt.decision.refusals:
             self.refused.append(f"{job.name}: {sentence(receipt.decision.refusals[0])}")

@@ -9,7 +9,7 @@ from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
 from quorate.model.selector import REGION
 from quorate.model.specs import Budget, Envelope, Funding, Lending, Malleable, Owner, Run, Sharing
 from quorate.sim.demand import START_MS, Arrival, Size
-from quorate.sim.sim_executor import Truth
+from quorate.sim.room_work import Truth
 
 LENDER: Final = "lender"
 BORROWER: Final = "pup"

@@ -28,7 +28,7 @@ from quorate.model.specs import (
 )
 from quorate.sim.demand import Arrival, Size, one_in
 from quorate.sim.random_world import World, draw_world
-from quorate.sim.sim_executor import Truth
+from quorate.sim.room_work import Truth
 
 POOL: Final = "side"
 """The pool that shares in rounds; in other worlds it binds."""

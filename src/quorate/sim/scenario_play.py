@@ -25,6 +25,7 @@ from quorate.sim.fleet_simulation import (
 from quorate.sim.outcome import Outcome
 from quorate.sim.policy_shares import COSTS
 from quorate.sim.report.metrics import metrics_of
+from quorate.sim.saved_room import SavedPlay
 from quorate.sim.scenario import Scenario, ScenarioError, drawn_of, measured_of
 from quorate.sim.strict_play import Experiment, StrictPlay
 from quorate.sim.table_rates import rates_on, templates_of
@@ -112,12 +113,21 @@ class FleetStage:
     play: FleetPlay
     name: str
     measured: tuple[int, int] | None
+    pause_ms: int | None = None
+    """The instant of simulated time at which it pauses, if any."""
 
     def go_on(self) -> bool:
-        """Let a part of the span of the trace pass."""
-        jobs = self.play.jobs
+        """Let a part of the span of the trace pass, and none beyond the pause."""
+        jobs, play = self.play.jobs, self.play
         span_s = jobs[-1].arrives_s - jobs[0].arrives_s
-        return self.play.go_on(max(3_600 * _SECOND_MS, round(span_s / PARTS) * _SECOND_MS))
+        part_ms = max(3_600 * _SECOND_MS, round(span_s / PARTS) * _SECOND_MS)
+        if self.pause_ms is not None and play.now_ms < self.pause_ms:
+            part_ms = min(part_ms, self.pause_ms - play.now_ms)
+        return play.go_on(part_ms)
+
+    def is_at_pause(self) -> bool:
+        """Return whether it has come to its pause."""
+        return self.play.now_ms == self.pause_ms
 
     def done(self) -> float:
         """Return which part of the jobs has come."""
@@ -150,11 +160,17 @@ class FleetStage:
         }
 
 
-def staged(asked: Scenario, read: Read, opened: Callable[[], EventStore] | None = None) -> Stage:
+def staged(
+    asked: Scenario,
+    read: Read,
+    opened: Callable[[], EventStore] | None = None,
+    saved: SavedPlay | None = None,
+) -> StrictStage | FleetStage:
     """Return the play of ``asked``; raises ``ScenarioError`` or ``TraceError``.
 
     ``opened`` makes the store that keeps the ledger of the production engine, once all that is
-    asked for is known to be possible; None keeps it in memory.
+    asked for is known to be possible; None keeps it in memory. With ``saved`` the play goes on
+    where that one was, and the store has its ledger.
     """
     cluster, table = cluster_of(asked), table_of(asked, read)
     known = known_policies()
@@ -188,7 +204,7 @@ def staged(asked: Scenario, read: Read, opened: Callable[[], EventStore] | None 
         return StrictStage(StrictPlay(experiment, jobs), total)
     trace = trace_of(asked, read, cluster, table)
     return FleetStage(
-        _fleet_play(asked, trace, cluster, table, opened),
+        _fleet_play(asked, trace, (cluster, table), opened, saved),
         asked.policy or asked.discipline,
         measured,
     )
@@ -244,10 +260,11 @@ def _stream(
 def _fleet_play(
     asked: Scenario,
     trace: Trace,
-    cluster: Cluster,
-    table: ThroughputTable | None,
+    on: tuple[Cluster, ThroughputTable | None],
     opened: Callable[[], EventStore] | None,
+    saved: SavedPlay | None,
 ) -> FleetPlay:
+    cluster, table = on
     measured = measured_of(asked)
     if measured is not None and measured[1] > len(trace.jobs):
         raise ScenarioError("measure", f"ends beyond the {len(trace.jobs)} jobs", "end it earlier")
@@ -292,7 +309,13 @@ def _fleet_play(
     )
     fleet = replace(plain_fleet(cluster, owners, pool, layout), table=table, costs=costs)
     store = None if opened is None else opened()
-    return FleetPlay(fleet, trace.jobs, seed=asked.seed, store=store)
+    if saved is not None and (store is None or store.head() != saved.head):
+        raise ScenarioError(
+            "record",
+            f"{asked.record} does not end where the simulation was paused",
+            "name the checkpoint that was written last, or play the scenario again",
+        )
+    return FleetPlay(fleet, trace.jobs, seed=asked.seed, store=store, saved=saved)
 
 
 def _costs_micros(asked: Scenario, cluster: Cluster) -> tuple[tuple[str, int], ...]:

@@ -20,7 +20,8 @@ from quorate.sim.demand import START_MS, Size
 from quorate.sim.fault_plan import Courier, CrashingStore, FaultRates, Faults, stop_delays, wipes
 from quorate.sim.random_world import World, draw_world
 from quorate.sim.request_demand import draw_requests
-from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.room_work import Truth
+from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Observer, Simulation, Timeline, VirtualClock
 
 Draw = Callable[[Random, Size], World]

@@ -9,8 +9,8 @@ slots still in use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Final, assert_never
 
 from quorate.model.amounts import MINUTE_MS, PPM
@@ -29,25 +29,27 @@ from quorate.ports.executor_port import (
     WipeDone,
     WipeNode,
 )
+from quorate.sim.room_work import (
+    HeldLease,
+    Truth,
+    Work,
+    kept_slots,
+    runs_of,
+    slots_of,
+    stands_still,
+    width_of,
+)
+from quorate.sim.saved_room import (
+    LeaseStops,
+    LossNoticed,
+    SavedLease,
+    SavedRoom,
+    SavedWork,
+    Timer,
+    WipeEnds,
+    WorkEnds,
+)
 from quorate.sim.simulation import Timeline
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truth:
-    """What a run really is: ``work_ms`` at its declared width, then it exits with ``code``.
-
-    ``speeds_ppm`` are its speeds by flavor; on other flavors it has full speed. ``shared_ppm`` is
-    the part of its speed while another run has the same GPUs. It reports its steps after every
-    ``tells_every_ms`` of its work; 0 is at any time.
-    """
-
-    work_ms: int
-    checkpoint_every_ms: int
-    code: int = 0
-    speeds_ppm: tuple[tuple[str, int], ...] = ()
-    shared_ppm: int = PPM * 6 // 10
-    tells_every_ms: int = 0
-
 
 CODE_LOST: Final = 137
 """The exit code of work that lost a part of itself."""
@@ -60,74 +62,6 @@ Wipe = Callable[[], tuple[int | None, bool]]
 
 StopDelay = Callable[[int], int | None]
 """How long a lease takes to end, given the time it has left; None when it never ends by itself."""
-
-
-@dataclass(slots=True)
-class _Held:
-    """A lease as the machine room sees it.
-
-    ``lost`` are the nodes that had no power, or were fenced, at any time since it started: nothing
-    of it runs there, even when the power is back.
-    """
-
-    fact: LeaseStarted
-    gpus: int
-    lost: set[str]
-    is_broken: bool = False
-    stopping_since_ms: int | None = None
-    stop_by_ms: int | None = None
-    stops: int = 0
-    is_gone: bool = False
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether nothing of it runs on any of its nodes."""
-        return all(node in self.lost for node, _ in self.fact.slots)
-
-
-@dataclass(slots=True)
-class _Work:
-    """The work of a run, through all its lives."""
-
-    run: Run
-    truth: Truth
-    leases: dict[str, None] = field(default_factory=dict)
-    done_gpu_ms: int = 0
-    saved_gpu_ms: int = 0
-    width: int = 0
-    since_ms: int = 0
-    plan: int = 0
-    has_exited: bool = False
-    code: int = 0
-    speed_ppm: int = PPM
-
-    def accrue(self, now_ms: int) -> None:
-        """Count the work since the last call."""
-        self.done_gpu_ms += self.width * (now_ms - self.since_ms) * self.speed_ppm // PPM
-        self.since_ms = now_ms
-
-    def throw_back(self) -> int:
-        """Return what is lost since the last checkpoint; no work is done until the next call."""
-        every = self.truth.checkpoint_every_ms * self.run.gpus
-        kept = max(self.saved_gpu_ms, self.done_gpu_ms - self.done_gpu_ms % every)
-        lost, self.done_gpu_ms = self.done_gpu_ms - kept, kept
-        self.width = 0
-        self.plan += 1
-        return lost
-
-    def lose_since_checkpoint(self, lease: _Held, now_ms: int) -> int:
-        """Return what is lost when ``lease`` stops at once: its first bundle's, all; a step's own.
-
-        What a spare does is nothing.
-        """
-        if lease.fact.role is Role.SPARE:
-            return 0
-        if lease.fact.bundle == 0:
-            return self.throw_back()
-        since_ms = (now_ms - lease.fact.start_ms) % self.truth.checkpoint_every_ms
-        lost = min(lease.gpus * since_ms, self.done_gpu_ms - self.saved_gpu_ms)
-        self.done_gpu_ms -= lost
-        return lost
 
 
 class SimExecutor:
@@ -157,11 +91,11 @@ class SimExecutor:
         self._truth_of = truth_of
         self._stop_delay = stop_delay
         self._notice_ms = notice_ms
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, HeldLease] = {}
         self._by_slot: dict[tuple[str, int], str] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._ended: set[str] = set()
-        self._work: dict[str, _Work] = {}
+        self._work: dict[str, Work] = {}
         self._exited: dict[str, None] = {}
         self._gone: dict[str, None] = {}
         self._lost_nodes: set[str] = set()
@@ -178,7 +112,7 @@ class SimExecutor:
     def carry_out(self, orders: Sequence[Order], *, term: int = 0) -> None:
         """Take the orders of one commit."""
         self._check_term(term)
-        kept = _kept_slots(orders)
+        kept = kept_slots(orders)
         for order in orders:
             match order:
                 case StartLease():
@@ -277,7 +211,7 @@ class SimExecutor:
             if not held.is_gone:
                 held.stopping_since_ms = held.stop_by_ms = None
                 held.stops += 1
-                self._touched.update(dict.fromkeys(_runs_of(held.fact)))
+                self._touched.update(dict.fromkeys(runs_of(held.fact)))
 
     def known(self) -> dict[str, bool]:
         """Return the leases it has orders for, and whether each is stopping."""
@@ -291,6 +225,95 @@ class SimExecutor:
                 work.accrue(self._timeline.now_ms)
                 found += work.done_gpu_ms
         return found
+
+    def saved(self) -> SavedRoom:
+        """Return all that has to be kept of it between two steps; its timers are the timeline's."""
+        assert not self._touched, "between two steps nothing is under way"
+        return SavedRoom(
+            leases=tuple(
+                SavedLease(
+                    name,
+                    tuple(sorted(held.lost)),
+                    held.is_broken,
+                    held.stopping_since_ms,
+                    held.stop_by_ms,
+                    held.stops,
+                    held.is_gone,
+                )
+                for name, held in self._held.items()
+            ),
+            works=tuple(
+                SavedWork(
+                    name,
+                    tuple(work.leases),
+                    work.done_gpu_ms,
+                    work.saved_gpu_ms,
+                    work.width,
+                    work.since_ms,
+                    work.plan,
+                    work.has_exited,
+                    work.code,
+                    work.speed_ppm,
+                )
+                for name, work in self._work.items()
+            ),
+            ended=tuple(sorted(self._ended)),
+            exited=tuple(self._exited),
+            gone=tuple(self._gone),
+            lost_nodes=tuple(sorted(self._lost_nodes)),
+            term=self._term,
+            lost_gpu_ms=self.lost_gpu_ms,
+            wrongs=tuple(self.wrongs),
+            dirty=dict(self._dirty),
+            wiping=dict(self._wiping),
+            wiped=tuple(self._wiped.values()),
+        )
+
+    def restore(
+        self,
+        saved: SavedRoom,
+        fact_of: Callable[[str], LeaseStarted],
+        run_of: Callable[[str], Run],
+    ) -> None:
+        """Know what ``saved`` has; the ledger says what an open lease and what a run is."""
+        assert not self._held, "it is new"
+        assert not self._work, "it is new"
+        for lease in saved.leases:
+            fact = fact_of(lease.lease)
+            self._held[lease.lease] = HeldLease(
+                fact,
+                sum(mask.bit_count() for _, mask in fact.slots),
+                set(lease.lost),
+                lease.is_broken,
+                lease.stopping_since_ms,
+                lease.stop_by_ms,
+                lease.stops,
+                lease.is_gone,
+            )
+            self._by_slot.update(dict.fromkeys(slots_of(fact), lease.lease))
+            for node, _ in fact.slots:
+                self._on_node.setdefault(node, {})[lease.lease] = None
+        for work in saved.works:
+            run = run_of(work.run)
+            self._work[work.run] = Work(
+                run,
+                self._truth_of(run),
+                dict.fromkeys(work.leases),
+                work.done_gpu_ms,
+                work.saved_gpu_ms,
+                work.width,
+                work.since_ms,
+                work.plan,
+                work.has_exited,
+                work.code,
+                work.speed_ppm,
+            )
+        self._ended = set(saved.ended)
+        self._exited, self._gone = dict.fromkeys(saved.exited), dict.fromkeys(saved.gone)
+        self._lost_nodes = set(saved.lost_nodes)
+        self._term, self.lost_gpu_ms, self.wrongs = saved.term, saved.lost_gpu_ms, [*saved.wrongs]
+        self._dirty, self._wiping = dict(saved.dirty), dict(saved.wiping)
+        self._wiped = {each.node: each for each in saved.wiped}
 
     def stuck_nodes(self, *, since_ms: int) -> list[str]:
         """Return the nodes with leases that are stopping since before ``since_ms``."""
@@ -310,7 +333,7 @@ class SimExecutor:
         if fact.lease in self._ended:
             self.wrongs.append(f"{fact.lease} is started a second time")
             return
-        for slot in _slots_of(fact):
+        for slot in slots_of(fact):
             other = self._by_slot.get(slot)
             if other is not None:
                 self.wrongs.append(f"{fact.lease} is started on {slot}, which {other} has")
@@ -318,7 +341,7 @@ class SimExecutor:
         self._use(fact)
         gpus = sum(mask.bit_count() for _, mask in fact.slots)
         lost = {node for node, _ in fact.slots if node in self._lost_nodes}
-        held = self._held[fact.lease] = _Held(fact, gpus, lost)
+        held = self._held[fact.lease] = HeldLease(fact, gpus, lost)
         for node, _ in fact.slots:
             self._on_node.setdefault(node, {})[fact.lease] = None
         for run in order.runs:
@@ -330,7 +353,7 @@ class SimExecutor:
         """Continue the work of ``run`` under a lease, slower where it is not alone there."""
         work = self._work.get(run.name)
         if work is None:
-            work = self._work[run.name] = _Work(run, self._truth_of(run))
+            work = self._work[run.name] = Work(run, self._truth_of(run))
             work.since_ms = self._timeline.now_ms
         work.accrue(self._timeline.now_ms)
         flavor = self._flavor_of(fact.slots[0][0])
@@ -360,7 +383,7 @@ class SimExecutor:
         now_ms = self._timeline.now_ms
         held.stopping_since_ms, held.stop_by_ms = now_ms, order.deadline_ms
         held.stops += 1
-        for run in _runs_of(held.fact):
+        for run in runs_of(held.fact):
             work = self._work[run]
             work.accrue(now_ms)
             self._touched[run] = None
@@ -373,14 +396,14 @@ class SimExecutor:
             return
         self._let_go_in(order, held)
 
-    def _let_go_in(self, order: StopLease, held: _Held) -> None:
+    def _let_go_in(self, order: StopLease, held: HeldLease) -> None:
         """Have a lease end after the time that it takes of what it has left."""
         left_ms = max(0, order.deadline_ms - self._timeline.clock.now_ms())
         delay_ms, stops = self._stop_delay(left_ms), held.stops
         if delay_ms is not None:
-            self._timeline.after(delay_ms, lambda: self._let_go(order.lease, stops))
+            self._plan(delay_ms, LeaseStops(order.lease, stops))
 
-    def _hasten(self, order: StopLease, held: _Held) -> None:
+    def _hasten(self, order: StopLease, held: HeldLease) -> None:
         """Bring the deadline of a stop forward; it ends by then, or sooner as it would have."""
         held.stop_by_ms = order.deadline_ms
         self._let_go_in(order, held)
@@ -391,37 +414,37 @@ class SimExecutor:
         if held is None:
             return
         fact = held.fact
-        for run in _runs_of(fact):
+        for run in runs_of(fact):
             self._work[run].accrue(self._timeline.now_ms)
             self._touched[run] = None
         if reason is not None and not self._may_end(held, reason, kept):
             self.wrongs.append(f"{name} ended by {reason} before it had stopped")
         if reason is EndReason.FAIL:
             self.lost_gpu_ms += self._work[fact.run].throw_back()
-        for slot in _slots_of(fact):
+        for slot in slots_of(fact):
             self._by_slot.pop(slot, None)
         for node, _ in fact.slots:
             self._on_node[node].pop(name, None)
         self._gone.pop(name, None)
-        for run in _runs_of(fact):
+        for run in runs_of(fact):
             work = self._work[run]
             del work.leases[name]
             if not work.leases and work.has_exited:
                 self._exited.pop(run, None)
                 work.has_exited = False
 
-    def _may_end(self, held: _Held, reason: EndReason, kept: set[tuple[str, str, int]]) -> bool:
+    def _may_end(self, held: HeldLease, reason: EndReason, kept: set[tuple[str, str, int]]) -> bool:
         """Return whether no work of the lease is left, or it continues under another one."""
         if held.is_gone or held.fact.role is Role.SPARE:
             return True
         if reason is EndReason.END and held.fact.partner is None:
             return True
-        if all(self._work[run].has_exited for run in _runs_of(held.fact)):
+        if all(self._work[run].has_exited for run in runs_of(held.fact)):
             return True
         # A run that waits for a spare is stopped only when its node is back; that comes back empty.
         return all(
             node in held.lost or (held.fact.run, node, ordinal) in kept
-            for node, ordinal in _slots_of(held.fact)
+            for node, ordinal in slots_of(held.fact)
         )
 
     def _wipe(self, order: WipeNode) -> None:
@@ -432,16 +455,34 @@ class SimExecutor:
             self.wrongs.append(f"{node} is to be wiped after {claim} while it is in use")
         self._wiping[node] = claim
         takes_ms, is_clean = self._wipe_takes()
-
-        def finish() -> None:
-            if self._wiping.get(node) == claim:
-                del self._wiping[node]
-                if is_clean:
-                    self._dirty.pop(node, None)
-                self._wiped[node] = WipeDone(node, claim, is_clean, "" if is_clean else "I/O error")
-
         if takes_ms is not None:
-            self._timeline.after(takes_ms, finish)
+            self._plan(takes_ms, WipeEnds(node, claim, is_clean))
+
+    def _wipe_ends(self, node: str, claim: str, *, is_clean: bool) -> None:
+        if self._wiping.get(node) == claim:
+            del self._wiping[node]
+            if is_clean:
+                self._dirty.pop(node, None)
+            self._wiped[node] = WipeDone(node, claim, is_clean, "" if is_clean else "I/O error")
+
+    # --- Time ---
+
+    def _plan(self, in_ms: int, timer: Timer) -> None:
+        self._timeline.after(in_ms, partial(self.fire, timer))
+
+    def fire(self, timer: Timer) -> None:
+        """Have happen what ``timer`` says; it is due."""
+        match timer:
+            case LeaseStops():
+                self._let_go(timer.lease, timer.stops)
+            case WorkEnds():
+                self._finish(self._work[timer.run], timer.plan)
+            case LossNoticed():
+                self._notice(timer.lease)
+            case WipeEnds():
+                self._wipe_ends(timer.node, timer.claim, is_clean=timer.is_clean)
+            case _:
+                assert_never(timer)
 
     # --- Work ---
 
@@ -454,85 +495,44 @@ class SimExecutor:
             held.is_gone = True
             self._gone[name] = None
 
-    def _notice(self, held: _Held) -> None:
+    def _notice(self, name: str) -> None:
         """Let a run fail whose broken lease was not handled."""
-        if self._held.get(held.fact.lease) is held and held.stopping_since_ms is None:
-            for run in _runs_of(held.fact):
+        held = self._held.get(name)
+        if held is not None and held.stopping_since_ms is None:
+            for run in runs_of(held.fact):
                 self._exit(self._work[run], code=CODE_LOST)
 
-    def _exit(self, work: _Work, *, code: int) -> None:
+    def _exit(self, work: Work, *, code: int) -> None:
         if not work.has_exited:
             work.has_exited, work.code, work.width = True, code, 0
             self._exited[work.run.name] = None
 
-    def _break(self, held: _Held) -> None:
+    def _break(self, held: HeldLease) -> None:
         """Note that a part of a run's work is lost: all of it goes back to its last checkpoint."""
         held.is_broken = True
-        for run in _runs_of(held.fact):
+        for run in runs_of(held.fact):
             work = self._work[run]
             work.accrue(self._timeline.now_ms)
             self.lost_gpu_ms += work.throw_back()
             self._reassess(work)
-        self._timeline.after(self._notice_ms, lambda: self._notice(held))
+        self._plan(self._notice_ms, LossNoticed(held.fact.lease))
 
-    def _reassess(self, work: _Work) -> None:
+    def _reassess(self, work: Work) -> None:
         """Find the width a run works at now, and plan its exit."""
         now_ms = self._timeline.now_ms
         work.accrue(now_ms)
         held = [self._held[name] for name in work.leases]
-        width = 0 if work.has_exited or _stands_still(held) else _width(held)
+        width = 0 if work.has_exited or stands_still(held) else width_of(held)
         if width == work.width:
             return
         work.width = width
         work.plan += 1
         if width:
             left = max(0, work.truth.work_ms * work.run.gpus - work.done_gpu_ms)
-            plan = work.plan
             left_ms = -(-left * PPM // (width * work.speed_ppm))
-            self._timeline.after(left_ms, lambda: self._finish(work, plan))
+            self._plan(left_ms, WorkEnds(work.run.name, work.plan))
 
-    def _finish(self, work: _Work, plan: int) -> None:
+    def _finish(self, work: Work, plan: int) -> None:
         if work.plan == plan and work.leases and not work.has_exited:
             work.accrue(self._timeline.now_ms)
             self._exit(work, code=work.truth.code)
-
-
-def _runs_of(fact: LeaseStarted) -> tuple[str, ...]:
-    return (fact.run,) if fact.partner is None else (fact.run, fact.partner)
-
-
-def _slots_of(fact: LeaseStarted) -> list[tuple[str, int]]:
-    return [
-        (node, ordinal)
-        for node, mask in fact.slots
-        for ordinal in range(mask.bit_length())
-        if mask >> ordinal & 1
-    ]
-
-
-def _kept_slots(orders: Iterable[Order]) -> set[tuple[str, str, int]]:
-    """Return (run, node, ordinal) of the slots that are started on among ``orders``."""
-    return {
-        (order.lease.run, node, ordinal)
-        for order in orders
-        if isinstance(order, StartLease)
-        for node, ordinal in _slots_of(order.lease)
-    }
-
-
-def _stands_still(held: Sequence[_Held]) -> bool:
-    """Return whether a part is missing without which the run makes no progress."""
-    for lease in held:
-        if lease.fact.role is Role.SPARE:
-            continue
-        if lease.is_broken or (lease.fact.bundle == 0 and lease.stopping_since_ms is not None):
-            return True
-    return False
-
-
-def _width(held: Sequence[_Held]) -> int:
-    return sum(
-        lease.gpus
-        for lease in held
-        if lease.fact.role is not Role.SPARE and lease.stopping_since_ms is None
-    )

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
 from quorate.core.commands import Command
 from quorate.core.decision_log import GoOn, always
+from quorate.ledger.chain import GENESIS
 from quorate.loop.commit_types import Asked, Receipt
 from quorate.loop.driver import Driver
 from quorate.loop.engine import SNAPSHOT_EVENTS, Engine
@@ -74,6 +75,15 @@ class Timeline:
     def next_ms(self) -> int | None:
         """Return when the next action happens."""
         return self._planned[0][0] if self._planned else None
+
+    def planned(self) -> tuple[int, list[tuple[int, int, Action]]]:
+        """Return the last sequence number, and (instant, number, action) of all that is planned."""
+        return self._sequence, sorted(self._planned, key=lambda each: each[:2])
+
+    def restore(self, sequence: int, planned: Sequence[tuple[int, int, Action]]) -> None:
+        """Plan what ``planned`` of another timeline was, with the same numbers."""
+        self._sequence, self._planned = sequence, list(planned)
+        heapify(self._planned)
 
     def take(self) -> Action:
         """Move on to the next action and return it."""
@@ -142,7 +152,11 @@ class _Line:
 
 
 class Simulation:
-    """An engine in simulated time. ``executor`` None lets nothing run: stops are one fact then."""
+    """An engine in simulated time. ``executor`` None lets nothing run: stops are one fact then.
+
+    An empty ``store`` gets a new ledger; the ledger of any other goes on, with an executor that
+    knows what runs.
+    """
 
     def __init__(
         self,
@@ -162,9 +176,16 @@ class Simulation:
         self.observers = observers
         self._executor = executor
         self._line = None if executor is None else _Line(executor)
-        engine = WatchedEngine.create(
-            store,
-            timeline.clock,
+        engine = self._begun() if store.head() == GENESIS else self._opened()
+        self._engine: WatchedEngine | None = engine
+        self._adopt(engine)
+        self.due_ms: int | None = None
+        """When the driver is due next; None: only when something happens."""
+
+    def _begun(self) -> WatchedEngine:
+        return WatchedEngine.create(
+            self.store,
+            self.timeline.clock,
             ledger_id="simulated",
             public_key="",
             actor="simulation",
@@ -172,9 +193,14 @@ class Simulation:
             lottery_secret=LOTTERY_SECRET,
             lottery_length=LOTTERY_LENGTH,
         )
-        self._engine: WatchedEngine | None = engine
-        self._adopt(engine)
-        self._due_ms: int | None = None
+
+    def _opened(self) -> WatchedEngine:
+        return WatchedEngine.open(
+            self.store,
+            self.timeline.clock,
+            executor=self._line,
+            lottery_secret=LOTTERY_SECRET,
+        )
 
     @property
     def engine(self) -> WatchedEngine | None:
@@ -204,19 +230,14 @@ class Simulation:
         """End the engine's life without notice; only the store and the executor are left."""
         if self._line is not None:
             self._line.is_cut = True
-        self._engine, self._due_ms = None, None
+        self._engine, self.due_ms = None, None
 
     def reopen(self) -> None:
         """Open the engine on its store; nothing happens when it is open."""
         if self._engine is not None:
             return
         self._line = None if self._executor is None else _Line(self._executor)
-        engine = WatchedEngine.open(
-            self.store,
-            self.timeline.clock,
-            executor=self._line,
-            lottery_secret=LOTTERY_SECRET,
-        )
+        engine = self._opened()
         self._engine = engine
         self._adopt(engine)
         for observer in self.observers:
@@ -252,12 +273,12 @@ class Simulation:
         if self._engine is None:
             return
         try:
-            self._due_ms = Driver(self._engine).step()
+            self.due_ms = Driver(self._engine).step()
         except CrashedError:
             self.crash()
 
     def _wake_ms(self) -> int | None:
         """Return the true time at which the driver's clock will show that something is due."""
-        if self._due_ms is None:
+        if self.due_ms is None:
             return None
-        return max(self.timeline.now_ms, self._due_ms - self.timeline.clock.skew_ms)
+        return max(self.timeline.now_ms, self.due_ms - self.timeline.clock.skew_ms)

@@ -391,10 +391,13 @@ def stoppable(view: StateView, place: Place) -> frozenset[str]:
     """Return the leases that are past their declared end and may be stopped for ``place``.
 
     They are marked as backfill, started after the run of the place began to wait, and are past
-    their declared ends one grace before the start.
+    their declared ends one grace before the start. For a run that was stopped because it overstayed
+    there are none.
     """
     waiting_seq = view.runs[place.run].waiting_seq
     found = set[str]()
+    if view.runs[place.run].has_overstayed:
+        return frozenset()
     for name in view.backfilled:
         record = view.runs[name]
         if record.phase is not Phase.RUNNING or record.stopping is not None:

@@ -75,6 +75,8 @@ _CALLED_OFF: Final = (
     MoveCode.CONFLICT_NO_LOTTERY,
     MoveCode.CONFLICT_CLEARING,
 )
+_NO_SEQ: Final = 1 << 62
+"""Later than any event: nothing is stopped for a run that has itself overstayed."""
 _CHANGES: Final = (NodeMarked, NodeApplied, PoolApplied, BudgetApplied, OwnerApplied)
 
 
@@ -202,7 +204,7 @@ class PromiseBooks:
         self._entered_ms = view.at_ms
         self._marked = {name: view.runs[name].backfills for name in view.backfilled}
         self._waiting = {
-            name: view.runs[record.made.run].waiting_seq
+            name: _NO_SEQ if (run := view.runs[record.made.run]).has_overstayed else run.waiting_seq
             for name, record in view.reservations.items()
         }
 

@@ -197,9 +197,11 @@ def test_a_start_counts_on_no_other_conflict_while_what_was_cut_for_it_is_going(
     clearing = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", "1"),))
     assert {event.cause for event in moved} == {clearing}
     assert set(life.state.conflicts) == {"1"}
+    place = life.state.reservations["first@1"].planned_start_ms
     life.do(Confirm("x/0"))
-    # The first, which was firm before, has the room; the second waits on.
-    assert (life.phase("first"), life.phase("second")) == (Phase.RUNNING, Phase.PENDING)
+    # The second has the room that its conflict made; the first keeps its place beside it.
+    assert (life.phase("first"), life.phase("second")) == (Phase.PENDING, Phase.RUNNING)
+    assert life.state.reservations["first@1"].planned_start_ms == place
 
 
 def cleared_for_first(nodes: list[Node]) -> Life:

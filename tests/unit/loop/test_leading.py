@@ -19,7 +19,8 @@ from quorate.model.specs import Owner
 from quorate.model.state.records import Phase
 from quorate.ports.errors import DecidingStoppedError, NotLeaderError, OldTermError
 from quorate.ports.executor_port import Order, Report
-from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.room_work import Truth
+from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Timeline, VirtualClock
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 from quorate.testing.memory_engines import memory_engine

@@ -24,7 +24,7 @@ from quorate.model.state.apply_rounds import received_ms
 from quorate.policy.allocation import Method, alone
 from quorate.policy.rounds.round_book import Book, Rules, deficit_s, priority
 from quorate.policy.table import POLICIES as PUBLISHED
-from quorate.sim.sim_executor import Truth
+from quorate.sim.room_work import Truth
 from tests.oracles.rounds import (
     POOL,
     ROUND_MS,

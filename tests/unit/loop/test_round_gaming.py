@@ -19,7 +19,7 @@ from quorate.model.events import LeaseEnded, LeaseStarted, lease_gpus
 from quorate.model.specs import Run
 from quorate.model.state.apply_rounds import received_ms
 from quorate.policy.table import POLICIES
-from quorate.sim.sim_executor import Truth
+from quorate.sim.room_work import Truth
 from tests.oracles.effort import few_of
 from tests.oracles.rounds import ROUND_MS, Room, money, nodes, pool, run, run_of, team, work
 

@@ -12,7 +12,7 @@ from quorate.model.events import LeaseEnding, LeaseStarted, StepsCounted
 from quorate.model.specs import FlavorRates, Pool, RoundsWork, Run, TypeRates
 from quorate.model.state.records import Phase
 from quorate.policy.table import POLICIES as PUBLISHED
-from quorate.sim.sim_executor import Truth
+from quorate.sim.room_work import Truth
 from quorate.views.runs.instant import Moment
 from quorate.views.runs.wait_reasons import reasons_now
 from tests.oracles.rounds import (

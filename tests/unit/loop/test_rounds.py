@@ -50,7 +50,7 @@ from quorate.policy.allocation import Allocation, Method, Unsolved, UnsolvedCode
 from quorate.policy.problem import Problem
 from quorate.policy.table import POLICIES as PUBLISHED
 from quorate.ports.executor_port import StartLease
-from quorate.sim.sim_executor import Truth
+from quorate.sim.room_work import Truth
 from tests.oracles.rounds import (
     FLAVORS,
     POLICIES,

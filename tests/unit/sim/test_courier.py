@@ -11,7 +11,8 @@ from quorate.core.commands import Apply, Release, Submit, Wiped
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
 from quorate.model.specs import DEFAULT_POOL, Owner, Pool
 from quorate.sim.fault_plan import Courier, FaultRates
-from quorate.sim.sim_executor import SimExecutor, Truth
+from quorate.sim.room_work import Truth
+from quorate.sim.sim_executor import SimExecutor
 from quorate.sim.simulation import Simulation, Timeline, VirtualClock
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
 

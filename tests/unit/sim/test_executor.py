@@ -16,7 +16,8 @@ from quorate.ports.executor_port import (
     WipeDone,
     WipeNode,
 )
-from quorate.sim.sim_executor import WIPE_MS, SimExecutor, Truth
+from quorate.sim.room_work import Truth
+from quorate.sim.sim_executor import WIPE_MS, SimExecutor
 from quorate.sim.simulation import Timeline, VirtualClock
 from quorate.testing.builders import NOW_MS, run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from quorate.policy.files.throughputs_file import ThroughputTable, read_throughp
 from quorate.sim.fleet_simulation import Costs, Fleet, FleetPlay, budgets_by_use, plain_fleet
 from quorate.sim.outcome import Outcome, WaitCause
 from quorate.sim.report.metrics import metrics_of
+from quorate.sim.saved_room import SavedPlay
 from quorate.sim.traces.trace_job import TraceError, TraceJob, by_arrival
 from tests.cli.shell import EXAMPLES
 from tests.oracles.effort import examples
@@ -150,3 +152,35 @@ def test_paused_or_not_all_work_is_done_and_every_wait_has_its_causes(
         assert run.steps_done == run.steps_asked
         had_ms = sum(each.end_ms - each.start_ms for each in run.intervals)
         assert sum(run.waits_ms.values()) == run.ended_ms - run.submitted_ms - had_ms
+
+
+TIGHT = Pool(name="pool", notice_ms=2 * MINUTE_MS, runtime_min_ms=MINUTE_MS)
+"""A pool in which drawn jobs call conflicts."""
+LOSES = Costs(checkpoint_every_ms=4 * MINUTE_MS, saves_at_stop=False, stop_ms=MINUTE_MS)
+
+
+@examples(0.1)
+@given(
+    _JOBS,
+    st.sampled_from([TIGHT, BIND, ROUNDS]),
+    st.sampled_from([Costs(), LOSES]),
+    st.lists(st.integers(1, 5_000), min_size=1, max_size=4),
+)
+def test_a_play_that_is_saved_and_gone_on_with_has_the_same_ledger(
+    drawn: list[TraceJob], pool: Pool, costs: Costs, pauses_s: list[int]
+) -> None:
+    jobs = list(by_arrival(drawn))
+    here = replace(plain_fleet(GPUS, dict.fromkeys(("a", "b", "c"), 8), pool), costs=costs)
+    whole, store = MemoryStore(), MemoryStore()
+    found = finished(FleetPlay(here, jobs, store=whole))
+    play = FleetPlay(here, jobs, store=store)
+    for pause_s in pauses_s:
+        play.go_on(pause_s * 1_000)
+        kept = msgspec.msgpack.decode(msgspec.msgpack.encode(play.saved()), type=SavedPlay)
+        store = MemoryStore(store.blocks())
+        play = FleetPlay(here, jobs, store=store, saved=kept)
+        assert play.saved() == kept
+    again = finished(play)
+    assert store.head() == whole.head()
+    assert replace(again, cpu_s=0.0) == replace(found, cpu_s=0.0)
+    assert play.lost_gpu_ms == play.saved().room.lost_gpu_ms

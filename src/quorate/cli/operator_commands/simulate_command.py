@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -14,7 +14,6 @@ from quorate.cli.settings import Settings
 from quorate.views.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from quorate.ports.store_port import EventStore
     from quorate.sim.scenario import Scenario
     from quorate.sim.scenario_play import Stage
 
@@ -30,6 +29,8 @@ _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "-
         "quorate simulate --policy fifo_perf --trace jobs.csv --cluster h100=4 "
         "--throughputs rates.json",
         "quorate simulate drawn.yaml --gavel-strict --policy max_min_fairness_perf -o json",
+        "quorate simulate scenario.yaml --checkpoint paused.sim  # Ctrl-C pauses",
+        "quorate simulate --resume paused.sim",
         "quorate simulate drawn.yaml --compare bind,srtf --seeds 0-4 --report comparison.html",
     )
 )
@@ -76,6 +77,22 @@ _COMPARING: Final = {"seeds": "--seeds", "warm_up": "--warm-up", "processes": "-
 )
 @click.option("--report", metavar="FILE", help="Write a page with plots to this new file.")
 @click.option(
+    "--checkpoint",
+    metavar="FILE",
+    help="Keep the simulation in this new file when it is paused, by Ctrl-C or --pause-at.",
+)
+@click.option(
+    "--pause-at",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Pause when this much simulated time has passed since the beginning.",
+)
+@click.option(
+    "--resume",
+    metavar="FILE",
+    help="Go on with the simulation that was kept in this file, which says what is played.",
+)
+@click.option(
     "--compare",
     "names",
     metavar="A,B,...",
@@ -108,6 +125,9 @@ def simulate(
     scenario: str | None,
     *,
     report: str | None,
+    checkpoint: str | None,
+    pause_at: float | None,
+    resume: str | None,
     names: str | None,
     seeds: str,
     warm_up: float,
@@ -118,8 +138,9 @@ def simulate(
 
     SCENARIO is a YAML file with the same fields as the options (docs/simulation.md); options go
     before it. Without --gavel-strict the production engine decides, with a ledger, budgets and
-    nodes. The same input and seed give the same result.
+    nodes. The same input and seed give the same result, paused or not.
     """
+    from quorate.cli.simulate_pauses import pauses_of, played
     from quorate.sim.round_simulation import RoundsStuckError
     from quorate.sim.scenario import ScenarioError
     from quorate.sim.traces.trace_job import TraceError
@@ -130,7 +151,10 @@ def simulate(
 
         must_be_new(report)
     try:
+        pauses = pauses_of(checkpoint, resume, pause_at)
         if names is not None:
+            if pauses.kept is not None:
+                raise click.UsageError("a comparison cannot be paused; leave --checkpoint out")
             _compare(
                 settings,
                 scenario,
@@ -142,9 +166,15 @@ def simulate(
                 report=report,
             )
             return
-        asked = _asked(scenario, given)
+        if pauses.resumed is not None:
+            _refuse_changes(scenario, given)
+            asked = pauses.resumed.scenario
+        else:
+            asked = _asked(scenario, given)
         with ExitStack() as opened:
-            stage = _played(asked, opened)
+            stage = played(asked, pauses, opened)
+            if stage is None:
+                return
             _print(settings, asked, stage)
             if report is not None:
                 _write_report(report, stage)
@@ -178,6 +208,17 @@ def _compare(
     simulate_comparison(settings, asked, names=names, **how)
 
 
+def _refuse_changes(scenario: str | None, given: dict[str, Any]) -> None:
+    """Raise ``UsageError`` where a simulation that goes on is to be another one."""
+    changed = next((name for name, value in given.items() if value is not None), None)
+    if scenario is not None or changed is not None:
+        options = click.get_current_context().command.params
+        what = next((each.opts[0] for each in options if each.name == changed), "SCENARIO")
+        raise click.UsageError(
+            f"{what} has no effect here: the file of --resume says what is played; leave it out"
+        )
+
+
 def _refuse_without_effect(*, is_compared: bool) -> None:
     """Raise ``UsageError`` for an option of a comparison without one, and the other way round."""
     context = click.get_current_context()
@@ -186,28 +227,6 @@ def _refuse_without_effect(*, is_compared: bool) -> None:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             remedy = "--compare has --seeds" if is_compared else "it is for --compare; leave it out"
             raise click.UsageError(f"{option} has no effect here: {remedy}")
-
-
-def _played(asked: Scenario, opened: ExitStack) -> Stage:
-    """Return the simulation, played; the ledger that it is recorded in, if any, is ``opened``."""
-    from quorate.adapters.stores.store_urls import create_store
-    from quorate.cli.progress import Progress
-    from quorate.cli.sources import read_bytes
-    from quorate.sim.scenario_play import staged
-
-    file = asked.record
-    if file is not None and asked.strict:
-        raise click.UsageError("a strict simulation has no ledger; leave --record out")
-
-    def made() -> EventStore:
-        assert file is not None, "called only where a ledger is kept"
-        return opened.enter_context(closing(create_store(file)))
-
-    stage = staged(asked, read_bytes, None if file is None else made)
-    with Progress("jobs") as progress:
-        while stage.go_on():
-            progress.show(stage.done(), stage.jobs_seen())
-    return stage
 
 
 def _print(settings: Settings, asked: Scenario, stage: Stage) -> None:

@@ -33,11 +33,11 @@ from quorate.core.profile.firm_places import place_of
 from quorate.core.profile.lease_ends import lease_end_ms
 from quorate.core.profile.node_quota import counted
 from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.reservations import is_cleared
 from quorate.model.events import (
     ConflictDeclared,
     MoveCause,
     MoveCode,
-    ReservationStatus,
     Slice,
 )
 from quorate.model.selector import contradicts
@@ -157,12 +157,13 @@ def look_ms(view: StateView, record: ReservationRecord, *, has_executor: bool) -
     """Return when a reservation has to be looked at: at its planned start.
 
     With an executor, one that starts by a conflict is looked at earlier, by the longest grace of
-    its pool: leases that are cut for it may take that long to stop.
+    its pool: leases that are cut for it may take that long to stop. After these are cut, it is not
+    looked at before its start: it has its room, and what started there since then ends in time.
     """
     planned_ms = record.planned_start_ms
     if planned_ms is None or not record.by_conflict or not has_executor:
         return planned_ms
-    if record.status is ReservationStatus.CLEARING:
+    if is_cleared(view, record):
         return planned_ms
     return planned_ms - view.pools[view.runs[record.made.run].spec.pool].grace_max_ms
 
@@ -248,6 +249,20 @@ def _waits_for_headroom(log: DecisionLog, record: ReservationRecord) -> bool:
         has_executor=log.has_executor,
         reservation=record.made.reservation,
     )
+
+
+def goes_first(view: StateView, record: ReservationRecord, now_ms: int) -> bool:
+    """Return whether a firm start goes before the queue: a conflict has made room for it.
+
+    It does from when its room is free, even if its planned start is later: leases that were cut for
+    it had until then to stop, and room that they leave sooner is the caller's. Otherwise a run that
+    was cut could take the room back, and be drawn again.
+    """
+    if not record.by_conflict or not record.conflict or record.planned_start_ms is None:
+        return False
+    if record.planned_start_ms <= now_ms:
+        return True
+    return is_cleared(view, record) and cleared_ms(view, record, now_ms) is None
 
 
 def cleared_ms(view: StateView, record: ReservationRecord, now_ms: int) -> int | None:

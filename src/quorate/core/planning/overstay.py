@@ -3,6 +3,7 @@
 A bundle may be stopped for a firm start if it is marked ``backfill``, started after the firm run
 began to wait, and its declared end is at least its grace before the firm start. Its leases are
 stopped one grace before that start. The newest bundles are stopped first, and no more than needed.
+For a run that was itself stopped because it overstayed, none is stopped.
 Event numbers decide which of two came first; no bundle is recorded as backfill of a certain
 reservation. So cancelling, moving or hastening one reservation changes nothing for the others.
 """
@@ -217,8 +218,10 @@ def _stoppable(
 
 def _may_stop(view: StateView, record: ReservationRecord, start_ms: int, late: Overstayer) -> bool:
     """Return whether ``late`` may be stopped for a firm start at ``start_ms``."""
-    waiting_seq = view.runs[record.made.run].waiting_seq
-    return late.started_seq >= waiting_seq and late.declared_end_ms <= start_ms - late.grace_ms
+    first_seq = view.runs[record.made.run].overstay_seq
+    if first_seq is None or late.started_seq < first_seq:
+        return False
+    return late.declared_end_ms <= start_ms - late.grace_ms
 
 
 def relief(

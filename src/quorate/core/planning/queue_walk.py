@@ -18,6 +18,7 @@ from quorate.core.lifecycle.cut_cooldown import held_back, held_until_ms
 from quorate.core.lifecycle.follow import waits_for_upstream
 from quorate.core.lifecycle.run_phases import grant_claim
 from quorate.core.planning.beyond_depth import start_beyond
+from quorate.core.planning.conflict_starts import goes_first
 from quorate.core.planning.firm_or_tentative import PlannedStarts
 from quorate.core.planning.firm_walk import FirmWalk
 from quorate.core.planning.kept_starts import KeptStarts
@@ -83,10 +84,10 @@ class Walk:
         """
         plan = self.plan
         for _, promise in in_order(plan.view):
-            # Leases that were cut for this start may lie outside of its place: it goes first.
-            pin = plan.pins.get(promise.made.run) if promise.by_conflict else None
-            if pin is not None and promise.conflict and pin.start_ms <= plan.log.now_ms:
-                self._visit(plan.view.runs[promise.made.run])
+            # Leases that were cut for this start may lie outside of its place.
+            name = promise.made.run
+            if name in plan.pins and goes_first(plan.view, promise, plan.log.now_ms):
+                self._visit(plan.view.runs[name])
         self.ranked = ranked_lines(plan.view, plan.log.now_ms)
         queue = queue_of(plan, self.ranked)
         close_full(plan, queue)

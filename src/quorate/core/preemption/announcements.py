@@ -15,6 +15,7 @@ from typing import Final
 from quorate.core.decision_log import DecisionLog
 from quorate.core.preemption.conflict_preview import foresee
 from quorate.core.preemption.conflict_scope import for_reservation
+from quorate.core.profile.reservations import is_cleared
 from quorate.model.amounts import MINUTE_MS, PPM
 from quorate.model.events import (
     ConflictAnnounced,
@@ -22,7 +23,6 @@ from quorate.model.events import (
     Event,
     HoldExtended,
     RequestKept,
-    ReservationStatus,
     RunOdds,
     RunRefused,
     Scope,
@@ -102,7 +102,7 @@ def _planned(view: StateView) -> dict[str, ReservationRecord]:
         for name, record in view.reservations.items()
         if record.by_conflict
         and record.planned_start_ms is not None
-        and record.status is not ReservationStatus.CLEARING
+        and not is_cleared(view, record)
         and name not in declared
     }
 

@@ -59,12 +59,12 @@ class Cutter:
         """Yield the bundles that overstay: out of order, and past their declared ends.
 
         They started after the run of ``reservation`` began to wait; without a reservation, after
-        the run of any firm reservation did.
+        the run of any firm reservation did. A run that has itself overstayed does not count.
         """
         view, runs = self._view, self._survey.runs
         firm = (reservation,) if reservation in view.reservations else tuple(view.reservations)
-        waiting = (view.runs[view.reservations[name].made.run].waiting_seq for name in firm)
-        first_seq = min(waiting, default=None)
+        waiting = (view.runs[view.reservations[name].made.run].overstay_seq for name in firm)
+        first_seq = min((seq for seq in waiting if seq is not None), default=None)
         if first_seq is None:
             return
         marked = [name for name in view.backfilled if name in runs]

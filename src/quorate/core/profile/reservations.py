@@ -76,6 +76,22 @@ def close_firm(log: DecisionLog, name: str, outcome: ReservationOutcome) -> None
     )
 
 
+def is_cleared(view: StateView, record: ReservationRecord) -> bool:
+    """Return whether a settled conflict has made the room for the start that is planned.
+
+    A conflict is called at most the longest grace of its pool ahead of the start that counts on it,
+    so one that was settled earlier than that was for a start that the reservation had before.
+    """
+    if not record.by_conflict or not record.conflict or record.planned_start_ms is None:
+        return False
+    if record.status is ReservationStatus.CLEARING:
+        return True
+    resolved = view.conflicts[record.conflict].resolved
+    assert resolved is not None, record
+    lead_ms = view.pools[view.runs[record.made.run].spec.pool].grace_max_ms
+    return resolved.at_ms >= record.planned_start_ms - lead_ms
+
+
 def without_hold(view: StateView, name: str) -> State:
     """Return an overlay of ``view`` in which what a reservation holds is free again."""
     trial = view.overlay()

@@ -493,6 +493,7 @@ def _run_requeued(state: State, event: e.RunRequeued) -> None:
     leave_running(state, run, event)
     run.since_ms = None
     run.waiting_seq = state.seq + 1
+    run.has_overstayed |= event.reason is e.EndReason.OVERSTAYED
     state.growable.pop(event.run, None)
     state.count_run(run.spec.owner, -1)
     state.enqueue(run)

@@ -236,7 +236,8 @@ class RunRecord(Record):
     ``waiting_seq`` is the event by which it last began to wait. ``backfills`` are (bundle, event):
     bundles that started out of order, and by which event. ``cut_ms`` and ``cut_by`` are the last
     conflict that ended it, ``steps_cut_by`` is the last one that cut steps of it and left it
-    running, and ``via_conflict`` the one it started by.
+    running, and ``via_conflict`` the one it started by. ``has_overstayed`` says that it was stopped
+    because it overstayed.
     """
 
     spec: Run
@@ -262,6 +263,16 @@ class RunRecord(Record):
     cut_by: str = ""
     via_conflict: str = ""
     steps_cut_by: str = ""
+    has_overstayed: bool = False
+
+    @property
+    def overstay_seq(self) -> int | None:
+        """The event from which on bundles that started may be stopped for it if they overstay.
+
+        None where the run was itself stopped because it overstayed: otherwise runs that take longer
+        than they declare, and lose their work when they stop, could stop each other for ever.
+        """
+        return None if self.has_overstayed else self.waiting_seq
 
     @property
     def quota_blocker(self) -> str | None:
@@ -297,6 +308,7 @@ class RunRecord(Record):
             self.cut_by,
             self.via_conflict,
             self.steps_cut_by,
+            self.has_overstayed,
         )
 
 

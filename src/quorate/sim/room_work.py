@@ -1,0 +1,140 @@
+"""Leases and work as the simulated machine room sees them: how far each run is, and how wide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from quorate.model.amounts import PPM
+from quorate.model.events import LeaseStarted, Role
+from quorate.model.specs import Run
+from quorate.ports.executor_port import Order, StartLease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What a run really is: ``work_ms`` at its declared width, then it exits with ``code``.
+
+    ``speeds_ppm`` are its speeds by flavor; on other flavors it has full speed. ``shared_ppm`` is
+    the part of its speed while another run has the same GPUs. It reports its steps after every
+    ``tells_every_ms`` of its work; 0 is at any time.
+    """
+
+    work_ms: int
+    checkpoint_every_ms: int
+    code: int = 0
+    speeds_ppm: tuple[tuple[str, int], ...] = ()
+    shared_ppm: int = PPM * 6 // 10
+    tells_every_ms: int = 0
+
+
+@dataclass(slots=True)
+class HeldLease:
+    """A lease as the machine room sees it.
+
+    ``lost`` are the nodes that had no power, or were fenced, at any time since it started: nothing
+    of it runs there, even when the power is back.
+    """
+
+    fact: LeaseStarted
+    gpus: int
+    lost: set[str]
+    is_broken: bool = False
+    stopping_since_ms: int | None = None
+    stop_by_ms: int | None = None
+    stops: int = 0
+    is_gone: bool = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing of it runs on any of its nodes."""
+        return all(node in self.lost for node, _ in self.fact.slots)
+
+
+@dataclass(slots=True)
+class Work:
+    """The work of a run, through all its lives."""
+
+    run: Run
+    truth: Truth
+    leases: dict[str, None] = field(default_factory=dict)
+    done_gpu_ms: int = 0
+    saved_gpu_ms: int = 0
+    width: int = 0
+    since_ms: int = 0
+    plan: int = 0
+    has_exited: bool = False
+    code: int = 0
+    speed_ppm: int = PPM
+
+    def accrue(self, now_ms: int) -> None:
+        """Count the work since the last call."""
+        self.done_gpu_ms += self.width * (now_ms - self.since_ms) * self.speed_ppm // PPM
+        self.since_ms = now_ms
+
+    def throw_back(self) -> int:
+        """Return what is lost since the last checkpoint; no work is done until the next call."""
+        every = self.truth.checkpoint_every_ms * self.run.gpus
+        kept = max(self.saved_gpu_ms, self.done_gpu_ms - self.done_gpu_ms % every)
+        lost, self.done_gpu_ms = self.done_gpu_ms - kept, kept
+        self.width = 0
+        self.plan += 1
+        return lost
+
+    def lose_since_checkpoint(self, lease: HeldLease, now_ms: int) -> int:
+        """Return what is lost when ``lease`` stops at once: its first bundle's, all; a step's own.
+
+        What a spare does is nothing.
+        """
+        if lease.fact.role is Role.SPARE:
+            return 0
+        if lease.fact.bundle == 0:
+            return self.throw_back()
+        since_ms = (now_ms - lease.fact.start_ms) % self.truth.checkpoint_every_ms
+        lost = min(lease.gpus * since_ms, self.done_gpu_ms - self.saved_gpu_ms)
+        self.done_gpu_ms -= lost
+        return lost
+
+
+def runs_of(fact: LeaseStarted) -> tuple[str, ...]:
+    """Return the run of a lease, and the one that shares its GPUs, if any."""
+    return (fact.run,) if fact.partner is None else (fact.run, fact.partner)
+
+
+def slots_of(fact: LeaseStarted) -> list[tuple[str, int]]:
+    """Return (node, ordinal) of every GPU of a lease."""
+    return [
+        (node, ordinal)
+        for node, mask in fact.slots
+        for ordinal in range(mask.bit_length())
+        if mask >> ordinal & 1
+    ]
+
+
+def kept_slots(orders: Iterable[Order]) -> set[tuple[str, str, int]]:
+    """Return (run, node, ordinal) of the slots that are started on among ``orders``."""
+    return {
+        (order.lease.run, node, ordinal)
+        for order in orders
+        if isinstance(order, StartLease)
+        for node, ordinal in slots_of(order.lease)
+    }
+
+
+def stands_still(held: Sequence[HeldLease]) -> bool:
+    """Return whether a part is missing without which the run makes no progress."""
+    for lease in held:
+        if lease.fact.role is Role.SPARE:
+            continue
+        if lease.is_broken or (lease.fact.bundle == 0 and lease.stopping_since_ms is not None):
+            return True
+    return False
+
+
+def width_of(held: Sequence[HeldLease]) -> int:
+    """Return at how many GPUs a run works that has the leases ``held``."""
+    return sum(
+        lease.gpus
+        for lease in held
+        if lease.fact.role is not Role.SPARE and lease.stopping_since_ms is None
+    )

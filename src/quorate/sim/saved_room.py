@@ -1,0 +1,104 @@
+"""A paused play as data: what its timers do, and all that is kept of it and its machine room.
+
+What the ledger says is not kept twice: the facts of leases and the specs of runs are read from it.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from quorate.ledger.chain import Head
+from quorate.ports.executor_port import WipeDone
+
+
+class LeaseStops(Struct, frozen=True, tag="lease-stops"):
+    """A lease that was told to stop has ended, unless it was told again since ``stops``."""
+
+    lease: str
+    stops: int
+
+
+class WorkEnds(Struct, frozen=True, tag="work-ends"):
+    """The work of ``run`` is done, unless its width has changed since ``plan``."""
+
+    run: str
+    plan: int
+
+
+class LossNoticed(Struct, frozen=True, tag="loss-noticed"):
+    """A run fails whose broken lease was not handled."""
+
+    lease: str
+
+
+class WipeEnds(Struct, frozen=True, tag="wipe-ends"):
+    """Wiping ``node`` after ``claim`` has ended."""
+
+    node: str
+    claim: str
+    is_clean: bool
+
+
+Timer = LeaseStops | WorkEnds | LossNoticed | WipeEnds
+"""What happens in the machine room by time alone."""
+
+
+class SavedLease(Struct, frozen=True):
+    """An open lease as the machine room sees it."""
+
+    lease: str
+    lost: tuple[str, ...]
+    is_broken: bool
+    stopping_since_ms: int | None
+    stop_by_ms: int | None
+    stops: int
+    is_gone: bool
+
+
+class SavedWork(Struct, frozen=True):
+    """The work of a run that is not over."""
+
+    run: str
+    leases: tuple[str, ...]
+    done_gpu_ms: int
+    saved_gpu_ms: int
+    width: int
+    since_ms: int
+    plan: int
+    has_exited: bool
+    code: int
+    speed_ppm: int
+
+
+class SavedRoom(Struct, frozen=True, kw_only=True):
+    """All that the simulated executor knows, but for what the ledger and the jobs say."""
+
+    leases: tuple[SavedLease, ...]
+    works: tuple[SavedWork, ...]
+    ended: tuple[str, ...]
+    exited: tuple[str, ...]
+    gone: tuple[str, ...]
+    lost_nodes: tuple[str, ...]
+    term: int
+    lost_gpu_ms: int
+    wrongs: tuple[str, ...]
+    dirty: dict[str, str]
+    wiping: dict[str, str]
+    wiped: tuple[WipeDone, ...]
+
+
+class SavedPlay(Struct, frozen=True, kw_only=True):
+    """All that is kept of a play between two parts, but for its ledger, which ends at ``head``.
+
+    ``timers`` are (instant, sequence, what happens); None is the arrival of the next job.
+    """
+
+    now_ms: int
+    due_ms: int | None
+    came: int
+    refused: tuple[str, ...]
+    cpu_s: float
+    sequence: int
+    timers: tuple[tuple[int, int, Timer | None], ...]
+    room: SavedRoom
+    head: Head
