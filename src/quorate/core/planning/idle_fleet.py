@@ -1,8 +1,10 @@
 """A fleet in which nothing waits: what ends leaves nothing to give out, what comes starts at once.
 
 Most decisions of a fleet with room are of this kind. They need no walk, because there is no queue,
-no plan and no spare that a start or an end could change. A decision without these shortcuts writes
-the same events; a property holds them to that.
+no plan and no spare that a start or an end could change. What a walk starts at once starts here in
+the same way; a property holds them to that. A walk counts, and so it may miss a way to divide a run
+among domains in which different payers pay; admission finds it, and the run starts here all the
+same.
 """
 
 from __future__ import annotations
@@ -82,11 +84,9 @@ def _is_plain(view: StateView, run: Run) -> bool:
 
 
 def _lasts(view: StateView, run: Run, answer: Admitted) -> bool:
-    """Return whether the payers of ``answer`` have no caps, and pay for longer than a grace.
+    """Return whether the payers of ``answer`` pay for longer than a grace.
 
-    Caps bound several payers together. A hold as short as its grace would be renewed at once.
+    A hold as short as its grace would be renewed at once.
     """
     longest_ms = grace_ms(run, view.pools[run.pool])
-    return all(
-        not view.envelopes[leg.payer].caps and leg.hold_ms > longest_ms for leg in answer.legs
-    )
+    return all(leg.hold_ms > longest_ms for leg in answer.legs)
