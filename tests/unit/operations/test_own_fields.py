@@ -82,5 +82,5 @@ def test_the_run_of_a_workload_cannot_be_changed_or_copied() -> None:
     changed["spec"]["resources"]["totalGPUs"] = 1
     with pytest.raises(CommandError, match="Quorate alone writes it"):
         ask(desk_for(ADMIN, engine), "apply", ApplyDocuments(documents=(changed,)))
-    with pytest.raises(CommandError, match="Run/again: spec.workload: Quorate alone writes it"):
+    with pytest.raises(CommandError, match=r"Run/again: spec\.workload: Quorate alone"):
         ask(desk_for(ADMIN, engine), "submit-run", SubmitRun(like=NAME, name="again"))
