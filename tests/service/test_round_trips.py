@@ -264,11 +264,11 @@ def _fitted_envelope(line: sp.Envelope) -> sp.Envelope:
 def _fitted_run(run: sp.Run) -> sp.Run:
     sponsors = (OWNER,) if run.funding.sponsors else ()
     run = replace(run, pool=BIND, funding=replace(run.funding, sponsors=sponsors), sensitive=False)
+    run = replace(run, workload=None)  # Quorate alone writes it.
     work = run.rounds
     if work is None:
-        is_bound = run.image is None and run.workload is None
-        return run if is_bound else replace(run, pool=PODS)
-    run = replace(run, image=None, pod_template=None, workload=None)
+        return run if run.image is None else replace(run, pool=PODS)
+    run = replace(run, image=None, pod_template=None)
     # Rates are those of the flavors that are asked for, and not 0 everywhere.
     rates = tuple((flavor, rate or 1.5) for flavor, rate in work.throughputs)
     flavors = tuple(flavor for flavor, _ in rates) or run.flavors

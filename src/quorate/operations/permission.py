@@ -33,6 +33,7 @@ from quorate.model.specs import Budget, Cap, Envelope, Node, Owner, Pool, Quota,
 from quorate.model.state.state_view import StateView
 from quorate.operations.caller import CLAIM, Caller, Role
 from quorate.operations.operation import Area
+from quorate.operations.own_fields import own_field_faults
 from quorate.operations.visibility import knows_token, seen_by, sees_owner
 from quorate.views.exits import CommandError, Exit
 from quorate.views.failures import refused
@@ -65,6 +66,9 @@ def check_command(view: StateView, caller: Caller, command: Command) -> None:
     why = denial(view, caller, command)
     if why:
         raise CommandError(Exit.REFUSED, why, fault=FORBIDDEN)
+    faults = own_field_faults(view, command)
+    if faults:
+        raise refused(faults)
 
 
 def denial(view: StateView, caller: Caller, command: Command) -> str:

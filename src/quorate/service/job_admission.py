@@ -82,7 +82,7 @@ def job_changes(
         record = view.runs.get(name)
         if record is None:
             _admit(view, rules, job, found)
-        elif record.spec.workload != str(job.workload):
+        elif record.spec.workload != str(job.workload) or not _is_home(rules, record, job.workload):
             _tell(job, f"the name of its run, {name}, is taken by another run", found)
         else:
             _agree(view, job, record, found)
@@ -94,9 +94,16 @@ def job_changes(
             continue
         if run_name(workload) != name:
             _end_foreign(view, record, workload, found)
+        elif not _is_home(rules, record, workload):
+            _end_stray(view, record, workload, found)
         elif text not in jobs:
             _end_without(view, record, workload, found)
     return found
+
+
+def _is_home(rules: JobRules, record: RunRecord, workload: Workload) -> bool:
+    """Return whether a workload is in the namespace of the owner of a run."""
+    return rules.namespace_of(record.spec.owner) == workload.namespace
 
 
 def _live_runs(view: StateView, rules: JobRules) -> list[str]:
@@ -275,6 +282,15 @@ def _end_without(view: StateView, record: RunRecord, workload: Workload, found: 
         _confirm(view, record, workload, found)
     else:
         note = f"its {workload.kind.kind} was deleted"
+        found.commands.append(Cancel(record.spec.name, note))
+
+
+def _end_stray(view: StateView, record: RunRecord, workload: Workload, found: JobChanges) -> None:
+    """Cancel a run whose workload is not its owner's to start and stop; that one is left alone."""
+    if _ends_leases(view, record):
+        _confirm(view, record, workload, found)
+    else:
+        note = f"its workload is in the namespace {workload.namespace}, which is not its owner's"
         found.commands.append(Cancel(record.spec.name, note))
 
 

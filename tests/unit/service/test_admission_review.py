@@ -69,6 +69,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     (review(new=tree(annotations={USER: "ada"})), ""),
     (review(new=tree(annotations={USER: "eve"})), "must be 'ada'"),
     (review(new={**tree(), "spec": {"owner": "rai", "user": "eve"}}), "spec.user"),
+    (review(new={**tree(), "spec": {"owner": "rai", "workload": "w"}}), "spec.workload"),
     (review("UPDATE", sub="status", new=tree(), old=tree()), "Quorate alone writes it"),
     (review("UPDATE", sub="status", user="quorate", new=tree(), old=tree()), ""),
     (review("UPDATE", "budgets", sub="status", new=tree(), old=tree()), "status"),

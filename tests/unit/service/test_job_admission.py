@@ -334,6 +334,39 @@ def test_a_run_that_names_the_workload_of_another_run_is_cancelled() -> None:
     assert list(world.engine.view.runs["forged"].leases) == []
 
 
+def forged(world: World, name: str) -> None:
+    """Have the owner core submit a run that names a workload of rai."""
+    workload = f"job.batch/quorate-rai/{name[:-9]}@{world.uid(name)}"
+    spec = run(name, 8, "core", pool="whole", workload=workload)
+    world.engine.execute(Submit(spec), actor="core/eve")
+
+
+def test_the_run_of_another_owner_starts_no_workload() -> None:
+    world = World()
+    world.engine.execute(Apply((budget("c", "core", envelope("c", 24)),)), actor="ada")
+    name = world.create("victim")
+    world.jobs[world.uid(name)]["metadata"]["labels"]["quorate.dev/pool"] = "typo"
+    world.compare()
+    forged(world, name)
+    world.settle()
+    assert world.is_suspended(name)
+    assert "is taken by another run" in world.note(name)
+    assert world.phase(name) is Phase.CANCELLED
+    assert not world.engine.view.leases
+    assert "the namespace quorate-rai" in world.engine.view.runs[name].note
+
+
+def test_the_run_of_another_owner_stops_no_workload() -> None:
+    world = World()
+    name = world.create("victim", owner="some-queue", suspend=False)
+    world.compare()
+    forged(world, name)
+    for _ in range(4):
+        world.compare()
+    assert not world.is_suspended(name)
+    assert world.phase(name) is Phase.CANCELLED
+
+
 WORDS = ("create", "create", "cancel", "cancel", "end", "fail", "delete", "node", "slow", "poke")
 ACTS = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(0, 5)), min_size=4, max_size=16)
 

@@ -99,6 +99,8 @@ def _fault_of_new(writing: Writing, new: Resource, rules: AdmissionRules) -> str
     user = new.spec.get("user")
     if new.kind == RUN and user not in (None, "", writing.user):
         return f"spec.user: must be {writing.user!r}, who makes it; leave it out"
+    if new.kind == RUN and new.spec.get("workload") is not None:
+        return "spec.workload: Quorate alone writes it, for Jobs; leave it out"
     return namespace_fault(new, rules.template)
 
 

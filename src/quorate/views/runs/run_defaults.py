@@ -36,6 +36,8 @@ def ready(
     known = view.runs.get(run.name)
     if known is not None and (for_others or known.spec.user == user):
         run = replace(run, nonce=run.nonce or known.spec.nonce, user=run.user or known.spec.user)
+        if run == known.spec:
+            return run  # Also one that no user has submitted, such as that of a Job.
     return replace(run, nonce=run.nonce or secrets.token_hex(_NONCE_BYTES), user=run.user or user)
 
 

@@ -1,0 +1,46 @@
+"""Fields of documents that Quorate alone writes: a caller may repeat them, and not set them.
+
+A run that names a workload is followed by that workload, so its name is the right to start and to
+stop it. The service that admits Jobs writes it, for the owner of the namespace (docs/adr/0047).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from quorate.core.commands import Apply, Command, Submit
+from quorate.model.refusal import Refusal, RefusalCode
+from quorate.model.specs import Run
+from quorate.model.state.state_view import StateView
+
+
+def own_field_faults(view: StateView, command: Command) -> list[Refusal]:
+    """Return a refusal for each run of ``command`` that sets what Quorate alone writes.
+
+    A run that is recorded as it is given sets nothing, so that what was read can be applied again.
+    """
+    return [
+        Refusal(
+            code=RefusalCode.INVALID,
+            subject=f"Run/{run.name}: spec.workload: Quorate alone writes it, for a Job of a "
+            "cluster that is created suspended with the label quorate.dev/owner",
+            remedy="remove it",
+        )
+        for run in _runs_of(command)
+        if run.workload is not None and not _is_recorded(view, run)
+    ]
+
+
+def _runs_of(command: Command) -> Iterable[Run]:
+    match command:
+        case Submit(run=run):
+            return (run,)
+        case Apply(specs=specs):
+            return (spec for spec in specs if isinstance(spec, Run))
+        case _:
+            return ()
+
+
+def _is_recorded(view: StateView, run: Run) -> bool:
+    known = view.runs.get(run.name)
+    return known is not None and known.spec == run
