@@ -38,7 +38,7 @@ def test_the_quick_form_measures_all_three_ways_and_draws_them(tmp_path: Path) -
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.skipif(not TRACE.is_file(), reason=f"there is no {TRACE.name} beside the repository")
 def test_a_part_of_a_published_trace_is_played(tmp_path: Path) -> None:
     arms = _arms(tmp_path, "--trace", str(TRACE), "--part", "16000:16030", "--gpus", "12")

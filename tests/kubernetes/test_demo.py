@@ -26,6 +26,7 @@ def demo(assets: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.soak
 def test_the_demo_tells_its_story_and_ends_everything(programs: Path) -> None:
     done = demo(programs)
     assert done.returncode == 0, done
