@@ -187,6 +187,7 @@ _SOURCES: Final = "[has(self.persistentVolumeClaim), has(self.configMap), has(se
 RULES: Final[Mapping[type[Fields], tuple[tuple[str, str], ...]]] = {
     run_resources.RunSpec: (
         ("self == oldSelf", "a run cannot be changed: submit another one"),
+        ("!has(self.array)", "an array is not a resource of a cluster: quorate submit -f FILE"),
         ("!has(self.podTemplate) || has(self.image)", "podTemplate needs an image"),
         (
             _WITHIN,
@@ -205,6 +206,12 @@ RULES: Final[Mapping[type[Fields], tuple[tuple[str, str], ...]]] = {
         (
             "(self.maxTotalGPUs - self.minTotalGPUs) % self.stepGPUs == 0",
             "maxTotalGPUs must be whole steps above minTotalGPUs",
+        ),
+    ),
+    run_resources.RunFollow: (
+        (
+            "!has(self.afterAny) && !has(self.afterTask)",
+            "a resource of a cluster follows others by after alone",
         ),
     ),
     run_resources.PodVolume: (

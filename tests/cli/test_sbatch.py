@@ -16,7 +16,7 @@ WRAP = ("sbatch", "-A", "rai", "--flavor", "H100", "-G", "1")
 
 
 def _runs(shell: Shell) -> dict[str, Any]:
-    items = shell("get", "runs", "-o", "json").json["items"]
+    items = shell("get", "runs", "--tasks", "-o", "json").json["items"]
     return {each["metadata"]["name"]: each for each in items}
 
 
@@ -154,9 +154,7 @@ def test_an_array_is_a_run_for_each_task_and_its_limit_holds(shell: Shell) -> No
     shell.ok(*WRAP, "--name", "sweep", "--array=0-8:2%2", "--wrap=true")
     runs = _runs(shell)
     assert list(runs) == [f"sweep_{index}" for index in (0, 2, 4, 6, 8)]
-    env = runs["sweep_4"]["spec"]["env"]
-    assert (env["SLURM_ARRAY_JOB_ID"], env["SLURM_ARRAY_TASK_ID"]) == ("sweep", "4")
-    assert (env["SLURM_ARRAY_TASK_COUNT"], env["SLURM_ARRAY_TASK_MAX"]) == ("5", "8")
+    assert runs["sweep_4"]["spec"]["array"] == {"name": "sweep", "tasks": "0,2,4,6,8%2", "task": 4}
 
     def running() -> list[str]:
         return [name for name, run in _runs(shell).items() if run["status"]["phase"] == "Running"]
@@ -198,7 +196,7 @@ def test_a_singleton_follows_the_jobs_of_its_name(shell: Shell) -> None:
     single = ("-J", "nightly", "--dependency=singleton", "--parsable", "--wrap=true")
     second = shell.ok(*WRAP, *single).strip()
     follow = _runs(shell)[second]["spec"]["follow"]
-    assert follow == {"after": [first], "onUpstreamFailure": "start"}
+    assert follow == {"afterAny": [first]}
     shell.ok("cancel", first)
     assert _runs(shell)[second]["status"]["phase"] == "Running"
 
@@ -226,18 +224,57 @@ def test_a_line_that_is_no_job_says_why(shell: Shell, words: tuple[str, ...], te
 
 
 @pytest.mark.parametrize(
-    ("typed", "indexes"),
-    [("sweep", (1, 2, 3)), ("sweep[1,3]", (1, 3)), ("run/sweep_[1-3:2]", (1, 3))],
+    ("typed", "followed"),
+    [
+        ("sweep", ["sweep"]),
+        ("sweep[1,3]", ["sweep_1", "sweep_3"]),
+        ("run/sweep_[1-3:2]", ["sweep_1", "sweep_3"]),
+    ],
 )
-def test_an_array_is_followed_by_its_name(
-    shell: Shell, typed: str, indexes: tuple[int, ...]
-) -> None:
+def test_an_array_is_followed_by_its_name(shell: Shell, typed: str, followed: list[str]) -> None:
     name = shell.ok(*WRAP, "--name", "sweep", "--parsable", "-a", "1-3", "--wrap=true").strip()
     assert name == "sweep"
     shell.ok(*WRAP, "--name", "one", "--wrap=true")
     shell.ok(*WRAP, "--name", "last", "-d", f"afterok:{typed}:one", "--wrap=true")
     after = _runs(shell)["last"]["spec"]["follow"]["after"]
-    assert sorted(after) == ["one", *(f"sweep_{index}" for index in indexes)]
+    assert sorted(after) == ["one", *followed]
+    shell.ok("complete", "one")
+    shell.ok("complete", "sweep[1,3]")
+    assert (_runs(shell)["last"]["status"]["phase"] == "Running") == ("sweep" not in followed)
+    shell.ok("complete", "sweep_2")
+    assert _runs(shell)["last"]["status"]["phase"] == "Running"
+
+
+def test_a_task_follows_the_task_of_its_index(shell: Shell) -> None:
+    shell.ok(*WRAP, "--name", "prep", "--array=1-2", "--wrap=true")
+    said = shell(*WRAP, "-d", "aftercorr:prep", "--wrap=true")
+    assert "aftercorr: is for arrays" in said.err
+    shell.ok(*WRAP, "--name", "train", "-a", "1-2", "-d", "aftercorr:prep", "--wrap=true")
+    shell.ok("complete", "prep_2")
+    phases = {name: run["status"]["phase"] for name, run in _runs(shell).items()}
+    assert (phases["train_1"], phases["train_2"]) == ("Pending", "Running")
+
+
+def test_an_array_without_a_task_of_each_index_cannot_be_followed_so(shell: Shell) -> None:
+    shell.ok(*WRAP, "--name", "prep", "--array=1-2", "--wrap=true")
+    said = shell(*WRAP, "--name", "t", "-a", "1-3", "-d", "aftercorr:prep", "--wrap=true")
+    assert said.code == 1, said
+    assert "prep_3" in said.err
+
+
+def test_tasks_of_an_array_know_their_index() -> None:
+    env = {"PATH": os.environ["PATH"], "QUORATE_RUN": "sweep_3", "NNODES": "1"}
+    env |= {"QUORATE_ARRAY": "sweep", "QUORATE_ARRAY_TASK_ID": "3"}
+    env |= {f"QUORATE_ARRAY_TASK_{word}": word.lower() for word in ("COUNT", "MIN", "MAX")}
+    told = "echo $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_COUNT"
+    done = subprocess.run(
+        ["sh", "-c", PROLOGUE, "sbatch", "sh", "-c", told],
+        env=env,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert done.stdout == "sweep 3 count\n"
 
 
 def test_what_is_neither_run_nor_array_cannot_be_followed(shell: Shell) -> None:

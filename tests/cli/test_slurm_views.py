@@ -54,7 +54,7 @@ def test_an_array_is_cancelled_as_a_whole_or_in_part(shell: Shell) -> None:
     assert sorted(left) == ["sweep_1", "sweep_2", "sweep_3", "sweep_4"]
     shell.ok("scancel", "sweep")
     assert shell.ok("squeue", "-h") == ""
-    runs = shell("get", "runs", "-o", "json").json["items"]
+    runs = shell("get", "runs", "--tasks", "-o", "json").json["items"]
     started = [each["metadata"]["name"] for each in runs if each["status"].get("started")]
     assert started == ["sweep_1", "sweep_2"]
 
@@ -96,8 +96,9 @@ def test_nodes_are_listed_by_pool_and_state(shell: Shell) -> None:
 def test_an_array_is_named_as_a_whole_in_other_commands(shell: Shell) -> None:
     shell.ok(*JOB, "--name", "sweep", "--array=1-3", "--wrap=true")
     names = [f"run/sweep_{index}" for index in (1, 2, 3)]
-    assert shell.ok("get", "runs", "sweep", "-o", "name").split() == names
-    assert "sweep_2" in shell.ok("describe", "run", "sweep")
+    assert shell.ok("get", "runs", "sweep", "-o", "name").split() == ["run/sweep"]
+    assert shell.ok("get", "runs", "sweep", "--tasks", "-o", "name").split() == names
+    assert "3 tasks: 3 Running" in shell.ok("describe", "run", "sweep")
     for command in ("logs", "explain", "plan"):
         said = shell(command, "sweep")
         assert said.code == 1, said
@@ -105,10 +106,8 @@ def test_an_array_is_named_as_a_whole_in_other_commands(shell: Shell) -> None:
         assert "there is no run 'nowhere'" in shell(command, "nowhere").err
     shell.ok("complete", "sweep_1")
     out = shell.ok("cancel", "run/sweep")
-    assert "run/sweep_1" not in out
-    assert out.index("run/sweep_3 cancelled") < out.index("run/sweep_2 cancelled")
-    said = shell("cancel", "sweep")
-    assert (said.code, said.out, said.err) == (0, "", "no task of sweep waits or runs\n")
+    assert "run/sweep cancelled: 2 tasks, sweep[2-3]" in out
+    assert shell.ok("cancel", "sweep").startswith("run/sweep unchanged: 3 tasks, sweep[1-3]")
 
 
 def test_a_cancelled_job_is_one_line_and_one_that_is_over_none(shell: Shell) -> None:

@@ -38,6 +38,7 @@ from quorate.documents.times import any_duration, time_ms
 from quorate.model.events import NodeStatus
 from quorate.model.specs import DEFAULT_POOL, Run
 from quorate.model.state.records import Phase
+from quorate.model.task_arrays import task_runs
 
 DEEDS: Final = frozenset(
     {
@@ -349,5 +350,7 @@ def read_documents(trees: list[object], places: list[At]) -> tuple[Applied, ...]
             # A problem has its path as text; what is raised here names all of it.
             path = path_text(place.path)
             raise CalcInputError(f"{path}.{problem.path}", f"{problem.message}; {problem.remedy}")
-        found += [document.spec for document in parsed.items]
+        for document in parsed.items:
+            spec = document.spec
+            found += task_runs(spec) if isinstance(spec, Run) else (spec,)
     return tuple(found)

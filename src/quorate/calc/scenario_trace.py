@@ -12,7 +12,7 @@ from typing import Final
 
 from quorate.calc.calc_forecast import first_asked, labels_of, reason_of
 from quorate.calc.missing_gpus import missing_now
-from quorate.core.lifecycle.follow import ready_phases
+from quorate.core.lifecycle.follow import unready_upstreams
 from quorate.core.planning.foresight import Foresight, PlanState
 from quorate.documents.times import time_text
 from quorate.model.amounts import SECOND_MS
@@ -195,10 +195,9 @@ def _phase(record: RunRecord) -> str:
 
 def _message(view: StateView, told: Chronicle, record: RunRecord) -> str:
     """Return the last event of a run as text, or what it waits for."""
-    name, follow = record.spec.name, record.spec.follow
-    if _phase(record) == WAITING and follow is not None:
-        ready = ready_phases(follow)
-        names = [up for up in follow.after if view.runs[up].phase not in ready]
+    name = record.spec.name
+    if _phase(record) == WAITING:
+        names = unready_upstreams(view, record.spec)
         # Upstreams are called as the follower calls them: without the namespace they share.
         return f"waiting for: {', '.join(up.rpartition('/')[2] for up in names)}"
     return told.messages.get(name, "")

@@ -92,7 +92,7 @@ class Asking(Struct, frozen=True):
     def submit(
         self, document: Mapping[str, Any] | Work, key: str | None, *, dry_run: bool = False
     ) -> Flow[tuple[str, Outcome]]:
-        """Return the name of the run that was submitted, and the result."""
+        """Return the name of the run or array that was submitted, and the result."""
         # Only the Python client says a run in words; the command line sends its document.
         from quorate.client import run_document  # noqa: PLC0415
 
@@ -111,6 +111,10 @@ class Asking(Struct, frozen=True):
         )
         outcome: Outcome = yield from self.answer("submit-run", question)
         names = [each.name for each in outcome.changes if each.kind == "Run"]
+        spec = document.get("spec", document)
+        if isinstance(spec, Mapping) and spec.get("array") is not None:
+            # Each task is called as its array and by its index.
+            names = list(dict.fromkeys(name.rpartition("_")[0] for name in names))
         if len(names) != 1:
             raise NotQuorateError(f"the server says that {len(names)} runs were submitted, not one")
         return names[0], outcome

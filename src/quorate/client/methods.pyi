@@ -404,9 +404,10 @@ class Methods:
         owner: str | None = None,
         phase: str | None = None,
         newest: bool = False,
+        grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List the waiting runs, in order. Of one owner, in one phase; with ``newest`` the last
-        ones, where there are more."""
+        ones, where there are more. ``grouped`` lists an array once, and not each of its tasks."""
     def list_reservations(
         self,
         *,
@@ -438,9 +439,10 @@ class Methods:
         owner: str | None = None,
         phase: str | None = None,
         newest: bool = False,
+        grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List runs. Of one owner, in one phase; with ``newest`` the last ones, where there are
-        more."""
+        more. ``grouped`` lists an array once, and not each of its tasks."""
     def list_tenants(
         self,
         *,
@@ -1086,9 +1088,10 @@ class AsyncMethods:
         owner: str | None = None,
         phase: str | None = None,
         newest: bool = False,
+        grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List the waiting runs, in order. Of one owner, in one phase; with ``newest`` the last
-        ones, where there are more."""
+        ones, where there are more. ``grouped`` lists an array once, and not each of its tasks."""
     async def list_reservations(
         self,
         *,
@@ -1120,9 +1123,10 @@ class AsyncMethods:
         owner: str | None = None,
         phase: str | None = None,
         newest: bool = False,
+        grouped: bool = False,
     ) -> ResourceList[RunInfo]:
         """List runs. Of one owner, in one phase; with ``newest`` the last ones, where there are
-        more."""
+        more. ``grouped`` lists an array once, and not each of its tasks."""
     async def list_tenants(
         self,
         *,

@@ -21,6 +21,8 @@ _PLAIN: Final = "run"
 class Work:
     """What a run is to do. ``duration`` is how long it is expected to take, such as ``4h``.
 
+    ``array`` are the indexes of an array of runs, such as ``0-9%4``: one run for each of them.
+
     Without a ``team`` it is of the caller's tenant.
     """
 
@@ -34,6 +36,9 @@ class Work:
     env: Mapping[str, str] = field(default_factory=dict)
     folder: str | None = None
     after: Sequence[str] = ()
+    after_any: Sequence[str] = ()
+    after_task: Sequence[str] = ()
+    array: str | None = None
     pool: str | None = None
     processes: str | None = None
 
@@ -53,7 +58,8 @@ class Work:
             "pool": self.pool,
             "locality": None if self.group_gpus is None else {"groupGPUs": self.group_gpus},
             "runtime": None if self.duration is None else {"expectedDuration": self.duration},
-            "follow": {"after": list(self.after)} if self.after else None,
+            "follow": self._follow() or None,
+            "array": None if self.array is None else {"tasks": self.array},
             "command": list(self.command) or None,
             "env": dict(self.env) or None,
             "workingDir": self.folder,
@@ -65,6 +71,14 @@ class Work:
             "metadata": metadata,
             "spec": {name: value for name, value in spec.items() if value is not None},
         }
+
+    def _follow(self) -> dict[str, Any]:
+        found = {
+            "after": list(self.after),
+            "afterAny": list(self.after_any),
+            "afterTask": list(self.after_task),
+        }
+        return {name: runs for name, runs in found.items() if runs}
 
 
 class Said(TypedDict, total=False):
@@ -83,6 +97,9 @@ class Said(TypedDict, total=False):
     env: Mapping[str, str]
     folder: str | None
     after: Sequence[str]
+    after_any: Sequence[str]
+    after_task: Sequence[str]
+    array: str | None
     pool: str | None
     processes: str | None
 

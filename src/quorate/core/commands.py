@@ -48,6 +48,18 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelTasks:
+    """Cancel tasks of an array together, as ``Cancel`` does: no other starts in between.
+
+    Those that are over already stay as they are.
+    """
+
+    runs: tuple[str, ...]
+    note: str = ""
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Fail:
     """The run's work has failed; ``has_gone`` as for ``Complete``."""
 
@@ -284,6 +296,7 @@ Immediate = (
     | Complete
     | Fail
     | Cancel
+    | CancelTasks
     | Confirm
     | Reported
     | MarkNode

@@ -12,6 +12,7 @@ from quorate.core.admission.hard_quota import refuses_ever_so
 from quorate.core.commands import (
     Apply,
     Cancel,
+    CancelTasks,
     Change,
     Command,
     Complete,
@@ -184,6 +185,8 @@ def _carry_out(  # noqa: C901, PLR0911, PLR0912 - one answer per command
             return declare(log, command)
         case Complete() | Fail() | Cancel() | Shrink() | Release():
             return _change_run(log, command)
+        case CancelTasks():
+            return _cancel_tasks(log, command)
         case Confirm():
             return _confirm(log, command)
         case Reported():
@@ -346,6 +349,17 @@ def _change_run(log: DecisionLog, command: Complete | Fail | Cancel | Shrink | R
         case _:
             assert_never(command)
     return Decision()
+
+
+def _cancel_tasks(log: DecisionLog, command: CancelTasks) -> Decision:
+    """Write the end of the tasks that wait or run; the queue is tried after all of them."""
+    records = [log.view.runs[name] for name in command.runs]
+    still = [record for record in records if record.phase not in TERMINAL]
+    for record in still:
+        cancel_run(log, record, command.note, now=command.now)
+    if still:
+        return Decision()
+    return Decision(changes=tuple(("Run", name, Change.UNCHANGED) for name in command.runs))
 
 
 def _when_over(

@@ -5,11 +5,12 @@ A document by itself was checked when it was parsed; here it is checked against 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from quorate.core.commands import Applied, Apply, Change, Decision
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.fleet_checks import check_fleet
+from quorate.core.lifecycle.follow import is_upstream
 from quorate.core.lifecycle.pool_executors import image_faults
 from quorate.core.lifecycle.sensitive_claims import claim_faults
 from quorate.core.preemption.tightening import tighten
@@ -42,6 +43,7 @@ from quorate.model.specs import (
     System,
 )
 from quorate.model.state.state_view import StateView
+from quorate.model.task_arrays import is_alike, upstreams_of
 
 _ORDER: dict[type, int] = {System: 0, Pool: 1, Node: 2, Owner: 3, Budget: 4, Run: 5}
 
@@ -66,8 +68,6 @@ def declare(log: DecisionLog, command: Apply) -> Decision:
     changes: list[tuple[str, str, Change]] = []
     for spec in specs:
         if isinstance(spec, Run):
-            refused = _declare_run(log, spec, changes)
-            refusals += refused
             continue
         event, old = _event_of(log, view, spec)
         name = "system" if isinstance(spec, System) else spec.name
@@ -77,6 +77,7 @@ def declare(log: DecisionLog, command: Apply) -> Decision:
         log.write(event)
         change = Change.CREATED if old is None else Change.CONFIGURED
         changes.append((type(spec).__name__, name, change))
+    refusals += _declare_runs(log, [spec for spec in specs if isinstance(spec, Run)], changes)
     for spec in specs:
         if isinstance(spec, Budget):
             refusals += tighten(log, spec)
@@ -113,6 +114,23 @@ def _event_of(log: DecisionLog, view: StateView, spec: Applied) -> tuple[Event, 
             raise AssertionError(spec)
 
 
+def _declare_runs(
+    log: DecisionLog, runs: Sequence[Run], changes: list[tuple[str, str, Change]]
+) -> list[Refusal]:
+    """Accept ``runs``; of an array, whose tasks have the same faults, report those of one task."""
+    refusals: list[Refusal] = []
+    refused: set[str] = set()
+    for run in runs:
+        array = "" if run.array is None else run.array.name
+        if array in refused:
+            continue
+        found = _declare_run(log, run, changes)
+        refusals += found
+        if array and found:
+            refused.add(array)
+    return refusals
+
+
 def _declare_run(
     log: DecisionLog, run: Run, changes: list[tuple[str, str, Change]]
 ) -> list[Refusal]:
@@ -141,6 +159,7 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
                 remedy="choose another name, or use metadata.generateName",
             )
         )
+    refusals += _check_array(view, run)
     if run.owner not in view.owners:
         refusals.append(unknown(f"{path}spec.owner", "owner", run.owner))
     pool = view.pools.get(run.pool)
@@ -167,9 +186,9 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
             for field, what, remedy in claim_faults(view, run)
         ]
     refusals += [
-        unknown(f"{path}spec.follow.after", "run", name)
-        for name in (run.follow.after if run.follow is not None else ())
-        if name not in view.runs
+        unknown(f"{path}spec.follow.after", "run", each.name)
+        for each in upstreams_of(run)
+        if not is_upstream(view, each.name)
     ]
     refusals += [
         unknown(f"{path}spec.funding.sponsors", "owner", name)
@@ -177,6 +196,36 @@ def check_run(view: StateView, run: Run) -> list[Refusal]:
         if name not in view.owners
     ]
     return refusals
+
+
+def _check_array(view: StateView, run: Run) -> list[Refusal]:
+    """Return why the name of ``run``, or of its array, means something else already."""
+    if run.array is not None and run.task is None:
+        return [
+            Refusal(
+                code=RefusalCode.INVALID,
+                subject=f"Run/{run.name}: spec.array: an array cannot be submitted this way",
+                remedy="use quorate submit -f FILE, or leave array out",
+            )
+        ]
+    if run.array is None:
+        taken = "an array" if run.name in view.arrays else ""
+    elif run.array.name in view.runs:
+        taken = "a run"
+    else:
+        known = view.arrays.get(run.array.name)
+        is_new = known is None or is_alike(view.runs[known.first].spec, run)
+        taken = "" if is_new else "another array"
+    name = run.name if run.array is None else run.array.name
+    if not taken:
+        return []
+    return [
+        Refusal(
+            code=RefusalCode.ALREADY_EXISTS,
+            subject=f"Run/{run.name}: metadata.name: {taken} of the name {name} exists",
+            remedy="choose another name, or use metadata.generateName",
+        )
+    ]
 
 
 def _check_names(specs: Sequence[Applied]) -> Iterator[Refusal]:
@@ -198,28 +247,51 @@ def _check_names(specs: Sequence[Applied]) -> Iterator[Refusal]:
 def _upstreams_first(specs: Sequence[Applied]) -> list[Applied]:
     """Return ``specs`` with every run behind the runs of the same command that it follows.
 
-    Runs that follow each other in a circle stay as they are; ``_check_follow`` refuses them.
+    The tasks of an array stay together. Runs that follow each other in a circle stay as they are;
+    ``_check_follow`` refuses them.
     """
-    runs = {spec.name: spec for spec in specs if isinstance(spec, Run)}
-    ordered: dict[str, Run] = {}
-    waiting = list(runs.values())
+    units = _units(specs)
+    after = _followed_units(units)
+    ordered: dict[str, list[Run]] = {}
+    waiting = list(units)
     while waiting:
-        ready = [run for run in waiting if not (_follows(run) & runs.keys()) - ordered.keys()]
-        for run in ready or waiting:
-            ordered[run.name] = run
-        waiting = [run for run in waiting if run.name not in ordered]
-    if len(runs) < sum(isinstance(spec, Run) for spec in specs):
+        ready = [unit for unit in waiting if not (after[unit] - {unit}) - ordered.keys()]
+        ordered |= {unit: units[unit] for unit in ready or waiting}
+        waiting = [unit for unit in waiting if unit not in ordered]
+    runs = [run for unit in ordered.values() for run in unit]
+    if len({run.name for run in runs}) < len(runs):
         return list(specs)  # Two of one name: ``_check_names`` refuses them.
-    return [*(spec for spec in specs if not isinstance(spec, Run)), *ordered.values()]
+    return [*(spec for spec in specs if not isinstance(spec, Run)), *runs]
 
 
-def _follows(run: Run) -> set[str]:
-    return set() if run.follow is None else set(run.follow.after)
+def _units(specs: Sequence[Applied]) -> dict[str, list[Run]]:
+    """Return the runs of one command by what they are followed as: a run, or an array."""
+    units: dict[str, list[Run]] = {}
+    for spec in specs:
+        if isinstance(spec, Run):
+            units.setdefault(spec.name if spec.array is None else spec.array.name, []).append(spec)
+    return units
+
+
+def _followed_units(units: Mapping[str, Sequence[Run]]) -> dict[str, set[str]]:
+    """Return for each of ``units`` those that it follows, itself included where it says so."""
+    unit_of = {run.name: unit for unit, runs in units.items() for run in runs}
+    unit_of |= {unit: unit for unit in units}
+    return {
+        unit: {unit_of[name] for run in runs[:1] for name in _stated(run) if name in unit_of}
+        for unit, runs in units.items()
+    }
+
+
+def _stated(run: Run) -> tuple[str, ...]:
+    """Return what the document of ``run`` says it follows, which all tasks of an array have."""
+    follow = run.follow
+    return () if follow is None else (*follow.after, *follow.after_any, *follow.after_task)
 
 
 def _check_follow(specs: Sequence[Applied]) -> Iterator[Refusal]:
     """Yield each circle of runs that follow each other, once."""
-    after = {spec.name: tuple(_follows(spec)) for spec in specs if isinstance(spec, Run)}
+    after = {unit: tuple(names) for unit, names in _followed_units(_units(specs)).items()}
     for name in after:
         cycle = cycle_through(after, name)
         if cycle and name == min(cycle):

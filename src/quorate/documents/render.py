@@ -49,9 +49,11 @@ from quorate.model.specs import (
     Run,
     Sharing,
     System,
+    TaskArray,
     TypeRates,
     UpstreamFailure,
 )
+from quorate.model.task_arrays import tasks_text
 
 Tree = dict[str, object]
 
@@ -286,6 +288,7 @@ def _run(run: Run) -> Tree:
         image=run.image,
         podTemplate=None if run.pod_template is None else _pod_template(run.pod_template),
         workload=run.workload,
+        array=None if run.array is None else _array(run.array, run.task),
         nonce=run.nonce,
         **({} if run.rounds is None else _rounds(run.rounds)),
     )
@@ -333,9 +336,17 @@ def _funding(funding: Funding) -> Tree:
     )
 
 
+def _array(array: TaskArray, task: int | None) -> Tree:
+    """Return the array; a document of its own says of which array it is which task."""
+    found: Tree = {"tasks": tasks_text(array)}
+    return found if task is None else {"name": array.name, **found, "task": task}
+
+
 def _follow(follow: Follow) -> Tree:
     return _set(
         after=list(follow.after),
+        afterAny=list(follow.after_any),
+        afterTask=list(follow.after_task),
         onUpstreamFailure=_unless(follow.on_upstream_failure.value, UpstreamFailure.WAIT.value),
         grace=_duration(follow.grace_ms, Follow(after=()).grace_ms),
     )

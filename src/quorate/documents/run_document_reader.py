@@ -16,6 +16,7 @@ from quorate.documents.labels import place_selector
 from quorate.documents.pod_document import image, pod_template, workload
 from quorate.documents.run_parts import (
     ROUNDS_FIELDS,
+    array_reader,
     command,
     environment,
     follow_reader,
@@ -43,6 +44,7 @@ from quorate.model.specs import (
     Processes,
     Replace,
     Run,
+    TaskArray,
 )
 
 _SPEC: Final = ROUNDS_FIELDS | {
@@ -67,6 +69,7 @@ _SPEC: Final = ROUNDS_FIELDS | {
     "image",
     "podTemplate",
     "workload",
+    "array",
 }
 _WORDS: Final[Words] = {
     ("flavor",): ("resources", "gpuType"),
@@ -141,6 +144,8 @@ def _own_run(spec: object, at: At, head: Head) -> Run | None:
             f"use groups of {-(-most // GROUPS_MAX)} GPUs or more",
         )
     duration_ms, checkpoint_ms = fields.optional("runtime", _runtime, (None, GRACE_DEFAULT_MS))
+    follow = _follow(fields, head)
+    array, task = _array(fields, head, follow)
     run = Run(
         name=head.name,
         owner=owner or "",
@@ -157,7 +162,7 @@ def _own_run(spec: object, at: At, head: Head) -> Run | None:
         expected_duration_ms=duration_ms,
         checkpoint_ms=checkpoint_ms,
         funding=fields.optional("funding", funding, _NO_BORROWING),
-        follow=_follow(fields, head),
+        follow=follow,
         on_quota=fields.optional("onQuota", _ON_QUOTA, _REFUSE),
         sensitive=fields.optional("sensitive", values.truth, default=False),
         command=fields.optional("command", command, ()),
@@ -169,6 +174,8 @@ def _own_run(spec: object, at: At, head: Head) -> Run | None:
         image=fields.maybe("image", image),
         pod_template=_pod_template(fields),
         workload=_workload(fields),
+        array=array,
+        task=task,
     )
     return None if owner is None or flavors is None or gpus is None else run
 
@@ -177,6 +184,25 @@ def _follow(fields: Fields, head: Head) -> Follow | None:
     if "follow" not in fields:
         return None
     return fields.maybe("follow", follow_reader(head.name, lenient=head.lenient))
+
+
+def _array(
+    fields: Fields, head: Head, follow: Follow | None
+) -> tuple[TaskArray | None, int | None]:
+    """Return the array that is asked for, and the index where the document is that of a task."""
+    if "array" not in fields:
+        if follow is not None and follow.after_task:
+            fields.at("follow").child("afterTask").fault(
+                "is for arrays: each of their tasks follows the task of the same index",
+                "add array, or use after",
+            )
+        return None, None
+    at = fields.at("array")
+    for other in ("sensitive", "workload"):
+        if other in fields:
+            at.fault(f"has no meaning beside {other}", f"remove {other}, or remove array")
+    found = fields.maybe("array", array_reader(head.name))
+    return (None, None) if found is None else found
 
 
 def _pod_template(fields: Fields) -> PodTemplate | None:

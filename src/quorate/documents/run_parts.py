@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from msgspec.structs import replace
+
 from quorate.documents import values
 from quorate.documents.document_problem import quoted, shown
 from quorate.documents.field_reader import (
@@ -20,7 +22,8 @@ from quorate.documents.rates import rate, weight
 from quorate.documents.times import any_duration
 from quorate.model.amounts import DURATION_MS_MAX, RATES_MAX, SECOND_MS, SPONSORS_MAX, UPSTREAMS_MAX
 from quorate.model.rounds_bounds import TOTAL_STEPS_MAX
-from quorate.model.specs import Follow, Funding, RoundsWork, UpstreamFailure
+from quorate.model.specs import Follow, Funding, RoundsWork, TaskArray, UpstreamFailure
+from quorate.model.task_arrays import INDEX_MAX, indexes_of, read_array, task_name
 
 RENDEZVOUS: Final = frozenset(
     {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "NODE_RANK", "LOCAL_RANK", "NNODES"}
@@ -30,11 +33,13 @@ RENDEZVOUS: Final = frozenset(
 ROUNDS_FIELDS: Final = frozenset({"jobType", "throughputs", "totalSteps", "weight", "slo"})
 
 _FUNDING: Final = frozenset({"allowBorrow", "maxBorrowGPUs", "sponsors"})
-_FOLLOW: Final = frozenset({"after", "onUpstreamFailure", "grace"})
+_FOLLOW: Final = frozenset({"after", "afterAny", "afterTask", "onUpstreamFailure", "grace"})
+_ARRAY: Final = frozenset({"tasks", "name", "task"})
 # Jobtree's name for grace, read where its manifests are.
 _LENIENT_FOLLOW: Final = _FOLLOW | {"upstreamFailureGrace"}
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _UPSTREAM: Final = values.choice(UpstreamFailure)
+_INDEX: Final = values.whole(low=0, high=INDEX_MAX)
 _STEPS: Final = values.whole(low=1, high=TOTAL_STEPS_MAX)
 _SLO: Final = values.decimal_of(factor=SECOND_MS, unit="millisecond", low=1, high=DURATION_MS_MAX)
 
@@ -77,14 +82,65 @@ def follow_reader(name: str, *, lenient: bool) -> Read[Follow]:
         fields = fields_of(value, at, _LENIENT_FOLLOW if lenient else _FOLLOW)
         if fields is None:
             return None
-        upstreams = fields.required("after", after, remedy="list the runs that must complete first")
+        none: tuple[str, ...] = ()
+        after_any = fields.optional("afterAny", after, none)
+        after_task = fields.optional("afterTask", after, none)
+        remedy = "list the runs that must complete first"
+        otherwise = none if after_any or after_task else None
+        upstreams = fields.required("after", after, remedy=remedy, otherwise=otherwise)
         on_failure = fields.optional("onUpstreamFailure", _UPSTREAM, UpstreamFailure.WAIT)
         unset = Follow(after=())
         grace_ms = fields.optional("grace", any_duration, unset.grace_ms)
         grace_ms = fields.optional("upstreamFailureGrace", any_duration, grace_ms)
         if upstreams is None:
             return None
-        return Follow(after=upstreams, on_upstream_failure=on_failure, grace_ms=grace_ms)
+        return Follow(
+            after=upstreams,
+            on_upstream_failure=on_failure,
+            grace_ms=grace_ms,
+            after_any=after_any,
+            after_task=after_task,
+        )
+
+    return read
+
+
+def array_reader(name: str) -> Read[tuple[TaskArray, int | None]]:
+    """Return a reader of the array that the document called ``name`` asks for, or is a task of."""
+
+    def read(value: object, at: At) -> tuple[TaskArray, int | None] | None:
+        fields = fields_of(value, at, _ARRAY)
+        if fields is None:
+            return None
+        found = fields.required("tasks", tasks, remedy="say which, e.g. tasks: 0-9, or 0-9%4")
+        array, task = fields.maybe("name", values.name), fields.maybe("task", _INDEX)
+        if found is None:
+            return None
+        if array is None and task is None:
+            return replace(found, name=name), None
+        if (
+            array is None
+            or task is None
+            or task not in indexes_of(found.tasks)
+            or task_name(array, task) != name
+        ):
+            at.fault(
+                "name and task are those of a task, and this is not its document",
+                "leave name and task out: Quorate sets them",
+            )
+            return None
+        return replace(found, name=array), task
+
+    def tasks(value: object, at: At) -> TaskArray | None:
+        is_index = isinstance(value, int) and not isinstance(value, bool)
+        text = str(value) if is_index else values.line(value, at)
+        if text is None:
+            return None
+        try:
+            return read_array("", text)
+        except ValueError as error:
+            at.fault(str(error), "write indexes such as 0-9, 1,5,7 or 0-99%4")
+            return None
 
     return read
 

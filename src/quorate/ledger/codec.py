@@ -32,6 +32,7 @@ from quorate.model.events import (
     RoundGrant,
     RoundShare,
     RoundShared,
+    RunSubmitted,
     Share,
     Slice,
     Slots,
@@ -39,7 +40,8 @@ from quorate.model.events import (
     Tier,
     tag_of,
 )
-from quorate.model.specs import EnvelopeId
+from quorate.model.specs import EnvelopeId, Run
+from quorate.model.task_arrays import is_alike, task_run
 
 Upcasters = Mapping[type[Fact], Callable[[Any], Fact]]
 """From an old shape to the function that makes the next newer, or the current, event of it."""
@@ -90,6 +92,17 @@ class _RoundShared1(Fact, frozen=True, tag="round-shared/1"):
     note: str = ""
 
 
+class TaskSubmitted(Fact, frozen=True, tag="task-submitted/1"):
+    """How a block stores that the task of an array was submitted, after the first one of them.
+
+    The run is that of the first task but for its name and its index, so the document of an array is
+    stored once. What is read is a run-submitted event like any other.
+    """
+
+    run: str
+    task: int
+
+
 def _lease_started_2(old: _LeaseStarted1) -> LeaseStarted:
     return LeaseStarted(**msgspec.structs.asdict(old))
 
@@ -123,7 +136,7 @@ class EventDecoder:
     """Reads every shape there ever was and returns current events."""
 
     def __init__(self, current: UnionType, upcasters: Upcasters) -> None:
-        shapes: tuple[type[Fact], ...] = (*get_args(current), *upcasters)
+        shapes: tuple[type[Fact], ...] = (*get_args(current), *upcasters, TaskSubmitted)
         self._upcasters = upcasters
         self._tags = frozenset(str(shape.__struct_config__.tag) for shape in shapes)
         assert len(self._tags) == len(shapes), "two shapes share a tag"
@@ -151,7 +164,16 @@ class EventDecoder:
             events = self._many.decode(data)
         except _UNREADABLE as error:
             raise self._diagnosis(data, first_seq, str(error)) from error
-        return [self._since(event) for event in events]
+        firsts: dict[str, Run] = {}
+        found: list[tuple[Fact, ...]] = []
+        for seq, event in enumerate(events, start=first_seq):
+            if type(event) is TaskSubmitted:
+                found.append((event, _whole_task(event, firsts, seq)))
+                continue
+            if type(event) is RunSubmitted and event.run.array is not None:
+                firsts.setdefault(event.run.array.name, event.run)
+            found.append(self._since(event))
+        return found
 
     def _since(self, event: Fact) -> tuple[Fact, ...]:
         """Return ``event``, and what it became in each later version; the last is current."""
@@ -198,7 +220,36 @@ _DECODER: Final = EventDecoder(Event, UPCASTERS)
 
 def encode_events(events: Sequence[Event]) -> bytes:
     """Return ``events`` as one MessagePack array; equal events give equal bytes."""
+    if any(type(event) is RunSubmitted and event.run.array is not None for event in events):
+        return _ENCODER.encode(_tasks_shortened(events))
     return _ENCODER.encode(events)
+
+
+def _tasks_shortened(events: Sequence[Event]) -> list[Fact]:
+    """Return ``events`` with a ``TaskSubmitted`` for each task of an array but its first."""
+    firsts: dict[str, Run] = {}
+    found: list[Fact] = []
+    for event in events:
+        run = event.run if type(event) is RunSubmitted else None
+        if run is None or run.array is None or run.task is None:
+            found.append(event)
+        elif is_alike(firsts.setdefault(run.array.name, run), run) and run.task != (
+            firsts[run.array.name].task
+        ):
+            found.append(TaskSubmitted(event.at_ms, event.actor, run.name, run.task))
+        else:
+            found.append(event)
+    return found
+
+
+def _whole_task(stored: TaskSubmitted, firsts: Mapping[str, Run], seq: int) -> RunSubmitted:
+    """Return the event that ``stored`` stands for; ``firsts`` are the first tasks in its block."""
+    first = firsts.get(stored.run.removesuffix(f"_{stored.task}"))
+    if first is None:
+        raise CorruptLedgerError(
+            f"task {stored.run!r} is not behind the first task of its array", seq=seq
+        )
+    return RunSubmitted(stored.at_ms, stored.actor, task_run(first, stored.task))
 
 
 def decode_events(data: bytes | Raw, *, first_seq: int = 1) -> list[Event]:

@@ -64,6 +64,7 @@ from quorate.model.state.free_slots import all_slots
 from quorate.model.state.meters import Meter, NodeMeter, Told
 from quorate.model.state.records import (
     AnnouncedConflict,
+    ArrayRecord,
     CapAccount,
     ConflictRecord,
     EnvelopeAccount,
@@ -83,7 +84,7 @@ from quorate.model.state.records import (
 )
 from quorate.model.state.state import State
 
-SNAPSHOT_FORMAT: Final = 14
+SNAPSHOT_FORMAT: Final = 15
 """Raised whenever the shape below or the meaning of a counter changes."""
 
 
@@ -168,6 +169,7 @@ class _Snapshot(Struct, array_like=True):
     caps: list[_Cap]
     runs: list[PackedRun]
     archived: int
+    arrays: dict[str, ArrayRecord]
     leases: list[_Lease]
     lottery: Lottery
     reservations: list[_Reservation]
@@ -342,6 +344,7 @@ def _packed(state: State, runs: Iterable[RunRecord], archived: int) -> _Snapshot
         [_pack_cap(account) for account in state.caps.values()],
         [pack_run(record) for record in runs],
         archived,
+        {name: known.copy() for name, known in state.arrays.items()},
         [
             _Lease(lease.fact, lease.hold_gpu_ms, lease.grace_ms, lease.ending)
             for lease in state.leases.values()
@@ -418,6 +421,7 @@ def _restore(found: _Snapshot, rows: ArchiveRows | None) -> State:
         state.add_node(node, free=all_slots(node.gpus))
     for run in found.runs:
         _restore_run(state, run)
+    state.arrays.update(found.arrays)
     for lease in found.leases:
         _restore_lease(state, lease)
     for name, status in found.node_status.items():

@@ -306,11 +306,17 @@ class UpstreamFailure(Word):
 
 
 class Follow(Spec, frozen=True, kw_only=True):
-    """Runs that must complete first, or with ``UpstreamFailure.START`` be over first."""
+    """Runs and arrays that must complete first, or with ``UpstreamFailure.START`` be over first.
+
+    Those of ``after_any`` must be over, however they end. ``after_task`` are arrays: each task of
+    the array that follows them follows their task of the same index.
+    """
 
     after: tuple[str, ...]
     on_upstream_failure: UpstreamFailure = UpstreamFailure.WAIT
     grace_ms: int = 30 * MINUTE_MS
+    after_any: tuple[str, ...] = ()
+    after_task: tuple[str, ...] = ()
 
 
 class OnQuota(Word):
@@ -345,8 +351,23 @@ class RoundsWork(Spec, frozen=True, kw_only=True):
     slo_ms: int | None = None
 
 
+class TaskArray(Spec, frozen=True, kw_only=True):
+    """The array that runs are the tasks of: its indexes, as ``0-9,20``, and how many run at once.
+
+    Without ``at_once_max`` as many run at once as there is room for.
+    """
+
+    name: str
+    tasks: str
+    at_once_max: int | None = None
+
+
 class Run(Spec, frozen=True, kw_only=True):
-    """One piece of work."""
+    """One piece of work.
+
+    With an ``array`` and no ``task`` it is the document of the whole array; what is submitted are
+    its tasks (``model/task_arrays.py``).
+    """
 
     name: str
     owner: str
@@ -376,6 +397,8 @@ class Run(Spec, frozen=True, kw_only=True):
     pod_template: PodTemplate | None = None
     workload: str | None = None
     """The object of the pool's cluster whose pods are the work: KIND.GROUP/NAMESPACE/NAME@UID."""
+    array: TaskArray | None = None
+    task: int | None = None
 
     def widths(self) -> tuple[int, ...]:
         """Return the widths at which the run may start, widest first."""

@@ -8,6 +8,7 @@ from functools import partial
 from msgspec import Struct
 
 from quorate.operations.answer_types import Answer, Order
+from quorate.operations.array_names import with_plain_name
 from quorate.operations.caller import Caller
 from quorate.operations.caller_standing import check_standing
 from quorate.operations.execute import carry_out
@@ -53,6 +54,7 @@ def ordered(
     assert operation.effect is not Effect.STREAM, operation
     check_role(context.caller, operation)
     check_notes(asked)
+    asked = with_plain_name(asked, operation)
     found = operation.handle()(context, asked, operation)
     if isinstance(found, Order):
         assert isinstance(context, RequestContext), operation

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from quorate.model.closed_words import counted
 from quorate.model.specs import Run
+from quorate.model.task_arrays import indexes_of
 from quorate.operations.caller import Caller, Role
 from quorate.views.exits import CommandError, Exit
 from quorate.views.statuses import TOO_LARGE
@@ -48,7 +49,21 @@ def is_large(documents: Iterable[object]) -> bool:
 
 def _widths_of(document: object) -> int:
     spec = document.get("spec") if isinstance(document, Mapping) else None
-    malleable = spec.get("malleable") if isinstance(spec, Mapping) else None
+    if not isinstance(spec, Mapping):
+        return 1
+    array = spec.get("array")
+    tasks = _tasks_of(array.get("tasks")) if isinstance(array, Mapping) else 1
+    return tasks * _steps_of(spec.get("malleable"))
+
+
+def _tasks_of(text: object) -> int:
+    try:
+        return len(indexes_of(str(text).partition("%")[0]))
+    except ValueError:
+        return 1
+
+
+def _steps_of(malleable: object) -> int:
     if not isinstance(malleable, Mapping):
         return 1
     least, most, step = (malleable.get(f"{each}GPUs") for each in ("minTotal", "maxTotal", "step"))

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from quorate.core.commands import (
     Apply,
     Cancel,
+    CancelTasks,
     Command,
     Complete,
     Fail,
@@ -31,6 +32,7 @@ from quorate.core.tenancy.owner_checks import unknown
 from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Budget, Cap, Envelope, Node, Owner, Pool, Quota, Run, System
 from quorate.model.state.state_view import StateView
+from quorate.model.task_arrays import upstreams_of
 from quorate.operations.caller import CLAIM, Caller, Role
 from quorate.operations.operation import Area
 from quorate.operations.own_fields import own_field_faults
@@ -103,6 +105,8 @@ def _of_people(view: StateView, caller: Caller, command: Command) -> str:
             | Release(claim=name)
         ):
             why = _of_known(view, caller, name)
+        case CancelTasks(runs=names):
+            why = next(filter(None, (_of_known(view, caller, name) for name in names)), "")
         case Apply(specs=specs):
             why = next(filter(None, (_of_spec(view, caller, spec) for spec in specs)), "")
             _check_named(view, caller, [spec for spec in specs if isinstance(spec, Run)])
@@ -177,11 +181,12 @@ def _check_named(view: StateView, caller: Caller, runs: Sequence[Run]) -> None:
     The text is that for a name that does not exist, so that its existence is not revealed.
     """
     sight, new = Redaction(view, seen_by(view, caller)), {run.name for run in runs}
+    new |= {run.array.name for run in runs if run.array is not None}
     missing = [
-        unknown(f"Run/{run.name}: spec.follow.after", "run", name)
+        unknown(f"Run/{run.name}: spec.follow.after", "run", each.name)
         for run in runs
-        for name in (() if run.follow is None else run.follow.after)
-        if name not in new and not sight.shows_run(name)
+        for each in upstreams_of(run)
+        if each.name not in new and not sight.shows_run(each.name)
     ] + [
         unknown(f"Run/{run.name}: spec.funding.sponsors", "owner", name)
         for run in runs

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from quorate.documents import Bare, Document, Invalid, parse_tree
+from quorate.documents.values import NAME_CHARS_MAX
 from quorate.model.specs import Run
+from quorate.model.task_arrays import indexes_of, task_name, task_runs
 from quorate.operations.caller import Caller, Role
 from quorate.views.assign import assigned
 from quorate.views.exits import CommandError, Exit
@@ -83,14 +85,38 @@ def check_only_runs(documents: Sequence[Document]) -> None:
 
 
 def specs_of(view: StateView, caller: Caller, documents: Sequence[Document]) -> list[Applied]:
-    """Return the specs of ``documents``, with the client's defaults for runs."""
+    """Return the specs of ``documents``, with the client's defaults for runs; arrays as tasks."""
     # Needs the ledger's tables; a client that only sends documents does without.
     from quorate.views.runs.run_defaults import ready  # noqa: PLC0415
 
     taken: set[str] = set()
-    return [
-        ready(document, view, caller.user, taken, for_others=caller.role is Role.ADMIN)
-        if isinstance(document.spec, Run)
-        else document.spec
-        for document in documents
-    ]
+    specs: list[Applied] = []
+    for document in documents:
+        if isinstance(document.spec, Run):
+            may_all = caller.role is Role.ADMIN
+            run = ready(document, view, caller.user, taken, for_others=may_all)
+            _check_tasks(view, run)
+            specs += task_runs(run)
+        else:
+            specs.append(document.spec)
+    return specs
+
+
+def _check_tasks(view: StateView, run: Run) -> None:
+    """Raise ``CommandError`` for a task without its array, and for names that are too long."""
+    if run.array is None:
+        return
+    if run.task is not None and run.name not in view.runs:
+        raise CommandError(
+            Exit.INVALID,
+            f"Run/{run.name}: spec.array: a task is submitted with its array; remove name and "
+            "task, and give the array's name in metadata.name",
+        )
+    longest = task_name(run.array.name, indexes_of(run.array.tasks)[-1])
+    if len(longest) > NAME_CHARS_MAX:
+        raise CommandError(
+            Exit.INVALID,
+            f"Run/{run.name}: metadata.name: its tasks are called as it is and by their index, "
+            f"such as {longest}, which has {len(longest)} characters, over {NAME_CHARS_MAX}; "
+            "shorten it",
+        )

@@ -13,6 +13,7 @@ from quorate.model.refusal import Refusal, RefusalCode
 from quorate.model.specs import Run
 from quorate.model.state.run_table import RunQuery
 from quorate.model.state.state_view import StateView
+from quorate.operations.array_names import sees_array
 from quorate.operations.caller import Caller
 from quorate.operations.request_context import RequestContext
 from quorate.operations.visibility import seen_by, sees_owner, tenants_of, visible
@@ -40,8 +41,21 @@ def check_run(context: RequestContext, name: str, kind: str = "run", more: str =
     """Raise ``CommandError`` unless there is a run ``name`` that the caller may see."""
     view, caller = context.recorded, context.caller
     record = view.runs.get(name)
+    if record is None and sees_array(view, caller, name):
+        raise _is_array(view, name)
     if record is None or not sees_owner(view, caller, record.spec.owner):
         raise unknown(view, caller, kind, name, more)
+
+
+def _is_array(view: StateView, name: str) -> CommandError:
+    """Return the error for the name of an array where that of one run is needed."""
+    spec = view.runs[view.arrays[name].first].spec
+    assert spec.array is not None, spec
+    return CommandError(
+        Exit.REFUSED,
+        f"{name!r} is an array, {name}[{spec.array.tasks}]; name one task, such as {spec.name}",
+        fault=UNKNOWN_NAME,
+    )
 
 
 def check_run_owners(context: RequestContext, runs: Iterable[Run]) -> None:

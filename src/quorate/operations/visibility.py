@@ -84,7 +84,8 @@ def knows_token(view: StateView, caller: Caller, record: TokenRecord) -> bool:
 
 
 def _run_owner(view: StateView, name: str) -> str:
-    return view.runs[name].spec.owner
+    array = view.arrays.get(name)
+    return view.runs[name if array is None else array.first].spec.owner
 
 
 def _lease_owner(view: StateView, name: str) -> str:

@@ -31,6 +31,7 @@ from quorate.model.rounds_bounds import (
 )
 from quorate.model.selector import LABELS, Selector, selector_of
 from quorate.model.state.meters import KEPT_MS
+from quorate.model.task_arrays import INDEX_MAX, TASKS_MAX, indexes_text
 from quorate.testing.pod_strategies import images, pod_templates, workloads
 
 _HOURS_STEP_MS: Final = 9
@@ -276,6 +277,30 @@ def rounds_works(draw: st.DrawFn) -> sp.RoundsWork:
     )
 
 
+def arrays(name: str) -> st.SearchStrategy[sp.TaskArray]:
+    """Return a strategy for arrays of tasks called ``name``."""
+    indexes = st.sets(st.integers(0, INDEX_MAX) | st.integers(0, 9), min_size=1, max_size=5)
+    return st.builds(
+        sp.TaskArray,
+        name=st.just(name),
+        tasks=indexes.map(sorted).map(indexes_text),
+        at_once_max=st.none() | st.integers(1, TASKS_MAX),
+    )
+
+
+def follows(name: str, *, has_array: bool) -> st.SearchStrategy[sp.Follow]:
+    """Return a strategy for what the run ``name`` follows."""
+    others = name_lists().filter(lambda after: name not in after)
+    return st.builds(
+        sp.Follow,
+        after=others,
+        on_upstream_failure=st.sampled_from(sp.UpstreamFailure),
+        grace_ms=durations_ms,
+        after_any=others,
+        after_task=others if has_array else st.just(()),
+    ).filter(lambda follow: bool(follow.after or follow.after_any or follow.after_task))
+
+
 @st.composite
 def runs(draw: st.DrawFn) -> sp.Run:
     """Draw a run of any shape."""
@@ -288,18 +313,14 @@ def runs(draw: st.DrawFn) -> sp.Run:
     variables = st.from_regex(r"\A[A-Z_][A-Z0-9_]{0,10}\Z").filter(
         lambda variable: variable not in _RENDEZVOUS
     )
-    follow = st.builds(
-        sp.Follow,
-        after=name_lists(min_size=1).filter(lambda after: name not in after),
-        on_upstream_failure=st.sampled_from(sp.UpstreamFailure),
-        grace_ms=durations_ms,
-    )
+    is_sensitive = draw(st.booleans())
     program = st.tuples(texts.filter(bool)).flatmap(
         lambda first: st.lists(texts, max_size=3).map(lambda rest: (*first, *rest))
     )
     most = width if malleable is None else malleable.gpus_max
     has_image = draw(st.booleans())
     workload = None if has_image else draw(st.none() | workloads)
+    array = None if is_sensitive or workload is not None else draw(st.none() | arrays(name))
     return sp.Run(
         name=name,
         owner=draw(names),
@@ -316,9 +337,9 @@ def runs(draw: st.DrawFn) -> sp.Run:
         expected_duration_ms=draw(st.none() | positive_durations_ms),
         checkpoint_ms=draw(durations_ms),
         funding=draw(fundings()),
-        follow=draw(st.none() | follow),
+        follow=draw(st.none() | follows(name, has_array=array is not None)),
         on_quota=draw(st.sampled_from(sp.OnQuota)),
-        sensitive=draw(st.booleans()),
+        sensitive=is_sensitive,
         command=draw(program | st.just(())) if workload is None else (),
         env=draw(st.dictionaries(variables, texts, max_size=3).map(selector_of)),
         working_dir=draw(st.none() | texts.filter(bool)),
@@ -328,6 +349,7 @@ def runs(draw: st.DrawFn) -> sp.Run:
         image=draw(images) if has_image else None,
         pod_template=draw(st.none() | pod_templates()) if has_image else None,
         workload=workload,
+        array=array,
     )
 
 

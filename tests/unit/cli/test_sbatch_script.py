@@ -44,7 +44,7 @@ def test_what_is_understood_is_taken_over() -> None:
         "/data",
     )
     assert (found.gpus_total(), found.flavor, found.duration) == (16, "h100", "36h")
-    assert (found.after, found.after_any, found.limit_s) == (("a", "b", "c"), False, 129_600)
+    assert (found.after, found.after_any, found.limit_s) == (("a", "b", "c"), (), 129_600)
     assert (found.env, found.copied) == ({"SEED": "1", "WORDS": "a b"}, ("HOME",))
     assert found.said == [
         "job.sh:3: --nodes: chooses no nodes: the GPUs may be on fewer or more; see SLURM_NNODES",
@@ -121,7 +121,7 @@ def test_everything_that_is_left_out_is_said_line_by_line() -> None:
         ("--hold", "--hold: is not possible here"),
         ("--dependency=after:a", "--dependency: 'after:a': is not possible here; write afterok"),
         ("--dependency=afterok:a?afterok:b", "is not possible here; write afterok"),
-        ("--dependency=afterok:a,afterany:b", "afterok cannot be joined with another kind"),
+        ("--dependency=afterok:a?afterany:b", "is not possible here"),
         ("--gpus=lots", "--gpus: must be a whole number from 1 on, got 'lots'"),
         ("--time=soon", "--time: must be a time such as"),
         ("--time=0:0", "--time: must be more than 0"),
@@ -187,14 +187,20 @@ def test_typed_options_win_over_those_of_the_script() -> None:
     typed = _typed("--gpus=3", "--array=0-3%2", "--dependency=afterany:a:b")[1]
     found = read_script(_script("--gpus=9", "--array=1", "--job-name=a"), "job.sh", typed)
     assert (found.gpus_total(), found.name) == (3, "a")
-    assert found.tasks_of_array is not None
-    assert found.tasks_of_array.indexes == (0, 1, 2, 3)
-    assert (found.after, found.after_any) == (("a", "b"), True)
+    assert found.tasks_of_array == "0-3%2"
+    assert (found.after, found.after_any) == ((), ("a", "b"))
 
 
-def test_a_limit_of_an_array_cannot_be_joined_with_success_of_others() -> None:
-    with pytest.raises(CommandError, match="not possible together"):
-        read_script(_script("--array=0-9%2", "--dependency=afterok:a"), "job.sh")
+def test_kinds_of_dependencies_and_a_limit_of_an_array_go_together() -> None:
+    lines = ("--array=0-9%2", "--dependency=afterok:a,afterany:b[1-2],aftercorr:c,singleton")
+    found = read_script(_script(*lines), "job.sh")
+    assert (found.after, found.after_any, found.after_task, found.is_singleton) == (
+        ("a",),
+        ("b_1", "b_2"),
+        ("c",),
+        True,
+    )
+    assert found.tasks_of_array == "0-9%2"
 
 
 @pytest.mark.parametrize(

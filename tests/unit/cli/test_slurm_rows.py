@@ -25,9 +25,22 @@ FIELDS: dict[str, Field[str]] = {"i": Field("JOBID", str), "T": Field("STATE", s
 NAMED: dict[str, Field[str]] = {"JobID": Field("JobID", str), "State": Field("State", str.upper)}
 
 
-def tree(name: str, phase: str, *, env: dict[str, str] | None = None, **status: Any) -> Any:
-    spec = {"owner": "rai", "user": "ada", "resources": {"gpuType": "H100", "totalGPUs": 4}}
+def tree(
+    name: str,
+    phase: str,
+    *,
+    env: dict[str, str] | None = None,
+    task: int | None = None,
+    **status: Any,
+) -> Any:
+    spec: dict[str, Any] = {
+        "owner": "rai",
+        "user": "ada",
+        "resources": {"gpuType": "H100", "totalGPUs": 4},
+    }
     limited = ["sh", "-c", "x", "sbatch", "timeout", "--kill-after=30s", "60s", "sh", "a.sh"]
+    if task is not None:
+        spec["array"] = {"name": "s", "tasks": "0-9", "task": task}
     found = {"phase": phase, "submitted": START, "gpus": 0} | status
     return {
         "metadata": {"name": name},
@@ -60,10 +73,9 @@ def test_a_failed_job_has_an_exit_code(note: str, state: str, code: int) -> None
 
 
 def test_tasks_that_wait_for_the_same_share_a_row() -> None:
-    env = {"SLURM_ARRAY_JOB_ID": "s"}
     refusal = {"code": "waiting-for-upstream"}
-    runs = [tree("s_1", "Running", env=env, started=START)]
-    runs += [tree(f"s_{n}", "Pending", env=env, refusal=refusal) for n in (3, 4, 7)]
+    runs = [tree("s_1", "Running", task=1, started=START)]
+    runs += [tree(f"s_{n}", "Pending", task=n, refusal=refusal) for n in (3, 4, 7)]
     runs += [tree("other_9", "Pending", refusal={"code": "insufficient-capacity"})]
     rows = grouped(job_rows(runs, {}))
     assert [(row.job_id, row.reason) for row in rows] == [

@@ -19,6 +19,7 @@ from quorate.keeper.processes import bare
 from quorate.keeper.system_users import AccountError, account
 from quorate.keeper.wanted import HOME, JOB_FOLDER, Isolation, Work
 from quorate.model.specs import Run
+from quorate.model.task_arrays import array_variables
 from quorate.ports.errors import WorkFolderError
 
 _LOG = logging.getLogger(__name__)
@@ -149,7 +150,7 @@ def work_maker(
         return Work(
             run=run.name,
             command=run.command,
-            env=dict(run.env),
+            env={**dict(run.env), **array_variables(run)},
             working_dir=run.working_dir or str(own / HOME),
             processes=run.processes.value,
             grace_ms=grace_ms,

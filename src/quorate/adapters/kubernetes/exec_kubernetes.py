@@ -28,6 +28,7 @@ from quorate.keeper.next_step import Drop, Kill, Rest, Start, Warn, gone, next_s
 from quorate.keeper.wanted import Exited, Status, Wanted, Work
 from quorate.model.amounts import SECOND_MS
 from quorate.model.specs import Run
+from quorate.model.task_arrays import array_variables
 from quorate.ports.errors import (
     ClusterDownError,
     ClusterError,
@@ -448,7 +449,7 @@ def _work_of(run: Run, grace_ms: int) -> Work:
     return Work(
         run=run.name,
         command=run.command,
-        env=dict(run.env),
+        env={**dict(run.env), **array_variables(run)},
         working_dir=run.working_dir or "",
         processes=run.processes.value,
         grace_ms=grace_ms,

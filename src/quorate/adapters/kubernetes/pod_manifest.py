@@ -20,6 +20,7 @@ from quorate.keeper.wanted import Slot, Wanted
 from quorate.model.amounts import SECOND_MS
 from quorate.model.pod_template import Medium, PodTemplate, Volume, VolumeSource
 from quorate.model.specs import Run
+from quorate.model.task_arrays import array_variables
 
 Tree = dict[str, Any]
 
@@ -138,8 +139,7 @@ def _pod(place: Placement, run: Run, rank: Rank, record: PodRecord, grace_ms: in
         "name": CONTAINER,
         "image": run.image,
         "env": [
-            {"name": key, "value": value}
-            for key, value in {**dict(run.env), **_environment(rank, run, master)}.items()
+            {"name": key, "value": value} for key, value in _variables(rank, run, master).items()
         ],
         "resources": _resources(template, sum(node == rank.node for node, _ in rank.slots)),
         "volumeMounts": [_mount(number, each) for number, each in enumerate(template.volumes)],
@@ -177,6 +177,10 @@ def _pod(place: Placement, run: Run, rank: Rank, record: PodRecord, grace_ms: in
         },
         "spec": spec,
     }
+
+
+def _variables(rank: Rank, run: Run, master: str) -> dict[str, str]:
+    return {**dict(run.env), **array_variables(run), **_environment(rank, run, master)}
 
 
 def _environment(rank: Rank, run: Run, master: str) -> dict[str, str]:

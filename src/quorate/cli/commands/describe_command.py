@@ -39,8 +39,8 @@ def describe(settings: Settings, kind: str, names: tuple[str, ...]) -> None:
     # The queue is no resource; a waiting run is described as a run.
     told = "run" if found.name == "queue" else found.name
     if told == "run":
-        from quorate.cli.typed_names import runs_named
+        from quorate.cli.typed_names import run_names
 
-        names = runs_named(settings, names)
+        names = tuple(dict.fromkeys(name for word in names for name in run_names(word)))
     verb = "describe" if settings.is_table else "get"
     ask_each(settings, f"{verb}-{told}", [GetThing(name=name) for name in names])

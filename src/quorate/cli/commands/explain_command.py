@@ -28,8 +28,7 @@ def explain(settings: Settings, *, run: str, is_exact: bool) -> None:
     the odds. Nothing is changed.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.cli.typed_names import one_run
+    from quorate.cli.typed_names import run_name
     from quorate.operations.ledger.plan_operations import AboutRun
 
-    with one_run(settings, run) as name:
-        ask(settings, "explain-run", AboutRun(run=name, exact=is_exact))
+    ask(settings, "explain-run", AboutRun(run=run_name(run), exact=is_exact))

@@ -166,20 +166,19 @@ def _end(
 ) -> None:
     """Ask for one of the operations that end a run, for each of ``runs``."""
     from quorate.cli.ask_and_print import ask_each
-    from quorate.cli.typed_names import runs_named
+    from quorate.cli.typed_names import run_names
     from quorate.operations.resources.run_operations import CancelRun, EndRun
 
     told = checked_note(note)
-    names = runs_named(settings, runs, is_ending=True)
-    if not names:
-        click.echo(f"no task of {', '.join(runs)} waits or runs", err=True)
-        return
-    asked: list[EndRun] = [
-        CancelRun(run=name, note=told, dry_run=dry_run, now=now)
-        if operation == "cancel-run"
-        else EndRun(run=name, note=told, dry_run=dry_run)
-        for name in names
-    ]
+    asked: list[EndRun] = []
+    for word in dict.fromkeys(runs):
+        names = run_names(word)
+        if operation == "cancel-run":
+            # Tasks of an array are cancelled together, so that none starts in between.
+            whole = names[0] if len(names) == 1 else word.removeprefix("run/")
+            asked.append(CancelRun(run=whole, note=told, dry_run=dry_run, now=now))
+        else:
+            asked += [EndRun(run=name, note=told, dry_run=dry_run) for name in names]
     ask_each(settings, operation, asked)
 
 

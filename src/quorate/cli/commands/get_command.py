@@ -31,7 +31,8 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
         "quorate get charges               # who paid; adds up to the millisecond",
         "quorate get envelopes -o wide",
         "quorate get run train-1 -o json",
-        "quorate get runs sweep            # the tasks of an array",
+        "quorate get runs sweep            # an array, its tasks counted by phase",
+        "quorate get runs sweep --tasks    # each of its tasks",
         "quorate get runs 'sweep[0-3]'     # some of them",
         "quorate get runs --owner rai --phase Running --limit 20",
         "quorate get nodes -l region=us-west --sort-by .status.freeGPUs",
@@ -56,6 +57,7 @@ PHASES: Final = ("Pending", "Running", "Completed", "Cancelled", "Failed")
     type=click.IntRange(min=1),
     help="At most N: the newest N runs, or the first N of another list.",
 )
+@click.option("--tasks", is_flag=True, help="Each task of an array, and not the array.")
 @click.option("-l", "--selector", "labels", metavar="LABELS", help="Only with these: region=eu.")
 @click.option(
     "--field",
@@ -82,6 +84,7 @@ def get(
     fields: tuple[str, ...],
     sort_path: str | None,
     is_watched: bool,
+    tasks: bool,
 ) -> None:
     """List what there is.
 
@@ -105,11 +108,11 @@ def get(
     found = kind_named(kind)
     is_run = found.name in ("run", "queue")
     if is_run:
-        from quorate.cli.typed_names import runs_named
+        from quorate.cli.typed_names import run_names
 
-        names = runs_named(settings, names)
-    if (owner is not None or phase is not None) and not is_run:
-        raise click.UsageError(f"--owner and --phase choose among runs, not {found.plural}")
+        names = tuple(dict.fromkeys(name for word in names for name in run_names(word)))
+    if (owner is not None or phase is not None or tasks) and not is_run:
+        raise click.UsageError(f"--owner, --phase and --tasks are for runs, not {found.plural}")
     is_chosen = labels is not None or bool(fields) or sort_path is not None
     if is_watched and (is_chosen or not settings.is_table):
         raise click.UsageError(
@@ -123,7 +126,7 @@ def get(
             raise click.UsageError("-l, --field and --sort-by are for whole lists, without --limit")
         listing: ListThings = ListThings(names=names)
         if is_run:
-            listing = ListRuns(names=names, owner=owner, phase=phase)
+            listing = ListRuns(names=names, owner=owner, phase=phase, grouped=not tasks)
         choosing = Choosing(labels=labels, fields=fields, sort_path=sort_path)
         _print_chosen(settings, found.name, f"list-{found.plural}", listing, choosing)
         return
@@ -132,10 +135,14 @@ def get(
     operation = f"list-{found.plural}"
     if found.name == "system":
         operation, asked = "get-system", GetSystem()
-    elif len(names) == 1 and found.name != "queue" and owner is None and phase is None:
+    elif (
+        len(names) == 1 and found.name != "queue" and owner is None and phase is None and not tasks
+    ):
         operation, asked = f"get-{found.name}", GetThing(name=names[0])
     elif is_run:
-        asked = ListRuns(names=names, owner=owner, phase=phase, limit=limit, newest=newest)
+        asked = ListRuns(
+            names=names, owner=owner, phase=phase, limit=limit, newest=newest, grouped=not tasks
+        )
     else:
         asked = ListThings(names=names, limit=limit)
     _show(settings, found.name, operation, asked, is_watched=is_watched)

@@ -71,33 +71,33 @@ def logs(
     in their cluster: --pods has kubectl read it there, with your own rights.
     """
     from quorate.cli.ask_and_print import ask
-    from quorate.cli.typed_names import one_run
+    from quorate.cli.typed_names import run_name
     from quorate.operations.fleet.looking_operations import RunLogs
 
     if pods and (first or not settings.is_table):
         raise click.UsageError("--pods prints lines as kubectl does; leave out --from and -o")
     if namespace is not None and not pods:
         raise click.UsageError("-n says where pods are; add --pods")
-    with one_run(settings, run) as name:
-        if pods:
-            from quorate.cli.ask_and_print import tree_asked
-            from quorate.cli.commands.pod_output import kubectl_words, print_pods
-            from quorate.operations.resources.resource_operations import GetThing
+    name = run_name(run)
+    if pods:
+        from quorate.cli.ask_and_print import tree_asked
+        from quorate.cli.commands.pod_output import kubectl_words, print_pods
+        from quorate.operations.resources.resource_operations import GetThing
 
-            found = tree_asked(settings, "get-run", GetThing(name=name))
-            print_pods(
-                kubectl_words(found, namespace=namespace, follow=follow, prefix=prefix, tail=tail)
-            )
-            return
-        asked = RunLogs(run=name, from_=first, tail=tail)
-        if settings.is_table:
-            _print_lines(settings, asked, follow=follow, prefix=prefix)
-        elif follow or prefix:
-            raise click.UsageError(
-                "-f and --prefix print lines; leave out -o, or leave out -f and --prefix"
-            )
-        else:
-            ask(settings, "run-logs", asked)
+        found = tree_asked(settings, "get-run", GetThing(name=name))
+        print_pods(
+            kubectl_words(found, namespace=namespace, follow=follow, prefix=prefix, tail=tail)
+        )
+        return
+    asked = RunLogs(run=name, from_=first, tail=tail)
+    if settings.is_table:
+        _print_lines(settings, asked, follow=follow, prefix=prefix)
+    elif follow or prefix:
+        raise click.UsageError(
+            "-f and --prefix print lines; leave out -o, or leave out -f and --prefix"
+        )
+    else:
+        ask(settings, "run-logs", asked)
 
 
 def _print_lines(settings: Settings, asked: RunLogs, *, follow: bool, prefix: bool) -> None:

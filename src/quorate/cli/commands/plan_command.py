@@ -60,10 +60,9 @@ def plan(
     from quorate.operations.ledger.plan_operations import AboutRun, PlanRuns
 
     if run is not None:
-        from quorate.cli.typed_names import one_run
+        from quorate.cli.typed_names import run_name
 
-        with one_run(settings, run) as name:
-            ask(settings, "plan-run", AboutRun(run=name, exact=is_exact))
+        ask(settings, "plan-run", AboutRun(run=run_name(run), exact=is_exact))
         return
     from quorate.cli.sources import read_sources
     from quorate.operations.request_documents import RUNS, check_only_runs

@@ -246,9 +246,8 @@ def add_sponsors(
 def _checked_run(settings: Settings, word: str) -> dict[str, Any]:
     """Return the run that ``word`` names, for programs."""
     from quorate.cli.ask_and_print import tree_asked
-    from quorate.cli.typed_names import one_run
+    from quorate.cli.typed_names import run_name
     from quorate.operations.resources.resource_operations import GetThing
 
-    with one_run(settings, word) as name:
-        found: dict[str, Any] = tree_asked(settings, "get-run", GetThing(name=name))
-        return found
+    found: dict[str, Any] = tree_asked(settings, "get-run", GetThing(name=run_name(word)))
+    return found

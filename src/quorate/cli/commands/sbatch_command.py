@@ -1,4 +1,4 @@
-"""``quorate sbatch``: a job as Slurm takes it, submitted as a run, or as one run for each task."""
+"""``quorate sbatch``: a job as Slurm takes it, submitted as a run or as an array."""
 
 from __future__ import annotations
 
@@ -96,12 +96,14 @@ def sbatch(ctx: click.Context, /, *, dry_run: bool, **typed: Any) -> None:
 
     Options of sbatch are understood before the script and in its #SBATCH lines; typed ones win:
     job-name, gpus, gpus-per-node, gpus-per-task, gres=gpu, nodes, ntasks, ntasks-per-node, time,
-    account, partition, chdir, export, array, dependency=afterok|afterany|singleton, wrap, parsable
-    and test-only. Ignored options are listed on standard error, line by line; an option that would
-    change the meaning, such as begin, is refused. What follows the script belongs to the script.
+    account, partition, chdir, export, array, dependency=afterok|afterany|aftercorr|singleton, wrap,
+    parsable and test-only. Ignored options are listed on standard error, line by line; an option
+    that would change the meaning, such as begin, is refused. What follows the script belongs to the
+    script.
 
-    A task of an array is a run called NAME_INDEX; `NAME[1-3]` names several of them. The script is
-    not copied: it must be there, under the same path, when the run starts.
+    An array is one document. A task of it is a run called NAME_INDEX; `NAME[1-3]` names several of
+    them, and NAME all. The script is not copied: it must be there, under the same path, when the
+    run starts.
     """
     from quorate.cli.slurm.sbatch_options import CommandLine
     from quorate.cli.typed_run import worded
@@ -110,7 +112,7 @@ def sbatch(ctx: click.Context, /, *, dry_run: bool, **typed: Any) -> None:
     assert isinstance(settings, Settings)
     assert isinstance(line, CommandLine)
     script, path, arguments = _read(line.options, line.rest, typed)
-    trees = _documents(settings, script, path, arguments, typed)
+    tree = _document(settings, script, path, arguments, typed)
     for each in script.said:
         click.echo(each, err=True)
     for word in _meant_for_us(ctx, arguments):
@@ -124,24 +126,21 @@ def sbatch(ctx: click.Context, /, *, dry_run: bool, **typed: Any) -> None:
             f"{line.rest[0]}: is not copied; {path} must be there when the run starts", err=True
         )
     is_dry = dry_run or "test-only" in script.asked
-    with worded(settings, trees[0], _FIELDS):
-        _submit(settings, trees, is_dry=is_dry, is_parsable="parsable" in script.asked)
+    with worded(settings, tree, _FIELDS):
+        _submit(settings, tree, is_dry=is_dry, is_parsable="parsable" in script.asked)
 
 
-def _submit(
-    settings: Settings, trees: list[dict[str, Any]], *, is_dry: bool, is_parsable: bool
-) -> None:
-    """Submit the runs together; print what became of them, or for a script the name alone."""
+def _submit(settings: Settings, tree: dict[str, Any], *, is_dry: bool, is_parsable: bool) -> None:
+    """Submit the run or the array; print what became of it, or for a script the name alone."""
     from quorate.cli.ask_and_print import ask, tree_asked
-    from quorate.operations.resources.run_operations import SubmitRuns
+    from quorate.operations.resources.run_operations import SubmitRun
 
-    asked = SubmitRuns(documents=tuple(trees), dry_run=is_dry)
+    asked = SubmitRun(document=tree, dry_run=is_dry)
     if not is_parsable:
-        ask(settings, "submit-runs", asked)
+        ask(settings, "submit-run", asked)
         return
-    tree_asked(settings, "submit-runs", asked)
-    env = trees[0]["spec"]["env"]
-    click.echo(env.get("SLURM_ARRAY_JOB_ID", trees[0]["metadata"]["name"]))
+    tree_asked(settings, "submit-run", asked)
+    click.echo(tree["metadata"]["name"])
 
 
 def _meant_for_us(ctx: click.Context, arguments: Sequence[str]) -> list[str]:
@@ -208,19 +207,18 @@ def _text(script: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _documents(
+def _document(
     settings: Settings,
     script: Script,
     path: str,
     arguments: Sequence[str],
     typed: Mapping[str, Any],
-) -> list[dict[str, Any]]:
-    """Return the Run documents of the job."""
+) -> dict[str, Any]:
+    """Return the Run document of the job."""
     import secrets
     from pathlib import Path
 
-    from quorate.cli.slurm.batch_job import Job, documents_of, job_words, variables_of
-    from quorate.cli.typed_names import runs_named
+    from quorate.cli.slurm.batch_job import Job, document_of, job_words, variables_of
     from quorate.cli.typed_run import flavors_or_only, team_or_own
     from quorate.client.run_document import prefix
 
@@ -241,8 +239,6 @@ def _documents(
     job_name = typed["name"] or script.name or (Path(path).name or "wrap")
     folder = str(Path(script.folder or ".").absolute())
     script.pool = typed["pool"] or script.pool
-    # What follows an array, by the name that --parsable prints, follows all its tasks.
-    script.after = runs_named(settings, script.after)
     after = _others(settings, job_name) if script.is_singleton else ()
     job = Job(
         script=script,
@@ -260,7 +256,7 @@ def _documents(
         ),
         singleton_after=after,
     )
-    return documents_of(job)
+    return document_of(job)
 
 
 def _others(settings: Settings, job_name: str) -> tuple[str, ...]:
@@ -289,6 +285,7 @@ _FIELDS: Final = {
     "spec.runtime.expectedDuration": "--for or --time",
     "spec.env": "--export",
     "spec.follow": "--dependency",
+    "spec.array": "--array",
     "spec.workingDir": "--chdir",
     "spec.pool": "--pool or --partition",
     "spec.command": "the script",

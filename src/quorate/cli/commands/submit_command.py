@@ -54,6 +54,7 @@ def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[s
         "quorate submit -f run.yaml",
         "quorate submit --gpus 8 --team rai --flavor H100 -- python train.py --lr 0.1",
         "quorate submit --gpus 8 --team rai --flavor H100 --for 4h --env SEED=1 -- python train.py",
+        "quorate submit --gpus 1 --team rai --array 0-9%4 -- sh -c 'echo $QUORATE_ARRAY_TASK_ID'",
         "quorate submit -f run.yaml --set spec.resources.totalGPUs=64 --dry-run",
         "timeout 2 quorate submit --watch -f run.yaml || true     # follow it, as watch does",
         "quorate submit --like train-1 --name train-2 --set spec.locality.groupGPUs=null",
@@ -94,6 +95,11 @@ def _stray_words(strays: Sequence[str], before: Sequence[str], after: Sequence[s
     "--processes",
     metavar="gpu|node|run",
     help="Start one process for each GPU, for each node, or for the whole run.  [default: gpu]",
+)
+@click.option(
+    "--array",
+    metavar="TASKS",
+    help="One run for each index: 0-9, 1,5,7, or 0-99%4 for four at once.",
 )
 @click.option("--pool", metavar="POOL", help="The pool.", shell_complete=names_of("pool"))
 @click.option(
@@ -208,6 +214,7 @@ _OPTIONS = {
     "variables": "--env",
     "folder": "--dir",
     "processes": "--processes",
+    "array": "--array",
     "pool": "--pool",
 }
 
@@ -272,6 +279,7 @@ def _typed_run(
         folder=str(Path(said["folder"] or ".").absolute()),
         pool=said["pool"],
         processes=said["processes"],
+        array=said["array"],
     )
     return work.document()
 
@@ -287,6 +295,7 @@ _FIELDS = {
     "spec.env": "--env",
     "spec.workingDir": "--dir",
     "spec.processes": "--processes",
+    "spec.array": "--array",
     "spec.pool": "--pool",
     "spec.command": "the command",
 }

@@ -12,8 +12,8 @@ import click
 from quorate.adapters.clock_system import SystemClock
 from quorate.cli.ask_and_print import OwnRuns, own_runs, tree_asked
 from quorate.cli.settings import Settings
-from quorate.cli.slurm.array_tasks import split_outside
 from quorate.cli.slurm.job_rows import COMPACT, JobRow, job_rows
+from quorate.cli.slurm.sbatch_words import split_outside
 from quorate.cli.typed_names import run_names
 from quorate.operations.resources.resource_operations import ListRuns, ListThings
 

@@ -1,4 +1,4 @@
-"""Run documents of a batch job: its command with its limit, its variables, one run for each task.
+"""The Run document of a batch job: its command with its limit, its variables, its array.
 
 Pure: names, the environment and the folder are arguments.
 """
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
 
-from quorate.cli.slurm.array_tasks import Tasks, task_name
 from quorate.cli.slurm.sbatch_script import Script
 from quorate.cli.slurm.sbatch_words import PATHS
 from quorate.client.run_document import Work
@@ -24,7 +23,12 @@ PROLOGUE: Final = (
     'SLURM_RESTART_COUNT="$((${QUORATE_GENERATION:-1} - 1))" SLURMD_NODENAME="$QUORATE_NODE" '
     'SLURM_JOB_GPUS="${CUDA_VISIBLE_DEVICES-}"; '
     'if [ -n "$SLURM_JOB_GPUS" ]; then IFS=,; n=0; for each in $SLURM_JOB_GPUS; do n=$((n + 1)); '
-    'done; unset IFS; export SLURM_GPUS_ON_NODE="$n"; fi; exec "$@"'
+    'done; unset IFS; export SLURM_GPUS_ON_NODE="$n"; fi; '
+    'if [ -n "${QUORATE_ARRAY_TASK_ID-}" ]; then '
+    'export SLURM_ARRAY_JOB_ID="$QUORATE_ARRAY" SLURM_ARRAY_TASK_ID="$QUORATE_ARRAY_TASK_ID" '
+    'SLURM_ARRAY_TASK_COUNT="$QUORATE_ARRAY_TASK_COUNT" '
+    'SLURM_ARRAY_TASK_MIN="$QUORATE_ARRAY_TASK_MIN" '
+    'SLURM_ARRAY_TASK_MAX="$QUORATE_ARRAY_TASK_MAX"; fi; exec "$@"'
 )
 """Gives the job the variables that are known only where and when it starts.
 
@@ -50,42 +54,25 @@ class Job:
     singleton_after: tuple[str, ...] = ()
 
 
-def documents_of(job: Job) -> list[dict[str, Any]]:
-    """Return the Run documents of ``job``: one, or one for each task of its array."""
-    tasks = job.script.tasks_of_array
-    if tasks is None:
-        return [_document(job, job.name, job.env, ())]
-    return [
-        _document(
-            job,
-            task_name(job.name, index),
-            {**job.env, **_task_variables(job.name, tasks, index)},
-            () if before is None else (task_name(job.name, before),),
-        )
-        for position, index in enumerate(tasks.indexes)
-        for before in (tasks.before(position),)
-    ]
-
-
-def _document(job: Job, name: str, env: Mapping[str, str], lane: tuple[str, ...]) -> dict[str, Any]:
+def document_of(job: Job) -> dict[str, Any]:
+    """Return the Run document of ``job``; an array is one document."""
     script = job.script
-    after = dict.fromkeys((*script.after, *job.singleton_after, *lane))
-    tree = Work(
+    return Work(
         gpus=job.gpus,
         team=job.team,
         flavors=job.flavors,
         command=_command(job),
-        name=name,
+        name=job.name,
         duration=job.duration,
-        env=env,
+        env=job.env,
         folder=job.folder,
-        after=tuple(after),
+        after=script.after,
+        after_any=tuple(dict.fromkeys((*script.after_any, *job.singleton_after))),
+        after_task=script.after_task,
+        array=script.tasks_of_array,
         pool=job.pool,
         processes="run",  # As Slurm does: the script is started once.
     ).document()
-    if after and (script.after_any or not script.after):
-        tree["spec"]["follow"]["onUpstreamFailure"] = "start"
-    return tree
 
 
 def _command(job: Job) -> list[str]:
@@ -106,16 +93,6 @@ def _with_srun() -> str:
         f"cat >\"$bin/srun\" <<'END_OF_SRUN'\n{program}END_OF_SRUN\n"
         'chmod 755 "$bin/srun" && export PATH="$bin:$PATH"\n'
     )
-
-
-def _task_variables(array: str, tasks: Tasks, index: int) -> dict[str, str]:
-    return {
-        "SLURM_ARRAY_JOB_ID": array,
-        "SLURM_ARRAY_TASK_ID": str(index),
-        "SLURM_ARRAY_TASK_COUNT": str(len(tasks.indexes)),
-        "SLURM_ARRAY_TASK_MIN": str(tasks.indexes[0]),
-        "SLURM_ARRAY_TASK_MAX": str(tasks.indexes[-1]),
-    }
 
 
 def variables_of(

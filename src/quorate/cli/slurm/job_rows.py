@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from quorate.cli.slurm.array_tasks import indexes_text, task_of
+from quorate.model.task_arrays import indexes_text
 
 _STATES: Final = {
     "Pending": "PENDING",
@@ -87,7 +87,7 @@ def job_rows(
 def _row(run: Mapping[str, Any], nodes: tuple[str, ...]) -> JobRow:
     name, spec, status = run["metadata"]["name"], run["spec"], run["status"]
     env, resources = spec.get("env", {}), spec["resources"]
-    task = task_of(name) if "SLURM_ARRAY_JOB_ID" in env else None
+    array = spec.get("array")
     limit_s, code = _limit_s(spec.get("command", ())), _exit_code(status)
     state = _STATES[status["phase"]]
     if state == "FAILED" and code == _TIMED_OUT and limit_s is not None:
@@ -95,8 +95,8 @@ def _row(run: Mapping[str, Any], nodes: tuple[str, ...]) -> JobRow:
     kinds = [resources["gpuType"]] if "gpuType" in resources else resources["gpuTypes"]
     return JobRow(
         run=name,
-        array=None if task is None else task[0],
-        tasks=() if task is None else (task[1],),
+        array=None if array is None else array["name"],
+        tasks=() if array is None else (array["task"],),
         name=env.get("SLURM_JOB_NAME", name),
         user=spec.get("user") or "-",
         account=spec["owner"],

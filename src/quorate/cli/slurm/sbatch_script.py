@@ -12,9 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from quorate.cli.slurm.array_tasks import Tasks, named_runs, read_tasks, split_outside
 from quorate.cli.slurm.sbatch_options import FLAGS, Option, script_options
-from quorate.cli.slurm.sbatch_words import LEFT_OUT, PATHS, REFUSED, SILENT, VARIABLES
+from quorate.cli.slurm.sbatch_words import (
+    LEFT_OUT,
+    PATHS,
+    REFUSED,
+    SILENT,
+    VARIABLES,
+    split_outside,
+)
+from quorate.model.task_arrays import named_runs, read_array, tasks_text
 from quorate.views.exits import CommandError, Exit
 
 SCRIPT_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -24,18 +31,20 @@ SCRIPT_BYTES_MAX: Final = 4 * 1024 * 1024
 class Script:
     """What a job asks for; ``said`` are the remarks about it, in order.
 
-    ``limit_s`` is how long it may run. ``after`` are runs that must have completed first, or with
-    ``after_any`` be over; ``is_singleton`` also those of the same user and job name.
+    ``limit_s`` is how long it may run. ``after`` are runs that must have completed first, those of
+    ``after_any`` must be over; ``is_singleton`` also those of the same user and job name. Of the
+    arrays ``after_task`` the task of the same index must have completed.
     """
 
     interpreter: tuple[str, ...] = ()
     wrapped: str | None = None
     asked: frozenset[str] = frozenset()
-    tasks_of_array: Tasks | None = None
+    tasks_of_array: str | None = None
     tasks_per_node: int | None = None
     cpus_per_task: int | None = None
     limit_s: int | None = None
-    after_any: bool = False
+    after_any: tuple[str, ...] = ()
+    after_task: tuple[str, ...] = ()
     is_singleton: bool = False
     is_all_copied: bool = False
     uses_srun: bool = False
@@ -117,16 +126,10 @@ def _take_all(script: Script, options: Sequence[Option]) -> None:
             _take(script, option)
         except ValueError as error:
             faults.append(f"{option.where}: {error}")
-    tasks = script.tasks_of_array
-    if (
-        tasks is not None
-        and tasks.at_once_max is not None
-        and script.after
-        and not script.after_any
-    ):
+    if script.after_task and script.tasks_of_array is None:
         faults.append(
-            "--dependency=afterok and a limit of --array are not possible together; write "
-            "afterany, or leave the limit out"
+            "--dependency=aftercorr: is for arrays: each task follows the task of the same index; "
+            "add --array, or write afterok"
         )
     if faults:
         raise CommandError(Exit.INVALID, *faults)
@@ -232,7 +235,7 @@ def _read_cpus(script: Script, value: str) -> str:
 
 
 def _read_array(script: Script, value: str) -> str:
-    script.tasks_of_array = read_tasks(value)
+    script.tasks_of_array = tasks_text(read_array("", value))
     return ""
 
 
@@ -295,23 +298,20 @@ def _read_folder(script: Script, value: str) -> str:
 
 
 def _read_dependency(script: Script, value: str) -> str:
-    how = "write afterok:RUN[:RUN...], afterany:RUN[:RUN...] or singleton"
-    after: list[str] = []
-    kinds: set[str] = set()
+    how = "write afterok:RUN[:RUN...], afterany:RUN[:RUN...], aftercorr:ARRAY or singleton"
+    after: dict[str, dict[str, None]] = {"afterok": {}, "afterany": {}, "aftercorr": {}}
     for each in split_outside(value, ","):
         kind, _, runs = each.partition(":")
-        kinds.add(kind)
         if kind == "singleton" and not runs:
             script.is_singleton = True
-        elif kind not in ("afterok", "afterany") or not runs or "?" in each or "+" in runs:
+        elif kind not in after or not runs or "?" in each or "+" in runs:
             raise ValueError(f"{each!r}: is not possible here; {how}")
+        elif kind == "aftercorr" and "[" in runs:
+            raise ValueError(f"{each!r}: is not possible here; name the array as a whole")
         else:
             for name in split_outside(runs, ":"):
-                after += reversed(named_runs(name.removeprefix("run/")))
-    if "afterok" in kinds and len(kinds) > 1:
-        raise ValueError("afterok cannot be joined with another kind; write one of them")
-    script.after = tuple(dict.fromkeys(after))
-    script.after_any = "afterok" not in kinds
+                after[kind] |= dict.fromkeys(named_runs(name.removeprefix("run/")))
+    script.after, script.after_any, script.after_task = map(tuple, after.values())
     return ""
 
 

@@ -72,3 +72,15 @@ LEFT_OUT: Final = {
 """What is not carried over -> why, or what to use instead."""
 SILENT: Final = frozenset({"quiet", "verbose", "ignore-pbs", "parsable", "test-only"})
 """What says how sbatch itself behaves, not the job: taken without a word."""
+
+
+def split_outside(text: str, mark: str) -> list[str]:
+    """Return the parts of ``text`` between each ``mark`` that is outside of brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == mark and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts

@@ -52,10 +52,23 @@ class RunFunding(Fields):
     sponsors: tuple[str, ...]
 
 
+class RunArray(Fields):
+    """The indexes of an array, such as ``0-9%4``; ``name`` and ``task`` are set in its tasks."""
+
+    tasks: str
+    name: str | None
+    task: int | None
+
+
 class RunFollow(Fields):
-    """Which runs have to complete before."""
+    """Which runs have to complete before, and which to be over, however they end.
+
+    Each task of an array follows the task of the same index of the arrays ``after_task``.
+    """
 
     after: tuple[str, ...]
+    after_any: tuple[str, ...]
+    after_task: tuple[str, ...]
     on_upstream_failure: str | None
     grace: str | None
 
@@ -111,6 +124,7 @@ class RunSpec(Fields):
     runtime: RunRuntime
     funding: RunFunding
     follow: RunFollow | None
+    array: RunArray | None
     on_quota: str | None
     sensitive: bool | None
     command: tuple[str, ...]
@@ -219,10 +233,12 @@ class QueuePlace(ShareTerms):
 class RunStatus(Fields):
     """What became of a run. ``phase`` is Pending, Running, Completed, Cancelled or Failed.
 
-    ``refusal`` is why it waits; ``queue`` is there where the queue was asked for.
+    ``refusal`` is why it waits; ``queue`` is there where the queue was asked for. ``tasks`` is how
+    many tasks of an array are in each phase; its own phase is Running while one of them runs.
     """
 
     phase: str
+    tasks: Mapping[str, int]
     sequence: int
     submitted: str
     started: str | None

@@ -311,6 +311,7 @@ def _indexes(view: StateView) -> Iterator[Violation]:
     yield from _rooms(view)
     yield from check_plan(view)
     yield from _tenancy(view)
+    yield from _arrays(view)
 
 
 def _tenancy(view: StateView) -> Iterator[Violation]:
@@ -336,6 +337,28 @@ def _tenancy(view: StateView) -> Iterator[Violation]:
     if counts != dict(view.queued_counts) or followers != set(view.followers):
         yield Violation("I8", "queue", "is not what is counted of it")
     yield from _kept_of_queue(view)
+
+
+def _arrays(view: StateView) -> Iterator[Violation]:
+    """Yield arrays whose counts do not match their tasks, or whose limit is exceeded: I8."""
+    open_tasks: dict[str, dict[int, Phase]] = {}
+    for _, record in view.runs.kept():
+        array, task = record.spec.array, record.spec.task
+        if array is not None and task is not None and record.ended_ms is None:
+            open_tasks.setdefault(array.name, {})[task] = record.phase
+    for name, known in view.arrays.items():
+        phases = open_tasks.get(name, {})
+        if known.open_tasks != len(phases):
+            yield Violation("I8", f"array {name}", "does not count its open tasks")
+        array = view.runs[known.first].spec.array
+        limit = None if array is None else array.at_once_max
+        if limit is None:
+            continue
+        if sorted(known.released) != sorted(phases)[:limit]:
+            yield Violation("I8", f"array {name}", "lets other tasks run than the first ones")
+        running = {task for task, phase in phases.items() if phase is Phase.RUNNING}
+        if not running <= known.released.keys():
+            yield Violation("I8", f"array {name}", "has tasks running beyond its limit")
 
 
 def _kept_of_queue(view: StateView) -> Iterator[Violation]:

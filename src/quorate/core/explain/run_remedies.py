@@ -32,6 +32,7 @@ from quorate.model.specs import Funding, Run
 from quorate.model.state.apply_event import apply_all
 from quorate.model.state.free_slots import IslandKey
 from quorate.model.state.state_view import StateView
+from quorate.model.task_arrays import alone
 
 DRY_RUNS_MAX: Final = 40
 """How many copies are tried for one explanation."""
@@ -118,7 +119,11 @@ class _Copies:
 
 
 def run_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
-    """Return the changes of ``run`` that would start it now, least intrusive kinds first."""
+    """Return the changes of ``run`` that would start it now, least intrusive kinds first.
+
+    The copy of a task of an array is a run by itself.
+    """
+    run = alone(run)
     copies = _Copies(view, run, now_ms)
     return (
         *_placement(copies, run),
@@ -131,6 +136,7 @@ def run_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
 
 def follow_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...]:
     """Return the remedy for a run that follows others: not to follow them."""
+    run = alone(run)
     copies = _Copies(view, run, now_ms)
     return tuple(
         copies.once(RemedyKind.NO_FOLLOW, replace(run, follow=None), ("spec.follow", None))
@@ -139,7 +145,7 @@ def follow_remedies(view: StateView, run: Run, now_ms: int) -> tuple[Remedy, ...
 
 def _free_name(view: StateView, name: str) -> str:
     base, number = name[:COPY_NAME_CHARS_MAX], 2
-    while f"{base}-{number}" in view.runs:
+    while f"{base}-{number}" in view.runs or f"{base}-{number}" in view.arrays:
         number += 1
     return f"{base}-{number}"
 

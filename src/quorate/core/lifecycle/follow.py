@@ -1,66 +1,115 @@
 """Follow: runs that wait for others to complete, and what happens when those fail.
 
-A follower neither ages nor reserves before the last of its upstreams has completed. When one fails
-or is cancelled, a follower waits to be withdrawn, or (``onUpstreamFailure: fail``) fails itself
-once its grace has passed, or (``start``) treats that upstream as one that completed. Cycles cannot
-arise: a run follows runs that exist already, and ``declare`` refuses a cycle among runs of one
-command.
+What is followed is a run, or an array: that completes with the last of its tasks, and fails with
+the first of them that does not complete. A follower neither ages nor reserves before the last of
+its upstreams has completed. When one fails or is cancelled, a follower waits to be withdrawn, or
+(``onUpstreamFailure: fail``) fails itself once its grace has passed, or (``start``) treats that
+upstream as one that completed. Cycles cannot arise: a run follows runs that exist already, and
+``declare`` refuses a cycle among runs of one command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.stops import finish
 from quorate.model.events import EndReason, Outcome
 from quorate.model.refusal import Refusal, RefusalCode
-from quorate.model.specs import Follow, Run, UpstreamFailure
-from quorate.model.state.records import TERMINAL, Phase, RunRecord
+from quorate.model.specs import Run, UpstreamFailure
+from quorate.model.state.records import Phase, RunRecord
 from quorate.model.state.state_view import StateView
+from quorate.model.task_arrays import upstreams_of
 
 _UNCOMPLETED = (Phase.FAILED, Phase.CANCELLED)
-_COMPLETED = (Phase.COMPLETED,)
+
+
+class _Ended(NamedTuple):
+    """What became of a run or an array.
+
+    ``failed_ms`` is when it, or the first of its tasks, failed or was cancelled; ``over_ms`` is
+    when it, or the last of its tasks, ended. None: not yet.
+    """
+
+    failed_ms: int | None
+    over_ms: int | None
+    phase: Phase
+
+
+def _ended(view: StateView, name: str) -> _Ended:
+    array = view.arrays.get(name)
+    if array is not None:
+        over_ms = None if array.open_tasks else array.ended_ms
+        return _Ended(array.failed_ms, over_ms, Phase.FAILED)
+    record = view.runs[name]
+    has_failed = record.phase in _UNCOMPLETED
+    return _Ended(record.ended_ms if has_failed else None, record.ended_ms, record.phase)
+
+
+def is_upstream(view: StateView, name: str) -> bool:
+    """Return whether there is a run or an array ``name`` to follow."""
+    return name in view.runs or name in view.arrays
 
 
 def waits_for_upstream(view: StateView, run: Run) -> Refusal | None:
-    """Return which upstream keeps ``run`` from being tried, if any does."""
-    if run.follow is None:
-        return None
-    enough = ready_phases(run.follow)
-    phases = [(name, view.runs[name].phase) for name in run.follow.after]
-    for name, phase in phases:
-        if phase in TERMINAL and phase not in enough:
-            return Refusal(code=RefusalCode.UPSTREAM_FAILED, subject=f"run {name}")
-    for name, phase in phases:
-        if phase not in enough:
-            return Refusal(code=RefusalCode.WAITING_FOR_UPSTREAM, subject=f"run {name}")
-    return None
+    """Return which upstream keeps ``run`` from being tried, if any does.
+
+    A task of an array that has a limit waits for the tasks before it, too.
+    """
+    waits: Refusal | None = None
+    if not _is_released(view, run):
+        assert run.array is not None, run
+        subject = f"an earlier task of array {run.array.name}"
+        waits = Refusal(code=RefusalCode.WAITING_FOR_UPSTREAM, subject=subject)
+    for upstream in upstreams_of(run):
+        found = _ended(view, upstream.name)
+        if not upstream.any_end and found.failed_ms is not None:
+            return Refusal(code=RefusalCode.UPSTREAM_FAILED, subject=_subject(view, upstream.name))
+        if found.over_ms is None and waits is None:
+            subject = _subject(view, upstream.name)
+            waits = Refusal(code=RefusalCode.WAITING_FOR_UPSTREAM, subject=subject)
+    return waits
+
+
+def _is_released(view: StateView, run: Run) -> bool:
+    """Return whether the limit of its array, if any, lets ``run`` start."""
+    if run.array is None or run.array.at_once_max is None:
+        return True
+    return run.task in view.arrays[run.array.name].released
+
+
+def _subject(view: StateView, name: str) -> str:
+    return f"{'array' if name in view.arrays else 'run'} {name}"
+
+
+def unready_upstreams(view: StateView, run: Run) -> list[str]:
+    """Return the upstreams that ``run`` still waits for, or that have failed."""
+    found = ((each, _ended(view, each.name)) for each in upstreams_of(run))
+    return [
+        each.name
+        for each, ended in found
+        if ended.over_ms is None or (not each.any_end and ended.failed_ms is not None)
+    ]
 
 
 def eligible_since_ms(view: StateView, record: RunRecord) -> int | None:
     """Return since when no upstream keeps a run from starting; None while one does.
 
     That is when it was submitted or, for a follower, when the last of its upstreams completed or,
-    with ``onUpstreamFailure: start``, ended in any way.
+    where any end is enough, ended in any way.
     """
-    since_ms, follow = record.submitted_ms, record.spec.follow
-    if follow is None:
-        return since_ms
-    enough = ready_phases(follow)
-    for name in follow.after:
-        upstream = view.runs[name]
-        if upstream.phase not in enough or upstream.ended_ms is None:
+    run, since_ms = record.spec, record.submitted_ms
+    if not _is_released(view, run):
+        return None
+    if run.array is not None and run.task is not None:
+        since_ms = max(since_ms, view.arrays[run.array.name].released.get(run.task, 0))
+    for upstream in upstreams_of(run):
+        found = _ended(view, upstream.name)
+        if found.over_ms is None or (not upstream.any_end and found.failed_ms is not None):
             return None
-        since_ms = max(since_ms, upstream.ended_ms)
+        since_ms = max(since_ms, found.over_ms)
     return since_ms
-
-
-def ready_phases(follow: Follow) -> Collection[Phase]:
-    """Return the phases of an upstream that let its follower start."""
-    if follow.on_upstream_failure is UpstreamFailure.START:
-        return TERMINAL
-    return _COMPLETED
 
 
 def follow_due_ms(view: StateView) -> int | None:
@@ -80,8 +129,8 @@ def fail_followers(log: DecisionLog) -> None:
         if not due:
             return
         for _, name, upstream in due:
-            phase = log.view.runs[upstream].phase
-            note = f"run {upstream}, which it follows, {_FAILED[phase]}"
+            phase = _ended(log.view, upstream).phase
+            note = f"{_subject(log.view, upstream)}, which it follows, {_FAILED[phase]}"
             finish(log, name, EndReason.FAIL, Outcome.FAILED, note)
 
 
@@ -99,9 +148,10 @@ def _failing(view: StateView) -> Iterator[tuple[int, str, str]]:
         if follow is None or follow.on_upstream_failure is not UpstreamFailure.FAIL:
             continue
         ended = [
-            (upstream.ended_ms, upstream.spec.name)
-            for upstream in map(view.runs.__getitem__, follow.after)
-            if upstream.phase in _UNCOMPLETED and upstream.ended_ms is not None
+            (failed_ms, upstream.name)
+            for upstream in upstreams_of(record.spec)
+            if not upstream.any_end
+            and (failed_ms := _ended(view, upstream.name).failed_ms) is not None
         ]
         if ended:
             first_ms, upstream_name = min(ended)

@@ -41,12 +41,13 @@ def _followers(plan: WalkPlan) -> dict[Line, list[Place]]:
     follower whose wait for an upstream is recorded already is not looked at.
     """
     view, found = plan.view, dict[Line, list[Place]]()
-    waits_for: dict[Follow | None, Refusal | None] = {}
+    # Runs that follow the same have one answer; tasks of an array have different upstreams.
+    waits_for: dict[Follow | str | None, Refusal | None] = {}
     for name in view.followers:
         if name in view.in_rounds:
             continue  # A run in rounds is in no line.
         record = view.runs[name]
-        follow = record.spec.follow
+        follow = record.spec.follow if record.spec.array is None else name
         if follow not in waits_for:
             waits_for[follow] = waits_for_upstream(view, record.spec)
         waits = waits_for[follow]

@@ -320,6 +320,8 @@ def _run_submitted(state: State, event: e.RunSubmitted) -> None:
     )
     record.waiting_seq = seq
     state.runs.add(run.name, record)
+    if run.array is not None:
+        state.open_task(run, event.at_ms)
     if run.rounds is not None:
         state.join_rounds(record, RoundsRun(run.pool))
         return
@@ -500,7 +502,9 @@ def _run_requeued(state: State, event: e.RunRequeued) -> None:
     state.list_waiting(run)
 
 
-def _run_ended(state: State, event: e.RunEnded) -> None:
+def _run_ended(  # noqa: C901 - a replay comes here for every run: no calls
+    state: State, event: e.RunEnded
+) -> None:
     run = state.runs.own(event.run)
     assert not run.leases, event
     if run.spec.rounds is not None:
@@ -524,6 +528,8 @@ def _run_ended(state: State, event: e.RunEnded) -> None:
         state.growable.pop(event.run, None)
     state.unlist_cut(event.run)
     run.ended_ms = event.at_ms
+    if run.spec.array is not None:
+        state.close_task(run.spec, run.phase, event.at_ms)
     if event.note:
         run.note = event.note
 

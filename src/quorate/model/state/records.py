@@ -312,6 +312,36 @@ class RunRecord(Record):
         )
 
 
+class ArrayRecord(Record):
+    """What became of an array: its first task, which has its document, and how its tasks ended.
+
+    ``open_tasks`` wait or run, ``uncompleted`` have failed or were cancelled, the first of them at
+    ``failed_ms``; ``ended_ms`` is when the last one ended that has ended. Where the array has a
+    limit, ``released`` are the open tasks that may run, each with the instant since when, and
+    ``next_position`` is that of the first task that never was among them.
+    """
+
+    first: str
+    open_tasks: int = 0
+    uncompleted: int = 0
+    failed_ms: int | None = None
+    ended_ms: int | None = None
+    released: dict[int, int] = msgspec.field(default_factory=dict)
+    next_position: int = 0
+
+    def copy(self) -> ArrayRecord:
+        """Return a record that may be changed alone."""
+        return ArrayRecord(
+            self.first,
+            self.open_tasks,
+            self.uncompleted,
+            self.failed_ms,
+            self.ended_ms,
+            self.released.copy(),
+            self.next_position,
+        )
+
+
 @dataclass(slots=True)
 class ReservationRecord:
     """A firm start: what was planned when it was made, and its present status.

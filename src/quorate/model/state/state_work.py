@@ -6,10 +6,12 @@ from quorate.model.events import Slots
 from quorate.model.specs import (
     EnvelopeId,
     Run,
+    TaskArray,
 )
 from quorate.model.state.holdings import Holdings
 from quorate.model.state.line_ranks import LineRanks
 from quorate.model.state.records import (
+    ArrayRecord,
     Lease,
     Phase,
     PledgeRecord,
@@ -21,6 +23,7 @@ from quorate.model.state.run_table import RunTable
 from quorate.model.state.state_fleet import FleetState
 from quorate.model.state.tables import Table
 from quorate.model.state.waiting_index import Waiting, line_of
+from quorate.model.task_arrays import indexes_of, task_name
 
 
 class WorkState(FleetState):
@@ -35,6 +38,7 @@ class WorkState(FleetState):
         "_payer_leases",
         "_queued_counts",
         "_waiting",
+        "arrays",
         "growable",
         "in_rounds",
         "leases",
@@ -52,6 +56,7 @@ class WorkState(FleetState):
     def __init__(self) -> None:
         super().__init__()
         self.runs = RunTable()
+        self.arrays: Table[str, ArrayRecord] = Table()
         self.pending: Table[str, int] = Table()
         self.queued: Table[str, int] = Table()
         self._queued_counts: Table[tuple[str, str], int] = Table()
@@ -236,6 +241,48 @@ class WorkState(FleetState):
             del self._queued_counts[whose]
         if run.follow is not None:
             del self._followers[run.name]
+
+    def open_task(self, run: Run, at_ms: int) -> None:
+        """Count ``run``, which was just submitted, among the open tasks of its array."""
+        array = run.array
+        assert array is not None, run
+        if array.name not in self.arrays:
+            self.arrays[array.name] = ArrayRecord(run.name)
+        record = self.arrays.own(array.name)
+        record.open_tasks += 1
+        self._release_tasks(array, record, at_ms)
+
+    def close_task(self, run: Run, phase: Phase, at_ms: int) -> None:
+        """Count ``run`` as over, in the phase it has ended in."""
+        array = run.array
+        assert array is not None, run
+        record = self.arrays.own(array.name)
+        record.open_tasks -= 1
+        record.ended_ms = at_ms
+        if phase is not Phase.COMPLETED:
+            record.uncompleted += 1
+            if record.failed_ms is None:
+                record.failed_ms = at_ms
+        if run.task is not None and record.released.pop(run.task, None) is not None:
+            self._release_tasks(array, record, at_ms)
+
+    def _release_tasks(self, array: TaskArray, record: ArrayRecord, at_ms: int) -> None:
+        """Let as many open tasks run, in the order of their indexes, as the limit of the array.
+
+        So those that may run are always the first that are not over. One that was cancelled while
+        it waited is passed over, and one that is not submitted yet is waited for.
+        """
+        limit, indexes = array.at_once_max, indexes_of(array.tasks)
+        if limit is None:
+            return
+        while len(record.released) < limit and record.next_position < len(indexes):
+            index = indexes[record.next_position]
+            task = self.runs.get(task_name(array.name, index))
+            if task is None:
+                return
+            record.next_position += 1
+            if task.ended_ms is None:
+                record.released[index] = at_ms
 
     def list_waiting(self, record: RunRecord) -> None:
         """Index a run that has begun to wait."""

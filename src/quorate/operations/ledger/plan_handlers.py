@@ -103,6 +103,13 @@ def plan_runs(
     check_only_runs(documents)
     specs = specs_of(context.recorded, context.caller, documents)
     runs = [spec for spec in specs if isinstance(spec, Run)]
+    most = 1 if asked.exact else plan_operations.PLANNED_MAX
+    if len(runs) > most:
+        raise CommandError(
+            Exit.INVALID,
+            f"documents: have {len(runs)} tasks and runs, and {most} at most are planned at once; "
+            "plan an array of fewer tasks, such as tasks: 0-3",
+        )
     if not context.caller.oversees:
         # A run that they may not submit would reveal the money and runs of others.
         for run in runs:

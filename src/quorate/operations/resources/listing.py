@@ -12,6 +12,7 @@ from quorate.documents import API_VERSION
 from quorate.model.state.records import Phase
 from quorate.model.state.run_table import RunQuery
 from quorate.operations.answer_types import Answer
+from quorate.operations.array_names import arrays_once, with_tasks
 from quorate.operations.common_requests import MORE, PAGE_MAX
 from quorate.operations.etags import etag_of
 from quorate.operations.fleet.run_reports import progress_in
@@ -36,6 +37,7 @@ from quorate.views.kinds.kinds_claims import CLAIM
 from quorate.views.kinds.kinds_plans import RESERVATION
 from quorate.views.kinds.kinds_tenants import tenant_portraits
 from quorate.views.kinds.kinds_work import RUN
+from quorate.views.runs.array_view import array_sections
 from quorate.views.runs.closed_reservations import closed_reservations
 from quorate.views.runs.describe import PORTRAITS, plain_portrait
 from quorate.views.runs.event_text import ABOUT, entries
@@ -53,12 +55,16 @@ def list_things(context: RequestContext, asked: ListThings, operation: Operation
     """Return the resources of a kind, a page of them where a limit is given."""
     kind = KIND_OF[operation.about]
     moment = _moment(context, kind, asked.names, asked.at)
+    named = asked.names
     if isinstance(asked, ListRuns):
         _check_phase(asked.phase)
-    if kind.name == RUN.name and isinstance(asked, ListRuns) and not asked.names:
+        is_chosen = asked.owner is not None or asked.phase is not None
+        is_grouped = asked.grouped and kind.name == RUN.name and not is_chosen
+        named = with_tasks(moment.view, context.caller, named, keep_arrays=is_grouped)
+    if kind.name == RUN.name and isinstance(asked, ListRuns) and not named:
         names, more = _page_of_runs(context, moment, asked)
     else:
-        names = select(context, moment, kind, asked.names)
+        names = select(context, moment, kind, named)
         newest = False
         if isinstance(asked, ListRuns):
             newest = asked.newest
@@ -94,7 +100,10 @@ def get_thing(context: RequestContext, asked: GetThing, operation: Operation) ->
     """Return one resource as a document."""
     kind = KIND_OF[operation.about]
     moment = _moment(context, kind, (asked.name,), asked.at)
-    names = select(context, moment, kind, (asked.name,))
+    named: tuple[str, ...] = (asked.name,)
+    if kind.name == RUN.name:
+        named = with_tasks(moment.view, context.caller, named, keep_arrays=True)
+    names = select(context, moment, kind, named)
     found = listed(context, moment, kind, names, "")
     if len(names) > 1:
         return found
@@ -123,13 +132,18 @@ def describe_thing(context: RequestContext, asked: GetThing, operation: Operatio
     kind = KIND_OF[operation.about]
     moment = _moment(context, kind, (asked.name,), asked.at)
     sections: list[str] = []
-    names = select(context, moment, kind, (asked.name,))
+    named: tuple[str, ...] = (asked.name,)
+    if kind.name == RUN.name:
+        named = with_tasks(moment.view, context.caller, named, keep_arrays=True)
+    names = select(context, moment, kind, named)
     if operation.about == "tenant":
         sections, names = tenant_portraits(moment, names), []
     for name in names:
         is_about, portrait = ABOUT.get(kind.name), PORTRAITS.get(kind.name)
-        if portrait is None:
-            parts: Sequence[str] = plain_portrait(moment, kind, name)
+        if kind.name == RUN.name and name in moment.view.arrays:
+            parts: Sequence[str] = array_sections(moment, name)
+        elif portrait is None:
+            parts = plain_portrait(moment, kind, name)
         else:
             timeline = []
             if is_about is not None:
@@ -266,12 +280,19 @@ def _page_of_runs(
             raise _stale(asked.cursor)
         query = replace(query, after_seq=record.seq)
     limit = asked.limit
-    names = list(islice(runs.listed(query), None if limit is None else limit + 1))
-    is_more = limit is not None and len(names) > limit
-    names = names[:limit]
+    listed_names = runs.listed(query)
+    found = (
+        arrays_once(moment.view, listed_names, query)
+        if asked.grouped
+        else ((name, name) for name in listed_names)
+    )
+    entries_read = list(islice(found, None if limit is None else limit + 1))
+    is_more = limit is not None and len(entries_read) > limit
+    shown = entries_read[:limit]
+    names = [name for name, _ in shown]
     if asked.newest:
         return names[::-1], ""
-    return names, names[-1] if is_more else ""
+    return names, shown[-1][1] if is_more else ""
 
 
 def _check_phase(phase: str | None) -> None:

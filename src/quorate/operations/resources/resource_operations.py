@@ -46,11 +46,15 @@ class ListThings(Asked, kw_only=True, frozen=True):
 
 
 class ListRuns(ListThings, kw_only=True, frozen=True):
-    """Of one owner, in one phase; with ``newest`` the last ones, where there are more."""
+    """Of one owner, in one phase; with ``newest`` the last ones, where there are more.
+
+    ``grouped`` lists an array once, and not each of its tasks.
+    """
 
     owner: Name | None = None
     phase: str | None = None
     newest: bool = False
+    grouped: bool = False
 
 
 class GetThing(Asked, kw_only=True, frozen=True):

@@ -6,12 +6,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from quorate.core.commands import Apply, Cancel, Complete, Fail, Shrink, Submit
+from quorate.core.commands import Apply, Cancel, CancelTasks, Complete, Fail, Shrink, Submit
 from quorate.core.lifecycle.elastic import steps_held
 from quorate.documents import Document, render
 from quorate.model.specs import Run
 from quorate.model.state.state_view import StateView
+from quorate.model.task_arrays import alone, document_of
 from quorate.operations.answer_types import Order
+from quorate.operations.array_names import named, sees_array, with_tasks
 from quorate.operations.batch_bounds import check_count, check_widths
 from quorate.operations.operation import Operation
 from quorate.operations.request_context import RequestContext
@@ -51,8 +53,7 @@ def submit_run(
         raise CommandError(Exit.INVALID, "document: must be one Run; for several: submit-runs")
     if asked.assignments:
         documents = [_changed(documents[0], asked.assignments)]
-    run = _runs_of(context, documents)[0]
-    return Order(command=Submit(run), notes=_flavor_notes(context.recorded, [run]))
+    return _submitted(context, _runs_of(context, documents))
 
 
 def submit_runs(
@@ -63,7 +64,11 @@ def submit_runs(
     check_count(len(asked.documents), context.widths_max)
     documents = read_trees(asked.documents, context.caller.tenant, bare=RUNS)
     check_only_runs(documents)
-    runs = _runs_of(context, documents)
+    return _submitted(context, _runs_of(context, documents))
+
+
+def _submitted(context: RequestContext, runs: list[Run]) -> Order:
+    """Return the order to accept ``runs``, the tasks of arrays among them."""
     check_widths(context.caller, runs, context.widths_max)
     command = Submit(runs[0]) if len(runs) == 1 else Apply(tuple(runs))
     return Order(command=command, notes=_flavor_notes(context.recorded, runs))
@@ -96,12 +101,20 @@ def _runs_of(context: RequestContext, documents: list[Document]) -> list[Run]:
 
 
 def _copy(context: RequestContext, like: str, name: str) -> Document:
-    """Return the run ``like`` as a document called ``name``, with a nonce and user of its own."""
+    """Return the run ``like`` as a document called ``name``, with a nonce and user of its own.
+
+    The copy of a task is a run by itself, and that of an array is another array.
+    """
     view: StateView = context.recorded
-    like = like.removeprefix("run/")
-    check_run(context, like)
-    record = view.runs[like]
-    spec = replace(record.spec, name=name, nonce="", user="")
+    like = named(like)[0]
+    if sees_array(view, context.caller, like):
+        spec = document_of(view.runs[view.arrays[like].first].spec)
+        assert spec.array is not None, spec
+        spec = replace(spec, array=replace(spec.array, name=name))
+    else:
+        check_run(context, like)
+        spec = alone(view.runs[like].spec)
+    spec = replace(spec, name=name, nonce="", user="")
     return _changed(Document(kind="Run", spec=spec, line=None), ())
 
 
@@ -116,10 +129,15 @@ def _changed(document: Document, assignments: tuple[str, ...]) -> Document:
 def end_run(context: RequestContext, asked: run_operations.EndRun, operation: Operation) -> Order:
     """Return the order to end a run, as the operation says."""
     name = asked.run.removeprefix("run/")
-    check_run(context, name)
     if operation.about == "cancel":
         now = isinstance(asked, run_operations.CancelRun) and asked.now
-        return Order(command=Cancel(name, asked.note, now=now))
+        names = with_tasks(context.recorded, context.caller, (name,), keep_arrays=False)
+        for each in names:
+            check_run(context, each)
+        if len(names) > 1:
+            return Order(command=CancelTasks(names, asked.note, now=now))
+        return Order(command=Cancel(names[0], asked.note, now=now))
+    check_run(context, name)
     return Order(command=_ENDS[operation.about](name, asked.note))
 
 

@@ -15,12 +15,13 @@ from quorate.views import kind_names
 from quorate.views.kinds.kind import Kind, Row, Tree, document, each
 from quorate.views.kinds.kinds_plans import reservation_status, start_text
 from quorate.views.refusal_answer import refusal_tree
+from quorate.views.runs.array_view import array_row, array_tree
+from quorate.views.runs.funding_tree import funding_tree
 from quorate.views.runs.instant import (
     Moment,
     charges_of,
     domains_of,
     leases_of,
-    lenders_of,
     run_gpus,
     run_width,
 )
@@ -34,8 +35,12 @@ from quorate.views.word_forms import age, gpus_on_nodes, hours, names, slots
 
 
 def _run_rows(moment: Moment, wanted: Sequence[str]) -> list[Row]:
-    reasons = reasons_now(moment, wanted)
-    return [_run_row(moment, name, reasons.get(name)) for name in wanted]
+    arrays = moment.view.arrays
+    reasons = reasons_now(moment, [name for name in wanted if name not in arrays])
+    return [
+        array_row(moment, name) if name in arrays else _run_row(moment, name, reasons.get(name))
+        for name in wanted
+    ]
 
 
 def _run_row(moment: Moment, name: str, reason: Reason | None) -> Row:
@@ -107,9 +112,13 @@ def _time(at_ms: int | None) -> str | None:
 
 
 def run_trees(moment: Moment, wanted: Sequence[str]) -> list[Tree]:
-    """Return the runs called ``wanted`` with their whole status."""
-    reasons = reasons_now(moment, wanted)
-    return [_run_tree(moment, name, reasons.get(name)) for name in wanted]
+    """Return the runs and arrays called ``wanted`` with their whole status."""
+    arrays = moment.view.arrays
+    reasons = reasons_now(moment, [name for name in wanted if name not in arrays])
+    return [
+        array_tree(moment, name) if name in arrays else _run_tree(moment, name, reasons.get(name))
+        for name in wanted
+    ]
 
 
 def _run_tree(moment: Moment, name: str, reason: Reason | None) -> Tree:
@@ -124,7 +133,7 @@ def _run_tree(moment: Moment, name: str, reason: Reason | None) -> Tree:
         "width": run_width(moment, record),
         "domains": domains_of(moment, (lease.fact for lease in leases_of(moment, record.leases))),
         "leases": list(record.leases),
-        "funding": _funding(moment, record),
+        "funding": funding_tree(moment, charges_of(moment, record)),
         "note": record.note or None,
     }
     if record.stopping is not None:
@@ -166,28 +175,6 @@ def _reason_status(reason: Reason) -> Tree:
     }
 
 
-def _funding(moment: Moment, record: RunRecord) -> Tree:
-    charges = charges_of(moment, record)
-    found: Tree = {
-        tier.value: {
-            "gpus": sum(charge.gpus for charge in charges if charge.tier is tier),
-            "spentGPUMs": sum(charge.gpu_ms for charge in charges if charge.tier is tier),
-        }
-        for tier in Tier
-    }
-    found["lenders"] = lenders_of(moment, charges)
-    found["payers"] = [
-        {
-            "envelope": charge.payer,
-            "tier": charge.tier.value,
-            "gpus": charge.gpus,
-            "spentGPUMs": charge.gpu_ms,
-        }
-        for charge in charges
-    ]
-    return found
-
-
 RUN = Kind(
     called=kind_names.RUN,
     columns=(
@@ -208,7 +195,9 @@ RUN = Kind(
         right("GPU-HOURS", wide=True),
     ),
     names=lambda moment: list(moment.view.runs),
-    called_by=lambda moment, name: [name] if name in moment.view.runs else [],
+    called_by=lambda moment, name: (
+        [name] if name in moment.view.runs or name in moment.view.arrays else []
+    ),
     rows=_run_rows,
     trees=run_trees,
 )

@@ -17,6 +17,7 @@ from quorate.core.preemption.resolver import Drawn
 from quorate.core.tenancy.queue_position import Standing
 from quorate.model.refusal import Refusal
 from quorate.model.specs import Run
+from quorate.model.task_arrays import upstreams_of
 from quorate.views.redaction.legacy_causes import WITHHELD
 from quorate.views.redaction.redaction import OTHERS, Redaction
 
@@ -86,7 +87,7 @@ def veiled_forecast(found: Forecast, redaction: Redaction) -> Forecast:
 
 def _parked(text: str, run: Run, redaction: Redaction) -> str:
     """Return why ``run`` has no reservation: in it are its pool, its quotas and what it follows."""
-    upstreams = () if run.follow is None else run.follow.after
+    upstreams = (each.name for each in upstreams_of(run))
     return text if all(map(redaction.shows_run, upstreams)) else WITHHELD
 
 

@@ -88,10 +88,11 @@ class Redaction:
         return self.seen is None or name in self.seen
 
     def shows_run(self, name: str) -> bool:
-        """Return whether a run may be named; one that is not known may not."""
+        """Return whether a run or an array may be named; one that is not known may not."""
         if self.seen is None or name in self.new:
             return True
-        record = self.view.runs.get(name)
+        array = self.view.arrays.get(name)
+        record = self.view.runs.get(name if array is None else array.first)
         return record is not None and record.spec.owner in self.seen
 
     def owner(self, name: str) -> str:
@@ -132,7 +133,8 @@ class Redaction:
         if refusal.code is RefusalCode.RESERVED:
             subject = ", ".join(self.runs(subject.split(", ")))
         elif refusal.code in _FOLLOWS:
-            subject = f"run {self.run(subject.removeprefix('run '))}"
+            kind, _, name = subject.rpartition(" ")
+            subject = f"{kind} {self.run(name)}"
         elif refusal.code is RefusalCode.ALREADY_EXISTS and subject.startswith("Run/"):
             # That a name is taken has to be reported, and nothing else of its holder.
             name = subject.removeprefix("Run/").partition(": ")[0]

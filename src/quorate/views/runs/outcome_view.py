@@ -37,6 +37,7 @@ from quorate.model.events import (
 from quorate.model.state.records import TERMINAL, Lease, Phase
 from quorate.model.state.state_view import StateView
 from quorate.views.kinds.kinds_work import LEASE_COLUMNS, lease_cells
+from quorate.views.runs.array_outcome import without_arrays
 from quorate.views.runs.event_text import format_event
 from quorate.views.runs.instant import Moment, run_width
 from quorate.views.runs.loan_words import loan_lines
@@ -72,6 +73,9 @@ def outcome_lines(
 
     ``moment`` is the state with its events in it; ``before`` has the leases that were open then.
     """
+    runs = {name: lease.fact.run for name, lease in before.items()}
+    mine = {name for _, name, change in decision.changes if change is Change.SUBMITTED}
+    decision, summed = without_arrays(decision, moment.view, runs, dry_run=dry_run)
     events = decision.events
     mark = " (dry run)" if dry_run else ""
     lines = [
@@ -84,7 +88,8 @@ def outcome_lines(
     }
     # What time has made due is decided first, and so it is shown first.
     lines += handover_lines(events, before)
-    shown, others = _own_events(decision)
+    lines += summed
+    shown, others = _own_events(events, mine)
     lines += _event_lines(shown, moment, before, unreal, dry_run=dry_run)
     lines += _plan_lines(decision, moment, unreal)
     lines += others
@@ -99,17 +104,17 @@ def outcome_lines(
     return lines
 
 
-def _own_events(decision: Decision) -> tuple[Sequence[Event], list[str]]:
+def _own_events(
+    events: Sequence[Event], mine: Collection[str]
+) -> tuple[Sequence[Event], list[str]]:
     """Return the events to show one by one, and a line for those that are only counted.
 
-    People who submit a run do not read why other runs go on waiting.
+    People who submit runs, ``mine``, do not read why other runs go on waiting.
     """
-    mine = {name for _, name, change in decision.changes if change is Change.SUBMITTED}
     is_others = [
-        bool(mine) and isinstance(event, RunRefused) and event.run not in mine
-        for event in decision.events
+        bool(mine) and isinstance(event, RunRefused) and event.run not in mine for event in events
     ]
-    shown = [event for event, other in zip(decision.events, is_others, strict=True) if not other]
+    shown = [event for event, other in zip(events, is_others, strict=True) if not other]
     count = sum(is_others)
     if not count:
         return shown, []

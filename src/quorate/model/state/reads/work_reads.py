@@ -9,6 +9,7 @@ from quorate.model.specs import (
     EnvelopeId,
 )
 from quorate.model.state.records import (
+    ArrayRecord,
     Lease,
     PledgeRecord,
     RoundRecord,
@@ -24,6 +25,11 @@ class WorkView(Protocol):
     @property
     def runs(self) -> Runs:
         """Every run ever submitted, by name; those that are over may be read from an archive."""
+        ...
+
+    @property
+    def arrays(self) -> Mapping[str, ArrayRecord]:
+        """Every array ever submitted, by name."""
         ...
 
     @property
