@@ -60,8 +60,12 @@ class PlannedStarts:
 
     def __init__(self, plan: WalkPlan) -> None:
         self._plan = plan
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Look for conflicts as a walk does that begins now."""
+        plan, log = self._plan, self._plan.log
         self._conflicts = 0
-        log = plan.log
         self._new_runs = {
             event.run.name if isinstance(event, RunSubmitted) else event.run
             for event in log.events
@@ -89,7 +93,7 @@ class PlannedStarts:
             return
         is_beyond = plan.is_beyond(run.pool)
         is_asked = recalled is None and not is_beyond
-        by_conflict = self._by_conflict(record, entry.start_ms) if is_asked else None
+        by_conflict = self.by_conflict(record, entry.start_ms) if is_asked else None
         natural_ms, entry = entry.start_ms, by_conflict or entry
         near_ms = plan.log.now_ms + plan.view.pools[run.pool].firm_horizon_ms
         found, later = by_conflict or promised(plan.profile, entry), None
@@ -138,7 +142,7 @@ class PlannedStarts:
         run = plan.view.runs[entry.run].spec
         return None if at_ms is None else first_promisable(plan, run, at_ms)
 
-    def _by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
+    def by_conflict(self, record: RunRecord, natural_ms: int) -> Entry | None:
         """Return the start of a run by a conflict, or None; each walk tries a few runs only.
 
         These are its first few runs, and some of the others, which change each minute. For a run

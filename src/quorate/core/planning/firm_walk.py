@@ -26,17 +26,19 @@ from quorate.model.state.records import ReservationRecord
 class FirmWalk:
     """Puts firm places into the plan of one walk."""
 
-    __slots__ = ("_late", "_plan")
+    __slots__ = ("_late", "all_stand", "plan")
 
     def __init__(self, plan: WalkPlan) -> None:
-        self._plan = plan
+        self.plan = plan
         self._late: list[Overstayer] | None = None
+        self.all_stand = True
+        """Whether every firm place that was put in has what it needs though all work stays."""
 
     def put_pins(self) -> None:
         """Put every firm place in; move those that do not fit any more, and record why."""
         aside: list[tuple[ReservationRecord, Entry]] = []
         clearing: list[tuple[ReservationRecord, Entry, int]] = []
-        records = [record for _, record in in_order(self._plan.view)]
+        records = [record for _, record in in_order(self.plan.view)]
         for record in records:
             if not record.by_conflict:
                 self._put_record(record, aside, clearing)
@@ -45,7 +47,7 @@ class FirmWalk:
         for record in records:
             if record.by_conflict:
                 self._put_record(record, aside, clearing)
-        self._plan.profile.shut()
+        self.plan.profile.shut()
         for record, pin, gone_ms in clearing:
             self._wait_for_cuts(record, pin, gone_ms)
         for (record, pin), cause in zip(aside, causes, strict=True):
@@ -61,7 +63,7 @@ class FirmWalk:
 
         Then it is added to ``clearing`` or to ``aside``.
         """
-        plan = self._plan
+        plan = self.plan
         now_ms = plan.log.now_ms
         pin = pin_of(plan.view, record, now_ms)
         if pin is None:
@@ -74,14 +76,15 @@ class FirmWalk:
         plan.put_pin(pin)
         if is_standing:
             return
-        late, has_executor = self._overstayers(), plan.log.has_executor
+        self.all_stand = False
+        late, has_executor = self.overstayers(), plan.log.has_executor
         if not can_stay(plan.profile, record, pin, late, has_executor=has_executor):
             plan.lift_pin(pin)
             aside.append((record, pin))
 
     def _causes(self, pins: Sequence[Entry]) -> list[MoveCause]:
         """Return why each of ``pins``, which are not put in, does not fit any more."""
-        plan = self._plan
+        plan = self.plan
         if not pins:
             return []
         now_ms = plan.log.now_ms
@@ -98,10 +101,10 @@ class FirmWalk:
         moved = MoveCause(MoveCode.POOL_CHANGED, tuple(pools))
         return [moved if cause.code is MoveCode.NODES_CHANGED else cause for cause in causes]
 
-    def _overstayers(self) -> list[Overstayer]:
+    def overstayers(self) -> list[Overstayer]:
         """Return the backfill that has outstayed its declared end; found when it is first asked."""
         if self._late is None:
-            self._late = overstayers(self._plan.view, self._plan.log.now_ms)
+            self._late = overstayers(self.plan.view, self.plan.log.now_ms)
         return self._late
 
     def _wait_for_cuts(self, record: ReservationRecord, pin: Entry, gone_ms: int) -> None:
@@ -109,7 +112,7 @@ class FirmWalk:
 
         If it has no room then, it is planned anew from there on, around the firm places.
         """
-        plan = self._plan
+        plan = self.plan
         cause = MoveCause(MoveCode.CONFLICT_CLEARING, (("conflict", record.conflict),))
         run = plan.view.runs[record.made.run].spec
         later = place_of(plan.view, run, gone_ms, pin.slice, pin.shares, is_firm=True)
@@ -131,7 +134,7 @@ class FirmWalk:
 
     def _move(self, record: ReservationRecord, pin: Entry, cause: MoveCause) -> None:
         """Move a reservation that does not fit to its next start around all that is put in."""
-        self._plan.hold_hours(pin, -1)
+        self.plan.hold_hours(pin, -1)
         self.move_to(record, pin.start_ms, cause)
 
     def move_to(self, record: ReservationRecord, from_ms: int | None, cause: MoveCause) -> None:
@@ -139,7 +142,7 @@ class FirmWalk:
 
         It is blocked where there is none, or ``from_ms`` is None.
         """
-        plan = self._plan
+        plan = self.plan
         run = plan.view.runs[record.made.run].spec
         entry = None if from_ms is None else first_promisable(plan, run, from_ms)
         status = ReservationStatus.BLOCKED if entry is None else ReservationStatus.DEFERRED
@@ -152,7 +155,7 @@ class FirmWalk:
 
         After a move no more conflicts are called, as it may leave room to others.
         """
-        plan = self._plan
+        plan = self.plan
         for name, _ in in_order(plan.view):
             record = plan.log.view.reservations.get(name)
             if record is None or not record.by_conflict:

@@ -150,5 +150,5 @@ def _walked(view: StateView, now_ms: int, reach: Reach | None, *, has_executor: 
     log = DecisionLog(view, now_ms=now_ms, actor="", has_executor=has_executor)
     walk = Walk(log, reach=reach)
     walk.firm.put_pins()
-    walk.run(is_last=True)
+    walk.run()
     return walk

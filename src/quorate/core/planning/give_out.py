@@ -125,15 +125,15 @@ def _may_fit(view: StateView, run: Run) -> bool:
 def _walked(log: DecisionLog) -> Walk:
     """Return a walk that has started and planned what waits.
 
-    The queue is walked again while a firm run starts outside the place that it was promised, so
-    that runs before it in the queue are planned in that place before runs behind it.
+    The queue is walked again while a firm run starts outside the place that it was promised and
+    runs before it in the queue could use that place: they are planned there before runs behind it.
     """
-    walk = _standing(log)
-    for left in reversed(range(WALKS_MAX)):
-        walk.run(is_last=not left)
+    walk, left = _standing(log), WALKS_MAX - 1
+    while True:
+        left = walk.run(starts_anew=left)
         if not walk.has_left_place or not left:
             break
-        walk = _standing(log)
+        walk, left = _standing(log), left - 1
     walk.keep()
     return walk
 

@@ -9,6 +9,7 @@ and the invariants compare both.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -54,6 +55,11 @@ class KeptStarts:
         if entry is not None and ask is not None and entry.start_ms > self._profile.now_ms:
             gains.made.starts[run.name] = KeptStart(ask, entry, len(gains.made.placed))
         return entry
+
+    @property
+    def found(self) -> Mapping[str, KeptStart]:
+        """The starts found so far that only room kept from being earlier, by run."""
+        return self._gains.made.starts
 
     def keep(self) -> None:
         """Leave the plan to the next walk, which has to be over the same domains."""

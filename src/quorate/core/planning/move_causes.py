@@ -6,7 +6,7 @@ put on a spare or cancelled is never a cause: it goes around firm places.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from quorate.core.admission.quota_holders import family_of
@@ -136,7 +136,7 @@ def _causes(  # noqa: PLR0913 - of what, by how much, and what has just happened
     if short <= 0:
         return
     if kind == "domain":
-        yield from _lost(view, IslandKey(pin.pool, pin.slice.flavor, name), events)
+        yield from _lost(profile, pin, IslandKey(pin.pool, pin.slice.flavor, name), events)
     else:
         code, what = _WITHDRAWN[kind]
         yield code, (what, name)
@@ -147,8 +147,13 @@ def _late(profile: Profile, pin: Entry, kind: str, name: str) -> Iterator[Found]
 
     A recalled lease that outlasts its notice, because it was told to stop late, has overrun, too.
     """
+    return _late_of(profile, pin, _leases(profile, pin, kind, name))
+
+
+def _late_of(profile: Profile, pin: Entry, leases: Iterable[str]) -> Iterator[Found]:
+    """Yield those of ``leases`` that are late and expected to last past the start of ``pin``."""
     view = profile.view
-    for lease in _leases(profile, pin, kind, name):
+    for lease in leases:
         known = view.leases[lease]
         is_late = said_end_ms(view, known) < profile.now_ms
         if not (is_late or is_told_late(view, known)):
@@ -213,11 +218,13 @@ def _gpus_in(view: StateView, slots: Slots, domain: str) -> int:
     )
 
 
-def _lost(view: StateView, key: IslandKey, events: Sequence[Event]) -> Iterator[Found]:
+def _lost(profile: Profile, pin: Entry, key: IslandKey, events: Sequence[Event]) -> Iterator[Found]:
     """Yield the lost and drained nodes of an island or, where there are none, its domain.
 
     Where this decision changes nodes, it is they: other nodes were lost before the place was found.
+    Late leases on such a node are named with it: they would be in the way if it were there again.
     """
+    view = profile.view
     marked = {event.node for event in events if isinstance(event, NodeMarked)}
     is_changed = any(isinstance(event, NodeApplied | NodesClaimed | NodeWiped) for event in events)
     is_there = key.domain in view.domains(key.pool, key.flavor).numbers
@@ -230,6 +237,8 @@ def _lost(view: StateView, key: IslandKey, events: Sequence[Event]) -> Iterator[
         and (node.name in marked or not (marked or is_changed))
     ]
     yield from found
+    for _, (_, node_name) in found:
+        yield from _late_of(profile, pin, view.node_leases.get(node_name, ()))
     if is_changed or not found:
         yield MoveCode.NODES_CHANGED, ("domain", key.domain)
 

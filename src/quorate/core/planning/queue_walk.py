@@ -22,6 +22,7 @@ from quorate.core.planning.conflict_starts import goes_first
 from quorate.core.planning.firm_or_tentative import PlannedStarts
 from quorate.core.planning.firm_walk import FirmWalk
 from quorate.core.planning.kept_starts import KeptStarts
+from quorate.core.planning.left_places import LeftPlaces
 from quorate.core.planning.move_causes import cause_of
 from quorate.core.planning.recall import (
     Planned,
@@ -50,7 +51,9 @@ class Walk:
 
     __slots__ = (
         "_kept",
+        "_left",
         "_planned",
+        "_starts_anew",
         "firm",
         "has_left_place",
         "plan",
@@ -67,21 +70,33 @@ class Walk:
         self._planned = PlannedStarts(plan)
         self._kept: KeptStarts | None = None if reach else KeptStarts(plan.profile, plan.search)
         """Starts of the walk before; None in a walk that leaves nothing to the next."""
+        self._left = LeftPlaces(self.firm, self._planned, self.starts, self.reasons)
+        self._starts_anew = 0
+        """How often the queue may still be walked anew in this decision."""
         self.ranked: list[Ranked] = []
         """The lines of waiting runs in their order before anything is planned."""
         self.has_left_place = False
         """Whether a firm run has started elsewhere or sooner than in the place it was promised.
 
-        Runs before it in the queue, which wait, were planned beside that place.
+        Runs before it in the queue, which wait, were planned beside that place and may use it.
         """
 
-    def run(self, *, is_last: bool = False) -> None:
-        """Start and plan the waiting runs, in queue order.
+    def run(self, *, starts_anew: int = 0) -> int:
+        """Start and plan the waiting runs, in queue order; return how often it may begin anew.
 
-        The walk ends early when a firm run leaves its promised place, which runs before it in the
-        queue could use. With ``is_last`` it goes on, and runs behind the firm run may be planned in
-        that place.
+        The walk ends early when a firm run leaves its promised place, if runs before it in the
+        queue could use that place and the queue may still be walked anew, ``starts_anew`` times.
+        Otherwise it goes on, and runs behind the firm run may be planned in that place.
         """
+        self._starts_anew = starts_anew
+        self._run()
+        return self._starts_anew
+
+    @property
+    def _ends_early(self) -> bool:
+        return self.has_left_place and self._starts_anew > 0
+
+    def _run(self) -> None:
         plan = self.plan
         for _, promise in in_order(plan.view):
             # Leases that were cut for this start may lie outside of its place.
@@ -93,13 +108,13 @@ class Walk:
         close_full(plan, queue)
         for name in queue.turns():
             self._visit(plan.view.runs[name])
-            if self._has_reached(name) or (self.has_left_place and not is_last):
+            if self._has_reached(name) or self._ends_early:
                 return
             close_full(plan, queue)
         firm = [r.made.run for r in plan.view.reservations.values() if r.made.run not in plan.seen]
         for name in in_turn(plan.view, firm, plan.scores):
             self._visit(plan.view.runs[name])
-            if self.has_left_place and not is_last:
+            if self._ends_early:
                 return
         start_beyond(plan, self.starts, self.reasons, self.ranked)
         for event in tuple(plan.log.events):
@@ -123,6 +138,7 @@ class Walk:
         if run.name in plan.seen:
             return
         plan.seen.add(run.name)
+        self._left.looked_at.append(run.name)
         if run.sensitive:
             if record.refusal is None:  # A claim is granted when it is asked for, or not at all.
                 grant_claim(plan.log, run)
@@ -196,8 +212,15 @@ class Walk:
         plan = self.plan
         started = plan.started_runs[pin.run]
         took = (started.start_ms, started.slice, started.shares)
-        if took != (pin.start_ms, pin.slice, pin.shares):
-            self.has_left_place |= plan.is_waiting or bool(plan.fruitless_runs)
+        if took == (pin.start_ms, pin.slice, pin.shares):
+            return
+        if not plan.is_waiting and not plan.fruitless_runs:
+            return
+        kept = self._kept
+        if kept is None or not self._starts_anew or not self._left.goes_on(pin, kept.found):
+            self.has_left_place = True
+        else:
+            self._starts_anew -= 1  # As if it had begun anew and come as far as this.
 
     def _has_no_chance(self, run: Run) -> bool:
         """Return whether ``run`` cannot start now: no room, no spares, no loans of its owner."""

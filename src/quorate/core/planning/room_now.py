@@ -101,6 +101,17 @@ class RoomNow:
                     return True
         return False
 
+    def has_free_in(self, view: StateView, run: Run) -> bool:
+        """Return ``has_free`` in ``view``: the profile's view plus what has started since."""
+        least = run.widths()[-1]
+        for flavor in run.flavors:
+            _, free = self._free_in(view, self._whole_site(run.pool, flavor))
+            if sum(free) >= least:
+                ask = self._asks.of(run, flavor, least)
+                if max(free) >= (ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra):
+                    return True
+        return False
+
     def lacks(self, view: StateView, run: Run) -> Lack:
         """Return what ``run`` lacks to start now if nothing were planned, by counting.
 

@@ -38,6 +38,10 @@ class StartNow:
         self.has_new_spares = False
         """Whether a run with spares has started, which runs before it in the queue could fill."""
 
+    def begin_again(self) -> None:
+        """Allow as many steps of searching as when the walk began."""
+        self._long_search = SearchBudget()
+
     def start_firm(self, record: RunRecord, promise: ReservationRecord, pin: Entry) -> bool:
         """Start a firm run, whose place is not put in, if it can now; return whether it did."""
         is_due = pin.start_ms <= self._plan.log.now_ms

@@ -43,11 +43,29 @@ class WhyWaiting:
     def refuse(self, record: RunRecord) -> None:
         """Write why a run waits, if that has changed; it is computed only where it may have."""
         plan = self._plan
-        if plan.is_beyond(record.spec.pool):
-            return
-        known, view = record.refusal, plan.log.view
-        if known is None or plan.search.now.lacks(view, record.spec) is not _LACKS.get(known.code):
+        if not plan.is_beyond(record.spec.pool) and self._may_have_changed(record):
             self.tell(record, self._why(record))
+
+    def refuse_again(self, record: RunRecord) -> bool:
+        """Write why a run waits as ``refuse`` does, if that does not depend on what is planned.
+
+        Return False, with nothing written, where it does.
+        """
+        if not self._may_have_changed(record):
+            return True
+        view, own = self._plan.log.view, record.reservation or ""
+        answer = self._starts.admit(record.spec, without_hold(view, own) if own else view)
+        if isinstance(answer, Refusal):
+            self.tell(record, answer)
+            return True
+        return False
+
+    def _may_have_changed(self, record: RunRecord) -> bool:
+        """Return whether a run may lack something else than its last refusal says."""
+        known, plan = record.refusal, self._plan
+        if known is None:
+            return True
+        return plan.search.now.lacks(plan.log.view, record.spec) is not _LACKS.get(known.code)
 
     def tell(self, record: RunRecord, refusal: Refusal) -> None:
         """Write ``refusal``, unless it says the same as the last refusal of the run."""

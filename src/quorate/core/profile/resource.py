@@ -48,6 +48,12 @@ class Resource:
         ]
         return self
 
+    def copy(self) -> Resource:
+        """Return a copy: what is taken of it is not taken of this one."""
+        made = Resource(self.free_now, (self.ends_ms, self.gained))
+        made.steps_ms, made.taken, made.free = self.steps_ms[:], self.taken[:], self.free[:]
+        return made
+
     def unplanned(self, at_ms: int) -> int:
         """Return what is free at ``at_ms`` if the plan takes nothing."""
         ended = bisect_right(self.ends_ms, at_ms)

@@ -219,6 +219,20 @@ def test_drained_node_is_the_cause() -> None:
     assert moved.cause == MoveCause(MoveCode.NODE_DRAINED, (("node", drained),))
 
 
+def test_late_lease_on_a_node_that_is_drained_is_named_beside_it() -> None:
+    """Were the node ready again, the late lease would still keep the start from it."""
+    life = planned_life(nodes=[node("a0"), node("a1")], has_executor=True)
+    life.do(Submit(of("stops", 8, checkpoint_ms=5 * MINUTE_MS)))
+    life.do(Submit(of("busy", 8, minutes=30)))
+    life.do(Cancel("stops"))
+    life.do(Submit(of("next", 16, "two")))
+    assert firm_ms(life, "next") == NOW_MS + 30 * MINUTE_MS
+    ((lost, _),) = life.state.leases["stops/0"].fact.slots
+    # Its deadline was after 5 minutes, so it is expected after 20, and then after 35.
+    (moved,) = moves(life.do(Drain(lost), NOW_MS + 21 * MINUTE_MS))
+    assert set(moved.cause.objects) == {("node", lost), ("lease", "stops/0")}
+
+
 def test_node_loss_elsewhere_moves_no_firm_start() -> None:
     life = planned_life(nodes=[node("a0", 8, "A"), node("b0", 8, "B")])
     for domain in "AB":

@@ -1,0 +1,195 @@
+"""Places that firm runs leave: whether runs before them in the queue have a use for such a place.
+
+When a firm run starts outside the place that it was promised, the runs that were looked at before
+it have first call on that place, and the queue is walked anew. Mostly none of them has a use for
+it: each would be found where it is planned already. Then the walk goes on, with the refusals and
+the looks for conflicts that a new walk would write for these runs. Wherever a new walk might come
+to anything else for one of them, it is left to a new walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from quorate.core.lifecycle.cut_cooldown import held_back
+from quorate.core.planning.firm_or_tentative import PlannedStarts
+from quorate.core.planning.firm_walk import FirmWalk
+from quorate.core.planning.recall import has_loans
+from quorate.core.planning.start_ask import Ask
+from quorate.core.planning.start_now import StartNow
+from quorate.core.planning.why_waiting import WhyWaiting
+from quorate.core.profile.gained_rooms import KeptStart, rooms_of
+from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.resource import Resource
+from quorate.core.tenancy.owner_scores import Scores
+from quorate.model.specs import EnvelopeId
+from quorate.model.state.free_slots import IslandKey
+from quorate.model.state.state_view import StateView
+
+
+class LeftPlaces:
+    """Asks, for one walk, whether a place that a firm run has left is of use to a run before it."""
+
+    __slots__ = ("_firm", "_plan", "_planned", "_reasons", "_starts", "looked_at")
+
+    def __init__(
+        self, firm: FirmWalk, planned: PlannedStarts, starts: StartNow, reasons: WhyWaiting
+    ) -> None:
+        self._firm = firm
+        self._plan = firm.plan
+        self._planned = planned
+        self._starts = starts
+        self._reasons = reasons
+        self.looked_at: list[str] = []
+        """The runs that were looked at, in order."""
+
+    def goes_on(self, left: Entry, found: Mapping[str, KeptStart]) -> bool:
+        """Return whether the walk goes on as a new one would; ``left`` is the place that was left.
+
+        ``found`` are the starts that the walk has found where only room counted. What a new walk
+        would write for the runs before is written.
+        """
+        if not (self._is_plain() and self._firm_stay() and self._others_stay(left, found)):
+            return False
+        plan, log = self._plan, self._plan.log
+        self._planned.begin_again()
+        self._starts.begin_again()
+        for name in self.looked_at:
+            if plan.has_started(name):
+                continue
+            record, entry = log.view.runs[name], plan.entries.get(name)
+            if entry is not None and self._planned.by_conflict(record, entry.start_ms) is not None:
+                return False
+            if not self._reasons.refuse_again(record):
+                return False
+        return True
+
+    def _is_plain(self) -> bool:
+        """Return whether nothing but room and payers counts, and every run looked at has a start.
+
+        A new walk would stop no work and move no firm start then: all firm places have what they
+        need, and what has started was given what they leave.
+        """
+        plan, log = self._plan, self._plan.log
+        view = log.view
+        if view.spares or view.pledges or view.lifted or view.holdings.has_bounds:
+            return False
+        if view.followers or view.recalls or plan.fruitless_runs or may_burst(view):
+            return False
+        if any(record.by_conflict for record in view.reservations.values()):
+            return False
+        if any(pin.start_ms <= log.now_ms for pin in plan.pins.values()):
+            return False
+        # Work that overstays may be stopped one grace before a firm start.
+        return self._firm.all_stand and not (log.has_executor and self._firm.overstayers())
+
+    def _firm_stay(self) -> bool:
+        """Return whether each run looked at has a start, and no firm one may start now."""
+        plan, log = self._plan, self._plan.log
+        view, now = log.view, plan.search.now
+        for name in self.looked_at:
+            if name in plan.entries or plan.has_started(name):
+                continue
+            record = view.runs[name]
+            if name not in plan.pins or held_back(view, record, log.now_ms) is not None:
+                return False
+            if now.has_free_in(view, record.spec) or has_loans(view, record.spec.owner):
+                return False
+        return True
+
+    def _others_stay(self, left: Entry, found: Mapping[str, KeptStart]) -> bool:
+        """Return whether each tentative start that was planned before would be found again."""
+        plan = self._plan
+        started = plan.started_runs.values()
+        waiting = [name for name in self.looked_at if not plan.has_started(name)]
+        if not all(self._stays_in_turn(owner) for owner in {entry.owner for entry in started}):
+            return False
+        taken = [left, *started, *(pin for pin in plan.pins.values() if self._is_new(pin))]
+        payers = {share.payer for entry in taken for share in entry.shares}
+        domains = {domain for entry in taken for domain, _ in entry.slice.domains}
+        rooms = {key: plan.profile.room(key).copy() for key in rooms_of(left)}
+        entries = [plan.entries[name] for name in waiting if name in plan.entries]
+        _take_in(rooms, entries, -1)
+        for entry in entries:
+            kept = found.get(entry.run)
+            if kept is None or not isinstance(kept.ask, Ask) or not _is_kept(kept.entry, entry):
+                return False
+            if has_loans(plan.log.view, entry.owner) or _pays(kept.ask, payers):
+                return False
+            if not kept.ask.in_one and any(name in domains for name, _ in entry.slice.domains):
+                return False
+            if _is_sooner(kept.ask, entry, rooms, plan.log.now_ms):
+                return False
+            _take_in(rooms, [entry], 1)
+        return True
+
+    def _stays_in_turn(self, owner: str) -> bool:
+        """Return whether each run of ``owner`` that was looked at has the same turn in a new walk.
+
+        What has started counts in the owner's share from the beginning there.
+        """
+        plan = self._plan
+        before, after = Scores(plan.view, plan.log.now_ms), Scores(plan.log.view, plan.log.now_ms)
+        for name in self.looked_at:
+            run = plan.view.runs[name].spec
+            if run.owner != owner:
+                continue
+            entry = plan.started_runs.get(name)
+            if entry is None:
+                if before.rank((owner, run.flavors)) != after.rank((owner, run.flavors)):
+                    return False
+                entry = plan.entries.get(name) or plan.pins[name]
+                after.plan(owner, entry.slice.flavor, entry.slice.gpus)
+            before.plan(owner, entry.slice.flavor, entry.slice.gpus)
+        return True
+
+    def _is_new(self, pin: Entry) -> bool:
+        """Return whether a firm place was made in this walk: a new one would put it in first."""
+        return self._plan.view.runs[pin.run].reservation is None
+
+
+def may_burst(view: StateView) -> bool:
+    """Return whether any owner may burst: its rank changes with what is free of the fleet."""
+    key = ("bursts",)
+    known = view.ask_cache.get(key)
+    if not isinstance(known, bool):
+        known = view.ask_cache[key] = any(
+            owner.quota.burst_allowance_ppm is not None for owner in view.owners.values()
+        )
+    return known
+
+
+def _is_kept(found: Entry, entry: Entry) -> bool:
+    return found.start_ms == entry.start_ms and found.slice == entry.slice
+
+
+def _pays(ask: Ask, payers: set[EnvelopeId]) -> bool:
+    """Return whether one of ``payers`` may pay for ``ask``."""
+    return any(key in payers for key, _ in ask.phases[-1])
+
+
+def _is_sooner(ask: Ask, entry: Entry, rooms: Mapping[IslandKey, Resource], now_ms: int) -> bool:
+    """Return whether ``ask`` may start in one of ``rooms`` before ``entry``, or in its stead."""
+    numbers = ask.sites.everywhere.numbers
+    gpus = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
+    for key, room in rooms.items():
+        if key not in numbers:
+            continue
+        at_ms = room.earliest(gpus, ask.duration_ms, now_ms)
+        if at_ms is None or at_ms > entry.start_ms:
+            continue
+        if at_ms < entry.start_ms or not ask.in_one:
+            return True
+        own = IslandKey(entry.pool, entry.slice.flavor, entry.slice.domains[0][0])
+        if numbers[key] < numbers[own]:
+            return True
+    return False
+
+
+def _take_in(rooms: Mapping[IslandKey, Resource], entries: Sequence[Entry], sign: int) -> None:
+    """Take what ``entries`` take of ``rooms``, or (``sign`` -1) give it back."""
+    for entry in entries:
+        for key, (_, gpus) in zip(rooms_of(entry), entry.slice.domains, strict=True):
+            room = rooms.get(key)
+            if room is not None:
+                room.take(entry.start_ms, entry.end_ms, sign * gpus)
