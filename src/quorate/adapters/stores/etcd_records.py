@@ -6,6 +6,7 @@
     NAME/segment/HEIGHT         blocks from that height on that lie in the archive
     NAME/leader                 who appends, while its lease lasts (``etcd/election.py``)
     NAME/term                   how often a leader was elected
+    NAME/member/SERVICE         a service of the ledger, while it lives (``etcd/membership.py``)
 
 Numbers are in hexadecimal and of fixed length, so that keys are in the order of the numbers. A
 block above the head is none: it was staged, and its writer ended before the head was moved.
@@ -40,6 +41,7 @@ class EtcdKeys:
         self.leader = self._prefix + b"leader"
         self.term = self._prefix + b"term"
         self.segments = self._prefix + b"segment/"
+        self.members = self._prefix + b"member/"
 
     @property
     def prefix(self) -> bytes:
