@@ -168,6 +168,27 @@ def _takes(daemon: Daemon, token: str) -> bool:
         return http.get("/whoami").is_success
 
 
+def test_leader_steps_down_for_an_operator_who_asks_any_service(trio: Cluster) -> None:
+    old, (follower, _) = trio.by_role()
+    term = old.standing()["term"]
+    with trio.client(follower) as http:
+        members = http.get("/cluster/members").json()["items"]
+        assert {each["name"]: each["role"] for each in members} == {
+            each.name: "leader" if each is old else "follower" for each in trio.daemons
+        }
+        assert {each["address"] for each in members} == {each.address for each in trio.daemons}
+        status = http.get("/cluster").json()
+        assert (status["name"], status["role"]) == (follower.name, "follower")
+        assert (status["leader"], status["term"]) == (old.name, term)
+        answer = http.post("/cluster/step-down")
+        assert answer.is_success, answer.text
+        assert answer.json()["name"] == old.name
+    until(lambda: follower.standing()["term"] > term, "another term has begun")
+    leader, _ = trio.by_role()
+    assert leader is not old
+    submit_until_accepted(trio, old, a_name())
+
+
 def test_paused_leader_comes_back_and_decides_nothing_under_its_old_term(trio: Cluster) -> None:
     old, (one, _) = trio.by_role()
     term = old.standing()["term"]

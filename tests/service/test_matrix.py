@@ -87,6 +87,9 @@ ROLES: Final = {
     "accounting-status": "admin auditor",
     "show-clock": "admin auditor",
     "accept-clock": "admin",
+    "cluster-status": "admin auditor",
+    "cluster-members": "admin auditor",
+    "step-down": "admin",
 }
 """Operation -> the roles that may ask for it."""
 HIDDEN: Final = """
@@ -134,7 +137,9 @@ def expected(operation: str, caller: str) -> int:
         return 404
     if tenant == "partner" and operation in DENIED.split():
         return 403
-    return 404 if operation in NO_LOGS else 200
+    # This service has its ledger to itself.
+    alone = 409 if operation == "step-down" else 200
+    return 404 if operation in NO_LOGS else alone
 
 
 @dataclass

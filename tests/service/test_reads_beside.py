@@ -236,5 +236,6 @@ def test_only_writes_and_what_the_service_itself_knows_are_for_the_ledgers_threa
         if each.effect is Effect.READ
     }
     here = {name for name, place in places.items() if place is Place.WRITER}
-    assert here == {"accounting-status", "accept-clock", "show-clock"}
+    of_quorum = {"cluster-status", "cluster-members", "step-down"}
+    assert here == {"accounting-status", "accept-clock", "show-clock", *of_quorum}
     assert [name for name, place in places.items() if place is Place.AT_ONCE] == ["whoami"]

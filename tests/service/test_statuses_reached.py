@@ -26,6 +26,7 @@ from tests.service.worlds import run_tree
 
 NOWHERE: Final = "nowhere"
 UNREACHED: Final = {
+    ("step-down", 200): "another service would have to be there: tests/etcd/test_quorum.py has two",
     ("verify-lottery", 409): "the ledger would have to be forged: tests/cli/test_ledger.py does",
 }
 """What no request to a sound service leads to, and why."""
@@ -292,6 +293,7 @@ def _conflicts(rooms: Rooms) -> dict[str, Question]:
         ),
         "release-claim": Question({"claim": "steady"}),
         "resolve": Question(body={"flavor": "H100", "deficit": 1_000}),
+        "step-down": Question(),
         "create-tenant": Question(body={"id": TENANT, "max_nodes": 1}),
         "update-tenant": Question({"id": "org"}, body={"parents": [TENANT]}),
         "delete-tenant": Question({"id": TENANT}),

@@ -178,6 +178,11 @@ COMMANDS: Final[CommandTable] = {
         "waldur",
         "Show the status of the link to Waldur.",
     ),
+    "cluster": (
+        "quorate.cli.operator_commands.cluster_command",
+        "cluster",
+        "Show the services that share a ledger, and who leads.",
+    ),
     "tick": ("quorate.cli.commands.finish_command", "tick", "Do what time has made due."),
     "lottery": (
         "quorate.cli.operator_commands.lottery_command",

@@ -39,6 +39,7 @@ from quorate.operations.money.money_operations import (
 )
 from quorate.operations.notices.notice_operations import Notice, Notices
 from quorate.operations.resources.resource_operations import Description
+from quorate.operations.service.quorum_operations import ClusterMembers, ClusterStatus
 from quorate.operations.service.service_operations import ClockState, TokenOutcome, Whoami
 
 class Methods:
@@ -85,6 +86,10 @@ class Methods:
         """Take whole nodes for one user and sensitive work, until a stated end. So many whole
         ``nodes``, or ``gpus`` that make up whole ones, for a ``duration``: 8h, 2d. ``owner`` and
         ``user`` are those of the token where they are left out, ``name`` is made up."""
+    def cluster_members(self) -> ClusterMembers:
+        """List the services that share the ledger."""
+    def cluster_status(self) -> ClusterStatus:
+        """Show which service of the ledger leads, and what the asked one is."""
     def complete_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Record that a run's work is done. The run, and why."""
     def cordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
@@ -638,6 +643,8 @@ class Methods:
         """State what each envelope granted, spent, holds and lent in a month. A ``month`` like
         2026-11, or this one up to now; of one budget, of one tenant, or of all. ``prices`` say what
         a GPU-hour of a flavor costs: ``FLAVOR=PRICE``."""
+    def step_down(self) -> ClusterStatus:
+        """Have the leader leave the leadership to another service."""
     def submit_run(
         self,
         *,
@@ -769,6 +776,10 @@ class AsyncMethods:
         """Take whole nodes for one user and sensitive work, until a stated end. So many whole
         ``nodes``, or ``gpus`` that make up whole ones, for a ``duration``: 8h, 2d. ``owner`` and
         ``user`` are those of the token where they are left out, ``name`` is made up."""
+    async def cluster_members(self) -> ClusterMembers:
+        """List the services that share the ledger."""
+    async def cluster_status(self) -> ClusterStatus:
+        """Show which service of the ledger leads, and what the asked one is."""
     async def complete_run(self, run: str, *, note: str = "", dry_run: bool = False) -> Outcome:
         """Record that a run's work is done. The run, and why."""
     async def cordon_node(self, node: str, *, note: str = "", dry_run: bool = False) -> Outcome:
@@ -1322,6 +1333,8 @@ class AsyncMethods:
         """State what each envelope granted, spent, holds and lent in a month. A ``month`` like
         2026-11, or this one up to now; of one budget, of one tenant, or of all. ``prices`` say what
         a GPU-hour of a flavor costs: ``FLAVOR=PRICE``."""
+    async def step_down(self) -> ClusterStatus:
+        """Have the leader leave the leadership to another service."""
     async def submit_run(
         self,
         *,

@@ -44,6 +44,7 @@ from quorate.loop.due_work import DueWork
 from quorate.loop.orders import orders_of, standing_orders
 from quorate.loop.preimages import Preimages
 from quorate.loop.resolver_log import log_conflicts
+from quorate.loop.seen_store import SeenStore
 from quorate.loop.snapshots import CLOSE_S_MAX, Snapshots
 from quorate.loop.state_loading import load_state
 from quorate.model.events import (
@@ -228,8 +229,13 @@ class Engine:
 
     @property
     def store(self) -> EventStore:
-        """The ledger, for reading."""
+        """The ledger itself; where others write to it, it may be longer than the state knows."""
         return self._store
+
+    @property
+    def seen(self) -> EventStore:
+        """The ledger, for reading, up to this engine's head."""
+        return SeenStore(self._store, lambda: self._head) if self.is_shared else self._store
 
     @property
     def head(self) -> Head:

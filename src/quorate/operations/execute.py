@@ -299,7 +299,7 @@ def _with_settled(engine: Engine, decision: Decision, head: Head) -> tuple[Decis
     if engine.head == head:
         return decision, head
     events = decision.events
-    for after, block in open_blocks(engine.store.blocks(from_height=head.height + 1), after=head):
+    for after, block in open_blocks(engine.seen.blocks(from_height=head.height + 1), after=head):
         if block[0].actor not in (DRAW_ACTOR, ROUND_ACTOR):
             break
         events, head = (*events, *block), after

@@ -24,6 +24,7 @@ from quorate.operations.recent_blocks import Recent
 from quorate.operations.visibility import Tenants, seen_by
 from quorate.ports.accounting_port import LinkStatus
 from quorate.ports.clock_port import Clock, ClockControl
+from quorate.ports.leader_port import QuorumControl
 from quorate.ports.log_port import Logs
 from quorate.ports.store_port import EventStore
 from quorate.views.runs.instant import Moment
@@ -73,7 +74,8 @@ class RequestContext:
     Without a ``signer`` no checkpoint can be signed here. ``recent`` are the blocks that all who
     follow the ledger read together; without it each reads the store. Without ``logs`` no output of
     runs is kept here; without ``accounting`` no accounting system is linked here; without
-    ``clock_control`` the wall clock is not compared with another.
+    ``clock_control`` the wall clock is not compared with another; without ``quorum`` no service
+    answers.
     ``is_executed`` says that an executor runs the work though the engine here, which only reads,
     has none. ``instant`` is as of when the caller is answered, where others are answered from it,
     too; without it, that is now. ``widths_max`` is how many widths the runs of one request may
@@ -92,6 +94,7 @@ class RequestContext:
     is_executed: bool = False
     accounting: LinkStatus | None = None
     clock_control: ClockControl | None = None
+    quorum: QuorumControl | None = None
     instant: Instant | None = None
     widths_max: int | None = None
     go_on: GoOn = always
@@ -108,8 +111,8 @@ class RequestContext:
 
     @property
     def store(self) -> EventStore:
-        """The ledger itself."""
-        return self.engine.store
+        """The ledger, as far as the state has it."""
+        return self.engine.seen
 
     @property
     def tenants(self) -> Tenants:

@@ -6,7 +6,7 @@ the others send is refused. A term is a number that every victory raises by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -24,6 +24,58 @@ class LeaderRecord:
     address: str
     term: int
     grpc: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRecord:
+    """A service of a ledger: its name, where it answers, and the version that it runs."""
+
+    name: str
+    address: str
+    grpc: str = ""
+    version: str = ""
+
+
+class Membership(Protocol):
+    """The entry of a service among those of its ledger, for as long as it is not closed."""
+
+    def close(self) -> None:
+        """Remove the entry."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumStatus:
+    """One service among those of its ledger: ``leader`` is the name of the one that leads.
+
+    ``sequence`` is the last event that it has, and ``lag_ms`` how old its state may be. A service
+    that has its ledger to itself ``is_alone``.
+    """
+
+    name: str
+    leads: bool
+    term: int
+    leader: str
+    sequence: int
+    lag_ms: int
+    why_not: str = ""
+    is_alone: bool = False
+
+
+class QuorumControl(Protocol):
+    """What an operator reads of the services of one ledger, and does; for the ledger's thread."""
+
+    def status(self) -> QuorumStatus:
+        """Return what this service is among them."""
+        ...
+
+    def members(self) -> Sequence[MemberRecord]:
+        """Return those that gave a sign of life lately, by name; none where it is alone."""
+        ...
+
+    def step_down(self) -> None:
+        """Leave the leadership to another one; this one stands again after a while."""
+        ...
 
 
 class Candidacy(Protocol):
@@ -76,4 +128,12 @@ class LedStore(Protocol):
         From now on this store appends while the candidate leads, and at no other time.
         ``on_change`` is called, on a thread of the candidate, when the leader has changed.
         """
+        ...
+
+    def join(self, member: MemberRecord) -> Membership:
+        """Enter ``member`` among the services of this ledger, until what is returned is closed."""
+        ...
+
+    def members(self) -> Sequence[MemberRecord]:
+        """Return the services of this ledger that gave a sign of life lately, by name."""
         ...

@@ -64,6 +64,7 @@ from quorate.service.quorum.leader_role import (
     LeaderRole,
     Leadership,
 )
+from quorate.service.quorum.quorum_desk import QuorumDesk
 from quorate.service.readers.reader_pools import ReaderPools, next_part
 from quorate.service.readers.state_reader import Question, ReaderConfig
 from quorate.service.reply import Form, Reply, reply_of
@@ -354,7 +355,7 @@ class LedgerThread:
     def context(self, engine: Engine, caller: Caller) -> RequestContext:
         """Return the request context at which ``caller`` is answered."""
         if self._recent is None:
-            self._recent = Recent(engine.store)
+            self._recent = Recent(engine.seen)
         return RequestContext(
             engine,
             caller,
@@ -364,6 +365,7 @@ class LedgerThread:
             logs=self._logs,
             accounting=self.accounting,
             clock_control=self._clock_guard,
+            quorum=QuorumDesk(engine, self._role, self.own_name, self.lag_s),
             widths_max=WIDTHS_MAX,
         )
 

@@ -15,7 +15,7 @@ from quorate.loop.engine import Engine
 from quorate.model.specs import Owner
 from quorate.ports.errors import DecidingStoppedError, WorkFolderError
 from quorate.ports.executor_port import ServedExecutor
-from quorate.ports.leader_port import Candidacy, LeaderRecord
+from quorate.ports.leader_port import Candidacy, LeaderRecord, MemberRecord, Membership
 from quorate.service.quorum.leader_role import CandidateAddress, ExecutorSupply, LeaderRole
 from quorate.service.simulated_room import SimulatedRoom
 from quorate.testing.builders import NOW_MS, budget, envelope, fleet, run
@@ -28,6 +28,17 @@ OTHER = LeaderRecord(name="other", address="http://other", term=0)
 
 
 @dataclass
+class PlayedEntry:
+    """An entry in a list of services."""
+
+    entries: list[MemberRecord]
+    own: MemberRecord
+
+    def close(self) -> None:
+        self.entries.remove(self.own)
+
+
+@dataclass
 class PlayedElection:
     """An election whose result a test sets; it is a candidate and the store that has it."""
 
@@ -35,6 +46,7 @@ class PlayedElection:
     leader: LeaderRecord | None = None
     step_downs: int = 0
     is_closed: bool = False
+    joined: list[MemberRecord] = field(default_factory=list)
 
     def wait_for(self, seq: int, *, within_s: float) -> Head:
         raise NotImplementedError
@@ -50,6 +62,13 @@ class PlayedElection:
         assert (name, service, grpc) == (OWN.name, OWN.address, OWN.grpc)
         del on_change
         return self
+
+    def join(self, member: MemberRecord) -> Membership:
+        self.joined.append(member)
+        return PlayedEntry(self.joined, member)
+
+    def members(self) -> list[MemberRecord]:
+        return self.joined
 
     def start(self) -> None:
         pass
@@ -165,8 +184,10 @@ def test_closing_ends_the_candidacy_and_closes_the_executor() -> None:
     world = World()
     world.election.is_won_by_own(1)
     world.role.settle()
+    assert [each.name for each in world.election.joined] == [OWN.name]
     world.role.close()
     assert world.election.is_closed
+    assert world.election.joined == []
     assert [room.is_open for room in world.rooms] == [False]
 
 

@@ -7,6 +7,7 @@
     NAME/leader                 who appends, while its lease lasts (``etcd/election.py``)
     NAME/term                   how often a leader was elected
     NAME/outbox/SINK            up to where everything was delivered to a sink (``outbox_etcd.py``)
+    NAME/member/SERVICE         a service of the ledger, while it lives (``etcd/membership.py``)
 
 Numbers are in hexadecimal and of fixed length, so that keys are in the order of the numbers. A
 block above the head is none: it was staged, and its writer ended before the head was moved.
@@ -41,6 +42,7 @@ class EtcdKeys:
         self.leader = self._prefix + b"leader"
         self.term = self._prefix + b"term"
         self.segments = self._prefix + b"segment/"
+        self.members = self._prefix + b"member/"
 
     @property
     def prefix(self) -> bytes:

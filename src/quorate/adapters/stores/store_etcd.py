@@ -18,12 +18,15 @@ from threading import Lock
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from quorate.adapters.etcd.election import Candidate, Election, Look
 from quorate.adapters.etcd.etcd_address import EtcdAddress
 from quorate.adapters.etcd.etcd_client import EtcdClient
-from quorate.adapters.etcd.etcd_requests import Delete, Put, Row, Txn, after_prefix
+from quorate.adapters.etcd.etcd_requests import Delete, Get, Put, Row, Txn, after_prefix
 from quorate.adapters.etcd.etcd_watch import KeyWatch
 from quorate.adapters.etcd.leadership import Following, Standing, Timers
+from quorate.adapters.etcd.membership import EtcdMembership
 from quorate.adapters.file_errors import translated
 from quorate.adapters.stores.archive_file import (
     ArchiveFile,
@@ -48,6 +51,7 @@ from quorate.ports.errors import (
     StoreError,
     StoreReadOnlyError,
 )
+from quorate.ports.leader_port import MemberRecord
 
 _LOG = logging.getLogger(__name__)
 
@@ -180,6 +184,21 @@ class EtcdStore:
             name=name, address=service, leader_key=keys.leader, term_key=keys.term, grpc=grpc
         )
         return Election(self._client, candidate, look, timers=timers, on_change=changed)
+
+    def join(self, member: MemberRecord) -> EtcdMembership:
+        """Enter ``member`` among the services of this ledger, until what is returned is closed."""
+        key = self._keys.members + member.name.encode()
+        return EtcdMembership(self._client, key, msgspec.json.encode(member))
+
+    def members(self) -> list[MemberRecord]:
+        """Return the services of this ledger that gave a sign of life lately, by name."""
+        keys = self._keys.members
+        found = self._client.get(Get(keys, after_prefix(keys)))
+        try:
+            return [msgspec.json.decode(row.value, type=MemberRecord) for row in found]
+        except msgspec.DecodeError as error:
+            what = f"{self._address.place}: the entry of a service is unreadable: {error}"
+            raise StoreError(what) from error
 
     def kept_end(self) -> Checkpoint | None:
         """Return None: nothing but the quorum keeps the end; see ``EventStore``."""

@@ -120,7 +120,7 @@ class Metrics:
 
     def follow(self, engine: Engine) -> None:
         """Count all that was recorded since the last call, by any writer."""
-        blocks = engine.store.blocks(from_height=self._head.height + 1)
+        blocks = engine.seen.blocks(from_height=self._head.height + 1)
         for head, events in open_blocks(blocks, after=self._head):
             self.seen(events, engine.view, head, now_ms=engine.now_ms())
 

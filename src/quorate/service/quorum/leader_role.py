@@ -16,7 +16,14 @@ from typing import Final
 from quorate.loop.engine import Engine
 from quorate.ports.errors import QuorateError
 from quorate.ports.executor_port import ServedExecutor
-from quorate.ports.leader_port import Candidacy, LeaderRecord, LedStore
+from quorate.ports.leader_port import (
+    Candidacy,
+    LeaderRecord,
+    LedStore,
+    MemberRecord,
+    Membership,
+)
+from quorate.version import __version__
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,6 +89,7 @@ class LeaderRole:
         self._supply = supply
         self._wake = wake
         self._candidacy: Candidacy | None = None
+        self._membership: Membership | None = None
         self._term = 0
         self._newest_term = 0
         self._left_s = 0.0
@@ -98,6 +106,9 @@ class LeaderRole:
         )
         self._engine.step_down(FOLLOWING)
         self._candidacy.start()
+        self._membership = store.join(
+            MemberRecord(name=own.name, address=own.address, grpc=own.grpc, version=__version__)
+        )
 
     def resign(self) -> None:
         """Leave the leadership to another service, and stand again after a while."""
@@ -127,6 +138,8 @@ class LeaderRole:
             self._leave("this service is stopping")
         if self._candidacy is not None:
             self._candidacy.close()
+        if self._membership is not None:
+            self._membership.close()
         self._supply.close()
 
     def _take(self, term: int) -> None:
