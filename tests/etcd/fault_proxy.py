@@ -63,15 +63,12 @@ class Links:
     def listen(self, source: Source, target: str, port: int) -> int:
         """Return the port of a new listener: what connects there gets to ``port``, ``target``'s."""
 
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            _, caller = writer.get_extra_info("peername")
+            link = self._link(source if isinstance(source, str) else source(caller), target)
+            task = self._loop.create_task(self._join(link, reader, writer, port))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            named = (
-                source if isinstance(source, str) else source(writer.get_extra_info("peername")[1])
-            )
-            await self._join(self._link(named, target), reader, writer, port)
 
         async def begin() -> int:
             server = await asyncio.start_server(accept, "127.0.0.1", 0)

@@ -41,6 +41,7 @@ LOCAL: Final = {
     "init": "makes the file that a service serves",
     "ledger backup": "copies the file that a service serves, on the machine that has it",
     "ledger import": "makes the file that a service serves, from an export",
+    "ledger migrate": "moves the ledger that a service serves, which must be stopped for that",
     "ledger restore": "makes the file that a service serves, from a backup",
     "node discover": "looks at the machine it is typed on",
     "serve": "is the service",

@@ -192,7 +192,7 @@ COMMANDS: Final[CommandTable] = {
     "ledger": (
         "quorate.cli.operator_commands.ledger_command",
         "ledger",
-        "Read, verify, sign, back up, restore, export and import the ledger.",
+        "Read, verify, sign, back up, restore, move, export and import the ledger.",
     ),
     "usage": ("quorate.cli.commands.usage_command", "usage", "Show GPU-hours and node-hours used."),
     "statement": (

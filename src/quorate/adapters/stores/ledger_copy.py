@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from itertools import zip_longest
 
 from quorate.adapters.key_file import copy_secret
 from quorate.adapters.stores.ledger_backup import SECRETS, copy_ledger
@@ -11,11 +12,14 @@ from quorate.adapters.stores.store_urls import (
     create_store,
     is_file,
     ledger_path,
+    open_store,
     read_store,
     remove_store,
 )
 from quorate.ledger.chain import GENESIS, Block, Broken, Head, verify_blocks
 from quorate.ledger.errors import CorruptLedgerError
+from quorate.ports.errors import StoreError
+from quorate.ports.store_port import EventStore
 
 
 def copy_store(source: str, out: str, *, secrets: tuple[str, ...] = ()) -> Head:
@@ -42,6 +46,41 @@ def copy_store(source: str, out: str, *, secrets: tuple[str, ...] = ()) -> Head:
         undo.pop_all()
         writing.close()
     return head
+
+
+def move_store(source: str, out: str) -> tuple[Head, tuple[str, ...]]:
+    """Return the head of the new ledger at ``out``, and which secrets went with it.
+
+    The ledger at ``source`` is held for writing meanwhile, so no service decides on it, and both
+    are read again and compared, block by block, before this returns. ``source`` is left as it is.
+    Raises ``StoreError`` where another program has written to ``source`` all the same, which can be
+    where it is in etcd; then there is nothing at ``out``.
+    """
+    beside = ledger_path(source)
+    secrets = tuple(name for name, place in SECRETS.items() if place(beside).exists())
+    with open_store(source) as held:
+        head = copy_store(source, out, secrets=secrets)
+        try:
+            with read_store(out) as copied:
+                _check_equal(held, copied, source, out)
+        except BaseException:
+            remove_store(out)
+            for name in secrets:
+                SECRETS[name](ledger_path(out)).unlink()
+            raise
+    return head, secrets
+
+
+def _check_equal(one: EventStore, other: EventStore, source: str, out: str) -> None:
+    """Raise a ``StoreError`` unless both hold the same blocks."""
+    for known, copied in zip_longest(one.blocks(), other.blocks()):
+        if known != copied:
+            there = known or copied
+            assert there is not None, "one of them is longer"
+            raise StoreError(
+                f"block {there.height} of {source} is not what {out} has: another program has "
+                "written to it meanwhile; stop every service of this ledger, and try again"
+            )
 
 
 def _sound(blocks: Iterable[Block], url: str) -> Iterator[Block]:

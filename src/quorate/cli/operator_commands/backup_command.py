@@ -1,4 +1,4 @@
-"""``ledger backup`` and ``ledger restore``: copies of a ledger, verified, and what they lack."""
+"""``ledger backup``, ``restore`` and ``migrate``: verified copies of a ledger; what they lack."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 from quorate.adapters.stores.head_file import head_path
 from quorate.adapters.stores.ledger_backup import SECRETS
-from quorate.adapters.stores.ledger_copy import copy_store
+from quorate.adapters.stores.ledger_copy import copy_store, move_store
 from quorate.adapters.stores.store_urls import ledger_path, shown
 from quorate.cli.printing import print_tree, telling
 from quorate.cli.settings import Settings
@@ -54,6 +54,21 @@ def restore(settings: Settings, backup: str, out: str) -> None:
                 f"{head_path(path).name} lies beside it; compare the restored ledger with a "
                 "checkpoint kept elsewhere: quorate ledger verify --against CHECKPOINT"
             )
+        for line in trouble_with_secrets(out):
+            click.echo(line)
+
+
+def migrate(settings: Settings, source: str, out: str) -> None:
+    """Move the ledger at the URL ``source`` to ``out``, and say what comes next."""
+    head, secrets = move_store(source, out)
+    done = f"moved {_counts(head)} of {shown(source)} to {shown(out)}, hash {head.hash.hex()}"
+    with telling(done):
+        if not settings.is_table:
+            print_tree(settings, _tree(out, head, secrets))
+            return
+        click.echo(done)
+        click.echo(receipt_line(head))
+        click.echo(f"serve {shown(out)} from now on; keep {shown(source)} and serve it no more")
         for line in trouble_with_secrets(out):
             click.echo(line)
 

@@ -16,7 +16,7 @@ from quorate.cli.settings import Settings
     )
 )
 def ledger() -> None:
-    """Read, verify, sign, back up, restore, export and import the ledger."""
+    """Read, verify, sign, back up, restore, move, export and import the ledger."""
 
 
 @ledger.command(
@@ -258,6 +258,30 @@ def restore(settings: Settings, file: str, out: str | None) -> None:
 
     on_file(settings, "ledger restore")
     restore_backup(settings, file, settings.ledger if out is None else out)
+
+
+@ledger.command(
+    epilog=examples(
+        "quorate ledger migrate quorate.db 'etcd://a:2379,b:2379,c:2379/fleet?local=/srv/fleet'",
+        "quorate ledger migrate 'etcd://a:2379/fleet?local=/srv/fleet' sqlite:quorate.db",
+    )
+)
+@click.argument("source", metavar="SOURCE")
+@click.argument("target", metavar="TARGET")
+@ledger_options
+@click.pass_obj
+def migrate(settings: Settings, source: str, target: str) -> None:
+    """Move a ledger to another store.
+
+    SOURCE and TARGET are paths or URLs: from a file to etcd, or back. Stop the service first. The
+    chain is copied with the secrets beside it, and both are compared block by block; TARGET must be
+    new, and SOURCE is left as it is. A ledger has one future: serve TARGET from then on.
+    """
+    from quorate.cli.operator_commands.backup_command import migrate as move
+    from quorate.cli.session import on_file
+
+    on_file(settings, "ledger migrate")
+    move(settings, source, target)
 
 
 @ledger.command(

@@ -1,0 +1,87 @@
+"""A ledger moves from a file to etcd and back, held and compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from quorate.adapters.key_file import create_key, create_lottery_secret, key_path, lottery_path
+from quorate.adapters.stores import ledger_copy, store_urls
+from quorate.adapters.stores.ledger_copy import move_store
+from quorate.core.commands import Apply
+from quorate.ledger.chain import Block
+from quorate.loop.engine import Engine
+from quorate.model.specs import Owner
+from quorate.ports.errors import LedgerExistsError, LedgerHeldError, StoreError
+from quorate.ports.store_port import EventStore
+from quorate.testing.memory_engines import HandClock
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> str:
+    """Return the path of a ledger with a few blocks and its secrets."""
+    path = tmp_path / "quorate.db"
+    with store_urls.create_store(str(path)) as store:
+        engine = Engine.create(store, HandClock(), ledger_id="l", public_key="", actor="test")
+        for number in range(5):
+            engine.execute(Apply((Owner(name=f"o{number}"),)), actor="test")
+    create_key(key_path(path))
+    create_lottery_secret(lottery_path(path))
+    return str(path)
+
+
+def blocks_at(url: str) -> list[Block]:
+    with store_urls.read_store(url) as store:
+        return list(store.blocks())
+
+
+def test_a_ledger_moves_to_etcd_and_back(ledger: str, etcd_url: str, tmp_path: Path) -> None:
+    known = blocks_at(ledger)
+    head, secrets = move_store(ledger, etcd_url)
+    assert head == known[-1].head
+    assert secrets == ("signing key", "lottery's secret")
+    assert blocks_at(etcd_url) == known
+    again = f"sqlite:{tmp_path / 'again.db'}"
+    assert move_store(etcd_url, again) == (head, secrets)
+    assert blocks_at(again) == known
+    for place in (key_path, lottery_path):
+        here, there = place(Path(ledger)), place(store_urls.ledger_path(again))
+        assert here.read_bytes() == there.read_bytes()
+    with pytest.raises(LedgerExistsError):
+        move_store(ledger, etcd_url)
+
+
+def test_a_ledger_that_a_service_holds_does_not_move(ledger: str, etcd_url: str) -> None:
+    with store_urls.open_store(ledger), pytest.raises(LedgerHeldError):
+        move_store(ledger, etcd_url)
+    assert not store_urls.store_exists(etcd_url)
+
+
+def test_a_ledger_that_is_written_meanwhile_does_not_move(
+    ledger: str, etcd_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move_store(ledger, etcd_url)
+    copied = ledger_copy.copy_store
+
+    def written(source: str, out: str, *, secrets: tuple[str, ...] = ()) -> object:
+        head = copied(source, out, secrets=secrets)
+        with _opened_elsewhere(etcd_url, tmp_path) as store:
+            engine = Engine.open(store, HandClock())
+            engine.execute(Apply((Owner(name="late"),)), actor="test")
+        return head
+
+    monkeypatch.setattr(ledger_copy, "copy_store", written)
+    target = tmp_path / "back.db"
+    with pytest.raises(StoreError, match="another program has written to it meanwhile"):
+        move_store(etcd_url, str(target))
+    assert not target.exists()
+    assert not key_path(target).exists()
+
+
+def _opened_elsewhere(url: str, folder: Path) -> EventStore:
+    """Return the same ledger as another machine opens it."""
+    place, _, _ = url.partition("?")
+    return store_urls.open_store(f"{place}?local={folder / 'elsewhere'}")
