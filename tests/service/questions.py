@@ -180,6 +180,7 @@ class Furnished:
             "delete-pool": Question({"name": "idle"}),
             "delete-budget": Question({"name": "idle"}),
             "tenant-usage": Question({"id": TENANT}),
+            "owner-shares": Question({"name": TENANT}),
             "issue-token": Question(
                 body={"role": "user", "user": "new", "tenant": TENANT, "scopes": ["service"]}
             ),

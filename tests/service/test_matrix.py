@@ -41,7 +41,7 @@ EVERYBODY: Final = """
     watch-logs run-reports
     watch-events list-events list-notices watch-notices verify-ledger verify-ledger-against
     show-lottery verify-lottery calc list-tokens fleet-top fleet-map
-    queue-starts
+    queue-starts owner-shares
 """
 ROLES: Final = {
     **dict.fromkeys(EVERYBODY.split(), "admin tenant-admin user auditor"),
@@ -93,7 +93,7 @@ ROLES: Final = {
 }
 """Operation -> the roles that may ask for it."""
 HIDDEN: Final = """
-    get-owner describe-owner get-tenant describe-tenant tenant-usage update-tenant
+    get-owner describe-owner get-tenant describe-tenant tenant-usage update-tenant owner-shares
     get-budget describe-budget patch-budget get-envelope describe-envelope get-cap describe-cap
     get-run describe-run cancel-run complete-run fail-run shrink-run plan-run explain-run run-logs
     watch-logs run-reports get-reservation describe-reservation get-lease describe-lease

@@ -67,6 +67,7 @@ UNTYPED: Final = {
         for kind in ("node", "pool", "owner", "budget", "system")
     },
     "calc": "the command works it out itself: see LOCAL",
+    "owner-shares": "`usage` adds up the same time, and `get owners -o wide` has shares of now",
     "queue-starts": "`plan` says it of one run",
     "run-reports": "`watch` asks only about a run at work; see tests/executor/test_watched_work.py",
     "watch-logs": "`logs -f` asks where output is kept; see tests/executor/test_log_streams.py",

@@ -39,7 +39,7 @@ from tests.unit.operations.two_tenants import MANAGER, TwoTenants
 SAMPLE: Final = """
     list-nodes get-node describe-node list-runs list-queue describe-run list-reservations
     list-leases list-claims list-charges list-owners list-tokens whoami fleet-top fleet-map picture
-    list-events explain-run plan-run plan-runs queue-starts user-usage statement
+    list-events explain-run plan-run plan-runs queue-starts owner-shares user-usage statement
     submit-run submit-runs apply cancel-run update-tenant claim-nodes put-budget
 """
 

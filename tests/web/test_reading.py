@@ -140,3 +140,15 @@ def test_the_map_and_the_timeline_are_worked_by_keys(admin: Visit) -> None:
     name = page.locator(".tip").inner_text().split()[0]
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+
+def test_an_owner_shows_its_share_against_its_target_over_time(admin: Visit, world: World) -> None:
+    (known,) = world.get("/owners/language/shares?days=1")["flavors"]
+    assert known["shares"][-1] > 0
+    page = admin.open("owners/language?days=1")
+    chart = page.get_by_role("img", name=re.compile(r"^H100: .* in the last hour or so, target"))
+    expect(chart).to_be_visible()
+    expect(chart.locator("canvas")).to_be_visible()
+    page.get_by_label("Days").select_option("30")
+    expect(page).to_have_url(re.compile("days=30"))
+    assert admin.faults == []

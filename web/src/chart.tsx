@@ -12,6 +12,8 @@ interface ChartProps {
   /** Further lines over the same steps, each with its name and the variable of its colour. */
   more?: { name: string; ys: (number | null)[]; color: string; isDashed?: boolean }[];
   isTime?: boolean;
+  /** Whether a value holds until the next one. */
+  isStepped?: boolean;
   height?: number;
 }
 
@@ -19,7 +21,7 @@ function color(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-export function Chart({ label, x, y, xs, ys, more = [], isTime = false, height = 200 }: ChartProps) {
+export function Chart({ label, x, y, xs, ys, more = [], isTime = false, isStepped = false, height = 200 }: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const data = [xs, ys, ...more.map((each) => each.ys)] as uPlot.AlignedData;
@@ -29,6 +31,8 @@ export function Chart({ label, x, y, xs, ys, more = [], isTime = false, height =
   useEffect(() => {
     const at = box.current as HTMLDivElement;
     const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 } };
+    const paths = isStepped ? uPlot.paths.stepped?.({ align: 1 }) : undefined;
+    const stepped = paths ? { paths } : {};
     const draw = (): void => {
       plot.current?.destroy();
       plot.current = new uPlot(
@@ -41,7 +45,7 @@ export function Chart({ label, x, y, xs, ys, more = [], isTime = false, height =
           cursor: { points: { size: 6 } },
           series: [
             { label: x },
-            { label: y, stroke: color("--accent"), width: 2, spanGaps: true },
+            { label: y, stroke: color("--accent"), width: 2, spanGaps: true, ...stepped },
             ...more.map((each) => ({
               label: each.name,
               stroke: color(each.color),

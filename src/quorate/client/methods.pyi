@@ -33,6 +33,7 @@ from quorate.operations.ledger.plan_operations import (
 )
 from quorate.operations.money.money_operations import (
     AccountingStatus,
+    OwnerShares,
     Statement,
     TenantUsage,
     UserUsages,
@@ -480,6 +481,9 @@ class Methods:
         """Record that a node is clean after a claim, or could not be wiped. A node that is clean,
         or with ``failed`` could not be wiped. With ``after`` only if that claim was the last one on
         it: a late report frees nothing then."""
+    def owner_shares(self, name: str, days: int = 7) -> OwnerShares:
+        """Tell what part of each flavor an owner had over time, against its target. The owner, and
+        how many days back from now."""
     def patch_budget(
         self,
         name: str,
@@ -1170,6 +1174,9 @@ class AsyncMethods:
         """Record that a node is clean after a claim, or could not be wiped. A node that is clean,
         or with ``failed`` could not be wiped. With ``after`` only if that claim was the last one on
         it: a late report frees nothing then."""
+    async def owner_shares(self, name: str, days: int = 7) -> OwnerShares:
+        """Tell what part of each flavor an owner had over time, against its target. The owner, and
+        how many days back from now."""
     async def patch_budget(
         self,
         name: str,

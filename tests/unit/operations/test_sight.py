@@ -123,6 +123,7 @@ OTHERS: Final[dict[str, tuple[Struct, ...]]] = {
     "tenant-usage": (money_operations.TenantUsageRequest(id="mine"),),
     "plan-run": tuple(plan_operations.AboutRun(run=name) for name in RUNS),
     "explain-run": tuple(plan_operations.AboutRun(run=name) for name in RUNS),
+    "owner-shares": (money_operations.OwnerSharesRequest(name="mine"),),
     "queue-starts": (
         plan_operations.QueueStarts(),
         plan_operations.QueueStarts(owner="mine"),

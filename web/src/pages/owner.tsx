@@ -1,7 +1,8 @@
 /** One owner: its shares, and the statement of a month, to be printed or saved. */
 
 import { ask, saveCsv } from "../api.ts";
-import type { Statement } from "../api_types.ts";
+import type { OwnerShares, Statement } from "../api_types.ts";
+import { Chart } from "../chart.tsx";
 import type { Owner } from "../documents.ts";
 import { gpuHours, number, percent } from "../format.ts";
 import { useLive } from "../live.ts";
@@ -18,6 +19,12 @@ export function OwnerPage({ name }: { name: string }) {
     async (signal) => (await ask("/owners/{name}", { name }, {}, signal)) as unknown as Owner,
     (event) => /^(owner|lease|run|budget|threshold)/.test(event.tag),
   );
+  const [days, setDays] = useParam("days", "7");
+  const shares = useLive(
+    `shares ${name} ${days}`,
+    (signal) => ask("/owners/{name}/shares", { name }, { days }, signal),
+    (event) => event.tag.startsWith("lease"),
+  );
   const statement = useLive(
     `statement ${name} ${month}`,
     (signal) => ask("/statement", {}, { tenant: name, month }, signal),
@@ -27,6 +34,21 @@ export function OwnerPage({ name }: { name: string }) {
     <>
       <Title title={name} sub="owner" />
       <Await of={owner}>{(value) => <Standing owner={value} />}</Await>
+      <Card
+        title="Share against target, over time"
+        aside={
+          <label class="choice">
+            Days{" "}
+            <select value={days} onChange={(event) => setDays(event.currentTarget.value)}>
+              {["1", "7", "30", "365"].map((each) => (
+                <option value={each}>{each}</option>
+              ))}
+            </select>
+          </label>
+        }
+      >
+        <Await of={shares}>{(value) => <Shares found={value} />}</Await>
+      </Card>
       <Card
         title={`Statement of ${month}`}
         aside={
@@ -105,6 +127,39 @@ function Standing({ owner }: { owner: Owner }) {
           )}
         </dl>
       </Card>
+    </div>
+  );
+}
+
+/** A chart for each flavor: what the owner had of it, and the target of now. */
+function Shares({ found }: { found: OwnerShares }) {
+  if (found.flavors.length === 0) return <Empty>None of its runs has had GPUs.</Empty>;
+  const until = Date.parse(found.until) / 1_000;
+  return (
+    <div class="charts">
+      {found.flavors.map((each) => {
+        const xs = [...found.stepsMs.map((ms) => ms / 1_000), until];
+        const held = each.shares.map((share) => 100 * share);
+        const target = xs.map(() => 100 * each.effectiveTarget);
+        const last = each.shares.at(-1) ?? 0;
+        return (
+          <figure key={each.flavor}>
+            <figcaption>
+              <b>{each.flavor}</b> in percent of {number(each.gpus)} GPUs
+            </figcaption>
+            <Chart
+              label={`${each.flavor}: ${percent(last, 1)} in the last hour or so, target ${percent(each.effectiveTarget, 1)}`}
+              x="time"
+              y="share"
+              isTime
+              isStepped
+              xs={xs}
+              ys={[...held, held.at(-1) ?? null]}
+              more={[{ name: "target", ys: target, color: "--quiet", isDashed: true }]}
+            />
+          </figure>
+        );
+      })}
     </div>
   );
 }

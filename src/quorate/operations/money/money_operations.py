@@ -14,6 +14,9 @@ from quorate.operations.operation import Area, Operation
 
 DAYS_MAX: Final = 3_660
 """How many days back usage is shown."""
+SHARE_DAYS: Final = 7
+SHARE_DAYS_MAX: Final = 365
+"""How many days back shares are shown: meters keep their hours for a year."""
 PRICES_MAX: Final = 200
 """How many prices a statement is made with."""
 USER_CHARS_MAX: Final = 256
@@ -25,6 +28,13 @@ class TenantUsageRequest(Asked, kw_only=True, frozen=True):
 
     id: Name
     days: Days | None = None
+
+
+class OwnerSharesRequest(Asked, kw_only=True, frozen=True):
+    """The owner, and how many days back from now."""
+
+    name: Name
+    days: Annotated[int, Meta(ge=1, le=SHARE_DAYS_MAX)] = SHARE_DAYS
 
 
 class UserUsageRequest(Asked, kw_only=True, frozen=True):
@@ -249,7 +259,40 @@ class AccountingStatus(Given, kw_only=True, frozen=True):
     trouble: str
 
 
+class FlavorSharesGiven(Given, kw_only=True, frozen=True):
+    """What an owner had of the ``gpus`` of a flavor in each step; the targets are those of now."""
+
+    flavor: str
+    gpus: int
+    target: float
+    effective_target: float
+    shares: tuple[float, ...]
+
+
+class OwnerShares(Given, kw_only=True, frozen=True):
+    """Shares over time: a step begins at each of ``stepsMs``, and the last one ends ``until``."""
+
+    owner: str
+    from_: str = field(name="from")
+    until: str
+    steps_ms: tuple[int, ...]
+    flavors: tuple[FlavorSharesGiven, ...]
+
+
 MONEY: Final = (
+    Operation(
+        name="owner-shares",
+        area=Area.MONEY,
+        summary="Tell what part of each flavor an owner had over time, against its target.",
+        takes=OwnerSharesRequest,
+        gives=OwnerShares,
+        roles=ANYBODY,
+        method="GET",
+        path="/owners/{name}/shares",
+        handler="quorate.operations.money.usage_handlers:owner_shares",
+        refusals=("unknown-name",),
+        cli=("usage",),
+    ),
     Operation(
         name="tenant-usage",
         rpc="GetTenantUsage",

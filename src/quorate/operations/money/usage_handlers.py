@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from quorate.core.accounting.usage_books import UsageBooks, UserUsage
+from quorate.core.tenancy.share_history import share_history
 from quorate.documents.times import time_text
 from quorate.model.amounts import DAY_MS
 from quorate.model.specs import Quota
@@ -16,6 +17,7 @@ from quorate.operations.short_notes import checked_line
 from quorate.operations.unknown_names import unknown
 from quorate.operations.visibility import sees_owner, tenants_of
 from quorate.views.exits import UNKNOWN_NAME, CommandError, Exit
+from quorate.views.money.share_forms import shares_lines, shares_tree
 from quorate.views.money.usage_forms import Period, TenantReport, UserReport
 
 
@@ -45,6 +47,23 @@ def tenant_usage(
         report=opened.view.reports.get(name),
     )
     return Answer(tree=report.tree, lines=report.lines, csv=report.csv, notes=tuple(context.notes))
+
+
+def owner_shares(
+    context: RequestContext, asked: money_operations.OwnerSharesRequest, operation: Operation
+) -> Answer:
+    """Return what part of each flavor an owner had over time."""
+    del operation
+    moment, name = context.moment, asked.name
+    if name not in moment.view.owners or not sees_owner(moment.view, context.caller, name):
+        raise unknown(context.recorded, context.caller, "owner", name)
+    span_ms = asked.days * DAY_MS
+    found = share_history(moment.view, name, span_ms=span_ms, now_ms=moment.now_ms)
+    return Answer(
+        tree=lambda: shares_tree(name, found),
+        lines=lambda _: shares_lines(found),
+        notes=tuple(context.notes),
+    )
 
 
 def user_usage(

@@ -1,0 +1,79 @@
+"""Share history: what part of each flavor an owner had, hour by hour, as meters have counted it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from quorate.core.tenancy.owner_scores import Scores
+from quorate.core.tenancy.share_score import ONE, Terms
+from quorate.model.amounts import HOUR_MS
+from quorate.model.state.meters import Meter
+from quorate.model.state.state_view import StateView
+
+STEPS_MAX: Final = 200
+"""Into how many steps a time is divided at most; each is of whole hours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlavorShares:
+    """What an owner had of the ``gpus`` that there are of a flavor: a share for each step.
+
+    Shares are in parts of ``ONE``. ``terms`` are those of now, with the targets.
+    """
+
+    flavor: str
+    gpus: int
+    terms: Terms
+    shares: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareHistory:
+    """The steps, by the instants at which each begins and the last one ends; and each flavor."""
+
+    edges_ms: tuple[int, ...]
+    flavors: tuple[FlavorShares, ...]
+
+
+def share_history(view: StateView, owner: str, *, span_ms: int, now_ms: int) -> ShareHistory:
+    """Return the shares of ``owner`` in the last ``span_ms``, by today's number of GPUs."""
+    edges_ms = step_edges(span_ms, now_ms)
+    scores = Scores(view, now_ms)
+    found = []
+    for flavor in view.flavors():
+        meter, (gpus, _) = view.meters.get((owner, flavor)), view.flavor_gpus(flavor)
+        if meter is None or not gpus:
+            continue
+        used = used_in_steps(meter, edges_ms)
+        found.append(
+            FlavorShares(
+                flavor=flavor,
+                gpus=gpus,
+                terms=scores.of(owner, flavor),
+                shares=tuple(
+                    each * ONE // (gpus * (end_ms - begin_ms))
+                    for each, (begin_ms, end_ms) in zip(used, pairwise(edges_ms), strict=True)
+                ),
+            )
+        )
+    return ShareHistory(edges_ms=edges_ms, flavors=tuple(found))
+
+
+def step_edges(span_ms: int, now_ms: int) -> tuple[int, ...]:
+    """Return the instants that divide the time before ``now_ms``: whole hours, then now itself."""
+    begin = (now_ms - span_ms) // HOUR_MS
+    hours = -(-now_ms // HOUR_MS) - begin
+    step_ms = -(-hours // STEPS_MAX) * HOUR_MS
+    return (*range(begin * HOUR_MS, now_ms, step_ms), now_ms)
+
+
+def used_in_steps(meter: Meter, edges_ms: tuple[int, ...]) -> list[int]:
+    """Return what was used in each step; the last edge is now, and the others are whole hours.
+
+    A step in which a late record was corrected by more than was used counts as none.
+    """
+    now_ms = edges_ms[-1]
+    since = [*(meter.used(edge_ms, now_ms) for edge_ms in edges_ms[:-1]), 0]
+    return [max(0, one - other) for one, other in pairwise(since)]
