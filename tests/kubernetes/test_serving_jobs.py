@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from quorate.adapters.kubernetes.job_kinds import MESSAGE_NOTE, RUN_NOTE, at
+from quorate.adapters.kubernetes.job_kinds import at
 from quorate.adapters.kubernetes.kube_api import KubeApi
+from quorate.adapters.kubernetes.seen_jobs import MESSAGE_NOTE, RUN_NOTE
 from quorate.documents.text_source import read_source
 from tests.bounds import stays, until
 from tests.kubernetes.cut_line import line_to

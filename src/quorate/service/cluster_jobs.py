@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
 from quorate.adapters.kubernetes.exec_kubernetes import Namespaces
-from quorate.adapters.kubernetes.job_kinds import SeenJob, Workload
+from quorate.adapters.kubernetes.job_kinds import Workload
 from quorate.adapters.kubernetes.job_patches import message_patch
-from quorate.adapters.kubernetes.job_watch import JobWatch, SeenJobs, has_pods
+from quorate.adapters.kubernetes.job_watch import JobWatch, SeenJobs, has_pods, kill_pods
 from quorate.adapters.kubernetes.kube_api import CONFLICT, NOT_FOUND, KubeApi
+from quorate.adapters.kubernetes.seen_jobs import SeenJob
 from quorate.core.commands import Command, Fail, Submit
 from quorate.loop.engine import Engine
 from quorate.model.events import NodeStatus
@@ -28,7 +29,8 @@ from quorate.service.auth.authenticator import Authenticator
 from quorate.service.config import Configuration
 from quorate.service.config_values import Clusters
 from quorate.service.executor_choice import cluster_apis
-from quorate.service.job_admission import JobChanges, JobRules, job_changes, run_name
+from quorate.service.job_admission import JobChanges, job_changes
+from quorate.service.job_runs import JobRules, run_name
 from quorate.service.ledger_thread import LedgerThread
 from quorate.views.exits import CommandError
 
@@ -55,15 +57,18 @@ Patch = tuple[SeenJob, dict[str, Any]]
 class Compared:
     """What is left to do in the cluster after the ledger has its part.
 
-    ``seq`` is the sequence of what was compared, ``refused`` what the ledger did not take, and
-    ``spent_s`` how long the ledger's thread was at it.
+    ``seq`` is the sequence of what was compared, ``refused`` what the ledger did not take,
+    ``broken`` the workloads that a bug keeps waiting, and ``spent_s`` how long the ledger's thread
+    was at it.
     """
 
     seq: int
     patches: list[Patch] = field(default_factory=list)
     unsure: list[Workload] = field(default_factory=list)
+    overdue: list[Workload] = field(default_factory=list)
     failed_nodes: frozenset[str] = frozenset()
     refused: tuple[str, ...] = ()
+    broken: Mapping[str, Exception] = field(default_factory=dict)
     spent_s: float = 0.0
 
 
@@ -78,7 +83,7 @@ def record_jobs(
     began_s = monotonic()
 
     def compare() -> tuple[int, JobChanges]:
-        found = job_changes(engine.view, rules, seen.jobs, watched=seen.watched, gone=gone)
+        found = job_changes(engine.view, rules, seen, gone=gone, now_ms=engine.now_ms())
         return engine.head.seq, found
 
     seq, found = compare()
@@ -86,10 +91,7 @@ def record_jobs(
         fresh = [each for each in found.commands if _key(each) not in refused]
         if not fresh:
             break
-        receipts = engine.execute_all(fresh, actor=rules.actor)
-        for command, receipt in zip(fresh, receipts, strict=True):
-            for refusal in receipt.decision.refusals:
-                refused[_key(command)] = sentence(refusal)
+        refused |= _execute(engine, rules, fresh)
         seq, found = compare()
     for run, job in found.submitted.items():
         why = refused.pop(run, "")
@@ -100,10 +102,34 @@ def record_jobs(
         seq=seq,
         patches=found.patches,
         unsure=found.unsure,
+        overdue=found.overdue,
         failed_nodes=frozenset(n for n, each in status.items() if each is NodeStatus.FAILED),
         refused=tuple(f"{command}: {why}" for command, why in refused.items()),
+        broken=found.broken,
         spent_s=monotonic() - began_s,
     )
+
+
+def _execute(engine: Engine, rules: JobRules, commands: Sequence[Command]) -> dict[str, str]:
+    """Have the ledger take ``commands``; return what it did not take, and why.
+
+    Where a bug raises for one of them, each is given by itself, so that it costs that one alone.
+    """
+    try:
+        receipts = engine.execute_all(commands, actor=rules.actor)
+    except QuorateError:
+        raise
+    except Exception as error:  # noqa: BLE001 - logged below, as the fault of one Job
+        if len(commands) > 1:
+            return {k: v for each in commands for k, v in _execute(engine, rules, [each]).items()}
+        _LOG.exception("cluster %s: a bug keeps a Job waiting", rules.cluster)
+        why = f"a bug keeps it waiting ({type(error).__name__}); see the log of the service"
+        return {_key(commands[0]): why}
+    return {
+        _key(command): sentence(refusal)
+        for command, receipt in zip(commands, receipts, strict=True)
+        for refusal in receipt.decision.refusals
+    }
 
 
 def _key(command: Command) -> str:
@@ -152,6 +178,7 @@ class JobKeeper:
         self._seq = -1
         self._rest_s = PAUSE_S
         self._trouble = ""
+        self._broken: frozenset[str] = frozenset()
 
     def _tell(self) -> None:
         """Compare soon; from any thread."""
@@ -224,9 +251,16 @@ class JobKeeper:
                 spent_s += done.spent_s
         self._rest_s = max(PAUSE_S, PART * spent_s)
         self._seq = done.seq
-        is_done = not done.refused
+        is_done = not done.refused and not done.broken
         for each in done.refused:
             self._complain(each)
+        for key, error in done.broken.items():
+            if key not in self._broken:
+                where = f"cluster {self._rules.cluster}: {key}"
+                _LOG.error("%s: a bug keeps it waiting", where, exc_info=error)
+        self._broken = frozenset(done.broken)
+        for workload in done.overdue:
+            await asyncio.to_thread(kill_pods, self._api, workload)
         for job, patch in done.patches:
             is_done &= await self._change(job, patch)
         if not is_done:

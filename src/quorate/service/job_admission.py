@@ -7,39 +7,28 @@ its pods is left. Nothing is remembered: whatever differs is seen again after a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from quorate.adapters.kubernetes.job_kinds import SeenJob, Workload, workload_of
+from quorate.adapters.kubernetes.job_kinds import Workload, workload_of
 from quorate.adapters.kubernetes.job_patches import (
+    is_pinned_to,
     message_patch,
     misfit,
     start_patch,
     suspend_patch,
 )
+from quorate.adapters.kubernetes.job_watch import SeenJobs
+from quorate.adapters.kubernetes.seen_jobs import SeenJob
 from quorate.core.commands import Cancel, Command, Complete, Confirm, Fail, Submit
 from quorate.model.amounts import SECOND_MS
-from quorate.model.specs import OnQuota, PoolExecutor, Run
 from quorate.model.state.records import TERMINAL, Phase, RunRecord
 from quorate.model.state.state_view import StateView
+from quorate.service.job_runs import JobRules, pools_of, run_name, run_of
 
-NAME_CHARS_MAX: Final = 100
-"""How much of a workload's name is in the name of its run."""
-UID_CHARS: Final = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRules:
-    """Which cluster the workloads are in, and which namespace each owner has there."""
-
-    cluster: str
-    namespace_of: Callable[[str], str]
-
-    @property
-    def actor(self) -> str:
-        """The actor of what is recorded: the name that pools have for the executor there."""
-        return f"{PoolExecutor.KUBERNETES}/{self.cluster}"
+LATE_MS: Final = 10 * SECOND_MS
+"""How long after the deadline of a stop pods are killed: their grace began a little after it."""
 
 
 @dataclass(slots=True)
@@ -47,58 +36,71 @@ class JobChanges:
     """What has to be recorded, what has to be changed in the cluster, and whose pods to look for.
 
     ``submitted`` are the workloads of the ``Submit`` commands, by run. ``gone`` are the workloads
-    of which no pod is left, as far as that was looked for.
+    of which no pod is left, as far as that was looked for, and ``overdue`` those whose pods have
+    outlived the deadline of their stop. ``broken`` are workloads that could not be compared, which
+    is a bug, and keeps no other workload waiting.
     """
 
+    now_ms: int
     gone: Collection[str] = ()
 
     commands: list[Command] = field(default_factory=list)
     patches: list[tuple[SeenJob, dict[str, Any]]] = field(default_factory=list)
     unsure: list[Workload] = field(default_factory=list)
+    overdue: list[Workload] = field(default_factory=list)
     submitted: dict[str, SeenJob] = field(default_factory=dict)
+    broken: dict[str, Exception] = field(default_factory=dict)
 
-
-def run_name(workload: Workload) -> str:
-    """Return the name of the run of a workload; another one of the same name has another run."""
-    return f"{workload.name[:NAME_CHARS_MAX].rstrip('.-')}-{workload.uid[:UID_CHARS]}"
+    def add(self, other: JobChanges) -> None:
+        """Take over what was found for one workload."""
+        self.commands += other.commands
+        self.patches += other.patches
+        self.unsure += other.unsure
+        self.overdue += other.overdue
+        self.submitted |= other.submitted
 
 
 def job_changes(
-    view: StateView,
-    rules: JobRules,
-    jobs: Mapping[str, SeenJob],
-    *,
-    watched: Collection[str],
-    gone: Collection[str],
+    view: StateView, rules: JobRules, seen: SeenJobs, *, gone: Collection[str], now_ms: int
 ) -> JobChanges:
     """Return what makes ledger and cluster agree.
 
-    ``jobs`` are the workloads with an owner, by how runs name them; ``watched`` the kinds of which
-    all are known, and ``gone`` the workloads of which no pod is left.
+    ``seen`` are the workloads with an owner, ``gone`` those of which no pod is left.
     """
-    found = JobChanges(gone)
-    for job in jobs.values():
-        name = run_name(job.workload)
-        record = view.runs.get(name)
-        if record is None:
-            _admit(view, rules, job, found)
-        elif record.spec.workload != str(job.workload) or not _is_home(rules, record, job.workload):
-            _tell(job, f"the name of its run, {name}, is taken by another run", found)
+    found = JobChanges(now_ms, gone)
+    for key, job in seen.jobs.items():
+        one = JobChanges(now_ms, gone)
+        try:
+            _see_to(view, rules, job, one)
+        except Exception as error:  # noqa: BLE001 - one workload must not keep all others waiting
+            found.broken[key] = error
         else:
-            _agree(view, job, record, found)
+            found.add(one)
     for name in _live_runs(view, rules):
         record = view.runs[name]
         text = record.spec.workload
         workload = None if text is None else workload_of(text)
-        if workload is None or workload.kind.plural not in watched:
+        if workload is None or workload.kind.plural not in seen.watched:
             continue
         if run_name(workload) != name:
             _end_foreign(view, record, workload, found)
         elif not _is_home(rules, record, workload):
             _end_stray(view, record, workload, found)
-        elif text not in jobs:
+        elif text not in seen.jobs:
             _end_without(view, record, workload, found)
     return found
+
+
+def _see_to(view: StateView, rules: JobRules, job: SeenJob, found: JobChanges) -> None:
+    """Find what makes the ledger and one workload agree."""
+    name = run_name(job.workload)
+    record = view.runs.get(name)
+    if record is None:
+        _admit(view, rules, job, found)
+    elif record.spec.workload != str(job.workload) or not _is_home(rules, record, job.workload):
+        _tell(job, f"the name of its run, {name}, is taken by another run", found)
+    else:
+        _agree(view, job, record, found)
 
 
 def _is_home(rules: JobRules, record: RunRecord, workload: Workload) -> bool:
@@ -109,13 +111,9 @@ def _is_home(rules: JobRules, record: RunRecord, workload: Workload) -> bool:
 def _live_runs(view: StateView, rules: JobRules) -> list[str]:
     """Return the runs of workloads of this cluster that wait or have leases."""
     names = dict.fromkeys([*view.pending, *(lease.fact.run for lease in view.leases.values())])
-    pools = _pools(view, rules)
+    pools = pools_of(view, rules)
     found = [(name, view.runs[name].spec) for name in names]
     return [name for name, spec in found if spec.workload is not None and spec.pool in pools]
-
-
-def _pools(view: StateView, rules: JobRules) -> list[str]:
-    return sorted(name for name, pool in view.pools.items() if pool.executor_name == rules.actor)
 
 
 # --- A workload without a run ---
@@ -125,65 +123,12 @@ def _admit(view: StateView, rules: JobRules, job: SeenJob, found: JobChanges) ->
     """Submit a run for a workload that waits, or say in it what keeps that from happening."""
     if job.ended is not None:
         return
-    made = _run_of(view, rules, job)
+    made = run_of(view, rules, job)
     if isinstance(made, str):
         _tell(job, made, found)
         return
     found.commands.append(Submit(made))
     found.submitted[made.name] = job
-
-
-def _run_of(view: StateView, rules: JobRules, job: SeenJob) -> Run | str:
-    """Return the run of a workload, or what is wrong with the workload and how to mend it."""
-    wrong = _fault_of(view, rules, job)
-    pool = _one_of(_pools(view, rules), job.pool, "pool of this cluster", "quorate.dev/pool")
-    nodes = (each for each in view.nodes.values() if each.island.pool == pool.name)
-    flavors = sorted({each.spec.flavor for each in nodes})
-    flavor = _one_of(flavors, job.flavor, f"flavor in pool {pool.name}", "quorate.dev/flavor")
-    if wrong or pool.fault or flavor.fault:
-        return wrong or pool.fault or flavor.fault
-    return Run(
-        name=run_name(job.workload),
-        owner=job.owner,
-        flavors=(flavor.name,),
-        gpus=job.gpus,
-        pool=pool.name,
-        expected_duration_ms=None if not job.deadline_s else job.deadline_s * SECOND_MS,
-        checkpoint_ms=job.grace_s * SECOND_MS,
-        on_quota=OnQuota.WAIT,
-        nonce=job.workload.uid,
-        workload=str(job.workload),
-    )
-
-
-def _fault_of(view: StateView, rules: JobRules, job: SeenJob) -> str:
-    """Return what keeps a workload from being the work of its owner; empty if nothing does."""
-    if not job.is_suspended:
-        return "it is not suspended, so it runs without Quorate; create it with suspend: true"
-    if job.fault:
-        return job.fault
-    if job.owner not in view.owners:
-        return f"there is no owner {job.owner!r}; correct the label"
-    home = rules.namespace_of(job.owner)
-    if job.workload.namespace != home:
-        return f"the work of {job.owner} is in the namespace {home}; create it there"
-    return ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    name: str = ""
-    fault: str = ""
-
-
-def _one_of(there: list[str], said: str, what: str, label: str) -> _Chosen:
-    """Return the one that is ``said``, or the only one; else what is wrong."""
-    if said and said not in there:
-        return _Chosen(fault=f"there is no {what} {said!r}; there are: {', '.join(there) or '-'}")
-    if not said and len(there) != 1:
-        listed = ", ".join(there) or "-"
-        return _Chosen(fault=f"which {what}? say it with the label {label}; there are: {listed}")
-    return _Chosen(name=said or there[0])
 
 
 def _tell(job: SeenJob, message: str, found: JobChanges, run: str = "") -> None:
@@ -229,16 +174,39 @@ def _keep_going(view: StateView, job: SeenJob, record: RunRecord, found: JobChan
             found.commands.append(kind(name, job.ended.note, has_gone=True))
     elif job.is_suspended:
         _start(view, job, record, found)
-    elif job.placed_on != tuple(_nodes_of(view, record)):
-        _suspend(job, f"run {name} goes on elsewhere", found)
+    else:
+        nodes = tuple(_nodes_of(view, record))
+        if job.placed_on != nodes:
+            _suspend(job, f"run {name} goes on elsewhere", found)
+        else:
+            wrong = _changed(job, record)
+            if not wrong and not is_pinned_to(job, nodes):
+                wrong = f"its template does not name just the nodes of its run: {', '.join(nodes)}"
+            if wrong:
+                _suspend(job, wrong, found)
+
+
+def _changed(job: SeenJob, record: RunRecord) -> str:
+    """Return how a workload asks for something else than its run has; empty where it does not."""
+    if job.fault:
+        return job.fault
+    if job.gpus != record.spec.gpus:
+        return (
+            f"it asks for {job.gpus} GPUs, and its run {record.spec.name} is for "
+            f"{record.spec.gpus}; create another one"
+        )
+    return ""
 
 
 def _start(view: StateView, job: SeenJob, record: RunRecord, found: JobChanges) -> None:
     """Start a suspended workload on the nodes of its run, or fail the run where it cannot work."""
     name, gpus_of = record.spec.name, _nodes_of(view, record)
-    wrong = misfit(job, gpus_of, is_alone=view.pools[record.spec.pool].whole_nodes)
+    is_alone = view.pools[record.spec.pool].whole_nodes
+    wrong = _changed(job, record) or misfit(job, gpus_of, is_alone=is_alone)
     if wrong:
-        found.commands.append(Fail(name, wrong, has_gone=True))
+        # It may have worked, and been changed since.
+        if _is_gone(job.workload, found):
+            found.commands.append(Fail(name, wrong, has_gone=True))
         return
     nodes = tuple(gpus_of)
     # Its controller must have seen that it was suspended, or it goes on with the pods of before.
@@ -258,11 +226,24 @@ def _ends_leases(view: StateView, record: RunRecord) -> bool:
     return any(view.leases[lease].ending is not None for lease in record.leases)
 
 
-def _confirm(view: StateView, record: RunRecord, workload: Workload, found: JobChanges) -> None:
-    """Confirm the end of leases that have to end, when no pod is left."""
+def _confirm(
+    view: StateView,
+    record: RunRecord,
+    workload: Workload,
+    found: JobChanges,
+    *,
+    is_own: bool = True,
+) -> None:
+    """Confirm the end of leases that have to end, when no pod is left.
+
+    Pods of its own workload that have outlived the deadline are to be killed.
+    """
+    stops = {each: view.leases[each].ending for each in record.leases}
+    ending = {each: stop for each, stop in stops.items() if stop is not None}
     if _is_gone(workload, found):
-        ending = [lease for lease in record.leases if view.leases[lease].ending is not None]
         found.commands += [Confirm(lease) for lease in ending]
+    elif is_own and found.now_ms > max(stop.deadline_ms for stop in ending.values()) + LATE_MS:
+        found.overdue.append(workload)
 
 
 def _nodes_of(view: StateView, record: RunRecord) -> dict[str, int]:
@@ -288,7 +269,7 @@ def _end_without(view: StateView, record: RunRecord, workload: Workload, found: 
 def _end_stray(view: StateView, record: RunRecord, workload: Workload, found: JobChanges) -> None:
     """Cancel a run whose workload is not its owner's to start and stop; that one is left alone."""
     if _ends_leases(view, record):
-        _confirm(view, record, workload, found)
+        _confirm(view, record, workload, found, is_own=False)
     else:
         note = f"its workload is in the namespace {workload.namespace}, which is not its owner's"
         found.commands.append(Cancel(record.spec.name, note))

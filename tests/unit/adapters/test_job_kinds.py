@@ -10,23 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.adapters.kubernetes.job_kinds import (
-    KINDS,
-    NODES_NOTE,
-    Ended,
-    PodSet,
-    SeenJob,
-    at,
-    seen_job,
-    workload_of,
-)
+from quorate.adapters.kubernetes.job_kinds import KINDS, Ended, at, workload_of
 from quorate.adapters.kubernetes.job_patches import (
     _fits,
+    is_pinned_to,
     message_patch,
     misfit,
     start_patch,
     suspend_patch,
 )
+from quorate.adapters.kubernetes.seen_jobs import NODES_NOTE, PodSet, SeenJob, seen_job
 
 JOB, JOB_SET, PYTORCH, RAY = KINDS
 
@@ -136,11 +129,106 @@ def test_a_workload_without_an_owner_or_that_is_being_deleted_is_not_seen() -> N
 
 def test_faults_name_what_is_missing() -> None:
     assert "ask for no GPUs" in seen(job(0)).fault
-    assert "asks for '1m'" in seen(tree({"template": pod("1m")})).fault
+    assert 'asks for "1m"' in seen(tree({"template": pod("1m")})).fault
     assert seen(tree({"template": pod(1)})).is_suspended is False
     init = pod(1, initContainers=[{"resources": {"limits": {"nvidia.com/gpu": 4}}}])
     assert seen(tree({"template": init})).gpus == 4
     assert seen(job(1, completions=1)).gpus == 1
+
+
+def graced(seconds: int) -> dict[str, Any]:
+    return job(template=pod(8, terminationGracePeriodSeconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (job(activeDeadlineSeconds=2**63 - 1), "activeDeadlineSeconds: must be 0 to"),
+        (job(activeDeadlineSeconds=2**55), "activeDeadlineSeconds: must be 0 to"),
+        (job(activeDeadlineSeconds=10**5000), "a number of over 38 digits"),
+        (graced(2**60), "terminationGracePeriodSeconds: must be 0 to"),
+        (graced(-5), "terminationGracePeriodSeconds: must be 0 to"),
+        (job(parallelism=2**31 - 1), "its pods ask for 17179869176 GPUs, over 1048576"),
+        (job(parallelism=10**5000), "its pods ask for a number of over 38 digits GPUs"),
+        (tree({"template": pod("9" * 5000)}), "not for 0 to 1048576"),
+        (tree({"template": pod(2**62)}), "not for 0 to 1048576"),
+        (tree({"template": pod("\u00b2")}), "not for 0 to 1048576"),
+        (job(manualSelector=True), "create it without manualSelector"),
+    ],
+)
+def test_what_no_document_could_ask_for_is_a_fault(found: dict[str, Any], said: str) -> None:
+    read = seen(found)
+    assert said in read.fault
+    assert len(read.fault) < 300
+    assert read.pod_sets == ()
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "x", "8"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(
+                (
+                    *("suspend", "template", "spec", "containers", "resources", "limits"),
+                    *("nvidia.com/gpu", "replicas", "replicatedJobs", "pytorchReplicaSpecs"),
+                    *("rayClusterSpec", "workerGroupSpecs", "conditions", "type", "status"),
+                    *("affinity", "nodeAffinity", "nodeSelector", "jobStatus", "parallelism"),
+                )
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=12,
+)
+PLACES: dict[str, list[tuple[str | int, ...]]] = {
+    each.kind: [("spec",), ("status",), each.suspend]
+    + [
+        (*path, *more)
+        for path, _ in each.templates(tree(SPECS[each.kind]))
+        for more in ((), ("spec",), ("spec", "containers"), ("spec", "affinity"))
+    ]
+    for each in KINDS
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda each: each.kind)
+@given(data=st.data())
+def test_whatever_users_write_is_read(kind: Any, data: st.DataObject) -> None:
+    found = deepcopy(tree(SPECS[kind.kind])) | {"status": {}}
+    *before, last = data.draw(st.sampled_from(PLACES[kind.kind]))
+    at(found, tuple(before))[last] = data.draw(JUNK)
+    read = seen(found, kind)
+    if not read.fault:
+        is_pinned_to(read, ("n1",))
+        assert is_pinned_to(started(read, kind), ("n1",))
+
+
+def started(read: SeenJob, kind: Any) -> SeenJob:
+    """Return a workload as it is after its start on one node."""
+    return seen({**read.tree, "spec": start_patch(read, "train-1234", ("n1",))["spec"]}, kind)
+
+
+def test_a_template_that_may_have_pods_elsewhere_is_not_pinned() -> None:
+    read = started(seen(job(4)), JOB)
+    assert is_pinned_to(read, ("n1",))
+    assert not is_pinned_to(read, ("n1", "n2"))
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    path = ("spec", "template", "spec", "affinity", "nodeAffinity", required)
+    (term,) = at(read.tree, path)["nodeSelectorTerms"]
+    field = {"key": "metadata.name", "operator": "NotIn", "values": ["n9"]}
+    wilds: list[list[dict[str, Any]]] = [
+        [],
+        [{}],
+        [term, {"matchExpressions": []}],
+        [{**term, "matchFields": [field]}],
+        [{**term, "matchFields": [{**term["matchFields"][0], "values": ["n1", "n2"]}]}],
+    ]
+    for terms in wilds:
+        wild = deepcopy(read.tree)
+        at(wild, path)["nodeSelectorTerms"] = terms
+        assert not is_pinned_to(seen(wild), ("n1",)), terms
 
 
 def test_the_flavor_and_the_grace_of_a_workload_are_those_of_its_pods() -> None:
@@ -226,6 +314,33 @@ def test_pods_that_are_said_to_fit_do(sizes: list[int], gpus: list[int]) -> None
         assert can
     elif len(set(sizes)) == 1:
         assert not can
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4)), min_size=1, max_size=3),
+    gpus=st.lists(st.integers(0, 9), min_size=1, max_size=4),
+)
+def test_pods_of_one_size_are_placed_together_as_one_by_one(
+    sizes: list[tuple[int, int]], gpus: list[int]
+) -> None:
+    pod_sets = [PodSet(("spec", "template"), pods, size) for pods, size in sizes]
+    nodes = {f"n{number}": found for number, found in enumerate(gpus)}
+    assert _fits(pod_sets, nodes) is _one_by_one(pod_sets, nodes)
+
+
+def _one_by_one(pod_sets: list[PodSet], gpus_of: dict[str, int]) -> bool:
+    left = dict(gpus_of)
+    sizes = sorted((each.gpus for each in pod_sets for _ in range(each.pods)), reverse=True)
+    for size in sizes:
+        room = [(gpus, node) for node, gpus in left.items() if gpus >= size]
+        if not room:
+            return False
+        left[min(room)[1]] -= size
+    return True
+
+
+def test_pods_beyond_counting_do_not_fit() -> None:
+    assert not _fits([PodSet(("spec", "template"), 2**31 - 1, 8)], {"n1": 8})
 
 
 def _in_order(sizes: tuple[int, ...], gpus: list[int]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from quorate.adapters.kubernetes.kubelet_notes import NOTE_CHARS_MAX, note_of
 from quorate.adapters.kubernetes.pod_gangs import Crew, Pod, pod_of
 from quorate.adapters.kubernetes.pod_manifest import (
     GPU,
@@ -196,3 +197,18 @@ def test_a_pod_of_a_round_is_told_for_how_many_steps_and_how_long() -> None:
         assert env["QUORATE_LEASE_STEPS"] == "900"
         assert env["QUORATE_LEASE_SECONDS"] == "360"
         assert env["QUORATE_LEASE_UNTIL_MS"] == "1700000360000"
+
+
+def test_the_last_message_of_a_container_is_one_short_line() -> None:
+    message = "\x1b]0;owned\x07\x1b[2J" + "line\nrm -rf\r\u202e" * 100
+    ended = {"reason": "Error", "message": message, "exitCode": 1}
+    status = {"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}]}
+    manifest = manifests()[0]
+    made = {"uid": "u", "resourceVersion": "1"}
+    pod = pod_of({**manifest, "metadata": manifest["metadata"] | made, "status": status})
+    assert pod is not None
+    assert pod.note.startswith("Error: ]0;owned [2Jline rm -rf")
+    assert pod.note.isprintable()
+    assert len(pod.note) <= NOTE_CHARS_MAX
+    assert note_of(None, 5, " \n ") == ""
+    assert note_of("OOMKilled", None) == "OOMKilled"

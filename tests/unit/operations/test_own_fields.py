@@ -78,7 +78,7 @@ def test_the_run_of_a_workload_cannot_be_changed_or_copied() -> None:
     engine = engine_with_pods()
     spec = run(NAME, 8, "other", pool="pods", nonce="12345678-1111", workload=WORKLOAD)
     engine.execute(Submit(spec), actor="kubernetes/west")
-    changed = render(spec)
+    changed: dict[str, Any] = render(spec)
     changed["spec"]["resources"]["totalGPUs"] = 1
     with pytest.raises(CommandError, match="Quorate alone writes it"):
         ask(desk_for(ADMIN, engine), "apply", ApplyDocuments(documents=(changed,)))

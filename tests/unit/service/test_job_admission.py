@@ -9,22 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.adapters.kubernetes.job_kinds import KINDS, MESSAGE_NOTE, RUN_NOTE, at, seen_job
+from quorate.adapters.kubernetes.job_kinds import KINDS, at
 from quorate.adapters.kubernetes.job_watch import SeenJobs
+from quorate.adapters.kubernetes.seen_jobs import MESSAGE_NOTE, RUN_NOTE, seen_job
 from quorate.core.commands import Apply, Cancel, MarkNode, Submit
 from quorate.model.events import NodeStatus
 from quorate.model.specs import Owner, Pool, PoolExecutor
 from quorate.model.state.records import Phase
 from quorate.ports.executor_port import Order, Report
 from quorate.service.cluster_jobs import record_jobs
-from quorate.service.job_admission import JobRules
+from quorate.service.job_admission import LATE_MS
+from quorate.service.job_runs import JobRules, run_name
 from quorate.testing.builders import budget, envelope, node, run
-from quorate.testing.memory_engines import memory_engine
+from quorate.testing.memory_engines import HandClock, memory_engine
 from tests.oracles.effort import examples
 
 JOB = KINDS[0]
@@ -57,8 +61,8 @@ class Silent:
 class World:
     """A ledger with three whole nodes of 8 GPUs, and a cluster."""
 
-    def __init__(self, pool: Pool = WHOLE, nodes: int = 3) -> None:
-        self.engine = memory_engine()
+    def __init__(self, pool: Pool = WHOLE, nodes: int = 3, clock: HandClock | None = None) -> None:
+        self.engine = memory_engine(clock=clock or HandClock())
         self.engine.executor = Silent()
         fleet = [node(f"n{number}") for number in range(nodes)]
         money = budget("b", "rai", envelope("e", 8 * nodes))
@@ -89,6 +93,13 @@ class World:
         self.jobs[uid] = {"metadata": metadata, "spec": spec, "status": {}}
         self.names[uid] = f"{name}-{uid[:8]}"
         return self.names[uid]
+
+    def change(self, name: str, **spec: Any) -> None:
+        """Have a user change a job."""
+        self.version += 1
+        tree = self.jobs[self.uid(name)]
+        tree["spec"] |= spec
+        tree["metadata"]["resourceVersion"] = str(self.version)
 
     def seen(self) -> SeenJobs:
         found = [seen_job(deepcopy(tree), JOB) for tree in self.jobs.values()]
@@ -365,6 +376,111 @@ def test_the_run_of_another_owner_stops_no_workload() -> None:
         world.compare()
     assert not world.is_suspended(name)
     assert world.phase(name) is Phase.CANCELLED
+
+
+def template(gpus: int | str = 8, **spec: Any) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": gpus}
+    return {"spec": {"containers": [{"name": "w", "resources": {"limits": limits}}], **spec}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"activeDeadlineSeconds": 2**55},
+        {"template": template(terminationGracePeriodSeconds=2**60)},
+        {"template": template(terminationGracePeriodSeconds=-5)},
+        {"template": template(terminationGracePeriodSeconds=31_536_000)},
+        {"template": template("9" * 5000)},
+        {"pods": 2**31 - 1},
+        {"manualSelector": True},
+    ],
+)
+def test_a_wild_job_keeps_no_other_job_waiting(spec: dict[str, Any]) -> None:
+    world = World()
+    wild, honest = world.create("wild", **spec), world.create("honest")
+    world.settle()
+    assert world.phase(honest) is Phase.RUNNING
+    assert world.engine.view.runs.get(wild) is None
+    assert world.note(wild)
+    assert len(world.note(wild)) < 300
+
+
+def test_the_bug_of_one_job_is_not_that_of_others() -> None:
+    world = World()
+    wild, broken = world.create("wild"), world.create("broken", owner="core")
+    honest = world.create("honest")
+    # As if its deadline had not been checked: the ledger cannot hold it.
+    jobs = {
+        key: replace(job, deadline_s=2**55) if run_name(job.workload) == wild else job
+        for key, job in world.seen().jobs.items()
+    }
+
+    def namespace_of(owner: str) -> str:
+        return {"rai": "quorate-rai"}[owner]
+
+    rules = JobRules(cluster="c", namespace_of=namespace_of)
+    done = record_jobs(world.engine, rules, SeenJobs(jobs, WATCHED))
+    assert world.phase(honest) is Phase.RUNNING
+    assert [run_name(jobs[key].workload) for key in done.broken] == [broken]
+    (said,) = [patch for job, patch in done.patches if run_name(job.workload) == wild]
+    assert "a bug keeps it waiting" in said["metadata"]["annotations"][MESSAGE_NOTE]
+
+
+@pytest.mark.parametrize("pods", [2**31 - 1, 2, 0])
+def test_a_job_that_was_resized_before_its_start_fails(pods: int) -> None:
+    world = World()
+    name = world.create("train")
+    record_jobs(world.engine, RULES, world.seen())
+    assert world.phase(name) is Phase.RUNNING
+    world.change(name, parallelism=pods)
+    world.settle()
+    assert world.phase(name) is Phase.FAILED
+    assert "GPUs" in world.engine.view.runs[name].note
+    assert world.is_suspended(name)
+
+
+def test_a_job_that_grows_while_it_works_is_suspended_and_fails_without_pods() -> None:
+    shared = Pool(name="shared", selector=(), executor=PoolExecutor.KUBERNETES, cluster="c")
+    world = World(shared)
+    name = world.create("train", gpus=1)
+    world.settle()
+    world.is_slow = True
+    world.change(name, parallelism=8)
+    world.settle()
+    assert world.is_suspended(name)
+    assert "it asks for 8 GPUs, and its run" in world.note(name)
+    assert world.phase(name) is Phase.RUNNING
+    world.is_slow = False
+    world.control()
+    world.settle()
+    assert world.phase(name) is Phase.FAILED
+    assert not world.engine.view.leases
+
+
+def test_a_job_whose_template_names_other_nodes_is_suspended() -> None:
+    world = World()
+    name = world.create("train")
+    world.settle()
+    world.change(name, template=template(), suspend=False)
+    world.compare()
+    assert world.is_suspended(name)
+    assert "its template does not name just the nodes of its run: n0" in world.note(name)
+
+
+def test_pods_that_outlive_the_deadline_of_a_stop_are_killed() -> None:
+    clock = HandClock()
+    world = World(clock=clock)
+    name = world.create("train")
+    world.settle()
+    world.is_slow = True
+    world.engine.execute(Cancel(name), actor="ada")
+    world.settle()
+    seen = world.seen()
+    clock.ms += 30_000 + LATE_MS
+    assert record_jobs(world.engine, RULES, seen).overdue == []
+    clock.ms += 1
+    overdue = record_jobs(world.engine, RULES, seen).overdue
+    assert [each.uid for each in overdue] == [world.uid(name)]
 
 
 WORDS = ("create", "create", "cancel", "cancel", "end", "fail", "delete", "node", "slow", "poke")

@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, Final
 
-from quorate.adapters.kubernetes.job_kinds import (
+from quorate.adapters.kubernetes.job_kinds import Path, Tree, at, mappings
+from quorate.adapters.kubernetes.seen_jobs import (
     MESSAGE_NOTE,
     NODES_NOTE,
     RUN_NOTE,
-    Path,
     PodSet,
     SeenJob,
-    Tree,
-    at,
 )
 
 HOST: Final = "kubernetes.io/hostname"
@@ -35,7 +33,7 @@ def start_patch(job: SeenJob, run: str, nodes: Sequence[str]) -> Tree:
             _pin_by_affinity(pod, nodes, is_pinned=job.placed_on is not None)
         else:
             (node,) = nodes
-            pod["nodeSelector"] = {**(pod.get("nodeSelector") or {}), HOST: node}
+            pod["nodeSelector"] = {**_mapping(pod.get("nodeSelector")), HOST: node}
     _put(spec, job.workload.kind.suspend[1:], value=False)
     notes = {RUN_NOTE: run, NODES_NOTE: ",".join(nodes), MESSAGE_NOTE: None}
     return _patch(job, notes, spec)
@@ -80,24 +78,57 @@ def misfit(job: SeenJob, gpus_of: dict[str, int], *, is_alone: bool) -> str:
 
 
 def _fits(pod_sets: Sequence[PodSet], gpus_of: dict[str, int]) -> bool:
-    """Return whether the largest pods first, each on the fullest node that holds it, all fit."""
+    """Return whether the largest pods first, each on the fullest node that holds it, all fit.
+
+    The fullest node that holds a pod stays the fullest with it, so it takes all of a size at once.
+    """
     left = dict(gpus_of)
-    sizes = sorted((each.gpus for each in pod_sets for _ in range(each.pods)), reverse=True)
-    for size in sizes:
-        room = [(gpus, node) for node, gpus in left.items() if gpus >= size]
-        if not room:
+    for each in sorted(pod_sets, key=lambda each: each.gpus, reverse=True):
+        pods = each.pods
+        for node in sorted(left, key=lambda node: (left[node], node)):
+            taken = min(pods, left[node] // each.gpus)
+            left[node] -= taken * each.gpus
+            pods -= taken
+        if pods:
             return False
-        left[min(room)[1]] -= size
     return True
+
+
+def is_pinned_to(job: SeenJob, nodes: Sequence[str]) -> bool:
+    """Return whether the templates of ``job`` name just these ``nodes``, as a start writes them."""
+    return all(_pins(job, each) == set(nodes) for each in job.pod_sets)
+
+
+def _pins(job: SeenJob, pod_set: PodSet) -> set[str]:
+    """Return the nodes to which a template is pinned; none where it may have pods elsewhere."""
+    pod = at(job.tree, (*pod_set.path, "spec"))
+    if not job.workload.kind.by_affinity:
+        return {str(at(pod, ("nodeSelector", HOST)))}
+    terms = at(pod, ("affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms"))
+    pins = [_pin(term) for term in mappings(terms)]
+    return set() if None in pins else {str(each) for each in pins}
+
+
+def _pin(term: Tree) -> str | None:
+    """Return the node that the last field of an alternative names; None where it names none."""
+    last = (mappings(term.get("matchFields")) or [{}])[-1]
+    values = last.get("values")
+    if not isinstance(values, list) or last != _pin_to(*values[:1]) or len(values) != 1:
+        return None
+    return str(values[0])
+
+
+def _pin_to(node: str = "") -> Tree:
+    return {"key": _FIELD, "operator": "In", "values": [node]}
 
 
 def _pin_by_affinity(pod: Tree, nodes: Sequence[str], *, is_pinned: bool) -> None:
     """Have each alternative of a pod's node affinity name one of ``nodes`` besides."""
-    affinity = pod.setdefault("affinity", {}) or {}
+    affinity = _mapping(pod.get("affinity"))
     pod["affinity"] = affinity
-    node_affinity = affinity.get("nodeAffinity") or {}
+    node_affinity = _mapping(affinity.get("nodeAffinity"))
     affinity["nodeAffinity"] = node_affinity
-    terms = (node_affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    terms = mappings(at(node_affinity, (_REQUIRED, "nodeSelectorTerms"))) or [{}]
     if is_pinned:
         terms = _without_pins(terms)
     node_affinity[_REQUIRED] = {
@@ -105,16 +136,21 @@ def _pin_by_affinity(pod: Tree, nodes: Sequence[str], *, is_pinned: bool) -> Non
     }
 
 
+def _mapping(value: Any) -> Tree:
+    return value if isinstance(value, dict) else {}
+
+
 def _pinned(term: Tree, node: str) -> Tree:
-    pin = {"key": _FIELD, "operator": "In", "values": [node]}
-    return {**term, "matchFields": [*(term.get("matchFields") or []), pin]}
+    return {**term, "matchFields": [*mappings(term.get("matchFields")), _pin_to(node)]}
 
 
 def _without_pins(terms: Sequence[Tree]) -> list[Tree]:
-    """Return the alternatives as they were before an earlier start: the last field is its pin."""
+    """Return the alternatives as they were before an earlier start, whose pin is the last field."""
     found: list[Tree] = []
     for term in terms:
-        fields = (term.get("matchFields") or [])[:-1]
+        fields = mappings(term.get("matchFields"))
+        if _pin(term) is not None:
+            fields = fields[:-1]
         bare = {key: value for key, value in term.items() if key != "matchFields"}
         before = {**bare, "matchFields": fields} if fields else bare
         if before not in found:

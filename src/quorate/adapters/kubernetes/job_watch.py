@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from quorate.adapters.kubernetes.job_kinds import KINDS, JobKind, SeenJob, Workload, seen_job
+from quorate.adapters.kubernetes.job_kinds import KINDS, JobKind, Workload
 from quorate.adapters.kubernetes.kube_api import NOT_FOUND, Change, KubeApi
 from quorate.adapters.kubernetes.object_watch import ObjectWatch
+from quorate.adapters.kubernetes.pod_gangs import KILLED_S
+from quorate.adapters.kubernetes.seen_jobs import SeenJob, seen_job
 from quorate.ports.errors import ClusterRefusedError
 
 
@@ -115,11 +117,29 @@ def has_pods(api: KubeApi, workload: Workload, failed_nodes: Collection[str]) ->
 
     Raises ``ClusterError``.
     """
+    return any(each["spec"].get("nodeName") not in failed_nodes for each in _pods(api, workload))
+
+
+def kill_pods(api: KubeApi, workload: Workload) -> None:
+    """Have the pods of ``workload`` that may still work end at once, whatever grace they have.
+
+    Raises ``ClusterError``.
+    """
+    for each in _pods(api, workload):
+        metadata = each["metadata"]
+        grace_s = metadata.get("deletionGracePeriodSeconds")
+        if grace_s is None or grace_s > KILLED_S:
+            path = f"/api/v1/namespaces/{workload.namespace}/pods/{metadata['name']}"
+            api.delete(path, grace_s=KILLED_S, uid=metadata["uid"])
+
+
+def _pods(api: KubeApi, workload: Workload) -> list[dict[str, Any]]:
+    """Return the pods of ``workload`` that may still work."""
     path = f"/api/v1/namespaces/{workload.namespace}/pods"
     trees, _ = api.list_all(path, workload.pod_selector)
-    return any(
-        workload.kind.has_pod(workload, each["metadata"].get("labels") or {})
-        and (each.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
-        and each["spec"].get("nodeName") not in failed_nodes
+    return [
+        each
         for each in trees
-    )
+        if workload.kind.has_pod(workload, each["metadata"].get("labels") or {})
+        and (each.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    ]

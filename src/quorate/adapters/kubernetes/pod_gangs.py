@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from quorate.adapters.kubernetes.kubelet_notes import note_of
 from quorate.adapters.kubernetes.pod_manifest import RECORD, STEP, PodRecord
 from quorate.keeper.next_step import Gang
 from quorate.keeper.wanted import Exited, Part, Slot, Wanted, Work
@@ -113,8 +114,7 @@ def _exit_of(status: Mapping[str, Any]) -> tuple[int | None, str, int]:
     for each in status.get("containerStatuses") or []:
         ended = (each.get("state") or {}).get("terminated")
         if ended is not None:
-            words = (ended.get("reason"), ended.get("message"))
-            note = ": ".join(str(word).strip() for word in words if word)
+            note = note_of(ended.get("reason"), ended.get("message"))
             code = int(ended.get("exitCode", CODE_LOST))
             finished = ended.get("finishedAt")
             is_well = code == 0 and phase == "Succeeded"
@@ -123,8 +123,7 @@ def _exit_of(status: Mapping[str, Any]) -> tuple[int | None, str, int]:
                 note,
                 0 if finished is None else _ms(finished),
             )
-    words = (status.get("reason"), status.get("message"))
-    note = ": ".join(str(word).strip() for word in words if word)
+    note = note_of(status.get("reason"), status.get("message"))
     return (0 if phase == "Succeeded" else CODE_LOST), note, 0
 
 
