@@ -215,6 +215,17 @@ def test_pods_on_a_node_that_is_dead_are_given_up_and_the_run_starts_elsewhere(
     until(nodes, "the run is on the nodes that it has now")
 
 
+def test_pods_on_a_dead_node_are_given_up_by_the_next_service_as_well(place: Place) -> None:
+    place.executor.resume([wide()])
+    until(lambda: len(place.kubelet.at_work("r")) == 2, "both pods work")
+    place.kubelet.failed_nodes |= {"n1", "n2"}
+    place.executor.close()
+    place.executor = place.opened()
+    # Its leases ended with its nodes, and the service before was killed by then.
+    place.executor.resume([FenceNode("n1"), FenceNode("n2")])
+    until(lambda: place.pods() == [], "no pod of the run is left", tell=place.pods)
+
+
 def test_orders_and_ends_while_the_api_server_is_away_are_made_up_for(place: Place) -> None:
     woken = Event()
     place.executor.listen(woken.set)

@@ -71,7 +71,10 @@ def _wipes(view: StateView) -> list[WipeNode]:
 
 
 def standing_orders(view: StateView) -> list[Order]:
-    """Return the orders that hold in ``view``: every open lease, every stop under way."""
+    """Return the orders that hold in ``view``: every open lease, every stop under way.
+
+    A node that has failed is fenced though no lease is left there: its work may be.
+    """
     orders: list[Order] = []
     bounds = LeaseBounds(view)
     for lease in view.leases.values():
@@ -79,9 +82,7 @@ def standing_orders(view: StateView) -> list[Order]:
         if lease.ending is not None:
             orders.append(StopLease(lease.fact.lease, lease.ending.deadline_ms))
     fences = [
-        FenceNode(node)
-        for node, status in view.node_status.items()
-        if status is NodeStatus.FAILED and view.node_leases.get(node)
+        FenceNode(node) for node, status in view.node_status.items() if status is NodeStatus.FAILED
     ]
     return [*orders, *fences, *_wipes(view)]
 

@@ -89,6 +89,7 @@ class KubernetesExecutor:
         self._changed: dict[str, None] = {}
         self._wipes = WipeNotices()
         self._lost: set[str] = set()
+        self._fenced: set[str] = set()
         self._lock = Lock()
         self._news = Event()
         self._is_listed = False
@@ -233,9 +234,20 @@ class KubernetesExecutor:
         self._note(self._book.take(orders, {}))
         self._wipes.take(orders)
         for order in orders:
-            if isinstance(order, FenceNode) and self._watch is not None:
-                # No kubelet confirms that these pods have ended, also after their leases.
-                self._lost.update(each.uid for each in self._watch.on_node(order.node))
+            if isinstance(order, FenceNode):
+                self._fenced.add(order.node)
+        if self._is_listed:
+            self._lose_fenced()
+
+    def _lose_fenced(self) -> None:
+        """Give up the pods on nodes that have failed, also after their leases.
+
+        No kubelet confirms that they have ended. Before the pods are listed none is known.
+        """
+        assert self._watch is not None, "pods were listed"
+        for node in self._fenced:
+            self._lost.update(each.uid for each in self._watch.on_node(node))
+        self._fenced.clear()
 
     def _note(self, runs: Iterable[str]) -> None:
         self._changed.update(dict.fromkeys(runs))
@@ -262,6 +274,7 @@ class KubernetesExecutor:
                     if before is not None:
                         self._book.continue_life(run, before)
             self._is_listed = True
+            self._lose_fenced()
 
     # --- Its own thread ---
 
