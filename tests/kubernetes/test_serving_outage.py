@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from quorate.documents.text_source import read_source
 from tests.bounds import until
 from tests.kubernetes.cut_line import line_to
 from tests.kubernetes.engines import Server
+from tests.kubernetes.resources import installed
 from tests.service.program import client, program
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("only_resources")]
 
 HOME = "outage-home"
+PARTS = ("kubernetes/west", "kubernetes/west nodes", "kubernetes/west custom resources")
 WORLD = """\
 apiVersion: quorate.dev/v1
 kind: Pool
@@ -56,6 +59,13 @@ def ready(http: httpx.Client) -> dict[str, Any]:
     return found
 
 
+def outage(http: httpx.Client, name: str) -> float | None:
+    """Return what the metrics say of ``name``; None where they do not name it."""
+    text = http.get("/metrics").text
+    found = re.search(rf'^quorate_outage{{of="{name}"}} (\S+)$', text, re.MULTILINE)
+    return None if found is None else float(found[1])
+
+
 def complete_one(http: httpx.Client, name: str) -> None:
     """Have a run of the service's own machine complete."""
     spec = {
@@ -78,14 +88,14 @@ def complete_one(http: httpx.Client, name: str) -> None:
 def test_a_cluster_that_is_away_is_told_and_keeps_no_other_pool_from_work(
     cluster: Server, tmp_path: Path
 ) -> None:
-    api = cluster.api()
+    api = installed(cluster)
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}
     api.create("/api/v1/namespaces", body)
     api.close()
     line, config = line_to(cluster, tmp_path)
     words = (
         *("--kubernetes-clusters", f"west={config}", "--kubernetes-home", HOME),
-        *("--executor", "local", "--executor-allow-root"),
+        *("--executor", "local", "--executor-allow-root", "--kubernetes-resources", "west"),
     )
     line.cut()
     with program(tmp_path, *words) as service:
@@ -98,10 +108,17 @@ def test_a_cluster_that_is_away_is_told_and_keeps_no_other_pool_from_work(
             assert http.post("/api/v1/apply", json=asked).is_success
             complete_one(http, "while-it-was-never-there")
             until(lambda: "outages" in ready(http), "readyz names the outage")
-            assert "does not answer" in ready(http)["outages"]["kubernetes/west"]
+            for name in PARTS:
+                until(lambda name=name: name in ready(http).get("outages", {}), f"{name} is named")  # type: ignore[misc]
+                text = ready(http)["outages"][name]
+                assert re.match(
+                    r"since 2\d\d\d-.*Z: .* does not answer: .*; see that its API ", text
+                )
+            assert [outage(http, name) for name in PARTS] == [1.0, 1.0, 1.0]
             line.mend()
             until(lambda: "outages" not in ready(http), "the outage is over")
             service.logged("the pods of this ledger are seen again")
+            assert [outage(http, name) for name in PARTS] == [0.0, 0.0, 0.0]
             line.cut()
             until(lambda: "outages" in ready(http), "readyz names the next outage")
             complete_one(http, "while-it-was-lost")

@@ -143,9 +143,12 @@ def nodes_surface(
             keeper = NodeKeeper(ledger_thread, rules)
             keeper.start(NodeWatch(api, name, keeper.changed))
             keepers.append(keeper)
+            ledger_thread.outage_sources.append(keeper.outages)
         try:
             yield f"the nodes of {', '.join(clusters.kubeconfigs)} are watched"
         finally:
+            for keeper in keepers:
+                ledger_thread.outage_sources.remove(keeper.outages)
             await asyncio.gather(*(keeper.stop() for keeper in keepers))
 
     return surface
@@ -164,6 +167,12 @@ class NodeKeeper:
         self._compared_seq = -1
         self._trouble = ""
         self._left_out: frozenset[LeftOut] = frozenset()
+
+    def outages(self) -> dict[str, str]:
+        """Return what keeps the nodes of the cluster from being followed, if anything does."""
+        unseen = "" if self._watch is None else self._watch.trouble
+        trouble = unseen or self._trouble
+        return {f"{self._rules.actor} nodes": trouble} if trouble else {}
 
     def changed(self) -> None:
         """Compare the cluster with the ledger soon; from any thread."""

@@ -160,6 +160,7 @@ class LedgerThread:
         self._families: object = None
         self._trouble = "the ledger is not open yet"
         self.listeners: list[Listener] = []
+        self.outage_sources: list[Callable[[], Mapping[str, str]]] = []
         self.recorded_seq = 0
         self.accounting: LinkStatus | None = None
         self.connections: Connections | None = None
@@ -220,8 +221,14 @@ class LedgerThread:
 
     @property
     def outages(self) -> Mapping[str, str]:
-        """What keeps the work of some pools from being run, by the executor that they name."""
-        return {} if self._served is None else self._served.outages
+        """What keeps some pools or clusters from being served; the ledger can be used all the same.
+
+        By the executor that pools name, and what is not seen or written there.
+        """
+        found = dict({} if self._served is None else self._served.outages)
+        for each in self.outage_sources:
+            found |= each()
+        return found
 
     @property
     def _served(self) -> ServedExecutor | None:

@@ -31,6 +31,11 @@ class NodeWatch:
         what = f"the nodes of cluster {cluster}"
         self._watch = ObjectWatch(api, NODES, self, what=what, lists_after_loss=True)
 
+    @property
+    def trouble(self) -> str:
+        """Why nodes are not seen; empty while they are."""
+        return self._watch.trouble
+
     def start(self) -> None:
         """Begin to list and to watch."""
         self._watch.start()

@@ -10,9 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from threading import Event, Thread
+from time import time
 from typing import Any, Final, Protocol
 
-from quorate.adapters.kubernetes.kube_api import GONE, Change, KubeApi
+from quorate.adapters.kubernetes.kube_api import GONE, NOT_FOUND, Change, KubeApi
+from quorate.documents.times import time_text
+from quorate.model.amounts import SECOND_MS
 from quorate.ports.errors import (
     ClusterError,
     ClusterRefusedError,
@@ -25,6 +28,7 @@ _LOG = logging.getLogger(__name__)
 AGAIN_S: Final = 0.2
 """How long until a lost watch is opened again; twice as long after each that fails."""
 AGAIN_S_MAX: Final = 15.0
+_DENIED: Final = (401, 403)
 
 
 class Follower(Protocol):
@@ -72,7 +76,16 @@ class ObjectWatch:
         self._again_s = AGAIN_S
         self._is_closing = Event()
         self._thread = Thread(target=self._follow, name=f"watch {path}", daemon=True)
-        self.trouble = ""
+        self._cause = ""
+        self._since_ms = 0
+        self._remedy = ""
+
+    @property
+    def trouble(self) -> str:
+        """Since when and why the objects are not seen, and what to do; empty while they are."""
+        if not self._cause:
+            return ""
+        return f"since {time_text(self._since_ms)}: {self._cause}; {self._remedy}"
 
     def start(self) -> None:
         """Begin to list and to watch."""
@@ -134,8 +147,8 @@ class ObjectWatch:
 
     def _opened(self) -> None:
         self._again_s = AGAIN_S
-        if self.trouble:
-            self.trouble = ""
+        if self._cause:
+            self._cause = ""
             _LOG.info("%s are seen again", self._what)
 
     def _forget(self) -> None:
@@ -143,6 +156,19 @@ class ObjectWatch:
         self._follower.lost()
 
     def _complain(self, error: Exception) -> None:
-        if not self._is_closing.is_set() and self.trouble != str(error):
-            self.trouble = str(error)
-            _LOG.warning("%s are not seen: %s; tried again", self._what, error)
+        if self._is_closing.is_set() or self._cause == str(error):
+            return
+        if not self._cause:
+            self._since_ms = int(time() * SECOND_MS)
+        self._cause, self._remedy = str(error), remedy_of(error)
+        _LOG.warning("%s are not seen: %s; tried again", self._what, error)
+
+
+def remedy_of(error: Exception) -> str:
+    """Return what helps where a cluster refuses to be asked, or does not answer."""
+    status = error.status if isinstance(error, ClusterRefusedError) else None
+    if status in _DENIED:
+        return "give the service the rights that docs/kubernetes.md lists, and a valid token"
+    if status == NOT_FOUND:
+        return "install what is missing there: deploy/crds has the custom resources"
+    return "see that its API server runs and is reached from here; it is asked again meanwhile"

@@ -16,12 +16,16 @@ from dataclasses import dataclass
 from time import monotonic, thread_time
 from typing import Any, Final
 
+from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.kubernetes.kube_api import KubeApi
 from quorate.adapters.kubernetes.resource_objects import KINDS, RUN, Resource
 from quorate.adapters.kubernetes.resource_watch import ResourceWatch, Seen
 from quorate.adapters.kubernetes.resource_writes import ResourceWriter
 from quorate.documents import Parsed, parse_tree
+from quorate.documents.times import time_text
 from quorate.loop.engine import Engine
+from quorate.model.amounts import MINUTE_MS
+from quorate.model.specs import PoolExecutor
 from quorate.operations.caller import Caller
 from quorate.ports.errors import ClusterError, QuorateError
 from quorate.service.custom_resources.cluster_writes import ClusterWrites
@@ -67,6 +71,8 @@ PASSES_MAX: Final = 8
 """How often one comparison goes over what refers to something that it has just declared."""
 TOGETHER_MAX: Final = 64
 """How many runs are submitted at once, so that they are committed together."""
+COMPLAINT_MS: Final = MINUTE_MS
+"""How long a failure counts that was not repeated."""
 _ORDER: Final = {kind.name: number for number, kind in enumerate(KINDS)}
 
 
@@ -90,6 +96,15 @@ class Compared:
     """What the ledger has of it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complaint:
+    """Why something failed, since when, and when for the last time, as the wall clock says."""
+
+    since_ms: int
+    last_ms: int
+    text: str
+
+
 class ResourceOperator:
     """Has one cluster's custom resources and the ledger agree, as a task of the event loop."""
 
@@ -97,6 +112,7 @@ class ResourceOperator:
         self._ledger_thread = ledger_thread
         self._rules = rules
         self._api = api
+        self._clock = SystemClock()
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._caller = Caller.owner_of_file(f"kubernetes/{rules.cluster}")
@@ -112,7 +128,21 @@ class ResourceOperator:
         self._has_trouble = False
         self._again_s = LOOK_S
         self._reading_s = 0.0
-        self._complaints: dict[str, str] = {}
+        self._complaints: dict[str, Complaint] = {}
+
+    def outages(self) -> dict[str, str]:
+        """Return since when resources of the cluster are not seen or written, and why, if so."""
+        trouble = "" if self._watch is None else self._watch.trouble
+        if not trouble and self._complaints:
+            what, first = min(self._complaints.items(), key=lambda each: each[1].since_ms)
+            others = len(self._complaints) - 1
+            more = f", and {others} more" if others else ""
+            trouble = (
+                f"since {time_text(first.since_ms)}: {what or 'the ledger'}{more}: "
+                f"{first.text}; it is tried again; the log has all of it"
+            )
+        name = f"{PoolExecutor.KUBERNETES}/{self._rules.cluster} custom resources"
+        return {name: trouble} if trouble else {}
 
     def changed(self) -> None:
         """Compare the cluster with the ledger soon; from any thread."""
@@ -186,8 +216,10 @@ class ResourceOperator:
 
     def _note(self, what: str, error: Exception) -> None:
         """Log why something failed, once for each cause."""
-        if self._complaints.get(what) != str(error):
-            self._complaints[what] = str(error)
+        before, now_ms = self._complaints.get(what), self._clock.now_ms()
+        since_ms = now_ms if before is None else before.since_ms
+        self._complaints[what] = Complaint(since_ms=since_ms, last_ms=now_ms, text=str(error))
+        if before is None or before.text != str(error):
             where = f"{what}: " if what else ""
             _LOG.warning("cluster %s: %s%s; tried again", self._rules.cluster, where, error)
 
@@ -214,6 +246,9 @@ class ResourceOperator:
         for each_s in (due_s, writes.rested_in_s()):
             self._again_s = self._again_s if each_s is None else min(self._again_s, each_s)
         self._seq = picture.seq
+        # What is gone is not tried again.
+        since_ms = self._clock.now_ms() - COMPLAINT_MS
+        self._complaints = {k: v for k, v in self._complaints.items() if v.last_ms >= since_ms}
 
     def _fault(self, compared: Compared) -> Said | None:
         """Return what is wrong with a resource, by itself or as the ledger said."""

@@ -39,9 +39,12 @@ def resources_surface(
             operator = ResourceOperator(ledger_thread, rules, api)
             operator.start(before=_check_of(ClusterOwner(api, made.kubernetes_home), ledger_id))
             operators.append(operator)
+            ledger_thread.outage_sources.append(operator.outages)
         try:
             yield f"the custom resources of {', '.join(named)} are followed"
         finally:
+            for operator in operators:
+                ledger_thread.outage_sources.remove(operator.outages)
             await asyncio.gather(*(each.stop() for each in operators))
 
     return surface

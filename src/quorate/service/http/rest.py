@@ -422,6 +422,7 @@ async def _scraped(ledger_thread: LedgerThread) -> bytes:
     ledger_thread.metrics.ready(is_ready=standing is not None and not ledger_thread.trouble)
     led = ledger_thread.leadership
     ledger_thread.metrics.led(leads=led.leads, term=led.term, lag_s=ledger_thread.lag_s)
+    ledger_thread.metrics.outages(ledger_thread.outages.keys())
     return await asyncio.to_thread(ledger_thread.metrics.render, standing or ())
 
 

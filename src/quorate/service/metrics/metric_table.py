@@ -31,6 +31,8 @@ OPERATIONS_MAX: Final = 200
 """How many operations there may be; the table of them is far shorter."""
 WEBHOOKS_MAX: Final = 20
 """How many webhooks may be configured: each has a thread of its own."""
+OUTAGES_MAX: Final = 100
+"""How many clusters, and parts of them, may have outages: the first that had one."""
 OTHER: Final = "other"
 """The label of whatever is beyond a limit, added up."""
 NO_CODE: Final = "none"
@@ -128,6 +130,7 @@ LABELS: Final[dict[str, int]] = {
     "purpose": len(Purpose),
     "way": len(Way),
     "source": len((LEDGER, ACCOUNTING)),
+    "of": OUTAGES_MAX,
     "version": 1,
 }
 """Every label, and the most values it may have in one metric."""
@@ -331,6 +334,11 @@ READY = _gauge("ready", "1 when the service takes orders, else 0.")
 LEADING = _gauge("leading", "1 when the service decides, 0 when another one of its ledger does.")
 LEADER_TERM = _gauge("leader_term", "Term of the leader; 0 where there is no election.")
 FOLLOW_LAG = _gauge("follow_lag_seconds", "How old the state of a service that follows may be.")
+OUTAGE = _gauge(
+    "outage",
+    "1 while a cluster, or what is followed there, cannot be used; /readyz says why; 0 after that.",
+    "of",
+)
 BUILD = _gauge("build_info", "1, under the version that runs.", "version")
 SERVING: Final = (
     *(
@@ -344,7 +352,7 @@ SERVING: Final = (
     ),
     *(LEDGER_EVENTS, LAG, DISK_FREE, WATCHERS, WATCHERS_DROPPED, WEBHOOK_DELIVERIES),
     *(WEBHOOK_WAITING, WEBHOOK_OLDEST, WEBHOOK_FAILING, WEBHOOK_UP, READY),
-    *(LEADING, LEADER_TERM, FOLLOW_LAG, BUILD),
+    *(LEADING, LEADER_TERM, FOLLOW_LAG, OUTAGE, BUILD),
     *(ACCOUNTING_REQUESTS, ACCOUNTING_OWNERS, ACCOUNTING_ANSWERED),
     *(ACCOUNTING_WAITING, ACCOUNTING_OLDEST),
 )

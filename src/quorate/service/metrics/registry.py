@@ -106,6 +106,8 @@ class Metrics:
         self._leading = gauge(self.registry, m.LEADING)
         self._leader_term = gauge(self.registry, m.LEADER_TERM)
         self._follow_lag = gauge(self.registry, m.FOLLOW_LAG)
+        self._outage = gauge(self.registry, m.OUTAGE)
+        self._outages: set[str] = set()
         gauge(self.registry, m.BUILD).labels(version).set(1)
         if disk is not None:
             room = gauge(self.registry, m.DISK_FREE)
@@ -202,6 +204,11 @@ class Metrics:
         self._leading.set(leads)
         self._leader_term.set(term)
         self._follow_lag.set(lag_s)
+    def outages(self, names: Collection[str]) -> None:
+        """Record which clusters, and what of them, cannot be used now."""
+        self._outages.update(sorted(names)[: m.OUTAGES_MAX - len(self._outages)])
+        for each in self._outages:
+            self._outage.labels(each).set(each in names)
 
 
 def service_metrics(ledger: Path | None = None) -> Metrics:
