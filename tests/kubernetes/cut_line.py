@@ -35,6 +35,7 @@ class CutLine:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         self.connections = 0
+        self.refused = 0
         Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
@@ -64,14 +65,22 @@ class CutLine:
             except OSError:
                 return
             with self._lock:
-                if self._is_cut:
+                far = None if self._is_cut else self._far()
+                if far is None:
+                    self.refused += 1
                     near.close()
                     continue
-                far = socket.create_connection(self._target)
                 self._open |= {near, far}
                 self.connections += 1
             for source, target in ((near, far), (far, near)):
                 Thread(target=self._pass, args=(source, target), daemon=True).start()
+
+    def _far(self) -> socket.socket | None:
+        """Return a connection to the API server; None while that is away."""
+        try:
+            return socket.create_connection(self._target)
+        except OSError:
+            return None
 
     def _pass(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):

@@ -107,28 +107,72 @@ def api_server(programs: Path, folder: Path, uncached: str = "pods") -> Iterator
     with ExitStack() as stack:
         store = stack.enter_context(etcd(programs, folder))
         port = free_port()
-        private, public = _signing_key(folder)
-        tokens = folder / "tokens.csv"
-        tokens.write_text(f"{TOKEN},admin,admin,system:masters\n", "utf-8")
-        arguments: list[str | Path] = [
-            programs / "kube-apiserver",
-            f"--etcd-servers={store}",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={port}",
-            f"--cert-dir={folder / 'certs'}",
-            "--service-cluster-ip-range=10.96.0.0/24",
-            f"--service-account-key-file={public}",
-            f"--service-account-signing-key-file={private}",
-            f"--service-account-issuer=https://127.0.0.1:{port}",
-            f"--token-auth-file={tokens}",
-            "--authorization-mode=RBAC",
-            "--disable-admission-plugins=ServiceAccount",
-            "--enable-priority-and-fairness=false",
-            f"--watch-cache-sizes={uncached}#0",
-        ]
+        arguments = _arguments(programs, folder, store, port, uncached)
         process = stack.enter_context(running(arguments, folder / "apiserver.log"))
         ready = _ready(folder, port, process, folder / "certs" / "apiserver.crt")
         yield replace(ready, store=store)
+
+
+class MortalServer:
+    """An API server that a test kills, and starts again with what etcd has."""
+
+    def __init__(self, programs: Path, folder: Path, store: str) -> None:
+        self._folder = folder
+        self._store = store
+        self._port = free_port()
+        self._arguments = _arguments(programs, folder, store, self._port, "pods")
+        self._life = ExitStack()
+
+    def start(self) -> Server:
+        """Return the server when it is ready."""
+        process = self._life.enter_context(running(self._arguments, self._folder / "apiserver.log"))
+        ready = _ready(self._folder, self._port, process, self._folder / "certs" / "apiserver.crt")
+        self._process = process
+        return replace(ready, store=self._store)
+
+    def kill(self) -> None:
+        """Kill it; nothing answers at its port until it is started again."""
+        self._process.kill()
+        self._life.close()
+
+    def close(self) -> None:
+        self._life.close()
+
+
+@contextmanager
+def mortal_server(programs: Path, folder: Path) -> Iterator[MortalServer]:
+    """Run etcd, and give an API server that is not started yet."""
+    with etcd(programs, folder) as store:
+        found = MortalServer(programs, folder, store)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+def _arguments(
+    programs: Path, folder: Path, store: str, port: int, uncached: str
+) -> list[str | Path]:
+    """Return how kube-apiserver is started."""
+    private, public = _signing_key(folder)
+    tokens = folder / "tokens.csv"
+    tokens.write_text(f"{TOKEN},admin,admin,system:masters\n", "utf-8")
+    return [
+        programs / "kube-apiserver",
+        f"--etcd-servers={store}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={folder / 'certs'}",
+        "--service-cluster-ip-range=10.96.0.0/24",
+        f"--service-account-key-file={public}",
+        f"--service-account-signing-key-file={private}",
+        f"--service-account-issuer=https://127.0.0.1:{port}",
+        f"--token-auth-file={tokens}",
+        "--authorization-mode=RBAC",
+        "--disable-admission-plugins=ServiceAccount",
+        "--enable-priority-and-fairness=false",
+        f"--watch-cache-sizes={uncached}#0",
+    ]
 
 
 @contextmanager

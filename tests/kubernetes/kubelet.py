@@ -10,12 +10,16 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import inf
 from threading import Event, Lock, Thread
 from typing import Any
 
+import msgspec
+
 from quorate.adapters.kubernetes.kube_api import Change, KubeApi
-from quorate.adapters.kubernetes.pod_manifest import STEP
+from quorate.adapters.kubernetes.pod_manifest import RECORD, STEP, PodRecord
 from quorate.ports.errors import ClusterError, ClusterRefusedError
+from tests.kubernetes.work_book import Slot, Worked
 
 EVERY_S = 0.02
 LOOK_S = 0.05
@@ -29,13 +33,23 @@ class _Kept:
     command: list[str]
     run: str
     node: str
+    slots: tuple[Slot, ...] = ()
     began_s: float = 0.0
     stop_s: float | None = None
     is_over: bool = False
+    is_told: bool = False
+    """Whether the API server has heard of the end."""
+    began_ms: float = 0.0
+    ended_ms: float = inf
 
     @property
     def path(self) -> str:
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+
+    def end(self) -> None:
+        """Have its containers end, before the API server hears of it."""
+        self.is_over = True
+        self.ended_ms = min(self.ended_ms, time.time() * 1_000)
 
 
 @dataclass(slots=True)
@@ -50,6 +64,7 @@ class Kubelet:
     started: list[str] = field(default_factory=list)
     failed_nodes: set[str] = field(default_factory=set)
     _pods: dict[str, _Kept] = field(default_factory=dict)
+    _began: list[_Kept] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
     _is_closing: Event = field(default_factory=Event)
     _threads: list[Thread] = field(default_factory=list)
@@ -75,6 +90,28 @@ class Kubelet:
                 if pod.run == run and pod.began_s and not pod.is_over
             ]
 
+    def busy_nodes(self) -> list[str]:
+        """Return the nodes on which pods of Quorate work now, each as often as it has pods."""
+        with self._lock:
+            pods = [pod for pod in self._pods.values() if pod.slots]
+            return [pod.node for pod in pods if pod.began_s and not pod.is_over]
+
+    def worked(self) -> list[Worked]:
+        """Return the work of all pods that Quorate has made, up to now."""
+        with self._lock:
+            return [
+                Worked(
+                    uid=pod.uid,
+                    run=pod.run,
+                    node=pod.node,
+                    slots=pod.slots,
+                    began_ms=pod.began_ms,
+                    ended_ms=pod.ended_ms,
+                )
+                for pod in self._began
+                if pod.slots
+            ]
+
     def _watch(self) -> None:
         version = ""
         path = f"/api/v1/namespaces/{self.namespace}/pods"
@@ -84,7 +121,8 @@ class Kubelet:
                     trees, version = self.api.list_all(path)
                     there = {tree["metadata"]["uid"] for tree in trees}
                     with self._lock:
-                        self._pods = {k: pod for k, pod in self._pods.items() if k in there}
+                        for uid in self._pods.keys() - there:
+                            self._pods.pop(uid).end()
                     for tree in trees:
                         self._see(Change.ADDED, tree)
                 for event in self.api.watch(path, version):
@@ -100,7 +138,9 @@ class Kubelet:
         metadata, spec = tree["metadata"], tree["spec"]
         with self._lock:
             if change is Change.DELETED:
-                self._pods.pop(metadata["uid"], None)
+                gone = self._pods.pop(metadata["uid"], None)
+                if gone is not None:
+                    gone.end()
                 return
             node = spec.get("nodeName")
             if not node:
@@ -116,6 +156,7 @@ class Kubelet:
                     command=container.get("command") or ["stays"],
                     run=env.get("QUORATE_RUN") or "",
                     node=node,
+                    slots=_slots_of(metadata),
                 ),
             )
             if "deletionTimestamp" in metadata:
@@ -140,20 +181,20 @@ class Kubelet:
             return
         if pod.stop_s is not None:
             if time.monotonic() >= pod.stop_s:
-                # Its containers have ended before the API server hears of it.
-                pod.is_over = True
+                pod.end()
                 self.api.delete(pod.path, grace_s=0, uid=pod.uid)
             return
         if not pod.began_s:
             self._say(pod, {"phase": "Running", "containerStatuses": [_container("running", {})]})
             with self._lock:
-                pod.began_s = time.monotonic()
+                pod.began_s, pod.began_ms = time.monotonic(), time.time() * 1_000
                 self.started.append(pod.run)
+                self._began.append(pod)
             if pod.command[0] == "counts":
                 self.api.merge(pod.path, {"metadata": {"annotations": {STEP: "7"}}})
             return
         what, *rest = pod.command
-        if pod.is_over or what not in ("ends", "fails"):
+        if pod.is_told or what not in ("ends", "fails"):
             return
         if time.monotonic() >= pod.began_s + int(rest[0]) / 1_000:
             code = int(rest[1]) if what == "fails" else 0
@@ -164,11 +205,18 @@ class Kubelet:
                 "reason": "Error" if code else "Completed",
             }
             phase = "Failed" if code else "Succeeded"
-            pod.is_over = True
+            pod.end()
             self._say(pod, {"phase": phase, "containerStatuses": [_container("terminated", ended)]})
+            pod.is_told = True
 
     def _say(self, pod: _Kept, status: dict[str, Any]) -> None:
         self.api.merge(f"{pod.path}/status", {"metadata": {"uid": pod.uid}, "status": status})
+
+
+def _slots_of(metadata: dict[str, Any]) -> tuple[Slot, ...]:
+    """Return the slots of a pod that Quorate has made."""
+    text = (metadata.get("annotations") or {}).get(RECORD)
+    return () if text is None else msgspec.json.decode(text, type=PodRecord).slots
 
 
 def _container(state: str, details: dict[str, Any]) -> dict[str, Any]:

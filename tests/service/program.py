@@ -24,13 +24,15 @@ CLI: Final = "from quorate.cli.main import run; run()"
 class Program:
     """`quorate serve` as a program of its own."""
 
-    def __init__(self, folder: Path, *words: str, python: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, *words: str, python: Sequence[str] = (), code: str = CLI
+    ) -> None:
         # Written to files: a pipe that nobody reads would stop the program.
         self._out = folder / "out.txt"
         self._err = folder / "err.txt"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, *python, "-c", CLI, "serve", *words],
+                [sys.executable, *python, "-c", code, "serve", *words],
                 cwd=folder,
                 env={"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "C.UTF-8"},
                 stdin=subprocess.DEVNULL,
@@ -92,10 +94,14 @@ class Program:
 
 @contextmanager
 def program(
-    folder: Path, *words: str, listen: str = "127.0.0.1:0", python: Sequence[str] = ()
+    folder: Path,
+    *words: str,
+    listen: str = "127.0.0.1:0",
+    python: Sequence[str] = (),
+    code: str = CLI,
 ) -> Iterator[Program]:
-    """Serve in ``folder`` until the block ends, at the latest."""
-    found = Program(folder, "--listen", listen, *words, python=python)
+    """Serve in ``folder`` until the block ends, at the latest; ``code`` starts the program."""
+    found = Program(folder, "--listen", listen, *words, python=python, code=code)
     try:
         yield found
     finally:
