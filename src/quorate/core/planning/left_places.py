@@ -49,7 +49,9 @@ class LeftPlaces:
         ``found`` are the starts that the walk has found where only room counted. What a new walk
         would write for the runs before is written.
         """
-        if not (self._is_plain() and self._firm_stay() and self._others_stay(left, found)):
+        if left.by_conflict or not self._is_plain():
+            return False
+        if not (self._firm_stay() and self._others_stay(left, found)):
             return False
         plan, log = self._plan, self._plan.log
         self._planned.begin_again()
