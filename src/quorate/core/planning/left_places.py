@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from quorate.core.lifecycle.cut_cooldown import held_back
 from quorate.core.planning.firm_or_tentative import PlannedStarts
 from quorate.core.planning.firm_walk import FirmWalk
-from quorate.core.planning.recall import has_loans
 from quorate.core.planning.start_ask import Ask
 from quorate.core.planning.start_now import StartNow
 from quorate.core.planning.why_waiting import WhyWaiting
 from quorate.core.profile.gained_rooms import KeptStart, rooms_of
 from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.recallable_loans import has_loans
 from quorate.core.profile.resource import Resource
 from quorate.core.tenancy.owner_scores import Scores
 from quorate.model.specs import EnvelopeId
