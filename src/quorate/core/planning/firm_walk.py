@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from quorate.core.planning.conflict_starts import call_conflict, cleared_ms, look_ms
 from quorate.core.planning.firm_or_tentative import first_promisable
 from quorate.core.planning.move_causes import cause_of
-from quorate.core.planning.overstay import Overstayer, can_stay, overstayers
+from quorate.core.planning.overstay import can_stay
 from quorate.core.planning.walk_plan import WalkPlan
 from quorate.core.profile.firm_places import in_order, pin_of, place_of, stands
 from quorate.core.profile.node_quota import counted
+from quorate.core.profile.overstayers import Overstayer, overstayers
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.reservations import move_firm
 from quorate.model.events import MoveCause, MoveCode, PoolApplied, ReservationStatus

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from quorate.core.lifecycle.cut_cooldown import held_back
 from quorate.core.planning.firm_or_tentative import PlannedStarts
 from quorate.core.planning.firm_walk import FirmWalk
-from quorate.core.planning.recall import has_loans
 from quorate.core.planning.start_ask import Ask
 from quorate.core.planning.start_now import StartNow
 from quorate.core.planning.why_waiting import WhyWaiting
 from quorate.core.profile.gained_rooms import KeptStart, rooms_of
 from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.recallable_loans import has_loans
 from quorate.core.profile.resource import Resource
 from quorate.core.tenancy.owner_scores import Scores
 from quorate.model.specs import EnvelopeId
@@ -49,7 +49,9 @@ class LeftPlaces:
         ``found`` are the starts that the walk has found where only room counted. What a new walk
         would write for the runs before is written.
         """
-        if not (self._is_plain() and self._firm_stay() and self._others_stay(left, found)):
+        if left.by_conflict or not self._is_plain():
+            return False
+        if not (self._firm_stay() and self._others_stay(left, found)):
             return False
         plan, log = self._plan, self._plan.log
         self._planned.begin_again()

@@ -11,73 +11,29 @@ reservation. So cancelling, moving or hastening one reservation changes nothing 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.stops import stop_bundle
 from quorate.core.profile.firm_places import firm_profile, in_order, is_void, pin_of
-from quorate.core.profile.lease_ends import declared_end_ms, run_end_ms
 from quorate.core.profile.node_quota import nodes_short
+from quorate.core.profile.overstayers import (
+    Overstayer,
+    bundle_end_ms,
+    overstayers,
+    room_of,
+    shares_with,
+    take_held,
+    width_of,
+)
 from quorate.core.profile.plan_entry import Entry
 from quorate.core.profile.profile import Profile
 from quorate.core.profile.resource import FOREVER_MS
-from quorate.model.events import EndReason, Tier
-from quorate.model.specs import CapId
+from quorate.model.events import EndReason
 from quorate.model.state.free_slots import IslandKey
-from quorate.model.state.records import Phase, PledgeRecord, ReservationRecord
+from quorate.model.state.records import Phase, ReservationRecord
 from quorate.model.state.state_view import StateView
-
-
-@dataclass(frozen=True, slots=True)
-class Overstayer:
-    """A backfilled bundle that is past its declared end.
-
-    ``started_seq`` is the event by which the bundle started; ``since_ms`` and ``run_seq`` are those
-    of its run.
-    """
-
-    run: str
-    bundle: int
-    leases: tuple[str, ...]
-    grace_ms: int
-    declared_end_ms: int
-    started_seq: int
-    since_ms: int
-    run_seq: int
-
-
-def overstayers(view: StateView, now_ms: int) -> list[Overstayer]:
-    """Return the marked bundles that are past their declared ends, the newest first."""
-    found = []
-    for name in view.backfilled:
-        record = view.runs[name]
-        # A run outside of rounds is expected to take at least as long as it declared.
-        least_ms = 0 if record.spec.rounds else record.spec.expected_duration_ms or 0
-        if record.since_ms is None or record.since_ms + least_ms > now_ms:
-            continue
-        if record.phase is not Phase.RUNNING or record.stopping is not None:
-            continue
-        end_ms = declared_end_ms(view, record)
-        if end_ms > now_ms:
-            continue
-        for bundle, seq in record.backfills:
-            # Bundle 0 is the first one of a run: with it all leases of the run end.
-            leases = tuple(
-                lease
-                for lease in record.leases
-                if bundle in (0, view.leases[lease].fact.bundle)
-                and view.leases[lease].ending is None
-            )
-            if leases:
-                since_ms = record.since_ms or 0
-                grace_ms = view.leases[leases[0]].grace_ms
-                found.append(
-                    Overstayer(name, bundle, leases, grace_ms, end_ms, seq, since_ms, record.seq)
-                )
-    found.sort(key=lambda each: (-each.since_ms, -each.run_seq, -each.bundle))
-    return found
 
 
 def stop_overstayed(log: DecisionLog) -> bool:
@@ -117,7 +73,7 @@ def stop_overstayed(log: DecisionLog) -> bool:
             if pin.start_ms - lead_ms <= now_ms:
                 stopped[each.run, each.bundle] = None
                 late.remove(each)
-                _take(profile, pin, each, now_ms + lead_ms, _end_ms(profile, each), -1)
+                take_held(profile, pin, each, now_ms + lead_ms, bundle_end_ms(profile, each), -1)
     for run, bundle in stopped:
         if log.view.runs[run].phase is Phase.RUNNING:
             stop_bundle(log, run, bundle, EndReason.OVERSTAYED)
@@ -130,23 +86,9 @@ def _may_be_in_the_way(
     """Return whether a bundle of ``late`` may be stopped for a firm start and shares its place."""
     pin = pin_of(view, record, now_ms)
     return pin is not None and any(
-        _may_stop(view, record, pin.start_ms, each) and _shares_with(view, pin, each)
+        _may_stop(view, record, pin.start_ms, each) and shares_with(view, pin, each)
         for each in late
     )
-
-
-def _shares_with(view: StateView, pin: Entry, each: Overstayer) -> bool:
-    """Return whether a bundle holds GPUs in a domain of ``pin``, or width of its payers or caps."""
-    domains = {domain for domain, _ in pin.slice.domains}
-    payers = {share.payer for share in pin.shares}
-    caps = {cap for payer in payers for cap in view.envelopes[payer].caps}
-    for name in each.leases:
-        fact = view.leases[name].fact
-        if fact.payer in payers or not caps.isdisjoint(view.envelopes[fact.payer].caps):
-            return True
-        if any(view.nodes[node].island.domain in domains for node, _ in fact.slots):
-            return True
-    return False
 
 
 def _in_the_way(
@@ -166,7 +108,7 @@ def _in_the_way(
     """
     may_go = _stoppable(profile, record, pin, late)
     for each in may_go:
-        _take(profile, pin, each, _end_ms(profile, each), FOREVER_MS, 1)
+        take_held(profile, pin, each, bundle_end_ms(profile, each), FOREVER_MS, 1)
     gone_ms = {each: _gone_ms(profile, each, pin, has_executor=has_executor) for each in may_go}
     needed: list[Overstayer] | None = None
     for start_ms in sorted(set(gone_ms.values())):
@@ -175,7 +117,7 @@ def _in_the_way(
         if needed is not None:
             break
     for each in may_go:
-        _take(profile, pin, each, _end_ms(profile, each), FOREVER_MS, -1)
+        take_held(profile, pin, each, bundle_end_ms(profile, each), FOREVER_MS, -1)
     return needed or []
 
 
@@ -278,15 +220,15 @@ def can_stay(
     gone = [
         (each, gone_ms, end_ms)
         for each in _stoppable(profile, record, pin, late)
-        if _shares_with(profile.view, pin, each)
-        if (end_ms := _end_ms(profile, each))
+        if shares_with(profile.view, pin, each)
+        if (end_ms := bundle_end_ms(profile, each))
         > (gone_ms := _gone_ms(profile, each, pin, has_executor=has_executor))
     ]
     for each, gone_ms, end_ms in gone:
-        _take(profile, pin, each, gone_ms, end_ms, -1)
+        take_held(profile, pin, each, gone_ms, end_ms, -1)
     short = _short(profile, pin, all_of_it=False)
     for each, gone_ms, end_ms in gone:
-        _take(profile, pin, each, gone_ms, end_ms, 1)
+        take_held(profile, pin, each, gone_ms, end_ms, 1)
     return not short
 
 
@@ -313,81 +255,9 @@ def _held(
     for at, (kind, name, _) in enumerate(short):
         if kind == "domain":
             key = IslandKey(pin.pool, pin.slice.flavor, name)
-            yield at, _room_of(profile, pin, each).get(key, 0)
+            yield at, room_of(profile, pin, each).get(key, 0)
         else:
-            yield at, sum(_pays(profile.view, lease, kind, name) for lease in each.leases)
-
-
-def _room_of(profile: Profile, pin: Entry, each: Overstayer) -> dict[IslandKey, int]:
-    """Return the GPUs that a bundle leaves to ``pin``, by island.
-
-    Whole nodes count where the pool gives whole nodes. Slots do not count that go back to a spare
-    whose run is expected to run at the start of ``pin``.
-    """
-    view, masks = profile.view, dict[str, int]()
-    for name in each.leases:
-        for node, mask in view.leases[name].fact.slots:
-            if node not in view.node_status:
-                masks[node] = masks.get(node, 0) | mask
-    for pledge in view.pledges.values():
-        if pledge.filler == each.run and _outlasts(profile, pledge, pin.start_ms):
-            for node, mask in pledge.slots:
-                masks[node] = masks.get(node, 0) & ~mask
-    found: dict[IslandKey, int] = {}
-    for node, mask in masks.items():
-        known = view.nodes[node]
-        whole = mask and view.pools[known.island.pool].whole_nodes
-        gpus = known.spec.gpus if whole else mask.bit_count()
-        found[known.island] = found.get(known.island, 0) + gpus
-    return found
-
-
-def _outlasts(profile: Profile, pledge: PledgeRecord, at_ms: int) -> bool:
-    """Return whether the run whose spare is filled is expected to run at ``at_ms``."""
-    record = profile.view.runs[pledge.run]
-    return (
-        record.phase is Phase.RUNNING and run_end_ms(profile.view, record, profile.now_ms) > at_ms
-    )
-
-
-def _pays(view: StateView, lease: str, kind: str, name: str) -> int:
-    """Return how many GPUs of the width of a payer or cap a lease takes.
-
-    0 for a quota: no bundle is stopped to free a quota.
-    """
-    known = view.leases[lease]
-    fact = known.fact
-    match kind:
-        case "envelope":
-            return known.gpus if fact.payer == name else 0
-        case "lending":
-            return known.gpus if fact.payer == name and fact.tier is Tier.BORROWED else 0
-        case "cap":
-            return known.gpus if CapId(name) in view.envelopes[fact.payer].caps else 0
-        case _:
-            return 0
-
-
-def _end_ms(profile: Profile, each: Overstayer) -> int:
-    """Return when a bundle, which was not told to stop, is expected to end."""
-    return profile.returns.lease_end_ms(each.leases[0])
-
-
-def _take(  # noqa: PLR0913, PLR0917 - what, for which start, when, and whether it is given back
-    profile: Profile, pin: Entry, each: Overstayer, from_ms: int, until_ms: int, sign: int
-) -> None:
-    """Count what a bundle holds as taken for a while (``sign`` 1), or as free (-1)."""
-    view = profile.view
-    for key, gpus in _room_of(profile, pin, each).items():
-        profile.room(key).take(from_ms, until_ms, sign * gpus)
-    for name in each.leases:
-        lease = view.leases[name]
-        payer, gpus = lease.fact.payer, sign * lease.gpus
-        profile.payer(payer).take(from_ms, until_ms, gpus)
-        if lease.fact.tier is Tier.BORROWED:
-            profile.lent(payer).take(from_ms, until_ms, gpus)
-        for cap in view.envelopes[payer].caps:
-            profile.cap(cap).take(from_ms, until_ms, gpus)
+            yield at, sum(width_of(profile.view, lease, kind, name) for lease in each.leases)
 
 
 def stop_instants_ms(view: StateView, *, has_executor: bool) -> Iterator[int]:

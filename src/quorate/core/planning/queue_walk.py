@@ -24,13 +24,7 @@ from quorate.core.planning.firm_walk import FirmWalk
 from quorate.core.planning.kept_starts import KeptStarts
 from quorate.core.planning.left_places import LeftPlaces
 from quorate.core.planning.move_causes import cause_of
-from quorate.core.planning.recall import (
-    Planned,
-    has_loans,
-    plan_recall,
-    recallable,
-    write_recall,
-)
+from quorate.core.planning.recall import Planned, plan_recall, write_recall
 from quorate.core.planning.start_now import StartNow
 from quorate.core.planning.walk_plan import Reach, WalkPlan
 from quorate.core.planning.walk_queue import close_full, queue_of
@@ -38,6 +32,7 @@ from quorate.core.planning.why_waiting import WhyWaiting
 from quorate.core.profile.firm_places import in_order
 from quorate.core.profile.node_quota import promised
 from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.recallable_loans import has_loans, recallable
 from quorate.core.tenancy.queue_order import in_turn, ranked_lines
 from quorate.model.events import MoveCause, MoveCode, RunRequeued, RunSubmitted
 from quorate.model.refusal import Refusal

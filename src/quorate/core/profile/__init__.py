@@ -2,5 +2,6 @@
 
 ``profile.py`` holds the step functions, ``expected_returns.py`` what leases give back and when,
 ``quota_headroom.py`` what hard quotas leave, ``plan_entry.py`` what a planned start takes,
-``firm_places.py`` the recorded places of reservations, ``room_left.py`` what they leave now.
+``firm_places.py`` the recorded places of reservations, ``room_left.py`` what they leave now;
+``overstayers.py`` and ``recallable_loans.py`` which bundles may have to go.
 """

@@ -1,0 +1,101 @@
+"""Loans that their lender may have back: bundles that borrow on terms of recall."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quorate.core.profile.lease_ends import recall_of
+from quorate.model.events import Tier
+from quorate.model.specs import EnvelopeId, Run, envelope_id
+from quorate.model.state.records import Lease
+from quorate.model.state.state_view import StateView
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """A bundle that borrows from envelopes whose owner may have it back at ``due_ms``.
+
+    ``start_ms`` is when the newest of its borrowed leases began. ``barred`` are all envelopes of
+    that owner: a bundle that is handed to another line of the lender has not come back to it.
+    """
+
+    run: str
+    bundle: int
+    payers: tuple[EnvelopeId, ...]
+    due_ms: int
+    start_ms: int
+    run_seq: int
+    barred: frozenset[EnvelopeId]
+
+
+def recallable(view: StateView, run: Run, now_ms: int, *, has_executor: bool) -> list[Loan]:
+    """Return the loans that the owner of ``run`` may recall for it, the newest first.
+
+    Loans that are stopping or were recalled are left out, as they come back anyway; so are loans to
+    runs in rounds, which are given for one round at a time.
+    """
+    leases: dict[tuple[str, int], list[Lease]] = {}
+    for flavor in run.flavors:
+        for key in view.lenders.get(flavor, ()):
+            account = view.envelopes[key]
+            has_terms = account.spec.lending.recall_notice_ms is not None
+            if account.owner != run.owner or not has_terms or not account.lent_gpus_active:
+                continue
+            for name in view.payer_leases.get(key, ()):
+                lease = view.leases[name]
+                if _may_be_recalled(view, lease):
+                    leases.setdefault((lease.fact.run, lease.fact.bundle), []).append(lease)
+    found = [_loan(view, *key, of, now_ms, has_executor) for key, of in leases.items()]
+    found.sort(key=lambda loan: (-loan.start_ms, -loan.run_seq, -loan.bundle))
+    return found
+
+
+def has_loans(view: StateView, owner: str) -> bool:
+    """Return whether ``owner`` lends GPUs now that it may recall."""
+    if not view.lenders:
+        return False
+    return any(
+        account.lent_gpus_active and account.spec.lending.recall_notice_ms is not None
+        for budget in view.owner_budgets.get(owner, ())
+        for line in view.budgets[budget].envelopes
+        for account in (view.envelopes[envelope_id(budget, line.name)],)
+    )
+
+
+def _may_be_recalled(view: StateView, lease: Lease) -> bool:
+    record = view.runs[lease.fact.run]
+    return (
+        lease.fact.tier is Tier.BORROWED
+        and lease.ending is None
+        and record.stopping is None
+        and record.spec.rounds is None
+        and recall_of(view, lease) is None
+    )
+
+
+def _loan(  # noqa: PLR0913, PLR0917 - what, of whom, and from when
+    view: StateView,
+    run: str,
+    bundle: int,
+    leases: Sequence[Lease],
+    now_ms: int,
+    has_executor: bool,  # noqa: FBT001 - as its caller is asked
+) -> Loan:
+    payers = tuple(sorted({lease.fact.payer for lease in leases}))
+    notices = [view.envelopes[key].spec.lending.recall_notice_ms or 0 for key in payers]
+    # Work that has to stop gets its grace, however short the notice is.
+    graces = [lease.grace_ms for lease in leases] if has_executor else []
+    return Loan(
+        run,
+        bundle,
+        payers,
+        now_ms + max(*notices, *graces, 1),
+        max(lease.fact.start_ms for lease in leases),
+        view.runs[run].seq,
+        frozenset(
+            envelope_id(name, line.name)
+            for name in view.owner_budgets.get(view.envelopes[payers[0]].owner, ())
+            for line in view.budgets[name].envelopes
+        ),
+    )
