@@ -8,7 +8,9 @@ import pytest
 from quorate.adapters.run_as import RunAs
 from quorate.cli.operator_commands.serve_command import serve
 from quorate.service.config import Configuration, configured
+from quorate.service.config_values import Address
 from quorate.service.executor_choice import check_job_users
+from quorate.service.quorum.advertising import candidate_address
 from quorate.service.setting_table import SETTINGS
 from quorate.views.exits import CommandError, Exit
 from tests.tidy.tree import ROOT, code_words, table_rows
@@ -80,6 +82,53 @@ def test_everything_that_is_wrong_is_told_with_where_it_was_given(tmp_path: Path
 def test_what_cannot_be_meant_is_refused(flags: dict[str, str]) -> None:
     with pytest.raises(CommandError):
         made(flags)
+
+
+ETCD = "etcd://db.example:2379/fleet"
+OPEN = {"ledger": ETCD, "listen": "0.0.0.0:8414", "insecure": "true"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "fault"),
+    [
+        (OPEN, r"quorum\.advertise: .*say where the other services"),
+        (
+            OPEN | {"quorum.advertise": "http://one:1", "grpc.listen": "[::]:0"},
+            r"quorum\.grpc_advertise: ",
+        ),
+        (
+            {"ledger": ETCD, "quorum.advertise": "http://one.example:8414"},
+            r"quorum\.advertise: .*tokens of their callers",
+        ),
+        ({"quorum.advertise": "one.example:8414"}, "must be an address like"),
+        ({"quorum.advertise": "https://one.example/path"}, "must be an address like"),
+        ({"quorum.advertise": "https://u:p@one.example"}, "must be an address like"),
+        ({"quorum.advertise": "https://one.example:x"}, "must be an address like"),
+    ],
+)
+def test_address_that_other_services_cannot_use_is_refused(
+    flags: dict[str, str], fault: str
+) -> None:
+    with pytest.raises(CommandError, match=fault):
+        made(flags)
+
+
+def test_service_is_reached_where_it_listens_unless_it_says_otherwise() -> None:
+    here = Address(host="10.0.0.1", port=8414)
+    given = {"ledger": ETCD, "listen": "127.0.0.1:0"}
+    found = candidate_address(made(given), here, "")
+    assert (found.name, found.address) == ("10.0.0.1:8414", "http://10.0.0.1:8414")
+    assert found.grpc == ""
+    found = candidate_address(made(given | {"tls.cert": "c", "tls.key": "k"}), here, "10.0.0.1:2")
+    assert (found.address, found.grpc) == ("https://10.0.0.1:8414", "10.0.0.1:2")
+    more = {
+        "quorum.name": "one",
+        "quorum.advertise": "https://one.example:443/",
+        "quorum.grpc_advertise": "one.example:444",
+    }
+    found = candidate_address(made(given | more), here, "10.0.0.1:2")
+    assert (found.name, found.address) == ("one", "https://one.example:443")
+    assert found.grpc == "one.example:444"
 
 
 def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:

@@ -24,6 +24,7 @@ from quorate.ports.leader_port import (
     Membership,
 )
 from quorate.version import __version__
+from quorate.views.exits import CommandError
 
 _LOG = logging.getLogger(__name__)
 
@@ -153,7 +154,7 @@ class LeaderRole:
                 executor.listen(self._wake)
                 executor.belong_to(engine.view.ledger_id)
             engine.lead(term, executor)
-        except QuorateError as error:
+        except (QuorateError, CommandError) as error:
             self._why_not = f"it cannot lead: {error}"
             _LOG.warning("won the election of term %d, but %s", term, self._why_not)
             engine.step_down(self._why_not)

@@ -1,0 +1,84 @@
+"""Commands at a service that follows: to whom they go, and what is said where none can take them.
+
+The ledger's thread is not started here: only what it knows of the leader matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from quorate.ports.leader_port import LeaderRecord
+from quorate.service.ledger_thread import LedgerThread
+from quorate.service.quorum.forwarding import (
+    catch_up,
+    leader_for,
+    unanswered,
+    unreached,
+    wait_for_sequence,
+    while_it_leads,
+)
+from quorate.service.quorum.leader_role import Leadership
+from quorate.views.exits import CommandError
+from quorate.views.statuses import status_of
+from tests.service.worlds import small_ledger
+
+LEADER = LeaderRecord(name="one", address="http://one:1", term=3)
+OTHER = LeaderRecord(name="two", address="http://two:1", term=4)
+
+
+def following(leader: LeaderRecord | None, why_not: str = "") -> LedgerThread:
+    found = LedgerThread(small_ledger)
+    found.leadership = Leadership(leads=False, leader=leader, why_not=why_not)
+    return found
+
+
+def test_command_goes_to_the_leader_that_is_known() -> None:
+    assert leader_for(following(LEADER), "") == LEADER
+
+
+def test_without_a_leader_the_caller_is_asked_to_come_back() -> None:
+    with pytest.raises(CommandError, match="no service leads at this moment") as raised:
+        leader_for(following(None, "it cannot lead: its folder is gone"), "")
+    assert status_of(raised.value.fault).http == 503
+    assert "its folder is gone" in str(raised.value)
+
+
+def test_command_is_forwarded_once_whatever_two_services_believe_of_each_other() -> None:
+    with pytest.raises(CommandError, match="to which three has forwarded this") as raised:
+        leader_for(following(LEADER), "three")
+    assert status_of(raised.value.fault).http == 503
+
+
+def test_what_was_not_sent_is_unavailable_and_what_was_sent_is_timed_out() -> None:
+    assert status_of(unreached(LEADER, "refused").fault).http == 503
+    found = unanswered(LEADER, "cut off")
+    assert status_of(found.fault).http == 504
+    assert "idempotency key" in str(found)
+
+
+def test_leader_that_hangs_is_waited_for_no_longer_than_it_leads() -> None:
+    async def asked() -> None:
+        hanging = asyncio.Event()
+        with pytest.raises(CommandError, match="it leads no longer"):
+            await while_it_leads(following(OTHER), LEADER, hanging.wait())
+        answer = await while_it_leads(following(LEADER), LEADER, asyncio.sleep(0, "answer"))
+        assert answer == "answer"
+
+    asyncio.run(asked())
+
+
+@pytest.mark.parametrize("asked", ["", "-1", "1.0", "x", "٣", "9" * 19])
+def test_least_sequence_that_is_none_is_refused(asked: str) -> None:
+    with pytest.raises(CommandError, match="must be the sequence of an event") as raised:
+        asyncio.run(wait_for_sequence(following(LEADER), asked))
+    assert status_of(raised.value.fault).http == 400
+
+
+def test_sequence_that_is_there_is_not_waited_for() -> None:
+    found = following(LEADER)
+    found.recorded_seq = 7
+    asyncio.run(wait_for_sequence(found, "7"))
+    asyncio.run(catch_up(found, "7"))
+    asyncio.run(catch_up(found, ""))
