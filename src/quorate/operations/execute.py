@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
@@ -299,7 +300,11 @@ def _with_settled(engine: Engine, decision: Decision, head: Head) -> tuple[Decis
     if engine.head == head:
         return decision, head
     events = decision.events
-    for after, block in open_blocks(engine.store.blocks(from_height=head.height + 1), after=head):
+    # Others may have appended more, which this engine does not have yet.
+    blocks = islice(
+        engine.store.blocks(from_height=head.height + 1), engine.head.height - head.height
+    )
+    for after, block in open_blocks(blocks, after=head):
         if block[0].actor not in (DRAW_ACTOR, ROUND_ACTOR):
             break
         events, head = (*events, *block), after

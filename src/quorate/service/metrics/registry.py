@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -119,9 +120,10 @@ class Metrics:
         self._head = engine.head
 
     def follow(self, engine: Engine) -> None:
-        """Count all that was recorded since the last call, by any writer."""
+        """Count all that was recorded since the last call, by any writer, and the engine has."""
         blocks = engine.store.blocks(from_height=self._head.height + 1)
-        for head, events in open_blocks(blocks, after=self._head):
+        known = islice(blocks, engine.head.height - self._head.height)
+        for head, events in open_blocks(known, after=self._head):
             self.seen(events, engine.view, head, now_ms=engine.now_ms())
 
     def seen(self, events: Sequence[Event], view: StateView, head: Head, *, now_ms: int) -> None:
