@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ import httpx
 
 from tests.bounds import WAIT_S, until
 from tests.etcd.fault_proxy import Links, process_of
-from tests.etcd_server import free_port, pause, running
+from tests.etcd_server import free_port, running
 
 MEMBERS: Final = 3
 
@@ -56,6 +56,11 @@ class Cluster:
         """Addresses of all members without any links between."""
         return ",".join(f"127.0.0.1:{port}" for port in self.client_ports)
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all members."""
+        return [f"m{at}" for at in range(MEMBERS)]
+
     def start(self, name: str) -> None:
         """Start the member ``name``, unless it runs."""
         known = self._running.get(name)
@@ -79,10 +84,6 @@ class Cluster:
         process = self._running[name]
         process.kill()
         process.wait(WAIT_S)
-
-    def pause(self, name: str) -> None:
-        """Stop the member ``name`` where it is."""
-        pause(self._running[name])
 
     def _caller(self, port: int) -> str:
         """Return the name of the member that has connected from ``port``."""

@@ -20,6 +20,7 @@ from tests.bounds import WAIT_S
 T = TypeVar("T")
 
 _CHUNK: Final = 1 << 16
+_ROUNDS: Final = 5
 
 Source = str | Callable[[int], str]
 """The name of the only source of a listener, or what tells it from the port of a connection."""
@@ -149,16 +150,20 @@ class Links:
             link.writers.difference_update(ends)
             for each in ends:
                 each.transport.abort()
+            for each in ends:
+                with suppress(OSError):
+                    await each.wait_closed()
 
     async def _close(self) -> None:
         for server in self._servers:
             server.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        # What was aborted is closed when the loop comes around.
-        await asyncio.sleep(0)
+        for _ in range(_ROUNDS):
+            # A connection that was accepted just before has its task in the next round.
+            await asyncio.sleep(0)
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         for server in self._servers:
             await server.wait_closed()
 

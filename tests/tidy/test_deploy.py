@@ -13,6 +13,7 @@ import click
 import pytest
 from ruamel.yaml import YAML
 
+from quorate.adapters.etcd.etcd_address import parse_address
 from quorate.cli.main import quorate
 from quorate.service.config import configured
 from quorate.service.metrics.metric_table import LABELS, METRICS, Kind
@@ -203,3 +204,47 @@ def test_a_release_is_checked_before_it_is_published() -> None:
     assert order == sorted(order)
     assert jobs["publish"]["needs"] == "build"
     assert jobs["publish"]["permissions"] == {"id-token": "write"}
+
+
+QUORUM = DEPLOY / "quorum"
+
+
+def _compose() -> dict[str, Any]:
+    text = (QUORUM / "compose.yaml").read_text(encoding="utf-8")
+    found: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
+    return found
+
+
+def test_settings_of_a_service_of_a_quorum_are_ones_that_it_takes() -> None:
+    made = configured({}, {}, str(QUORUM / "quorate.toml"))
+    address = parse_address(made.ledger.removeprefix("etcd:"))
+    assert len(address.endpoints) == 3
+    drop_in = (QUORUM / "quorate-quorum.conf").read_text(encoding="utf-8")
+    assert f"ReadWritePaths={address.archive}\n" in drop_in
+    assert made.quorum_name == "one"
+
+
+def test_members_of_etcd_and_the_ledger_name_the_same_machines() -> None:
+    text = (QUORUM / "etcd.env").read_text(encoding="utf-8")
+    known = dict(re.findall(r"(?m)^(ETCD_\w+)=(.*)$", text))
+    members = dict(each.split("=") for each in known["ETCD_INITIAL_CLUSTER"].split(","))
+    assert members[known["ETCD_NAME"]] == known["ETCD_INITIAL_ADVERTISE_PEER_URLS"]
+    made = configured({}, {}, str(QUORUM / "quorate.toml"))
+    hosts = {each.partition(":")[0] for each in made.ledger[7:].partition("/")[0].split(",")}
+    assert hosts == {each.split("/")[2].partition(":")[0] for each in members.values()}
+
+
+def test_services_of_the_compose_file_have_settings_that_they_take() -> None:
+    found = _compose()
+    services = {name: each for name, each in found["services"].items() if "quorate-" in name}
+    assert len(services) == 3
+    for name, each in services.items():
+        made = configured({}, each["environment"], None)
+        assert made.quorum_name == name
+        assert made.quorum_advertise == f"http://{name}:8414"
+        address = parse_address(made.ledger.removeprefix("etcd:"))
+        assert {host.partition(":")[0] for host in address.endpoints} <= set(found["services"])
+        places = {volume.split(":")[1] for volume in each["volumes"]}
+        assert {str(address.local.parent), str(address.archive)} == places
+    mounted = [v.split(":")[0] for each in found["services"].values() for v in each["volumes"]]
+    assert set(mounted) == set(found["volumes"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import (
     Applied,
     Apply,
@@ -393,6 +394,25 @@ def test_a_ledger_that_is_opened_later_shows_what_stands_and_counts_what_comes()
 
 
 # --- The service itself ---
+
+
+def test_what_others_recorded_is_counted_when_the_engine_has_it() -> None:
+    store = MemoryStore(is_shared=True)
+    first = memory_engine(store)
+    owners = Apply((Owner(name="t"), budget("t", "t", envelope("all", 8)), *fleet({"A": 8})))
+    first.execute(owners, actor="test")
+    other = Engine.open(store, HandClock())
+    metrics = _metrics()
+    metrics.opened(first)
+    before = first.head.seq
+    other.execute(Submit(run("r", 4, "t")), actor="test")
+    # The store has the run, and the state of this engine does not yet.
+    metrics.follow(first)
+    first.follow()
+    metrics.follow(first)
+    metrics.follow(first)
+    events = metrics.registry.get_sample_value("quorate_ledger_events_total")
+    assert events == other.head.seq - before
 
 
 def test_a_request_is_counted_by_what_it_came_to() -> None:

@@ -1,0 +1,145 @@
+"""A client of several services by REST, whose requests and answers are operations of a history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from threading import Event, Thread
+from typing import Any, Final
+
+import httpx
+
+from quorate.testing.client_history import (
+    Answer,
+    Cancel,
+    Copy,
+    Found,
+    Operation,
+    Read,
+    Request,
+    Submit,
+    Verdict,
+    Written,
+)
+from tests.etcd.fault_writer import pick, spec_of
+from tests.service.program import client
+from tests.service.worlds import run_tree
+
+ANSWER_S: Final = 15.0
+"""How long a client waits for an answer."""
+_VERDICTS: Final = {
+    "already-exists": Verdict.TAKEN,
+    "unknown-name": Verdict.MISSING,
+    "max-nodes": Verdict.REFUSED,
+    "max-concurrent-runs": Verdict.REFUSED,
+}
+_OVER: Final = ("Completed", "Cancelled", "Failed")
+
+
+class RestClient:
+    """Asks one service after the other, on a thread of its own, until it is stopped.
+
+    Reads ask for all that this client was answered before, and say by a header whether they lag.
+    """
+
+    def __init__(self, name: str, addresses: Sequence[str], token: str, seed: int) -> None:
+        self.name = name
+        self.operations: list[Operation] = []
+        self.trouble = ""
+        self._addresses, self._token = addresses, token
+        self._chance = Random(f"{seed} {name}")
+        self._seen = 0
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name=name)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def recorded_after(self, now: int) -> bool:
+        """Return whether something that it sent after ``now`` was recorded."""
+        return any(
+            each.sent > now and isinstance(each.answer, Written) and each.answer.seq is not None
+            for each in list(self.operations)
+        )
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                with client(f"{self._chance.choice(self._addresses)}/api/v1", self._token) as http:
+                    for _ in range(10):
+                        self._ask(http, *pick(self._chance, self.name))
+        except Exception as error:  # noqa: BLE001 - the top frame of its thread: the test shows it
+            self.trouble = repr(error)
+
+    def _ask(self, http: httpx.Client, run: str, request: Request) -> None:
+        sent = time.monotonic_ns()
+        request, answer = self._answer(http, run, request)
+        if answer is not None:
+            self._seen = max(self._seen, answer.seq or 0)
+        self.operations.append(
+            Operation(
+                client=self.name,
+                run=run,
+                request=request,
+                sent=sent,
+                answered=None if answer is None else time.monotonic_ns(),
+                answer=answer,
+            )
+        )
+
+    def _answer(
+        self, http: httpx.Client, run: str, request: Request
+    ) -> tuple[Request, Answer | None]:
+        """Return what was asked, and the answer; None where what became of it is not known."""
+        is_read = isinstance(request, Read)
+        try:
+            reply = self._sent(http, run, request)
+        except httpx.ConnectError:
+            return request, None if is_read else Written(Verdict.FAILED)
+        except httpx.TransportError:
+            return request, None
+        if not isinstance(request, Read):
+            return request, _written(reply)
+        if not reply.is_success:
+            return request, None
+        lags = "quorate-lag-ms" in reply.headers
+        return replace(request, may_lag=lags), _found(reply)
+
+    def _sent(self, http: httpx.Client, run: str, request: Request) -> httpx.Response:
+        match request:
+            case Submit(nonce):
+                spec = spec_of(run, nonce)
+                wait = spec.on_quota.value
+                tree = run_tree(run, spec.owner, spec.gpus, nonce=nonce, onQuota=wait)
+                return http.post("/runs", json={"document": tree}, timeout=ANSWER_S)
+            case Cancel():
+                return http.post(f"/runs/{run}/cancel", json={}, timeout=ANSWER_S)
+            case Read():
+                least = {"Quorate-Min-Sequence": str(self._seen)} if self._seen else {}
+                return http.get(f"/runs/{run}", headers=least, timeout=ANSWER_S)
+
+
+def _written(reply: httpx.Response) -> Written | None:
+    if reply.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+        return Written(Verdict.FAILED)
+    if reply.is_server_error:
+        return None
+    tree: dict[str, Any] = reply.json()
+    if not reply.is_success:
+        assert tree["code"] in _VERDICTS, reply.text
+        return Written(_VERDICTS[tree["code"]])
+    if any(each["change"] == "unchanged" for each in tree["changes"]):
+        return Written(Verdict.UNCHANGED)
+    return Written(Verdict.DONE, tree["events"][0]["seq"])
+
+
+def _found(reply: httpx.Response) -> Found:
+    tree: dict[str, Any] = reply.json()
+    copy = Copy(tree["spec"]["nonce"], tree["status"]["phase"] in _OVER)
+    return Found(copy, int(reply.headers["quorate-sequence"]))

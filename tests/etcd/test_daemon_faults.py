@@ -1,0 +1,202 @@
+"""Three services and four clients over three members of etcd, while machines and links fail.
+
+As in ``test_faults.py``, but the clients ask services by REST: any of them; one leads, and the
+others forward to it. What a service answers is true, also where it was paused, cut off or killed
+meanwhile, and a read that does not say that it lags has seen all that was acknowledged before.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from quorate.testing.client_history import Operation
+from tests.bounds import WAIT_S, until
+from tests.etcd import daemons
+from tests.etcd.daemons import SECRETS, Daemon
+from tests.etcd.fault_cluster import Cluster, faulty_cluster
+from tests.etcd.fault_play import check, chosen_seed, play
+from tests.etcd.fault_writer import OWNERS
+from tests.etcd.history_file import counts_of
+from tests.etcd.rest_client import RestClient
+from tests.etcd_server import free_port
+from tests.service.program import client
+
+SERVICES = 3
+CLIENTS = 4
+FORMS = [
+    pytest.param(5, id="short"),
+    pytest.param(120, id="two-minutes", marks=pytest.mark.soak),
+    pytest.param(1_200, id="twenty-minutes", marks=pytest.mark.soak),
+]
+
+
+class Services:
+    """Services ``w0`` to ``w2`` of one ledger, at addresses that stay the same."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.names: Sequence[str] = [f"w{at}" for at in range(SERVICES)]
+        self._all: dict[str, Daemon] = {}
+        archive = folder / "archive"
+        for name in self.names:
+            own = folder / name
+            own.mkdir()
+            url = f"etcd://{cluster.endpoints_for(name)}/d?local={own / 'ledger'}"
+            listen = f"127.0.0.1:{free_port()}"
+            daemon = Daemon(name, own, f"{url}&archive={archive}", ("--listen", listen))
+            daemon.address = f"http://{listen}"
+            self._all[name] = daemon
+        self.url = f"etcd://{cluster.endpoints}/d?local={folder / 'test'}&archive={archive}"
+        self.token = ""
+
+    @property
+    def addresses(self) -> list[str]:
+        return [each.address for each in self._all.values()]
+
+    def begin(self) -> None:
+        """Make the ledger, and start all services; return when they agree who leads."""
+        first, *others = self._all.values()
+        self.token = first.begin("--init").token
+        for each in others:
+            for secret in SECRETS:
+                kept = (first.folder / f"ledger.{secret}").read_bytes()
+                place = each.folder / f"ledger.{secret}"
+                place.touch(mode=0o600)
+                place.write_bytes(kept)
+            each.begin()
+        self.wait_agreed()
+
+    def wait_agreed(self) -> None:
+        """Return when one leads, and all know it."""
+        daemons.Cluster(list(self._all.values()), self.token).by_role()
+
+    def process(self, name: str) -> subprocess.Popen[bytes]:
+        served = self._all[name].program
+        assert served is not None, name
+        return served.process
+
+    def kill(self, name: str) -> None:
+        process = self.process(name)
+        assert process.poll() is None, f"{name} has ended by itself\n{self.log(name)}"
+        self._all[name].kill()
+
+    def start(self, name: str) -> None:
+        self._all[name].begin()
+
+    def start_all(self) -> None:
+        for name in self.names:
+            self.start(name)
+
+    def end(self) -> None:
+        """End them as an operator does; each must have gone on until then."""
+        for name in self.names:
+            process = self.process(name)
+            assert process.poll() is None, self.log(name)
+            process.terminate()
+        for name in self.names:
+            assert self.process(name).wait(WAIT_S) == 0, self.log(name)
+
+    def close(self) -> None:
+        for each in self._all.values():
+            each.stack.close()
+
+    def log(self, name: str) -> str:
+        served = self._all[name].program
+        return "" if served is None else served.err[-3_000:]
+
+
+class Clients:
+    """Clients that ask for as long as the block lasts."""
+
+    def __init__(self, services: Services, seed: int) -> None:
+        asked = services.addresses
+        names = [f"c{number}" for number in range(CLIENTS)]
+        self._all = [RestClient(name, asked, services.token, seed) for name in names]
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        try:
+            for each in self._all:
+                each.start()
+            yield
+        finally:
+            for each in self._all:
+                each.stop()
+
+    def wait_recorded(self) -> None:
+        """Return when each has got something recorded that it sent after now."""
+        now = time.monotonic_ns()
+        until(
+            lambda: all(each.recorded_after(now) or each.trouble for each in self._all),
+            "every client gets something recorded",
+            2 * WAIT_S,
+            tell=lambda: [(each.trouble, each.operations[-2:]) for each in self._all],
+        )
+        assert [each.trouble for each in self._all] == [""] * CLIENTS
+
+    def operations(self) -> list[Operation]:
+        return [each for some in self._all for each in some.operations]
+
+
+def documents() -> list[dict[str, object]]:
+    """Return a small fleet, and owners whose quotas are soon reached."""
+    labels = {"region": "r", "cluster": "c", "fabric.domain": "A"}
+    node = {"flavor": "H100", "gpus": 8}
+    found = [_document("Node", f"n{number}", node, labels) for number in range(8)]
+    for owner in OWNERS:
+        nodes, runs = owner.quota.nodes_max, owner.quota.concurrent_runs_max
+        quota = {"maxNodes": nodes} if runs is None else {"maxConcurrentRuns": runs}
+        spec = {"parents": list(owner.parents), "quota": quota}
+        found.append(_document("Owner", owner.name, spec))
+        envelope = {
+            "name": "all",
+            "flavor": "H100",
+            "selector": {"region": "*"},
+            "concurrency": 500,
+            "start": "2020-01-01T00:00:00Z",
+            "end": "2040-01-01T00:00:00Z",
+        }
+        budget = {"owner": owner.name, "envelopes": [envelope]}
+        found.append(_document("Budget", owner.name, budget))
+    return found
+
+
+def _document(
+    kind: str, name: str, spec: Mapping[str, object], labels: dict[str, str] | None = None
+) -> dict[str, object]:
+    metadata = {"name": name} | ({"labels": labels} if labels else {})
+    return {"apiVersion": "quorate.dev/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2_400)
+@pytest.mark.parametrize("for_s", FORMS)
+def test_services_answer_truly_while_machines_and_links_fail(
+    etcd_program: Path, tmp_path: Path, for_s: float
+) -> None:
+    seed = chosen_seed()
+    print(f"QUORATE_FAULT_SEED={seed}")  # noqa: T201 - shown when it fails
+    with faulty_cluster(etcd_program, tmp_path) as cluster, ExitStack() as stack:
+        services = Services(cluster, tmp_path)
+        stack.callback(services.close)
+        services.begin()
+        with client(f"{services.addresses[0]}/api/v1", services.token) as http:
+            applied = http.post("/apply", json={"documents": documents()})
+            assert applied.is_success, applied.text
+        clients = Clients(services, seed)
+        with clients.asking():
+            clients.wait_recorded()
+            faults = play(seed, for_s, cluster, services)
+            services.wait_agreed()
+            clients.wait_recorded()
+        services.end()
+        counts: Counter[str] = counts_of(clients.operations())
+        print(f"{faults} faults; answers: {dict(counts)}")  # noqa: T201
+        assert check(services.url, clients.operations()) == []
+    assert counts["done"] > for_s / 2
