@@ -7,6 +7,7 @@ is not there.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,14 +23,19 @@ from quorate.client.wire import request_of
 from quorate.loop.engine import Engine
 from quorate.model.state.state_view import StateView
 from quorate.operations import common_requests as ask
+from quorate.operations.caller import Caller
 from quorate.operations.common_requests import PAGE_MAX
 from quorate.operations.fleet import fleet_operations, looking_operations
 from quorate.operations.ledger import ledger_operations, plan_operations
 from quorate.operations.money import money_operations
 from quorate.operations.notices import notice_operations
+from quorate.operations.request_context import RequestContext
 from quorate.operations.resources import resource_operations, run_operations, tenant_operations
 from quorate.operations.service import service_operations
 from quorate.operations.table import OPERATIONS
+from quorate.service.custom_resources.ledger_picture import Wanted, read_picture
+from quorate.service.custom_resources.resource_conditions import run_conditions
+from quorate.service.custom_resources.resource_mirror import run_status
 from quorate.service.grpc.grpc_codec import write_struct
 from quorate.service.http.negotiation import MEDIA_OF
 from quorate.service.reply import Form
@@ -117,6 +123,21 @@ def view(made: Families) -> StateView:
     """Return the state that the ledger ends with."""
     engine = Engine.open(SqliteStore.read(made.path), HandClock(made.ended_ms))
     return engine.view
+
+
+@pytest.mark.parametrize("user", PRYING)
+def test_the_resources_of_a_run_tell_what_its_owner_may_know(made: Families, user: str) -> None:
+    engine = Engine.open(SqliteStore.read(made.path), HandClock(made.ended_ms))
+    hidden = hidden_from(engine.view, user)
+    own = [name for name in hidden.runs if engine.view.runs[name].spec.owner == hidden.owner]
+    operator = RequestContext(engine, Caller.owner_of_file("kubernetes/west"))
+    picture = read_picture(operator, Wanted(runs=own), {})
+    assert picture.runs.keys() == set(own)
+    for name, run in picture.runs.items():
+        firm = None if run.reservation is None else run.reservation[1]
+        said = [each.message for each in run_conditions(run.status)]
+        written = json.dumps([run_status(run.status), said, run.leases, firm], default=str)
+        assert hidden.told(written) == [], name
 
 
 @pytest.fixture(scope="module")

@@ -58,6 +58,8 @@ class Configuration:
     job_clusters: str
     kubernetes_admission: Address | str
     """Empty where it is not answered."""
+    kubernetes_admission_ca: str
+    """Empty where any client is heard."""
     kubernetes_account: str
     work_folder: str
     quorum_name: str
@@ -284,6 +286,11 @@ def _cluster_faults(made: Configuration) -> list[str]:
     if made.kubernetes_admission and not made.tls_cert:
         wrong.append(
             "kubernetes.admission: API servers ask with TLS only; give tls.cert and tls.key"
+        )
+    if made.kubernetes_admission_ca and not made.kubernetes_admission:
+        wrong.append(
+            "kubernetes.admission_ca: nothing is answered there; give kubernetes.admission, or "
+            "remove it"
         )
     return wrong
 

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
@@ -47,10 +47,11 @@ from quorate.service.executor_choice import (
     make_logs,
     warn_of_root,
 )
-from quorate.service.http.accepting import Acceptor, Connections
+from quorate.service.http.accepting import Connections
 from quorate.service.http.body_reader import BodyReader
 from quorate.service.http.connection import GuardedProtocol, Shedding
 from quorate.service.http.event_stream import WatchRegistry
+from quorate.service.http.guarded_server import GuardedServer
 from quorate.service.http.listening import BACKLOG, bind, check_tls
 from quorate.service.http.request_guard import Guard, Limits
 from quorate.service.http.rest import Parts, application
@@ -300,7 +301,7 @@ class Daemon:
         return _Server(config, watchers, ledger_thread.connections, configuration.slow_s_max)
 
 
-class _Server(uvicorn.Server):
+class _Server(GuardedServer):
     """Closes watchers first when it stops: they would never end by themselves."""
 
     def __init__(
@@ -310,34 +311,8 @@ class _Server(uvicorn.Server):
         connections: Connections,
         handshake_s_max: float,
     ) -> None:
-        super().__init__(config)
+        super().__init__(config, connections, handshake_s_max)
         self._watchers = watchers
-        self._connections = connections
-        self._handshake_s_max = handshake_s_max
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections at ``sockets``, each counted from its first instant."""
-        assert sockets is not None, "bound before"
-        config = self.config
-
-        def create() -> GuardedProtocol:
-            return config.http_protocol_class(  # type: ignore[call-arg, return-value]
-                config=config, server_state=self.server_state, app_state={}
-            )
-
-        acceptors: list[Any] = [
-            Acceptor(
-                each,
-                create,
-                self._connections,
-                tls=config.ssl,
-                handshake_s_max=self._handshake_s_max,
-            )
-            for each in sockets
-        ]
-        # They are closed as servers are, and nothing else is called.
-        self.servers = acceptors
-        self.started = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

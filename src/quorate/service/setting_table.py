@@ -197,6 +197,14 @@ SETTINGS: Final = (
         kind="HOST:PORT",
     ),
     Setting(
+        key="kubernetes.admission_ca",
+        read=values.path,
+        default="",
+        field="kubernetes_admission_ca",
+        text="the certificate authority of the API servers that ask there: a client without a "
+        "certificate of it is not heard; any client is if empty",
+    ),
+    Setting(
         key="kubernetes.account",
         read=values.text,
         default="system:serviceaccount:quorate:quorate",

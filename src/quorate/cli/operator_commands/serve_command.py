@@ -33,6 +33,7 @@ _FLAGS = (
     ("kubernetes.resources", "NAME,...", "The clusters whose custom resources are followed."),
     ("kubernetes.jobs", "NAME,...", "The clusters whose suspended Jobs become runs."),
     ("kubernetes.admission", "HOST:PORT", "Where API servers ask who may write resources."),
+    ("kubernetes.admission_ca", "PATH", "The authority of the API servers that ask there."),
     ("kubernetes.account", "USER", "The user that this service is in its clusters."),
     ("work.folder", "PATH", "Where local work has its folders.  [default: LEDGER.work]"),
     ("quorum.name", "NAME", "What this service is called beside others of the ledger in etcd."),

@@ -1,21 +1,25 @@
 """Where API servers ask whether a custom resource may be written: HTTPS of its own, without tokens.
 
 An API server shows no token, and needs none: the answer follows from the question alone, and says
-nothing of the ledger.
+nothing of the ledger. So any pod that reaches the port can ask, and what one address may take of
+connections and memory is bounded; with ``kubernetes.admission_ca`` a client must show a certificate
+of that authority before it is heard.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import msgspec
 import uvicorn
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from quorate.operations.caller import Caller, Role
 from quorate.service.auth.authenticator import Authenticator
 from quorate.service.config import Configuration
 from quorate.service.config_values import Address
@@ -24,14 +28,31 @@ from quorate.service.custom_resources.admission_review import (
     NotAReviewError,
     reviewed,
 )
+from quorate.service.http.accepting import Connections
+from quorate.service.http.body_reader import BodyReader, HeldBody
+from quorate.service.http.connection import GuardedProtocol
+from quorate.service.http.guarded_server import GuardedServer
 from quorate.service.http.listening import BACKLOG, bind
 from quorate.service.ledger_thread import LedgerThread
+from quorate.views.exits import CommandError, Exit
 
 PATH: Final = "/admission"
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 """How long a review may be: it has a resource twice, of 3 MiB at most each."""
+MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""How much memory all reviews take together; one address has a part of it."""
 READ_S_MAX: Final = 10.0
-CONCURRENT_MAX: Final = 64
+"""How long a handshake, the head of a request and a review may take, each."""
+KEEP_ALIVE_S: Final = 75
+CONNECTIONS_MAX: Final = 256
+OF_ADDRESS_MAX: Final = 64
+"""How many connections one address may have; that of the API server is never the only one."""
+
+
+class _Protocol(GuardedProtocol):
+    """HTTP/1.1 for reviews: nothing but the head of a request is awaited for long."""
+
+    slow_s_max = READ_S_MAX
 
 
 def admission_surface(
@@ -47,34 +68,57 @@ def admission_surface(
     ) -> AsyncIterator[str]:
         del ledger_thread, authenticator
         listening = await bind(address, setting="kubernetes.admission")
-        config = uvicorn.Config(
-            Admission(rules),
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            backlog=BACKLOG,
-            limit_concurrency=CONCURRENT_MAX,
-            timeout_graceful_shutdown=1,
-            ssl_certfile=made.tls_cert,
-            ssl_keyfile=made.tls_key,
-        )
-        server = _Server(config)
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        host, port = listening.getsockname()[:2]
+        bodies = BodyReader(memory_bytes_max=MEMORY_BYTES_MAX, body_bytes_max=BODY_BYTES_MAX)
         try:
-            yield f"admission at {Address(host=host, port=port)}{PATH}"
+            config = _config(made, Admission(rules, bodies))
+            connections = Connections(CONNECTIONS_MAX, of_address_max=OF_ADDRESS_MAX)
+            server = _Server(config, connections, READ_S_MAX)
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            host, port = listening.getsockname()[:2]
+            try:
+                yield f"admission at {Address(host=host, port=port)}{PATH}"
+            finally:
+                server.should_exit = True
+                await serving
         finally:
-            server.should_exit = True
-            await serving
+            bodies.close()
             listening.close()
 
     return surface
 
 
-class _Server(uvicorn.Server):
+def _config(made: Configuration, application: Admission) -> uvicorn.Config:
+    """Return how reviews are served; raises ``CommandError`` for certificates it cannot use."""
+    authority = made.kubernetes_admission_ca
+    config = uvicorn.Config(
+        application,
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=1,
+        ssl_certfile=made.tls_cert,
+        ssl_keyfile=made.tls_key,
+        ssl_ca_certs=authority or None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if authority else ssl.CERT_NONE,
+    )
+    try:
+        config.load()
+    except OSError as error:
+        raise CommandError(
+            Exit.UNUSABLE,
+            f"kubernetes.admission: tls.cert, tls.key or kubernetes.admission_ca cannot be used: "
+            f"{error.strerror or error}",
+        ) from None
+    return config
+
+
+class _Server(GuardedServer):
     """Leaves signals to the daemon."""
 
     @contextmanager
@@ -86,8 +130,9 @@ class _Server(uvicorn.Server):
 class Admission:
     """The application: reviews at one path, and nothing else."""
 
-    def __init__(self, rules: AdmissionRules) -> None:
+    def __init__(self, rules: AdmissionRules, bodies: BodyReader) -> None:
         self._rules = rules
+        self._bodies = bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -98,22 +143,34 @@ class Admission:
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         if scope["path"] != PATH or scope["method"] != "POST":
             return JSONResponse({"message": f"send reviews with POST to {PATH}"}, 404)
-        try:
-            async with asyncio.timeout(READ_S_MAX):
-                body = await _body(receive)
-        except TimeoutError:
-            return JSONResponse({"message": "the review did not arrive in time"}, 408)
-        if body is None:
-            return JSONResponse({"message": f"at most {BODY_BYTES_MAX} bytes"}, 413)
-        try:
-            tree: Any = json.loads(body)
-            return JSONResponse(reviewed(tree, self._rules))
-        except (NotAReviewError, ValueError, RecursionError) as error:
-            return JSONResponse({"message": f"no review: {error}"}, 400)
+        client = scope.get("client")
+        address = str(client[0]) if client else ""
+        caller = Caller(actor=address, role=Role.USER, user=address)
+        with self._bodies.held(caller) as held:
+            try:
+                async with asyncio.timeout(READ_S_MAX):
+                    body = await _body(receive, held)
+            except TimeoutError:
+                return JSONResponse({"message": "the review did not arrive in time"}, 408)
+            except CommandError as error:
+                return JSONResponse({"message": str(error)}, 503)
+            if body is None:
+                return JSONResponse({"message": f"at most {BODY_BYTES_MAX} bytes"}, 413)
+            try:
+                answer = await self._bodies.run(len(body), lambda: self._review(body))
+            except (NotAReviewError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+                return JSONResponse({"message": f"no review: {error}"}, 400)
+        return JSONResponse(answer)
+
+    def _review(self, body: bytes) -> dict[str, Any]:
+        return reviewed(msgspec.json.decode(body), self._rules)
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """Return the body of a request; None where it is too long, or its sender is gone."""
+async def _body(receive: Receive, held: HeldBody) -> bytes | None:
+    """Return the body of a request; None where it is too long, or its sender is gone.
+
+    Raises ``CommandError`` where its sender, or all of them, have no memory left.
+    """
     parts: list[bytes] = []
     size = 0
     while True:
@@ -124,6 +181,7 @@ async def _body(receive: Receive) -> bytes | None:
         size += len(part)
         if size > BODY_BYTES_MAX:
             return None
+        held.hold(size)
         parts.append(part)
         if not message.get("more_body"):
             return b"".join(parts)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from quorate.core.commands import Applied
 from quorate.documents.times import time_text
 from quorate.model.specs import Run
 from quorate.model.state.records import TERMINAL
+from quorate.operations.caller import Caller, Role
 from quorate.operations.request_context import RequestContext
+from quorate.operations.visibility import tenants_of
 from quorate.views.kinds.kind import Tree
 from quorate.views.kinds.kinds_fleet import POOL
 from quorate.views.kinds.kinds_money import BUDGET
 from quorate.views.kinds.kinds_owners import OWNER
 from quorate.views.kinds.kinds_plans import OUTCOME, RESERVATION
 from quorate.views.kinds.kinds_work import LEASE, run_trees
+from quorate.views.runs.instant import Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,21 +68,19 @@ class LedgerPicture:
     outcomes: Mapping[str, Tree | None]
 
 
-def read_picture(
-    context: RequestContext, wanted: Wanted, kept: Mapping[str, RunPicture]
-) -> LedgerPicture:
-    """Return what the ledger has of what is ``wanted``; what it does not have is left out.
+def as_told_to(moment: Moment, owner: str) -> Moment:
+    """Return ``moment`` with the names that users of ``owner`` may be told."""
+    user = Caller(actor=owner, role=Role.USER, user="", tenant=owner)
+    return replace(moment, seen=tenants_of(moment.view, user), shared=moment.outlook)
 
-    Runs that are ``kept`` are as they were when they were read, and taken from there.
-    """
-    moment, view = context.moment, context.moment.view
-    names = [name for name in wanted.runs if name not in kept and name in view.runs]
-    runs = dict(kept)
+
+def _runs_of(moment: Moment, names: Sequence[str]) -> dict[str, RunPicture]:
+    found: dict[str, RunPicture] = {}
     for name, tree in zip(names, run_trees(moment, names), strict=True):
-        record = view.runs[name]
+        record = moment.view.runs[name]
         leases = list(record.leases)
         firm = record.reservation
-        runs[name] = RunPicture(
+        found[name] = RunPicture(
             spec=record.spec,
             status=tree["status"],
             is_over=record.phase in TERMINAL,
@@ -87,6 +88,25 @@ def read_picture(
             leases=dict(zip(leases, LEASE.trees(moment, leases), strict=True)),
             reservation=None if firm is None else (firm, RESERVATION.trees(moment, [firm])[0]),
         )
+    return found
+
+
+def read_picture(
+    context: RequestContext, wanted: Wanted, kept: Mapping[str, RunPicture]
+) -> LedgerPicture:
+    """Return what the ledger has of what is ``wanted``; what it does not have is left out.
+
+    Runs that are ``kept`` are as they were when they were read, and taken from there. A run is in
+    the namespace of its owner, where the owner's people read it, so it names what they may know.
+    """
+    moment, view = context.moment, context.moment.view
+    names: dict[str, list[str]] = {}
+    for name in wanted.runs:
+        if name not in kept and name in view.runs:
+            names.setdefault(view.runs[name].spec.owner, []).append(name)
+    runs = dict(kept)
+    for owner, own in names.items():
+        runs |= _runs_of(as_told_to(moment, owner), own)
     declared: dict[tuple[str, str], Declared] = {}
     tables: list[tuple[str, Any, Collection[str], Mapping[str, Any]]] = [
         ("Pool", POOL, wanted.pools, view.pools),

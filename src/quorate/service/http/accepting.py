@@ -2,7 +2,7 @@
 
 At the limit of open connections, the one that has been idle longest is closed: one that has sent
 no whole head, or waits between two requests. Clients reconnect after that, as they do whenever a
-kept connection is closed.
+kept connection is closed. Where one address may have a part of them only, that part is kept so too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import errno
 import logging
 import socket
 import ssl
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
@@ -30,12 +30,24 @@ _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, er
 
 
 class Connections:
-    """The open connections, and since when each is idle; for the event loop only."""
+    """The open connections, and since when each is idle; for the event loop only.
 
-    def __init__(self, most: int, now_s: Callable[[], float] = monotonic) -> None:
+    One address may have ``of_address_max`` of them; None is no bound.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        now_s: Callable[[], float] = monotonic,
+        *,
+        of_address_max: int | None = None,
+    ) -> None:
         self.most = most
         self._now_s = now_s
+        self._of_address_max = of_address_max
         self._open = 0
+        self._address_of: dict[object, str] = {}
+        self._of_address: Counter[str] = Counter()
         self._leaving: set[object] = set()
         # Oldest first.
         self._idle: OrderedDict[object, tuple[float, Callable[[], None]]] = OrderedDict()
@@ -61,11 +73,40 @@ class Connections:
         """Count one more connection; if there are too many, have the longest idle one make room."""
         self._open += 1
         if self._open > self.most and self._is_one_idle():
-            connection, (_, make_room) = self._idle.popitem(last=False)
-            # It is closed at once, and not counted any more.
-            self._leaving.add(connection)
-            self._open -= 1
-            make_room()
+            self._close(next(iter(self._idle)))
+
+    def begin(self, connection: object, address: str) -> bool:
+        """Count ``connection``, which is open, for ``address``; return False where it has too many.
+
+        The connection of that address that has been idle longest makes room.
+        """
+        most = self._of_address_max
+        if most is None:
+            return True
+        if self._of_address[address] >= most:
+            own = (each for each in self._idle if self._address_of.get(each) == address)
+            oldest = next(own, None)
+            if oldest is None or not self._is_idle(oldest):
+                return False
+            self._close(oldest)
+        self._address_of[connection] = address
+        self._of_address[address] += 1
+        return True
+
+    def _close(self, connection: object) -> None:
+        """Close an idle connection at once, and count it no more."""
+        _, make_room = self._idle.pop(connection)
+        self._leaving.add(connection)
+        self._open -= 1
+        self._leave_address(connection)
+        make_room()
+
+    def _leave_address(self, connection: object) -> None:
+        address = self._address_of.pop(connection, None)
+        if address is not None:
+            self._of_address[address] -= 1
+            if not self._of_address[address]:
+                del self._of_address[address]
 
     def lost(self, connection: object) -> None:
         """Stop counting ``connection``, which is closed."""
@@ -73,6 +114,7 @@ class Connections:
             self._leaving.discard(connection)
         else:
             self._open -= 1
+        self._leave_address(connection)
         self._idle.pop(connection, None)
 
     def idle(self, connection: object, make_room: Callable[[], None]) -> None:
@@ -85,9 +127,11 @@ class Connections:
         self._idle.pop(connection, None)
 
     def _is_one_idle(self) -> bool:
-        if not self._idle:
-            return False
-        since_s, _ = next(iter(self._idle.values()))
+        return bool(self._idle) and self._is_idle(next(iter(self._idle)))
+
+    def _is_idle(self, connection: object) -> bool:
+        """Return whether ``connection`` has waited for so long that it may have to make room."""
+        since_s, _ = self._idle[connection]
         return self._now_s() - since_s >= IDLE_S_MIN
 
 
@@ -125,7 +169,7 @@ class Acceptor:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, _ = await loop.sock_accept(self._listening)
+                accepted, peer = await loop.sock_accept(self._listening)
             except OSError as error:
                 # A client that is gone already, or no descriptor left: neither ends the service.
                 if error.errno in _NO_DESCRIPTOR:
@@ -134,18 +178,19 @@ class Acceptor:
                 continue
             self._connections.opened()
             beyond = self._connections.open - self._connections.most
-            if beyond > (0 if self._tls else REFUSED_MAX):
+            is_over = beyond > (0 if self._tls else REFUSED_MAX)
+            protocol = None if is_over else self._create()
+            if protocol is None or not self._connections.begin(protocol, str(peer[0])):
                 accepted.close()
                 self._connections.lost(accepted)
                 continue
-            task = asyncio.create_task(self._begin(accepted))
+            task = asyncio.create_task(self._begin(accepted, protocol))
             self._beginning.add(task)
             task.add_done_callback(self._beginning.discard)
 
-    async def _begin(self, accepted: socket.socket) -> None:
+    async def _begin(self, accepted: socket.socket, protocol: Any) -> None:
         """Have a connection answered; until its handshake is done it is idle."""
         loop = asyncio.get_running_loop()
-        protocol = self._create()
         protocol.counted = self._connections
         timeout_s = None
         if self._tls is not None:
