@@ -25,6 +25,7 @@ from quorate.operations.visibility import Tenants, seen_by
 from quorate.ports.accounting_port import LinkStatus
 from quorate.ports.clock_port import Clock, ClockControl
 from quorate.ports.log_port import Logs
+from quorate.ports.report_port import Reports
 from quorate.ports.store_port import EventStore
 from quorate.views.runs.instant import Moment
 
@@ -72,8 +73,9 @@ class RequestContext:
 
     Without a ``signer`` no checkpoint can be signed here. ``recent`` are the blocks that all who
     follow the ledger read together; without it each reads the store. Without ``logs`` no output of
-    runs is kept here; without ``accounting`` no accounting system is linked here; without
-    ``clock_control`` the wall clock is not compared with another.
+    runs is kept here, and without ``reports`` no reports of simulations; without ``accounting`` no
+    accounting system is linked here; without ``clock_control`` the wall clock is not compared with
+    another.
     ``is_executed`` says that an executor runs the work though the engine here, which only reads,
     has none. ``instant`` is as of when the caller is answered, where others are answered from it,
     too; without it, that is now. ``widths_max`` is how many widths the runs of one request may
@@ -89,6 +91,7 @@ class RequestContext:
     signer: Signer | None = None
     recent: Recent | None = None
     logs: Logs | None = None
+    reports: Reports | None = None
     is_executed: bool = False
     accounting: LinkStatus | None = None
     clock_control: ClockControl | None = None

@@ -60,6 +60,7 @@ class Configuration:
     """Empty where it is not answered."""
     kubernetes_account: str
     work_folder: str
+    reports_folder: str
     quorum_name: str
     quorum_advertise: str
     """Empty where the others reach it where it listens; so is the next one."""
