@@ -17,7 +17,7 @@ from typing import Final
 from playwright.sync_api import Page
 
 from tests.web.browsing import browser_here, sign_in
-from tests.web.world import World, world_in
+from tests.web.world import REPORT, World, world_in
 
 OUT: Final = Path(__file__).resolve().parents[1] / "docs" / "dashboard"
 PAGES: Final = {
@@ -36,6 +36,8 @@ PAGES: Final = {
     "conflicts": "conflicts",
     "conflict": "conflicts/1",
     "ledger": "ledger",
+    "reports": "reports",
+    "report": f"reports/{REPORT}",
 }
 SIZES: Final = {"wide": (1360, 850), "phone": (390, 844)}
 SCHEMES: Final = ("light", "dark")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -15,6 +16,7 @@ from tests.service.worlds import run_tree
 
 PREFIX: Final = "/api/v1"
 TENANT: Final = "rai"
+REPORT: Final = "compared.html"
 USER: Final = "ann"
 KINDS: Final = {
     "node": "a1",
@@ -84,6 +86,12 @@ def ask(client: httpx.Client, operation: Operation, question: Question) -> httpx
         answer.read()
     answer.close()
     return answer
+
+
+def reported(folder: Path) -> dict[str, str]:
+    """Return the setting of a service that has a report to show, which is written here."""
+    (folder / REPORT).write_text("<html><body><h1>Compared</h1></body></html>", encoding="utf-8")
+    return {"reports.folder": str(folder)}
 
 
 def document_of(file: str, kind: str, name: str, **spec: Any) -> dict[str, Any]:
@@ -180,6 +188,7 @@ class Furnished:
             "delete-pool": Question({"name": "idle"}),
             "delete-budget": Question({"name": "idle"}),
             "tenant-usage": Question({"id": TENANT}),
+            "show-report": Question({"report": REPORT}),
             "owner-shares": Question({"name": TENANT}),
             "issue-token": Question(
                 body={"role": "user", "user": "new", "tenant": TENANT, "scopes": ["service"]}

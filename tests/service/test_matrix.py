@@ -24,7 +24,7 @@ from quorate.operations.operation import Area, Effect
 from quorate.operations.service.token_handlers import Secret
 from quorate.operations.table import OPERATIONS
 from quorate.testing.memory_engines import HandClock
-from tests.service.questions import PREFIX, TENANT, USER, Furnished, Question, ask
+from tests.service.questions import PREFIX, TENANT, USER, Furnished, Question, ask, reported
 from tests.service.serving import Served, serving
 
 EVERYBODY: Final = """
@@ -86,6 +86,8 @@ ROLES: Final = {
     "export-ledger": "admin auditor",
     "accounting-status": "admin auditor",
     "show-clock": "admin auditor",
+    "list-reports": "admin auditor",
+    "show-report": "admin auditor",
     "accept-clock": "admin",
     "cluster-status": "admin auditor",
     "cluster-members": "admin auditor",
@@ -192,7 +194,8 @@ def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
     """Return a service that all cells share: what changes something is only tried."""
     ledger = tmp_path_factory.mktemp("matrix") / "ledger.db"
     expired = issued_long_ago(ledger)
-    with serving(ledger, {"limits.requests_per_s": "100000"}) as served:
+    flags = {"limits.requests_per_s": "100000"} | reported(ledger.parent)
+    with serving(ledger, flags) as served:
         admin = served.client(served.token)
         furnished = Furnished(admin)
 

@@ -68,6 +68,8 @@ UNTYPED: Final = {
     },
     "calc": "the command works it out itself: see LOCAL",
     "owner-shares": "`usage` adds up the same time, and `get owners -o wide` has shares of now",
+    "list-reports": "`simulate --report` writes the file that is listed",
+    "show-report": "as list-reports",
     "queue-starts": "`plan` says it of one run",
     "run-reports": "`watch` asks only about a run at work; see tests/executor/test_watched_work.py",
     "watch-logs": "`logs -f` asks where output is kept; see tests/executor/test_log_streams.py",

@@ -20,7 +20,16 @@ from quorate.operations.table import OPERATIONS
 from quorate.service.daemon import Extras
 from quorate.service.http.openapi import openapi_tree
 from quorate.service.http.table_paths import names_of
-from tests.service.questions import PREFIX, TENANT, Furnished, Question, ask, document_of, request
+from tests.service.questions import (
+    PREFIX,
+    TENANT,
+    Furnished,
+    Question,
+    ask,
+    document_of,
+    reported,
+    request,
+)
 from tests.service.serving import Served, new_ledger, read_all, serving
 from tests.service.worlds import run_tree
 
@@ -78,6 +87,7 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rooms]:
         unfinished = _unfinished(served)
         with served.client(served.token) as client:
             keyless = client.post(f"{PREFIX}/ledger/checkpoints").status_code
+    wide |= reported(one.parent)
     with serving(one, wide) as served, serving(two, narrow) as strict:
         admin = served.client(served.token)
         furnished = Furnished(admin)
@@ -263,6 +273,7 @@ UNKNOWN: Final = {
     "fleet-top": Question(query={"pool": NOWHERE}),
     "fleet-map": Question(query={"pool": NOWHERE}),
     "queue-starts": Question(query={"owner": NOWHERE}),
+    "show-report": Question({"report": "nowhere.html"}),
 }
 
 

@@ -15,7 +15,7 @@ from tests.bounds import WAIT_S
 from tests.web.browsing import sign_in
 from tests.web.conftest import Visit, visit
 from tests.web.prefix_proxy import proxied
-from tests.web.world import World, run_document
+from tests.web.world import REPORT, World, run_document
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 PATIENT_MS = WAIT_S * 1_000
@@ -33,6 +33,7 @@ PAGES = {
     "rounds": "Rounds",
     "conflicts": "Conflicts",
     "ledger": "Ledger",
+    "reports": "Reports",
 }
 HIDDEN = re.compile(r"\b(robotics|segment|distill|sweep|biology|fold-\w|audio|reporting)\b")
 """Names of others, of which a member of ``language`` may read none."""
@@ -279,7 +280,7 @@ def test_it_works_under_a_prefix(context: BrowserContext, world: World) -> None:
 def test_axe_finds_no_serious_violation(scheme: Any, admin: Visit) -> None:
     source = AXE.read_text(encoding="utf-8")
     admin.page.emulate_media(color_scheme=scheme)
-    for path in [*PAGES, "conflicts/1", "runs/segment"]:
+    for path in [*PAGES, "conflicts/1", "runs/segment", f"reports/{REPORT}"]:
         page = admin.open(path)
         page.wait_for_timeout(300)
         page.evaluate(source)

@@ -6,11 +6,11 @@ import json
 import re
 
 import pytest
-from playwright.sync_api import Browser, FilePayload, Page, expect
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, Route, expect
 
 from tests.bounds import WAIT_S, until
 from tests.web.conftest import Visit, visit
-from tests.web.world import World
+from tests.web.world import REPORT, World
 
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 
@@ -152,3 +152,42 @@ def test_an_owner_shows_its_share_against_its_target_over_time(admin: Visit, wor
     page.get_by_label("Days").select_option("30")
     expect(page).to_have_url(re.compile("days=30"))
     assert admin.faults == []
+
+
+def test_a_report_of_a_simulation_is_listed_and_shown(admin: Visit) -> None:
+    page = admin.open("reports")
+    page.get_by_role("link", name=REPORT).click()
+    report = page.get_by_role("region", name="Report")
+    expect(report.get_by_role("heading", name="Simulation")).to_be_visible()
+    expect(report.locator("svg").first).to_be_visible()
+    expect(report.locator(".legend i").first).to_have_css("display", "inline-block")
+    assert admin.faults == []
+
+
+HOSTILE = """<html><head><style>body { color: red } nav { display: none }</style></head><body>
+<h1>Hostile</h1><script>document.title = "owned"</script><iframe src="/queue"></iframe>
+<p onclick="document.title = 'owned'" id="hit">Click</p><a href="javascript:alert(1)">link</a>
+<img src="https://elsewhere.example/x.png" onerror="document.title = 'owned'"><form></form>
+</body></html>"""
+
+
+def test_a_report_brings_neither_script_nor_request_nor_style_of_the_page(admin: Visit) -> None:
+    page = admin.open("reports")
+
+    def forged(route: Route) -> None:
+        told = {"name": REPORT, "written": "2026-01-01T00:00:00Z", "html": HOSTILE}
+        route.fulfill(json=told)
+
+    page.route(f"**/api/v1/reports/{REPORT}", forged)
+    page.get_by_role("link", name=REPORT).click()
+    report = page.get_by_role("region", name="Report")
+    report.get_by_text("Click").click()
+    expect(page).not_to_have_title("owned")
+    expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
+    assert report.locator("script, iframe, a, img, form, [onclick], [id]").count() == 0
+    assert admin.faults == []
+
+
+def test_reports_are_not_for_members(context: BrowserContext, world: World) -> None:
+    page = visit(context, world, world.user).open("reports")
+    expect(page.locator(".empty")).to_contain_text("for admins and auditors")

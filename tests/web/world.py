@@ -7,6 +7,8 @@ one lottery was drawn.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -147,10 +149,27 @@ def _token(client: httpx.Client, role: str, user: str, tenant: str = "") -> str:
     return str(found.json()["token"]["secret"])
 
 
+REPORT: Final = "max-min-fairness.html"
+
+
+def write_report(path: Path) -> None:
+    """Have a small simulation write its report to ``path``."""
+    examples = Path(__file__).parents[2] / "examples"
+    command = [sys.executable, "-m", "quorate", "simulate", "--policy", "max_min_fairness_perf"]
+    command += ["--trace", str(examples / "simulation" / "jobs.csv")]
+    command += ["--throughputs", str(examples / "rates.json")]
+    command += ["--cluster", "h100=2,l40s=3", "--gpus-per-node", "2", "--report", str(path)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
 @contextmanager
 def world_in(folder: Path) -> Iterator[World]:
     """Yield a service whose lottery was drawn; its work ends with it."""
-    with serving(new_ledger(folder), LOCAL) as served:
+    reports = folder / "reports"
+    reports.mkdir()
+    write_report(reports / REPORT)
+    flags = LOCAL | {"reports.folder": str(reports)}
+    with serving(new_ledger(folder), flags) as served:
         assert served.token is not None
         with served.client(served.token) as client:
             applied = client.post("/api/v1/apply", json={"documents": DOCUMENTS})

@@ -11,6 +11,7 @@ import { OverviewPage } from "./pages/overview.tsx";
 import { OwnerPage } from "./pages/owner.tsx";
 import { OwnersPage } from "./pages/owners.tsx";
 import { QueuePage } from "./pages/queue.tsx";
+import { ReportPage, ReportsPage } from "./pages/reports.tsx";
 import { RoundsPage } from "./pages/rounds.tsx";
 import { RunPage } from "./pages/run.tsx";
 import { RunsPage } from "./pages/runs.tsx";
@@ -35,6 +36,7 @@ export const AREAS: Area[] = [
   { title: "Rounds", at: ["rounds"], key: "n" },
   { title: "Conflicts", at: ["conflicts"], key: "c" },
   { title: "Ledger", at: ["ledger"], key: "l" },
+  { title: "Reports", at: ["reports"], key: "s" },
 ];
 
 /** Returns the page at an address. */
@@ -46,6 +48,8 @@ export function pageAt([area, name]: string[]): ComponentChildren {
       return <QueuePage />;
     case "runs":
       return name === undefined ? <RunsPage /> : <RunPage name={name} key={name} />;
+    case "reports":
+      return name === undefined ? <ReportsPage /> : <ReportPage name={name} key={name} />;
     case "fleet":
       return <FleetPage />;
     case "timeline":

@@ -41,6 +41,7 @@ from quorate.operations.money.money_operations import (
 from quorate.operations.notices.notice_operations import Notice, Notices
 from quorate.operations.resources.resource_operations import Description
 from quorate.operations.service.quorum_operations import ClusterMembers, ClusterStatus
+from quorate.operations.service.report_operations import ReportShown, ReportsListed
 from quorate.operations.service.service_operations import ClockState, TokenOutcome, Whoami
 
 class Methods:
@@ -414,6 +415,8 @@ class Methods:
     ) -> ResourceList[RunInfo]:
         """List the waiting runs, in order. Of one owner, in one phase; with ``newest`` the last
         ones, where there are more. ``grouped`` lists an array once, and not each of its tasks."""
+    def list_reports(self) -> ReportsListed:
+        """List the reports of simulations that are kept for people to read."""
     def list_reservations(
         self,
         *,
@@ -629,6 +632,8 @@ class Methods:
         """Show the service's clock, and whether the service trusts it."""
     def show_lottery(self) -> Lottery:
         """Show the lottery's commitment, and how far its chain is revealed."""
+    def show_report(self, report: str) -> ReportShown:
+        """Show a report of a simulation. The name of a report, as it is listed."""
     def shrink_run(
         self, run: str, *, gpus: int | None = None, by: int | None = None, dry_run: bool = False
     ) -> Outcome:
@@ -1107,6 +1112,8 @@ class AsyncMethods:
     ) -> ResourceList[RunInfo]:
         """List the waiting runs, in order. Of one owner, in one phase; with ``newest`` the last
         ones, where there are more. ``grouped`` lists an array once, and not each of its tasks."""
+    async def list_reports(self) -> ReportsListed:
+        """List the reports of simulations that are kept for people to read."""
     async def list_reservations(
         self,
         *,
@@ -1322,6 +1329,8 @@ class AsyncMethods:
         """Show the service's clock, and whether the service trusts it."""
     async def show_lottery(self) -> Lottery:
         """Show the lottery's commitment, and how far its chain is revealed."""
+    async def show_report(self, report: str) -> ReportShown:
+        """Show a report of a simulation. The name of a report, as it is listed."""
     async def shrink_run(
         self, run: str, *, gpus: int | None = None, by: int | None = None, dry_run: bool = False
     ) -> Outcome:

@@ -26,6 +26,7 @@ from quorate.ports.accounting_port import LinkStatus
 from quorate.ports.clock_port import Clock, ClockControl
 from quorate.ports.leader_port import QuorumControl
 from quorate.ports.log_port import Logs
+from quorate.ports.report_port import Reports
 from quorate.ports.store_port import EventStore
 from quorate.views.runs.instant import Moment
 
@@ -73,9 +74,9 @@ class RequestContext:
 
     Without a ``signer`` no checkpoint can be signed here. ``recent`` are the blocks that all who
     follow the ledger read together; without it each reads the store. Without ``logs`` no output of
-    runs is kept here; without ``accounting`` no accounting system is linked here; without
-    ``clock_control`` the wall clock is not compared with another; without ``quorum`` no service
-    answers.
+    runs is kept here, and without ``reports`` no reports of simulations; without ``accounting`` no
+    accounting system is linked here; without ``clock_control`` the wall clock is not compared with
+    another; without ``quorum`` no service answers.
     ``is_executed`` says that an executor runs the work though the engine here, which only reads,
     has none. ``instant`` is as of when the caller is answered, where others are answered from it,
     too; without it, that is now. ``widths_max`` is how many widths the runs of one request may
@@ -91,6 +92,7 @@ class RequestContext:
     signer: Signer | None = None
     recent: Recent | None = None
     logs: Logs | None = None
+    reports: Reports | None = None
     is_executed: bool = False
     accounting: LinkStatus | None = None
     clock_control: ClockControl | None = None

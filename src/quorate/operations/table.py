@@ -17,13 +17,14 @@ from quorate.operations.resources.resource_operations import APPLY, THINGS
 from quorate.operations.resources.run_operations import RUNS
 from quorate.operations.resources.tenant_operations import TENANTS
 from quorate.operations.service.quorum_operations import QUORUM
+from quorate.operations.service.report_operations import REPORTS
 from quorate.operations.service.service_operations import SERVICE
 
 OPERATIONS: Final = {
     operation.name: operation
     for operation in (
         *(*THINGS, *RUNS, APPLY, *TENANTS),
-        *(*FLEET, *MONEY, *PLANS, *LEDGER, *NOTICES, *SERVICE, *QUORUM, *LOOKING),
+        *(*FLEET, *MONEY, *PLANS, *LEDGER, *NOTICES, *SERVICE, *QUORUM, *REPORTS, *LOOKING),
     )
 }
 """Name -> operation."""

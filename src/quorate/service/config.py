@@ -62,6 +62,7 @@ class Configuration:
     """Empty where any client is heard."""
     kubernetes_account: str
     work_folder: str
+    reports_folder: str
     quorum_name: str
     quorum_advertise: str
     """Empty where the others reach it where it listens; so is the next one."""

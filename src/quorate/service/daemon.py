@@ -22,6 +22,7 @@ import uvicorn
 
 from quorate.adapters.clock_guard import ClockGuard
 from quorate.adapters.clock_system import SystemClock
+from quorate.adapters.report_folder import ReportFolder
 from quorate.adapters.stores.store_urls import (
     check_store_writable,
     has_leader,
@@ -117,6 +118,12 @@ def _trust(configuration: Configuration, clock: Clock) -> Trust | None:
     return OidcTrust(configuration.oidc, clock)
 
 
+def _reports(configuration: Configuration) -> ReportFolder | None:
+    """Return the reports that people may read; None where no folder is configured."""
+    folder = configuration.reports_folder
+    return ReportFolder(folder) if folder else None
+
+
 def _code_sign_in(configuration: Configuration, clock: Clock) -> CodeSignIn | None:
     """Return how people sign in at the issuer; None where that is not configured."""
     if configuration.oidc is None or configuration.oidc_client is None:
@@ -172,6 +179,7 @@ class Daemon:
             reading=lambda: read_pages(url),
             ledger=url,
             logs=make_logs(configuration),
+            reports=_reports(configuration),
             check_writable=lambda: check_store_writable(url),
             bodies=BodyReader(
                 memory_bytes_max=configuration.body_memory_bytes_max,

@@ -43,6 +43,7 @@ from quorate.ports.errors import DecidingStoppedError, NotLeaderError, QuorateEr
 from quorate.ports.executor_port import ServedExecutor
 from quorate.ports.leader_port import LedStore
 from quorate.ports.log_port import Logs
+from quorate.ports.report_port import Reports
 from quorate.ports.store_port import EventStore
 from quorate.service.commits import CommitHealth, counted
 from quorate.service.http.accepting import Connections
@@ -117,6 +118,7 @@ class LedgerThread:
         metrics: Metrics | None = None,
         clock: Clock | None = None,
         logs: Logs | None = None,
+        reports: Reports | None = None,
         reading: Callable[[], EventStore] | None = None,
         ledger: str | None = None,
         waiting_max: int = WAITING_MAX,
@@ -138,6 +140,7 @@ class LedgerThread:
         self._executor = executor
         self._signer = signer
         self._logs = logs
+        self._reports = reports
         self.metrics = metrics or service_metrics()
         self.bodies = bodies or BodyReader()
         self.admission = Admission(shed=self.metrics.shed)
@@ -182,6 +185,7 @@ class LedgerThread:
                 signer=self._signer,
                 is_executed=is_executed,
                 logs=self._logs,
+                reports=self._reports,
             )
             self._readers = ReaderPools(config, self._ledger)
             self._readers.open()
@@ -370,6 +374,7 @@ class LedgerThread:
             signer=self._signer,
             recent=self._recent,
             logs=self._logs,
+            reports=self._reports,
             accounting=self.accounting,
             clock_control=self._clock_guard,
             quorum=QuorumDesk(engine, self._role, self.own_name, self.lag_s),

@@ -253,6 +253,15 @@ SETTINGS: Final = (
         kind="path",
     ),
     Setting(
+        key="reports.folder",
+        read=values.path,
+        default="",
+        field="reports_folder",
+        text="the folder with reports of simulations (`quorate simulate --report`) that admins and "
+        "auditors read in the dashboard; empty: there are none",
+        kind="path",
+    ),
+    Setting(
         key="log.format",
         read=values.one_of("text", "json"),
         default="text",

@@ -40,6 +40,7 @@ _FLAGS = (
     ("quorum.advertise", "URL", "Where the other services reach the REST of this one."),
     ("quorum.grpc_advertise", "HOST:PORT", "Where the other services reach its gRPC."),
     ("quorum.ca", "PATH", "The certificates that those of the other services are checked by."),
+    ("reports.folder", "PATH", "Where reports of simulations are read."),
     ("log.format", "text|json", "How the log is written to stderr.  [default: text]"),
     ("log.level", "LEVEL", "debug, info, warning or error.  [default: info]"),
     ("limits.body_bytes", "N", "The largest body of a request."),

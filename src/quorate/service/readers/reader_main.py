@@ -221,6 +221,7 @@ def answer_questions(service: MessageSocket) -> None:
             signer=config.signer,
             is_executed=config.is_executed,
             logs=config.logs,
+            reports=config.reports,
         )
     )
     while True:

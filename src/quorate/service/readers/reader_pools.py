@@ -58,6 +58,7 @@ def _maker(config: ReaderConfig, ledger: str | None) -> Callable[[], AnyReader]:
         signer=config.signer,
         is_executed=config.is_executed,
         logs=config.logs,
+        reports=config.reports,
     )
     return lambda: RemoteReader(process, config.clock)
 

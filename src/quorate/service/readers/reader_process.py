@@ -24,6 +24,7 @@ from quorate.operations.caller import Caller
 from quorate.operations.request_context import Signer
 from quorate.ports.clock_port import Clock
 from quorate.ports.log_port import Logs
+from quorate.ports.report_port import Reports
 from quorate.service.readers.message_socket import MessageSocket
 from quorate.service.readers.reader_server import READER_SERVER, ReaderServer
 from quorate.service.readers.state_reader import Question
@@ -52,6 +53,7 @@ class ProcessConfig:
     signer: Signer | None
     is_executed: bool
     logs: Logs | None
+    reports: Reports | None = None
 
 
 @dataclass(frozen=True, slots=True)

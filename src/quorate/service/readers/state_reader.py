@@ -21,6 +21,7 @@ from quorate.operations.operation import Operation
 from quorate.operations.request_context import AnyDesk, BlockDesk, Instant, RequestContext, Signer
 from quorate.ports.clock_port import Clock
 from quorate.ports.log_port import Logs
+from quorate.ports.report_port import Reports
 from quorate.ports.store_port import EventStore
 from quorate.service.reply import Form, Reply, reply_of
 
@@ -35,7 +36,7 @@ class ReaderConfig:
     """What readers read: ``reading`` opens the ledger for reading, from any thread.
 
     ``is_executed`` says whether an executor runs the work, which readers plan with. Without
-    ``logs`` no output of runs is kept here.
+    ``logs`` no output of runs is kept here, and without ``reports`` none of simulations.
     """
 
     reading: Callable[[], EventStore]
@@ -44,6 +45,7 @@ class ReaderConfig:
     signer: Signer | None = None
     is_executed: bool = False
     logs: Logs | None = None
+    reports: Reports | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Reader:
             signer=config.signer,
             is_executed=config.is_executed,
             logs=config.logs,
+            reports=config.reports,
             instant=self._now(engine),
             widths_max=WIDTHS_MAX,
         )

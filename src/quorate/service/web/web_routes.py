@@ -36,6 +36,8 @@ PAGES: Final = (
     "/conflicts",
     "/conflicts/{name}",
     "/ledger",
+    "/reports",
+    "/reports/{name}",
     "/signed-in",
 )
 """The addresses of pages; the page itself finds out which one it is at."""

@@ -1,0 +1,31 @@
+"""The reports port: pages that simulations have written, kept where people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFile:
+    """A page: its name, how large it is, and when it was written."""
+
+    name: str
+    size_bytes: int
+    written_ms: int
+
+
+class Reports(Protocol):
+    """Pages to be read; nothing is ever written through it."""
+
+    def listed(self) -> Sequence[ReportFile]:
+        """Return the pages, the newest first; raises ``OSError`` where they cannot be read."""
+        ...
+
+    def read(self, name: str) -> tuple[ReportFile, str] | None:
+        """Return the page called ``name`` as text; None where there is none.
+
+        Raises ``OSError`` where it cannot be read.
+        """
+        ...
