@@ -204,6 +204,7 @@ class Metrics:
         self._leading.set(leads)
         self._leader_term.set(term)
         self._follow_lag.set(lag_s)
+
     def outages(self, names: Collection[str]) -> None:
         """Record which clusters, and what of them, cannot be used now."""
         self._outages.update(sorted(names)[: m.OUTAGES_MAX - len(self._outages)])
