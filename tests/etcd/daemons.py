@@ -14,11 +14,14 @@ from typing import Any
 
 import httpx
 
+from quorate.adapters.clock_system import SystemClock
+from quorate.cli.creation import create_ledger
 from tests.bounds import until
 from tests.etcd_server import pause
 from tests.service.program import Program, client, program
 
 SECRETS = ("key", "lottery")
+TOKEN = re.compile(r"(?m)^  (qt_[0-9a-f]+_[0-9a-f]+)$")
 
 
 @dataclass(slots=True)
@@ -84,6 +87,12 @@ class Cluster:
     daemons: list[Daemon]
     token: str = ""
 
+    def first_token(self) -> str:
+        """Return the token that the first leader prints; empty while there is none."""
+        said = "".join(each.program.out for each in self.daemons if each.program is not None)
+        found = TOKEN.search(said)
+        return found[1] if found else ""
+
     def by_role(self) -> tuple[Daemon, list[Daemon]]:
         """Return the leader and the others, once all that run agree who leads."""
         return until(self._agreed, "one leads, and all that run know it", tell=self._said)
@@ -127,12 +136,14 @@ def cluster(
             stack.callback(daemon.stack.close)
             found.daemons.append(daemon)
             if number == 1:
-                first = daemon.begin("--init")
-                found.token = first.token
+                create_ledger(ledger, SystemClock(), actor="test")
             else:
                 for secret in SECRETS:
                     shutil.copy(folder / f"daemon-1/ledger.{secret}", own / f"ledger.{secret}")
-                daemon.begin()
+        # All at once: each takes as long to start as it takes to import everything.
+        for daemon in found.daemons:
+            daemon.begin()
         for daemon in found.daemons:
             daemon.wait_ready()
+        found.token = until(found.first_token, "the first leader prints a token")
         yield found

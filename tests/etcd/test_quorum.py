@@ -24,7 +24,7 @@ from tests.service.grpc_world import METHODS, document, refused
 from tests.service.program import client
 from tests.service.worlds import run_tree
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 _NUMBERS = count(1)
 
@@ -91,6 +91,22 @@ def test_follower_forwards_a_command_and_reads_its_own_write(trio: Cluster) -> N
     assert name in names_of(trio, other, answer.headers["quorate-sequence"])
     with trio.client(other) as http:
         assert submit(http, name).json() == answer.json(), "the same key, the same answer"
+
+
+def test_watcher_of_a_follower_gets_what_the_leader_records(trio: Cluster) -> None:
+    leader, (follower, _) = trio.by_role()
+    name = a_name()
+    watching = {"Accept": "text/event-stream"}
+    with (
+        trio.client(follower) as http,
+        http.stream("GET", "/watch", headers=watching) as events,
+        trio.client(leader) as other,
+    ):
+        assert events.status_code == 200, events.read()
+        lines = events.iter_lines()
+        assert next(lines).startswith(":"), "it is connected"
+        assert submit(other, name).is_success
+        assert any(name in line for line in lines)
 
 
 def test_command_that_was_forwarded_once_is_not_forwarded_again(trio: Cluster) -> None:
