@@ -6,6 +6,7 @@ The ledger's thread is not started here: only what it knows of the leader matter
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from quorate.service.quorum.forwarding import (
     wait_for_sequence,
     while_it_leads,
 )
+from quorate.service.quorum.http_forward import trusted
 from quorate.service.quorum.leader_role import Leadership
 from quorate.views.exits import CommandError
 from quorate.views.statuses import status_of
@@ -74,6 +76,14 @@ def test_least_sequence_that_is_none_is_refused(asked: str) -> None:
     with pytest.raises(CommandError, match="must be the sequence of an event") as raised:
         asyncio.run(wait_for_sequence(following(LEADER), asked))
     assert status_of(raised.value.fault).http == 400
+
+
+def test_certificates_that_cannot_be_used_name_their_setting(tmp_path: Path) -> None:
+    wrong = tmp_path / "ca.pem"
+    wrong.write_text("no certificate", "utf-8")
+    for path in (wrong, tmp_path / "absent.pem"):
+        with pytest.raises(CommandError, match=r"quorum\.ca: .*certificates in PEM"):
+            trusted(str(path))
 
 
 def test_sequence_that_is_there_is_not_waited_for() -> None:
