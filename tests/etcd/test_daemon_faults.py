@@ -235,4 +235,4 @@ def test_services_answer_truly_while_machines_and_links_fail(
         counts: Counter[str] = counts_of(clients.operations())
         print(f"{faults} faults; answers: {dict(counts)}")  # noqa: T201
         assert check(services.url, clients.operations()) == []
-    assert counts["done"] > for_s / 2
+    assert counts["done"] >= 2 * CLIENTS
