@@ -29,6 +29,8 @@ from tests.service.worlds import run_tree
 
 ANSWER_S: Final = 15.0
 """How long a client waits for an answer."""
+PAUSE_S: Final = 0.05
+"""How long a client waits after an error, as clients do."""
 _VERDICTS: Final = {
     "already-exists": Verdict.TAKEN,
     "unknown-name": Verdict.MISSING,
@@ -80,15 +82,18 @@ class RestClient:
     def _ask(self, http: httpx.Client, run: str, request: Request) -> None:
         sent = time.monotonic_ns()
         request, answer = self._answer(http, run, request)
+        answered = None if answer is None else time.monotonic_ns()
         if answer is not None:
             self._seen = max(self._seen, answer.seq or 0)
+        if answer is None or answer == Written(Verdict.FAILED):
+            self._stopping.wait(PAUSE_S)
         self.operations.append(
             Operation(
                 client=self.name,
                 run=run,
                 request=request,
                 sent=sent,
-                answered=None if answer is None else time.monotonic_ns(),
+                answered=answered,
                 answer=answer,
             )
         )

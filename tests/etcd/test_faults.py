@@ -162,7 +162,7 @@ def test_every_answer_is_true_while_machines_and_links_fail(
         counts = counts_of(race.operations())
         print(f"{faults} faults; answers: {dict(counts)}")  # noqa: T201
         assert check(race.url, race.operations()) == []
-    assert counts["done"] > for_s
+    assert counts["done"] >= 2 * WRITERS
 
 
 @pytest.mark.soak

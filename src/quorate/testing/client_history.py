@@ -11,7 +11,8 @@ client does not know what became of it. ``check_history`` returns what no order 
   has no submission or cancellation that no client sent;
 - a request that was sent after another one was answered has a higher sequence, and a read has seen
   all that was answered before it was sent. A read that may lag has seen all that its own client
-  was answered before. Either shows the run as the ledger has it at the sequence that it names.
+  was answered before. Either shows the run as the ledger has it at the sequence that it names, or
+  at a later one.
 
 ``check_orders`` does the same for an executor: orders of an older term are never obeyed after
 those of a newer one, and a lease is started at most once. Quotas and slots in every prefix of the
@@ -87,7 +88,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer to a read: the run, None where there was none, as of the sequence ``seq``."""
+    """The answer to a read: the run, None where there was none, with all up to ``seq`` at least."""
 
     copy: Copy | None
     seq: int
@@ -291,15 +292,18 @@ def _read_as_recorded(
     cancelled: Sequence[tuple[int, str]],
     last_seq: int,
 ) -> Iterator[str]:
-    """Yield how a read differs from the ledger at the sequence that it names."""
+    """Yield how a read differs from the ledger at the sequence that it names, and ever after."""
     if found.seq > last_seq:
         yield f"{_told(each)} is as of {found.seq}, and the ledger ends at {last_seq}"
         return
-    nonces = [nonce for seq, nonce in submitted if seq <= found.seq]
-    is_over = any(seq <= found.seq for seq, _ in cancelled)
-    there = Copy(nonces[0], is_over) if nonces else None
-    if found.copy != there:
-        yield f"{_told(each)}: the ledger has {there} at {found.seq}"
+    later = [seq for seq, _ in (*submitted, *cancelled) if seq > found.seq]
+    states: list[Copy | None] = []
+    for upto in (found.seq, *sorted(later)):
+        nonces = [nonce for seq, nonce in submitted if seq <= upto]
+        is_over = any(seq <= upto for seq, _ in cancelled)
+        states.append(Copy(nonces[0], is_over) if nonces else None)
+    if found.copy not in states:
+        yield f"{_told(each)}: the ledger has {states} from {found.seq} on"
 
 
 def _submits(those: Iterable[Operation]) -> Iterator[tuple[Operation, str]]:

@@ -9,6 +9,9 @@
 | `user`, `password-file` | user of etcd, and the file with its password |
 | `local` | path that this machine's files of the ledger are named after; NAME unless set |
 | `archive` | folder with the archived segments, shared by all machines; LOCAL.segments unless set |
+| `archive=s3://HOST/BUCKET/PREFIX` | the same in an object store, with `archive-credentials` |
+| `archive-credentials` | file with the id of a key and its secret, a line each |
+| `archive-region` | region of the bucket; us-east-1 unless set |
 
 A password is never part of a URL, because URLs are shown in logs and in lists of processes.
 """
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl
 
+from quorate.adapters.s3.s3_address import REGION, S3_FORM, S3Address, is_s3, parse_s3
 from quorate.ports.errors import StoreAccessError, StoreUrlError
 
 SCHEME: Final = "etcd"
@@ -28,7 +32,10 @@ FORM: Final = "etcd://HOST:PORT,HOST:PORT/NAME"
 _PORT_MAX: Final = 65_535
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ENDPOINT: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
-_SETTINGS: Final = ("ca", "cert", "key", "user", "password-file", "local", "archive")
+_SETTINGS: Final = (
+    *("ca", "cert", "key", "user", "password-file", "local"),
+    *("archive", "archive-credentials", "archive-region"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +51,8 @@ class EtcdAddress:
     password_file: Path | None = None
     local: Path
     archive: Path
+    bucket: S3Address | None = None
+    """Where the archive is instead of in a folder."""
 
     @property
     def place(self) -> str:
@@ -90,7 +99,20 @@ def parse_address(place: str) -> EtcdAddress:
         password_file=_path(settings, "password-file"),
         local=local,
         archive=_path(settings, "archive") or local.with_name(f"{local.name}.segments"),
+        bucket=_bucket(settings),
     )
+
+
+def _bucket(settings: dict[str, str]) -> S3Address | None:
+    """Return the object store that the archive is in; None where it is in a folder."""
+    archive = settings.get("archive", "")
+    if is_s3(archive):
+        credentials = _path(settings, "archive-credentials")
+        return parse_s3(archive, credentials, settings.get("archive-region", REGION))
+    for setting in ("archive-credentials", "archive-region"):
+        if setting in settings:
+            raise StoreUrlError(f"the setting {setting!r} needs archive={S3_FORM} beside it")
+    return None
 
 
 def _endpoint(text: str) -> str:

@@ -28,6 +28,7 @@ from quorate.adapters.etcd.etcd_watch import KeyWatch
 from quorate.adapters.etcd.leadership import Following, Standing, Timers
 from quorate.adapters.etcd.membership import EtcdMembership
 from quorate.adapters.file_errors import translated
+from quorate.adapters.s3.archive_s3 import S3Archive
 from quorate.adapters.stores.archive_file import (
     ArchiveFile,
     archive_path,
@@ -74,7 +75,9 @@ class EtcdStore:
         self._end: Head | None = None
         self._keys = keys = EtcdKeys(address.name)
         self._client = client = EtcdClient(address)
-        files = ArchiveFolder(address.archive)
+        bucket = None if address.bucket is None else S3Archive(address.bucket)
+        self._bucket = bucket
+        files = ArchiveFolder(address.archive) if bucket is None else bucket
         self._reader = EtcdReader(client, files, keys, address.place)
         self._appender = EtcdAppender(client, keys, address.place, self._reader.is_at)
         self._upkeep = EtcdUpkeep(client, files, keys, address.place, segment_bytes=segment_bytes)
@@ -300,6 +303,8 @@ class EtcdStore:
                 watch.close()
             self._archive.close()
             self._client.close()
+            if self._bucket is not None:
+                self._bucket.close()
         finally:
             if self._lock is not None:
                 self._lock.release()
