@@ -79,7 +79,7 @@ def _cleared(made: Resources) -> bool:
 
 def hook(service: Program, authority: Path) -> dict[str, Any]:
     """Return the webhook that is shipped, for a service on this machine."""
-    sources = read_source((ROOT / "deploy" / "admission.yaml").read_text("utf-8"))
+    sources = read_source((ROOT / "deploy" / "admission" / "webhook.yaml").read_text("utf-8"))
     assert isinstance(sources, tuple), sources
     tree: Any = sources[0].tree
     said = until(

@@ -7,6 +7,8 @@ be compared with the manifests that other tests apply to a real API server.
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -17,13 +19,16 @@ from quorate.version import __version__
 from tests.tidy.tree import ROOT
 
 PLAIN = ROOT / "deploy" / "kubernetes"
+ADMISSION = ROOT / "deploy" / "admission"
 CHART = ROOT / "deploy" / "helm" / "quorate"
 VALUES: dict[str, Any] = YAML(typ="safe", pure=True).load(
     (CHART / "values.yaml").read_text("utf-8")
 )
 SETTINGS = "{{ toJson .Values.settings }}"
 _FIELD = re.compile(r"\{\{ \.(Values\.(\w+)|Release\.Namespace) \}\}")
-SAME = ("rbac", "users", "configmap", "deployment", "service", "storage", "servicemonitor")
+CONDITIONS = {"servicemonitor": "serviceMonitor", "webhook": "admission"}
+FOLDERS = {"servicemonitor": PLAIN / "monitoring", "webhook": ADMISSION}
+SAME = ("rbac", "users", "configmap", "deployment", "service", "storage", *CONDITIONS)
 
 
 def documents(text: str) -> list[Any]:
@@ -33,8 +38,8 @@ def documents(text: str) -> list[Any]:
 def template(name: str) -> str:
     """Return a template without the condition around it, its settings as a field in quotes."""
     text = (CHART / "templates" / f"{name}.yaml").read_text("utf-8")
-    first, last = "{{- if .Values.serviceMonitor }}\n", "{{- end }}\n"
-    if name == "servicemonitor":
+    if name in CONDITIONS:
+        first, last = f"{{{{- if .Values.{CONDITIONS[name]} }}}}\n", "{{- end }}\n"
         assert text.startswith(first)
         assert text.endswith(last)
         text = text[len(first) : -len(last)]
@@ -56,8 +61,7 @@ def filled(tree: Any) -> Any:
 
 @pytest.mark.parametrize("name", SAME)
 def test_a_template_with_the_default_values_is_the_plain_manifest(name: str) -> None:
-    folder = PLAIN / "monitoring" if name == "servicemonitor" else PLAIN
-    plain = documents((folder / f"{name}.yaml").read_text("utf-8"))
+    plain = documents((FOLDERS.get(name, PLAIN) / f"{name}.yaml").read_text("utf-8"))
     assert [filled(each) for each in documents(template(name))] == plain
 
 
@@ -89,6 +93,33 @@ def test_the_settings_are_read_by_the_service(tmp_path: Any) -> None:
     file.write_text(VALUES["settings"], "utf-8")
     made = configured({}, {"QUORATE_KUBERNETES_HOME": "elsewhere"}, str(file))
     assert (made.insecure, made.kubernetes_home, made.job_clusters) == (True, "elsewhere", "here")
+
+
+def test_kubectl_joins_the_service_its_certificate_and_the_webhook(tmp_path: Any) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("there is no kubectl on the path")
+    done = subprocess.run(
+        ["kubectl", "kustomize", ADMISSION], capture_output=True, text=True, check=True
+    )
+    trees = {each["kind"]: each for each in documents(done.stdout)}
+    (container,) = trees["Deployment"]["spec"]["template"]["spec"]["containers"]
+    probes = (container["readinessProbe"], container["livenessProbe"])
+    assert {each["httpGet"]["scheme"] for each in probes} == {"HTTPS"}
+    mounted = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    file = tmp_path / "quorate.toml"
+    file.write_text(trees["ConfigMap"]["data"]["quorate.toml"], "utf-8")
+    made = configured({}, {}, str(file))
+    assert made.tls_cert == f"{mounted['tls']}/tls.crt"
+    (hook,) = trees["MutatingWebhookConfiguration"]["webhooks"]
+    asked = hook["clientConfig"]["service"]
+    (port,) = (
+        each["targetPort"]
+        for each in trees["Service"]["spec"]["ports"]
+        if each["port"] == asked["port"]
+    )
+    (listens,) = (each["containerPort"] for each in container["ports"] if each["name"] == port)
+    assert str(made.kubernetes_admission) == f"0.0.0.0:{listens}"
+    assert (asked["namespace"], asked["name"]) == ("quorate", trees["Service"]["metadata"]["name"])
 
 
 def test_every_verb_has_its_reason() -> None:

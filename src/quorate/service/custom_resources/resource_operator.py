@@ -16,21 +16,19 @@ from dataclasses import dataclass
 from time import monotonic, thread_time
 from typing import Any, Final
 
-from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.kubernetes.kube_api import KubeApi
 from quorate.adapters.kubernetes.resource_objects import KINDS, RUN, Resource
 from quorate.adapters.kubernetes.resource_watch import ResourceWatch, Seen
 from quorate.adapters.kubernetes.resource_writes import ResourceWriter
 from quorate.documents import Parsed, parse_tree
-from quorate.documents.times import time_text
 from quorate.loop.engine import Engine
-from quorate.model.amounts import MINUTE_MS
 from quorate.model.specs import PoolExecutor
 from quorate.operations.caller import Caller
 from quorate.ports.errors import ClusterError, QuorateError
 from quorate.service.custom_resources.cluster_writes import ClusterWrites
 from quorate.service.custom_resources.ledger_picture import LedgerPicture
 from quorate.service.custom_resources.picture_reader import PictureReader
+from quorate.service.custom_resources.resource_complaints import Complaints
 from quorate.service.custom_resources.resource_conditions import MISSING, Said
 from quorate.service.custom_resources.resource_documents import (
     caller_of,
@@ -71,8 +69,6 @@ PASSES_MAX: Final = 8
 """How often one comparison goes over what refers to something that it has just declared."""
 TOGETHER_MAX: Final = 64
 """How many runs are submitted at once, so that they are committed together."""
-COMPLAINT_MS: Final = MINUTE_MS
-"""How long a failure counts that was not repeated."""
 _ORDER: Final = {kind.name: number for number, kind in enumerate(KINDS)}
 
 
@@ -96,15 +92,6 @@ class Compared:
     """What the ledger has of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Complaint:
-    """Why something failed, since when, and when for the last time, as the wall clock says."""
-
-    since_ms: int
-    last_ms: int
-    text: str
-
-
 class ResourceOperator:
     """Has one cluster's custom resources and the ledger agree, as a task of the event loop."""
 
@@ -112,7 +99,6 @@ class ResourceOperator:
         self._ledger_thread = ledger_thread
         self._rules = rules
         self._api = api
-        self._clock = SystemClock()
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._caller = Caller.owner_of_file(f"kubernetes/{rules.cluster}")
@@ -128,19 +114,12 @@ class ResourceOperator:
         self._has_trouble = False
         self._again_s = LOOK_S
         self._reading_s = 0.0
-        self._complaints: dict[str, Complaint] = {}
+        self._complaints = Complaints(rules.cluster)
 
     def outages(self) -> dict[str, str]:
         """Return since when resources of the cluster are not seen or written, and why, if so."""
-        trouble = "" if self._watch is None else self._watch.trouble
-        if not trouble and self._complaints:
-            what, first = min(self._complaints.items(), key=lambda each: each[1].since_ms)
-            others = len(self._complaints) - 1
-            more = f", and {others} more" if others else ""
-            trouble = (
-                f"since {time_text(first.since_ms)}: {what or 'the ledger'}{more}: "
-                f"{first.text}; it is tried again; the log has all of it"
-            )
+        unseen = "" if self._watch is None else self._watch.trouble
+        trouble = unseen or self._complaints.outage()
         name = f"{PoolExecutor.KUBERNETES}/{self._rules.cluster} custom resources"
         return {name: trouble} if trouble else {}
 
@@ -179,7 +158,7 @@ class ResourceOperator:
                 continue
             try:
                 await self._compare(watch, writes)
-                self._complaints.pop("", None)
+                self._complaints.settled("")
             except (CommandError, QuorateError) as error:
                 self._complain("", error)
             except Exception:  # noqa: BLE001 - the top frame of this task
@@ -205,23 +184,14 @@ class ResourceOperator:
     def _written(self, what: str, error: ClusterError | None) -> None:
         """Take it that a request to the cluster is over."""
         if error is None:
-            self._complaints.pop(what, None)
+            self._complaints.settled(what)
             self._changed.set()
         else:
-            self._note(what, error)
+            self._complaints.note(what, error)
 
     def _complain(self, what: str, error: Exception) -> None:
         self._has_trouble = True
-        self._note(what, error)
-
-    def _note(self, what: str, error: Exception) -> None:
-        """Log why something failed, once for each cause."""
-        before, now_ms = self._complaints.get(what), self._clock.now_ms()
-        since_ms = now_ms if before is None else before.since_ms
-        self._complaints[what] = Complaint(since_ms=since_ms, last_ms=now_ms, text=str(error))
-        if before is None or before.text != str(error):
-            where = f"{what}: " if what else ""
-            _LOG.warning("cluster %s: %s%s; tried again", self._rules.cluster, where, error)
+        self._complaints.note(what, error)
 
     async def _compare(self, watch: ResourceWatch, writes: ClusterWrites) -> None:
         seen = watch.seen() or {}
@@ -246,9 +216,6 @@ class ResourceOperator:
         for each_s in (due_s, writes.rested_in_s()):
             self._again_s = self._again_s if each_s is None else min(self._again_s, each_s)
         self._seq = picture.seq
-        # What is gone is not tried again.
-        since_ms = self._clock.now_ms() - COMPLAINT_MS
-        self._complaints = {k: v for k, v in self._complaints.items() if v.last_ms >= since_ms}
 
     def _fault(self, compared: Compared) -> Said | None:
         """Return what is wrong with a resource, by itself or as the ledger said."""
@@ -364,5 +331,5 @@ class ResourceOperator:
             self._refused[resource.uid] = refused_again(resource, said, before, seq, monotonic())
             return False
         self._refused.pop(resource.uid, None)
-        self._complaints.pop(resource.shown, None)
+        self._complaints.settled(resource.shown)
         return True
