@@ -53,6 +53,8 @@ def check(found: list[Notice], events: list[Event]) -> None:
     assert {each.run for each in kinds[NoticeKind.RUN_STARTED]} == started(events)
     failed = [e.run for e in events if isinstance(e, RunEnded) and e.outcome is Outcome.FAILED]
     assert [each.run for each in kinds[NoticeKind.RUN_FAILED]] == failed
+    done = [e.run for e in events if isinstance(e, RunEnded) and e.outcome is Outcome.COMPLETED]
+    assert [each.run for each in kinds[NoticeKind.RUN_COMPLETED]] == done
     cuts = {(c.run, c.step) for e in events if isinstance(e, ConflictResolved) for c in e.cuts}
     told = {
         (each.run, each.facts["step"])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quorate.operations.operation import Operation
 from quorate.operations.table import OPERATIONS

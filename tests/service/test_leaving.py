@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.loop.engine import Engine
 from quorate.operations.answer_types import Answer

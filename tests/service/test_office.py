@@ -3,12 +3,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from decimal import Decimal
 from threading import Event, current_thread
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core import commands as core_commands

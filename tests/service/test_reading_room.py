@@ -7,12 +7,12 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from threading import Event, current_thread
 from time import monotonic
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.adapters.clock_system import SystemClock
 from quorate.adapters.stores.store_memory import MemoryStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
@@ -12,8 +12,10 @@ from quorate.client.client_flows import Asking
 from quorate.client.retrying import Retrying
 from quorate.client.sync_runner import SyncRunner
 from quorate.client.wire import JSON, Told, Tree
-from quorate.operations.fleet.looking_operations import LogLine
-from quorate.operations.notices.notice_operations import Notice, WatchNotices
+
+if TYPE_CHECKING:
+    from quorate.operations.fleet.looking_operations import LogLine
+    from quorate.operations.notices.notice_operations import Notice, WatchNotices
 
 
 class Asker:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,9 +14,8 @@ from quorate.client.errors import NotQuorateError
 from quorate.client.flows import Flow
 from quorate.client.retrying import Retrying
 from quorate.operations.common_responses import Outcome
-from quorate.operations.fleet.looking_operations import RunLogs, WatchLogs
 from quorate.operations.operation import Effect
-from quorate.operations.resources import resource_operations, run_operations
+from quorate.operations.resources import resource_operations
 from quorate.operations.table import OPERATIONS
 
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from quorate.client.resources.run_resources import RunInfo
     from quorate.client.run_document import Work
 
+_WATCH_LOGS: Final = "watch-logs"
 TERMINAL: Final = frozenset({"Completed", "Cancelled", "Failed"})
 """The phases after which nothing happens to a run any more."""
 
@@ -79,7 +78,7 @@ class Asking(Struct, frozen=True):
     def stream(self, name: str, question: Struct) -> Flow[None]:
         """Emit the events of an operation that goes on, or what one gives that gives many."""
         operation = OPERATIONS[name]
-        if isinstance(question, WatchLogs):
+        if name == _WATCH_LOGS:
             return flows.log_pages(operation, question, self.retrying, lambda page: [page])
         if operation.effect is Effect.STREAM:
             return flows.follow(operation, question, self.retrying)
@@ -95,6 +94,7 @@ class Asking(Struct, frozen=True):
         """Return the name of the run or array that was submitted, and the result."""
         # Only the Python client says a run in words; the command line sends its document.
         from quorate.client import run_document  # noqa: PLC0415
+        from quorate.operations.resources import run_operations  # noqa: PLC0415
 
         if isinstance(document, run_document.Work):
             work = document
@@ -102,7 +102,7 @@ class Asking(Struct, frozen=True):
                 listing: ResourceList[DomainInfo] = yield from self.answer(
                     "list-domains", resource_operations.ListThings()
                 )
-                work = replace(
+                work = msgspec.structs.replace(
                     work, flavors=[run_document.only_flavor([s.status for s in listing.items])]
                 )
             document = work.document()
@@ -130,10 +130,13 @@ class Asking(Struct, frozen=True):
 
     def logs(self, run: str, *, first: int, tail: int | None, follow: bool) -> Flow[None]:
         """Emit the lines of a run's output from line ``first`` on, or the last ``tail`` of them."""
+        # The requests of commands that show no output are made without these.
+        from quorate.operations.fleet.looking_operations import RunLogs, WatchLogs  # noqa: PLC0415
+
         return flows.log_lines(
             lambda number, last: self.answer("run-logs", RunLogs(run=run, from_=number, tail=last)),
             lambda number: flows.log_pages(
-                OPERATIONS["watch-logs"],
+                OPERATIONS[_WATCH_LOGS],
                 WatchLogs(run=run, first=number),
                 self.retrying,
                 lambda page: page.lines,

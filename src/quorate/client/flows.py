@@ -7,7 +7,7 @@ result of each; a driver carries the steps out, with ``await`` or without (``dri
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -19,8 +19,10 @@ from quorate.client.errors import (
 )
 from quorate.client.retrying import Retrying, is_retried, keyed
 from quorate.client.sse import Message, Messages
-from quorate.operations.fleet.looking_operations import Logs
 from quorate.operations.operation import Operation
+
+if TYPE_CHECKING:
+    from quorate.operations.fleet.looking_operations import Logs
 
 T = TypeVar("T")
 

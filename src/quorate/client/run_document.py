@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Required, TypedDict
+
+import msgspec
+from msgspec import Struct
 
 from quorate.model.api_version import API_VERSION
 
@@ -17,8 +19,7 @@ _LAUNCHERS: Final = frozenset(
 _PLAIN: Final = "run"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """What a run is to do. ``duration`` is how long it is expected to take, such as ``4h``.
 
     ``array`` are the indexes of an array of runs, such as ``0-9%4``: one run for each of them.
@@ -33,7 +34,7 @@ class Work:
     name: str | None = None
     group_gpus: int | None = None
     duration: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
     folder: str | None = None
     after: Sequence[str] = ()
     after_any: Sequence[str] = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -64,8 +63,7 @@ class Repeat(StrEnum):
     """Each repetition does it again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(Struct, frozen=True, kw_only=True):
     """``handler`` is ``module:function``, imported when it is first needed.
 
     In ``path``, which is below ``/api/v1``, a field of ``takes`` in braces is a part of it; the

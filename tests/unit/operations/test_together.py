@@ -5,6 +5,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from quorate.adapters.stores.store_memory import MemoryStore
 from quorate.core.commands import Apply
@@ -73,7 +74,7 @@ def broken(context: RequestContext, asked: object, operation: Operation) -> Orde
 
 def test_a_bug_in_one_is_for_its_own_request_only(engine: Engine) -> None:
     bad = _asking(engine, ALICE, "bad")
-    bad = replace(bad, operation=replace(SUBMIT, handler=f"{__name__}:broken"))
+    bad = replace(bad, operation=structs.replace(SUBMIT, handler=f"{__name__}:broken"))
     height = engine.head.height
     found = answer_together(
         engine, [_asking(engine, ALICE, "r1"), bad, _asking(engine, ALICE, "r2")]

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from quorate.adapters.stores.outbox_sqlite import SqliteOutbox
 from quorate.adapters.stores.store_memory import MemoryStore
-from quorate.core.commands import Apply, Complete, Submit
+from quorate.core.commands import Apply, Cancel, Submit
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS, MINUTE_MS, SECOND_MS
 from quorate.model.specs import Owner
@@ -88,7 +88,7 @@ class World:
             name = f"run-{self.runs:03d}"
             whose = TENANTS[self.runs % 3] if owner is None else owner
             self.engine.execute(Submit(run(name, 1, whose)), actor="x")
-            self.engine.execute(Complete(name), actor="x")
+            self.engine.execute(Cancel(name), actor="x")
             names.append(name)
         return names
 

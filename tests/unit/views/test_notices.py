@@ -7,7 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from quorate.adapters.stores.store_memory import MemoryStore
-from quorate.core.commands import Apply, Command, Drain, Fail, MarkNode, Resolve, Submit, Tick
+from quorate.core.commands import (
+    Apply,
+    Command,
+    Complete,
+    Drain,
+    Fail,
+    MarkNode,
+    Resolve,
+    Submit,
+    Tick,
+)
 from quorate.ledger.chain import open_blocks
 from quorate.loop.engine import Engine
 from quorate.model.amounts import HOUR_MS, MINUTE_MS
@@ -84,6 +94,14 @@ def test_a_start_says_where_and_who_pays() -> None:
     assert "with 16 GPUs, on a0000[0-7],a0001[0-7], paid from labs/e (16)" in found.text
     assert found.text.endswith("quorate watch train")
     assert found.facts["payers"] == {"labs/e": 16}
+
+
+def test_a_run_that_completes_is_told_with_where_to_look() -> None:
+    engine = played(base(), Submit(run("train", 8, "lab")), Complete("train", "loss 1.7"))
+    found = only(engine, NoticeKind.RUN_COMPLETED)
+    assert (found.owner, found.user, found.run) == ("lab", "alice", "train")
+    assert found.text.startswith("run/train completed: loss 1.7. What it wrote: quorate logs train")
+    assert found.facts == {"outcome": "Completed", "note": "loss 1.7"}
 
 
 def test_a_run_that_fails_is_told_with_its_note() -> None:

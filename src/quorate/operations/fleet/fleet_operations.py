@@ -235,4 +235,4 @@ _TIME: Final = (
         cli=("tick",),
     ),
 )
-FLEET: Final = (*_NODES, *_CLAIMS, *_TIME)
+OPERATIONS: Final = (*_NODES, *_CLAIMS, *_TIME)

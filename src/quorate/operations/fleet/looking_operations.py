@@ -196,7 +196,7 @@ class RunProgress(Given, kw_only=True, frozen=True):
     reports: tuple[StepTold, ...]
 
 
-LOOKING: Final = (
+OPERATIONS: Final = (
     Operation(
         name="fleet-top",
         area=Area.FLEET,

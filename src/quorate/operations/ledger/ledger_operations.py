@@ -321,4 +321,4 @@ _LOTTERY: Final = (
         of_queue=True,
     ),
 )
-LEDGER: Final = (*_LEDGER, *_LOTTERY)
+OPERATIONS: Final = (*_LEDGER, *_LOTTERY)

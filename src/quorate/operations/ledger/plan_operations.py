@@ -179,7 +179,7 @@ class Picture(Given, kw_only=True, frozen=True):
     queue: Shown | UnsetType = UNSET
 
 
-PLANS: Final = (
+OPERATIONS: Final = (
     Operation(
         name="plan-run",
         area=Area.RUNS,

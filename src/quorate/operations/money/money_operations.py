@@ -279,7 +279,7 @@ class OwnerShares(Given, kw_only=True, frozen=True):
     flavors: tuple[FlavorSharesGiven, ...]
 
 
-MONEY: Final = (
+OPERATIONS: Final = (
     Operation(
         name="owner-shares",
         area=Area.MONEY,

@@ -65,7 +65,7 @@ class Notices(Given, kw_only=True, frozen=True):
     next: int
 
 
-NOTICES: Final = (
+OPERATIONS: Final = (
     Operation(
         name="list-notices",
         area=Area.LEDGER,

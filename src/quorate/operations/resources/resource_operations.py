@@ -380,8 +380,7 @@ _SYSTEM: Final = (
         cli=("patch",),
     ),
 )
-THINGS: Final = (*(each for kind in _KINDS for each in _of(kind)), *_SYSTEM)
-APPLY: Final = Operation(
+_APPLY: Final = Operation(
     name="apply",
     area=Area.SERVICE,
     summary="Create or update what documents declare: all of them, or none.",
@@ -397,3 +396,4 @@ APPLY: Final = Operation(
     cli=("apply",),
     is_for_any_scope=True,
 )
+OPERATIONS: Final = (*(each for kind in _KINDS for each in _of(kind)), *_SYSTEM, _APPLY)

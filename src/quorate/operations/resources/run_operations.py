@@ -51,7 +51,7 @@ class ShrinkRun(Write, kw_only=True, frozen=True):
     by: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
 
 
-RUNS: Final = (
+OPERATIONS: Final = (
     Operation(
         name="submit-run",
         area=Area.RUNS,

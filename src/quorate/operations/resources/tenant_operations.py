@@ -47,7 +47,7 @@ class DeleteTenant(KeyedWrite, kw_only=True, frozen=True):
     if_match: str | None = None
 
 
-TENANTS: Final = (
+OPERATIONS: Final = (
     Operation(
         name="create-tenant",
         area=Area.TENANTS,

@@ -44,7 +44,7 @@ class ClusterMembers(Given, kw_only=True, frozen=True):
 
 
 _HANDLERS: Final = "quorate.operations.service.quorum_handlers"
-QUORUM: Final = (
+OPERATIONS: Final = (
     Operation(
         name="cluster-status",
         area=Area.SERVICE,

@@ -41,7 +41,7 @@ class ReportShown(Given, kw_only=True, frozen=True):
     html: str
 
 
-REPORTS: Final = (
+OPERATIONS: Final = (
     Operation(
         name="list-reports",
         area=Area.SERVICE,

@@ -109,7 +109,7 @@ class ClockState(Given, kw_only=True, frozen=True):
     why: str
 
 
-SERVICE: Final = (
+OPERATIONS: Final = (
     Operation(
         name="issue-token",
         area=Area.SERVICE,

@@ -35,6 +35,7 @@ class NoticeKind(Word):
     LOTTERY_WON = "lottery-won"
     LOTTERY_LOST = "lottery-lost"
     THRESHOLD_CROSSED = "threshold-crossed"
+    RUN_COMPLETED = "run-completed"
     RUN_FAILED = "run-failed"
     NODE_LOST = "node-lost"
     MONEY_ENDED = "money-ended"

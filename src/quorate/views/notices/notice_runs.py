@@ -74,6 +74,8 @@ def told_of_runs(numbered: Sequence[Numbered], known: Known) -> Iterator[Told]:
                 yield _goes_on(seq, event, known)
             case RunRefused() if event.refusal.code is RefusalCode.WAITING_FOR_QUOTA:
                 yield _parked(seq, event, known)
+            case RunEnded(outcome=Outcome.COMPLETED):
+                yield _completed(seq, event, known)
             case RunEnded(outcome=Outcome.FAILED):
                 yield _failed(seq, event, known)
             case _:
@@ -274,6 +276,20 @@ def _parked(seq: int, event: RunRefused, known: Known) -> Told:
             "limit": refusal.limit,
             "wanted": refusal.wanted,
         },
+    )
+
+
+def _completed(seq: int, event: RunEnded, known: Known) -> Told:
+    note = f": {event.note}" if event.note else ""
+    return Told(
+        seq=seq,
+        kind=NoticeKind.RUN_COMPLETED,
+        **_about(event.run, known),
+        text=(
+            f"run/{event.run} completed{note}. What it wrote: quorate logs {event.run}. Who paid: "
+            f"quorate describe run {event.run}"
+        ),
+        facts={"outcome": event.outcome.value, "note": event.note},
     )
 
 
