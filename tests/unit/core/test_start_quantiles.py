@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quorate.core.commands import Apply, Complete, Drain, Submit
+from quorate.core.explain.start_plan import Forecast, foretell
 from quorate.core.planning.start_quantiles import (
     LEAST_RUNS,
     ExpectedRelease,
@@ -191,3 +192,23 @@ def test_a_history_that_was_lived_moves_a_start() -> None:
     # It has outlived all of them: from here on it is taken at its word.
     later = start_quantiles(life.state.durations, [need], now_ms=begin_ms + 5 * HOUR_MS)
     assert later.p50_ms == begin_ms + 8 * HOUR_MS < later.p90_ms
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("takes", "comes"), [(2, 3 + 2 + 4), (1, 1.5 + 1 + 2)])
+def test_a_start_comes_after_the_runs_that_are_planned_before_it_in_its_place(
+    takes: int, comes: float
+) -> None:
+    """Each run needs all GPUs; runs take what they declared, or half of it."""
+    life = new_life()
+    for number in range(LEAST_RUNS):
+        life.do(Submit(run(f"r{number}", 4, expected_duration_ms=2 * HOUR_MS)))
+        life.do(Complete(f"r{number}"), life.now_ms + takes * HOUR_MS)
+    begin_ms = life.now_ms
+    for name, lasts in (("now", 3), ("next", 2), ("third", 4), ("asked", 1)):
+        life.do(Submit(run(name, 16, expected_duration_ms=lasts * HOUR_MS)))
+    told = foretell(life.state, life.state.runs["asked"].spec, life.now_ms)
+    assert isinstance(told, Forecast)
+    assert told.natural_start_ms == begin_ms + 9 * HOUR_MS
+    at_ms = begin_ms + round(comes * HOUR_MS)
+    assert told.quantiles == StartQuantiles(at_ms, at_ms)

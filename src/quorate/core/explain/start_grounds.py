@@ -15,7 +15,6 @@ from quorate.core.admission.layout import pack_request
 from quorate.core.admission.quota_holders import family_of, obstacles
 from quorate.core.admission.target_slices import SlicePart, best_slice
 from quorate.core.explain.explanation import without
-from quorate.core.planning.start_quantiles import Need, StartQuantiles, releases_of, start_quantiles
 from quorate.core.preemption.conflict_preview import Contest, foresee, foresee_declared
 from quorate.core.preemption.conflict_scope import for_reservation
 from quorate.core.preemption.disruption_rules import foresee_conflict, may_call
@@ -23,7 +22,6 @@ from quorate.core.preemption.lottery import DUMMY_DRAWS
 from quorate.core.profile.firm_places import firm_profile
 from quorate.core.profile.lease_ends import is_overdue
 from quorate.core.profile.plan_entry import Entry
-from quorate.core.profile.profile import Profile
 from quorate.core.profile.resource import Resource
 from quorate.model.closed_words import Word
 from quorate.model.events import Share, Slice
@@ -34,8 +32,6 @@ from quorate.model.state.records import ReservationRecord, RunRecord
 from quorate.model.state.state import State
 from quorate.model.state.state_view import StateView
 
-RELEASES_MAX: Final = 64
-"""How many leases of a domain, those that end first, are examined to find when a start comes."""
 DANGERS_MAX: Final = 8
 """How many conflicts that could end a running run are examined."""
 
@@ -197,33 +193,6 @@ def confidence_of(
         return Confidence.EXPECTED
     waits = any(seen.state.leases[name].ending is None for name in leases)
     return Confidence.EXPECTED if waits else Confidence.CERTAIN
-
-
-def quantiles_of(profile: Profile, entry: Entry | None) -> StartQuantiles | None:
-    """Return the P50 and the P90 of a planned start.
-
-    They follow from each owner's history of actual against declared durations. ``profile`` has the
-    plan put in: what the plan takes at that instant has to come free as well. None where the start
-    does not rest on ends of running work.
-    """
-    if entry is None:
-        return None
-    view, needs = profile.view, list[Need]()
-    for domain, _ in entry.slice.domains:
-        key = IslandKey(entry.pool, entry.slice.flavor, domain)
-        room = profile.room(key)
-        planned = room.unplanned(entry.start_ms) - room.value(entry.start_ms)
-        short = planned - room.free_now
-        leases = list(dict.fromkeys(name for _, _, name in profile.returns.island_ends(key)))
-        if sum(view.leases[name].gpus for name in leases) < short:
-            return None
-        if short > 0:
-            needs.append(Need(short, releases_of(view, leases[:RELEASES_MAX])))
-            if sum(view.leases[name].gpus for name in leases[:RELEASES_MAX]) < short:
-                return None
-    if not needs:
-        return None
-    return start_quantiles(view.durations, needs, now_ms=profile.now_ms)
 
 
 # --- Room made by a conflict ----------------------------------------------------------------------

@@ -25,10 +25,10 @@ from quorate.core.explain.start_grounds import (
     least_short,
     overdue_runs,
     planned,
-    quantiles_of,
     recourse_of,
     waits_for,
 )
+from quorate.core.explain.start_odds import quantiles_of
 from quorate.core.explain.state_outlook import Outlook
 from quorate.core.lifecycle.follow import waits_for_upstream
 from quorate.core.lifecycle.loan_terms import LoanTerms, loans_of, returning, terms_of
@@ -274,7 +274,7 @@ def _waiting(
         confidence=confidence_of(seen, promise, start_ms, leases),
         quantiles=None
         if promise is not None and promise.by_conflict
-        else quantiles_of(foresight.walk.plan.profile, natural),
+        else quantiles_of(foresight.walk.plan, natural),
         overdue=tuple(overdue_runs(seen, leases)),
         deficit=deficit,
         scope=scope,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from quorate.core.explain.start_grounds import quantiles_of
+from quorate.core.explain.start_odds import quantiles_of
 from quorate.core.planning.foresight import Foresight, PlanState
 from quorate.core.planning.start_quantiles import StartQuantiles
 from quorate.model.amounts import SECOND_MS
@@ -156,7 +156,7 @@ def _quantiles(foresight: Foresight, state: State, record: RunRecord) -> StartQu
         return None
     if record.reservation is not None and state.reservations[record.reservation].by_conflict:
         return None
-    return quantiles_of(foresight.walk.plan.profile, foreseen.entry)
+    return quantiles_of(foresight.walk.plan, foreseen.entry)
 
 
 def _answered(

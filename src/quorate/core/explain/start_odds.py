@@ -1,0 +1,112 @@
+"""P50 and P90 of planned starts, which rest on running work and on the runs planned before them.
+
+A planned start waits until so many GPUs of its domains have come free that it and all that the plan
+puts there before it have room. Runs that are planned to start before it take GPUs and give them
+back: they count in what has to come free, and their ends among those that are waited for. Such a
+run starts at its own P50, and takes what the history of its owner says (``start_quantiles.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from quorate.core.planning.start_quantiles import (
+    ExpectedRelease,
+    Need,
+    StartQuantiles,
+    releases_of,
+    start_quantiles,
+)
+from quorate.core.planning.walk_plan import WalkPlan
+from quorate.core.profile.plan_entry import Entry
+from quorate.core.profile.profile import Profile
+from quorate.model.state.free_slots import IslandKey
+
+RELEASES_MAX: Final = 64
+"""How many leases of a domain, those that end first, are examined to find when a start comes."""
+TURNS_MAX: Final = 64
+"""How many planned runs of a domain, those that start last, are examined beside them."""
+CHAIN_MAX: Final = 16
+"""Of how many planned runs the P50 is found for one answer; others start as planned."""
+
+
+def quantiles_of(plan: WalkPlan, entry: Entry | None) -> StartQuantiles | None:
+    """Return the P50 and the P90 of a planned start; ``plan`` has it and all others put in.
+
+    They follow from each owner's history of actual against declared durations. None where the start
+    does not rest on ends of running or planned work.
+    """
+    if entry is None:
+        return None
+    entries = (*plan.pins.values(), *plan.entries.values())
+    return _StartOdds(plan.profile, entries).of(entry)
+
+
+class _StartOdds:
+    """Odds of the starts of one plan."""
+
+    def __init__(self, profile: Profile, entries: tuple[Entry, ...]) -> None:
+        self._profile = profile
+        # What starts by a conflict takes what others leave, and it is not known when it ends.
+        self._entries = sorted(
+            (each for each in entries if not each.by_conflict), key=lambda e: (e.start_ms, e.run)
+        )
+        self._begins_ms: dict[str, int] = {}
+        self._left = CHAIN_MAX
+
+    def of(self, entry: Entry) -> StartQuantiles | None:
+        profile, needs = self._profile, list[Need]()
+        view = profile.view
+        for domain, _ in entry.slice.domains:
+            key = IslandKey(entry.pool, entry.slice.flavor, domain)
+            room = profile.room(key)
+            planned = room.unplanned(entry.start_ms) - room.value(entry.start_ms)
+            leases = list(dict.fromkeys(name for _, _, name in profile.returns.island_ends(key)))
+            before = self._before(entry, key)
+            # Runs that the plan has at that instant are among what it takes then.
+            over = sum(gpus for each, gpus in before if each.end_ms <= entry.start_ms)
+            short = planned - room.free_now + over
+            if short <= 0:
+                continue
+            turns = (self._release(each, gpus) for each, gpus in before)
+            releases = (*releases_of(view, leases[:RELEASES_MAX]), *turns)
+            if sum(each.gpus for each in releases) < short:
+                return None
+            needs.append(Need(short, releases))
+        if not needs:
+            return None
+        return start_quantiles(view.durations, needs, now_ms=profile.now_ms)
+
+    def _before(self, entry: Entry, key: IslandKey) -> list[tuple[Entry, int]]:
+        """Return the runs that are planned to start before ``entry``, and their GPUs of ``key``.
+
+        Of many only the last ones: the GPUs of the others count as they are planned.
+        """
+        found = []
+        for each in self._entries:
+            if each.start_ms >= entry.start_ms:
+                break
+            gpus = dict(each.slice.domains).get(key.domain, 0)
+            if gpus and (each.pool, each.slice.flavor) == (key.pool, key.flavor):
+                found.append((each, gpus))
+        return found[-TURNS_MAX:]
+
+    def _release(self, entry: Entry, gpus: int) -> ExpectedRelease:
+        """Return when a planned run, which is expected to start at its P50, gives ``gpus`` back."""
+        begin_ms = self._begin_ms(entry)
+        return ExpectedRelease(
+            entry.owner, begin_ms, begin_ms + entry.end_ms - entry.start_ms, gpus
+        )
+
+    def _begin_ms(self, entry: Entry) -> int:
+        """Return when a planned run is expected to start: at its P50, if that is affordable."""
+        known = self._begins_ms.get(entry.run)
+        if known is not None:
+            return known
+        if not self._left:
+            return entry.start_ms
+        self._left -= 1
+        quantiles = self.of(entry)
+        begin_ms = entry.start_ms if quantiles is None else quantiles.p50_ms
+        self._begins_ms[entry.run] = begin_ms
+        return begin_ms
