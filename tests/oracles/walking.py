@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from quorate.core.commands import Command, Complete, Fail, Submit
 from quorate.core.decision_log import DecisionLog
 from quorate.core.lifecycle.failure import settle_spares
@@ -14,8 +12,7 @@ from quorate.core.planning.give_out import give_out
 from quorate.core.planning.idle_fleet import only_ends, start_alone
 from quorate.core.preemption.announcements import announce_conflicts
 from quorate.core.tenancy.thresholds import settle_thresholds
-from quorate.model.events import Event, LeaseStarted, Outcome, RunSubmitted
-from quorate.model.selector import matches
+from quorate.model.events import Event, Outcome, RunSubmitted
 from quorate.model.state.records import Phase
 from quorate.model.state.state_view import StateView
 
@@ -55,24 +52,3 @@ def walked_events(
     give_out(log)
     announce_conflicts(log)
     return tuple(log.events)
-
-
-def is_as_walked(view: StateView, events: Sequence[Event], walked: Sequence[Event]) -> bool:
-    """Return whether a shortcut that wrote ``events`` in ``view`` decided as a walk would.
-
-    It may also start a run that a walk leaves waiting, if different payers pay for its parts in
-    several domains: a walk counts, and does not try every division among them.
-    """
-    if tuple(events) == tuple(walked):
-        return True
-    starts = [event for event in events if isinstance(event, LeaseStarted)]
-    if not starts or any(isinstance(event, LeaseStarted) for event in walked):
-        return False
-    islands = {view.nodes[node].island for each in starts for node, _ in each.slots}
-    payers = [view.envelopes[each.payer].spec for each in starts]
-    pay_everywhere = all(
-        matches(payer.selector, view.island(island).labels)
-        for payer in payers
-        for island in islands
-    )
-    return len(islands) > 1 and not pay_everywhere

@@ -1,4 +1,4 @@
-"""A decision in a fleet where nothing waits starts what a walk over the queue would start."""
+"""A decision in a fleet where nothing waits writes what a walk over the queue would write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from quorate.model.state.state import State
 from quorate.testing.builders import NOW_MS, envelope, node
 from tests.oracles.choosing import Chooser, chooser
 from tests.oracles.effort import examples
-from tests.oracles.walking import is_as_walked, walked_events
+from tests.oracles.walking import walked_events
 from tests.oracles.worlds import (
     Fleet,
     choose_caps,
@@ -93,7 +93,7 @@ def choosers(draw: st.DrawFn) -> Chooser:
 @pytest.mark.heavy
 @given(choosers())
 @examples(1)
-def test_a_shortcut_starts_what_a_walk_starts(choose: Chooser) -> None:
+def test_a_shortcut_writes_what_a_walk_writes(choose: Chooser) -> None:
     has_executor = choose.flip()
     family = choose_family(choose)
     owners = sorted(family)
@@ -105,7 +105,7 @@ def test_a_shortcut_starts_what_a_walk_starts(choose: Chooser) -> None:
         walked = walked_events(state, command, now_ms, has_executor=has_executor)
         decision = decide(state, command, now_ms=now_ms, actor="test", has_executor=has_executor)
         if walked is not None and not decision.refusals:
-            assert is_as_walked(state, decision.events, walked)
+            assert decision.events == walked
             payers = {each.payer for each in decision.events if isinstance(each, LeaseStarted)}
             if any(state.envelopes[payer].caps for payer in payers):
                 event("a payer with caps, without a walk")

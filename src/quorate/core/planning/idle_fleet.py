@@ -1,10 +1,8 @@
 """A fleet in which nothing waits: what ends leaves nothing to give out, what comes starts at once.
 
 Most decisions of a fleet with room are of this kind. They need no walk, because there is no queue,
-no plan and no spare that a start or an end could change. What a walk starts at once starts here in
-the same way; a property holds them to that. A walk counts, and so it may miss a way to divide a run
-among domains in which different payers pay; admission finds it, and the run starts here all the
-same.
+no plan and no spare that a start or an end could change. A decision without these shortcuts writes
+the same events; a property holds them to that.
 """
 
 from __future__ import annotations

@@ -239,19 +239,15 @@ class Walk:
             return
         kept = self._kept
         entry = plan.search.find(run, now_ms) if kept is None else kept.find(run)
+        fits_now = entry is not None and entry.start_ms == now_ms
         refusal: Refusal | None = None
-        if entry is not None and entry.start_ms == now_ms:
-            if self.starts.may_start(run, self.starts.until_ms(run)):
-                answer = self.starts.admit(run, self.starts.room(record))
-                if isinstance(answer, Admitted):
-                    self.starts.start(record, answer)
-                    return
-                refusal = answer
-            # The run fits by counting but cannot start: look again from the next change on, unless
-            # a lease that is expected to end at this very instant may still do so.
-            if entry.is_choosy or not plan.search.counts_on_ends_now(run):
-                later_ms = plan.search.next_change_ms(run, now_ms)
-                entry = None if later_ms is None else plan.search.find(run, later_ms)
+        if fits_now or plan.search.may_be_divided(run):
+            answer = self._start_beside(record)
+            if isinstance(answer, Admitted):
+                return
+            refusal = answer if fits_now else None
+        if entry is not None and fits_now:
+            entry = self._next_start(run, entry)
         if plan.log.view.spares:
             room = self.starts.room(record)
             if self.starts.fill(record, room, refusal):
@@ -260,6 +256,31 @@ class Walk:
             return
         self._planned.put(record, entry)
         self.reasons.refuse(record)
+
+    def _start_beside(self, record: RunRecord) -> Admitted | Refusal | None:
+        """Start a run in what the plan leaves now; return how, or why not (None: there is no room).
+
+        By counting it fits, or it may be divided in ways that counting does not try.
+        """
+        run = record.spec
+        if not self.starts.may_start(run, self.starts.until_ms(run)):
+            return None
+        answer = self.starts.admit(run, self.starts.room(record))
+        if isinstance(answer, Admitted):
+            self.starts.start(record, answer)
+        return answer
+
+    def _next_start(self, run: Run, entry: Entry) -> Entry | None:
+        """Return the first start of a run that fits now by counting and cannot start.
+
+        It is looked for from the next change on, unless a lease that is expected to end at this
+        very instant may still do so.
+        """
+        search, now_ms = self.plan.search, self.plan.log.now_ms
+        if not entry.is_choosy and search.counts_on_ends_now(run):
+            return entry
+        later_ms = search.next_change_ms(run, now_ms)
+        return None if later_ms is None else search.find(run, later_ms)
 
     def _recall(self, record: RunRecord, natural: Entry | None) -> bool:
         """Recall loans for a run that waits for nothing else; return whether it did so.

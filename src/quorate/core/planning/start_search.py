@@ -135,6 +135,15 @@ class Searcher:
         gpus = ask.gpus if ask.in_one else ask.parts.gpus + ask.parts.extra
         return not self._rooms.left_alone(ask.sites.everywhere, gpus)
 
+    def may_be_divided(self, run: Run) -> bool:
+        """Return whether ``run`` may be divided among domains in which different payers pay.
+
+        Counting tries few such divisions, so a start now may exist where it finds none.
+        """
+        least = run.widths()[-1]
+        asks = (self.asks.of(run, flavor, least) for flavor in run.flavors)
+        return any(not ask.in_one and len(ask.sites.by_payers) > 1 for ask in asks)
+
     def fits_now(self, run: Run) -> bool:
         """Return whether ``run`` can start now by counting."""
         least = run.widths()[-1]
