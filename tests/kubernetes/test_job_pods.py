@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quorate.adapters.kubernetes.job_kinds import KINDS, Workload
-from quorate.adapters.kubernetes.job_watch import has_pods, kill_pods
+from quorate.adapters.kubernetes.job_watch import has_pods, kill_pods, without_pods
 from tests.kubernetes.engines import Server
 
 pytestmark = pytest.mark.slow
@@ -45,6 +45,12 @@ def test_pods_with_a_long_grace_are_killed_and_those_of_others_are_not(cluster: 
     assert has_pods(api, own, ())
     assert not has_pods(api, own, ("no-kubelet",))
     assert has_pods(api, other, ())
+    # No label holds this name, so the API server refuses to look for it.
+    long, none = Workload(KINDS[1], SPACE, "a" * 64, "3"), Workload(KINDS[0], SPACE, "c", "4")
+    gone, unknown = without_pods(api, (long, own, none), ())
+    assert gone == {str(none)}
+    assert len(unknown) == 1
+    assert unknown[0].startswith(str(long))
     kill_pods(api, own)
     for name in ("a-x", "a-y", "b-x"):
         api.delete(f"{PATH}/{name}", grace_s=0)

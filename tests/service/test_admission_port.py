@@ -19,6 +19,7 @@ from quorate.service.custom_resources.admission_surface import (
     BODY_BYTES_MAX,
     MEMORY_BYTES_MAX,
     OF_ADDRESS_MAX,
+    PARTS_MAX,
     PATH,
     Admission,
     admission_surface,
@@ -177,8 +178,11 @@ def test_reviews_are_read_beside_the_loop_in_a_memory_of_which_each_address_has_
                 found.append(await client.post(url, json=REVIEW))
             found.append(await client.post(url, content=b"x" * (BODY_BYTES_MAX + 1)))
             found.append(await client.post(url, content=b"[" * BODY_BYTES_MAX))
+            many = b'{"request": {"uid": "1", "x": [%s[]]}}' % (b"[]," * (PARTS_MAX // 2))
+            found.append(await client.post(url, content=many))
+            assert found[-1].json() == {"message": f"no review: has over {PARTS_MAX} values"}
             found.append(await client.post(url, content=b'{"request": 1}'))
         bodies.close()
         return [each.status_code for each in found]
 
-    assert asyncio.run(answers()) == [200, 503, 413, 400, 400]
+    assert asyncio.run(answers()) == [200, 503, 413, 400, 400, 400]

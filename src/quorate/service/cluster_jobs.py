@@ -17,7 +17,7 @@ from typing import Any, Final
 from quorate.adapters.kubernetes.exec_kubernetes import Namespaces
 from quorate.adapters.kubernetes.job_kinds import Workload
 from quorate.adapters.kubernetes.job_patches import message_patch
-from quorate.adapters.kubernetes.job_watch import JobWatch, SeenJobs, has_pods, kill_pods
+from quorate.adapters.kubernetes.job_watch import JobWatch, SeenJobs, kill_pods, without_pods
 from quorate.adapters.kubernetes.kube_api import CONFLICT, NOT_FOUND, KubeApi
 from quorate.adapters.kubernetes.seen_jobs import SeenJob
 from quorate.core.commands import Command, Fail, Submit
@@ -242,8 +242,11 @@ class JobKeeper:
         rules, seen = self._rules, self._watch.seen()
         done = await self._ledger_thread.run(lambda engine: record_jobs(engine, rules, seen))
         spent_s = done.spent_s
+        unknown: list[str] = []
         if done.unsure:
-            gone = await asyncio.to_thread(self._gone, done)
+            gone, unknown = await asyncio.to_thread(
+                without_pods, self._api, done.unsure, done.failed_nodes
+            )
             if gone:
                 done = await self._ledger_thread.run(
                     lambda engine: record_jobs(engine, rules, seen, gone)
@@ -251,8 +254,8 @@ class JobKeeper:
                 spent_s += done.spent_s
         self._rest_s = max(PAUSE_S, PART * spent_s)
         self._seq = done.seq
-        is_done = not done.refused and not done.broken
-        for each in done.refused:
+        is_done = not (done.refused or done.broken or unknown)
+        for each in (*done.refused, *unknown):
             self._complain(each)
         for key, error in done.broken.items():
             if key not in self._broken:
@@ -260,18 +263,21 @@ class JobKeeper:
                 _LOG.error("%s: a bug keeps it waiting", where, exc_info=error)
         self._broken = frozenset(done.broken)
         for workload in done.overdue:
-            await asyncio.to_thread(kill_pods, self._api, workload)
+            is_done &= await self._kill(workload)
         for job, patch in done.patches:
             is_done &= await self._change(job, patch)
         if not is_done:
             return TROUBLE_S
         return UNSURE_S if done.unsure else LOOK_S
 
-    def _gone(self, done: Compared) -> frozenset[str]:
-        """Return the workloads of which no pod is left."""
-        return frozenset(
-            str(each) for each in done.unsure if not has_pods(self._api, each, done.failed_nodes)
-        )
+    async def _kill(self, workload: Workload) -> bool:
+        """Kill the pods of a workload; return False where that has to be tried again."""
+        try:
+            await asyncio.to_thread(kill_pods, self._api, workload)
+        except ClusterRefusedError as error:
+            self._complain(f"{workload}: its pods cannot be killed: {error}")
+            return False
+        return True
 
     async def _change(self, job: SeenJob, patch: dict[str, Any]) -> bool:
         """Change a workload; return False where that has to be tried again.

@@ -163,6 +163,14 @@ def test_what_no_document_could_ask_for_is_a_fault(found: dict[str, Any], said: 
     assert read.pod_sets == ()
 
 
+def test_a_name_that_no_label_holds_is_a_fault_where_pods_are_found_by_it() -> None:
+    for kind in KINDS:
+        found = tree(SPECS[kind.kind])
+        found["metadata"]["name"] = "a" * 64
+        is_by_name = kind in (JOB_SET, PYTORCH)
+        assert ("metadata.name: has over 63" in seen(found, kind).fault) is is_by_name
+
+
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "x", "8"]),
     lambda inner: (

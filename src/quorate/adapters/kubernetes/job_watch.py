@@ -5,7 +5,7 @@ A kind that is installed later is found by asking again now and then (``discover
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -110,6 +110,24 @@ class JobWatch:
         self._api.close()
         for each in self._kinds.values():
             each.watch.join()
+
+
+def without_pods(
+    api: KubeApi, workloads: Iterable[Workload], failed_nodes: Collection[str]
+) -> tuple[frozenset[str], list[str]]:
+    """Return which of ``workloads`` have no pod left, and of which the cluster does not say it.
+
+    Raises ``ClusterError`` where the cluster does not answer.
+    """
+    gone: set[str] = set()
+    unknown: list[str] = []
+    for each in workloads:
+        try:
+            if not has_pods(api, each, failed_nodes):
+                gone.add(str(each))
+        except ClusterRefusedError as error:
+            unknown.append(f"{each}: {error}")
+    return frozenset(gone), unknown
 
 
 def has_pods(api: KubeApi, workload: Workload, failed_nodes: Collection[str]) -> bool:

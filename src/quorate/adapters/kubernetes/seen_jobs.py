@@ -39,6 +39,8 @@ MESSAGE_NOTE: Final = "quorate.dev/message"
 GRACE_S: Final = 30
 """How long a pod gets to stop that says nothing about it."""
 DURATION_S_MAX: Final = DURATION_MS_MAX // SECOND_MS
+LABEL_CHARS_MAX: Final = 63
+"""How long the value of a label may be."""
 _GRACE: Final = "terminationGracePeriodSeconds"
 _DEADLINE: Final = "activeDeadlineSeconds"
 
@@ -93,7 +95,7 @@ def seen_job(tree: Tree, kind: JobKind) -> SeenJob | None:
     placed = notes.get(NODES_NOTE)
     pod_sets, fault = _pod_sets(tree, kind)
     deadline_s, grace_s = whole(at(tree, ("spec", _DEADLINE))), _grace_s(tree, pod_sets)
-    fault = fault or _fault(tree, deadline_s, grace_s)
+    fault = fault or _fault(tree, kind, deadline_s, grace_s)
     return SeenJob(
         workload=Workload(kind, metadata["namespace"], metadata["name"], metadata["uid"]),
         version=metadata["resourceVersion"],
@@ -113,12 +115,17 @@ def seen_job(tree: Tree, kind: JobKind) -> SeenJob | None:
     )
 
 
-def _fault(tree: Tree, deadline_s: int | None, grace_s: int) -> str:
+def _fault(tree: Tree, kind: JobKind, deadline_s: int | None, grace_s: int) -> str:
     """Return what else keeps a workload from being a run: the bounds are those of documents."""
     if deadline_s is not None and not 0 <= deadline_s <= DURATION_S_MAX:
         return f"{_DEADLINE}: must be 0 to {DURATION_S_MAX}, got {shown(deadline_s)}; lower it"
     if not 0 <= grace_s <= DURATION_S_MAX:
         return f"{_GRACE}: must be 0 to {DURATION_S_MAX}, got {shown(grace_s)}; change it"
+    if "{name}" in kind.pod_label and len(tree["metadata"]["name"]) > LABEL_CHARS_MAX:
+        return (
+            f"metadata.name: has over {LABEL_CHARS_MAX} characters, too many for the label of its "
+            "pods; shorten it"
+        )
     if at(tree, ("spec", "manualSelector")) is True:
         return (
             "manualSelector: true, so its pods have not the label by which they are found; create "

@@ -41,6 +41,8 @@ BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 """How long a review may be: it has a resource twice, of 3 MiB at most each."""
 MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
 """How much memory all reviews take together; one address has a part of it."""
+PARTS_MAX: Final = 200_000
+"""How many values a review may have: making them keeps the whole service waiting."""
 READ_S_MAX: Final = 10.0
 """How long a handshake, the head of a request and a review may take, each."""
 KEEP_ALIVE_S: Final = 75
@@ -163,6 +165,8 @@ class Admission:
         return JSONResponse(answer)
 
     def _review(self, body: bytes) -> dict[str, Any]:
+        if sum(map(body.count, (b",", b"[", b"{"))) > PARTS_MAX:
+            raise NotAReviewError(f"has over {PARTS_MAX} values")
         return reviewed(msgspec.json.decode(body), self._rules)
 
 
