@@ -73,7 +73,7 @@ OPERATIONS: Final = (
             "sensitive-pool-size",
             "key-reused",
         ),
-        cli=("submit",),
+        cli=("submit", "sbatch"),
     ),
     Operation(
         name="submit-runs",
@@ -96,7 +96,7 @@ OPERATIONS: Final = (
             "sensitive-pool-size",
             "key-reused",
         ),
-        cli=("submit", "sbatch"),
+        cli=("submit",),
     ),
     *(
         Operation(
