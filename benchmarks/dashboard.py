@@ -53,7 +53,7 @@ def measure(effort: Effort) -> list[Figure]:
     with TemporaryDirectory(dir=OUT) as folder:
         waiting = full_ledger(Path(folder) / "service.db", *size)
         with served(Path(folder)) as service, _browser(service.target) as context:
-            seconds = effort.of(20, 3)
+            seconds = effort.of(70, 3)
             # The first answers find readers without a state.
             with _client(service.target) as client:
                 client.get("/api/v1/queue?limit=1").raise_for_status()

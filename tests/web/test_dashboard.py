@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, FilePayload, Page, Route, expect
 
 from tests.bounds import WAIT_S
+from tests.web.accessibility import serious_violations
 from tests.web.browsing import sign_in
 from tests.web.conftest import Visit, visit
 from tests.web.prefix_proxy import proxied
 from tests.web.world import REPORT, World, run_document
 
-AXE = Path(__file__).parent / "axe" / "axe.min.js"
 PATIENT_MS = WAIT_S * 1_000
 PAGES = {
     "": "Overview",
@@ -278,16 +277,8 @@ def test_it_works_under_a_prefix(context: BrowserContext, world: World) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.soak)])
 def test_axe_finds_no_serious_violation(scheme: Any, admin: Visit) -> None:
-    source = AXE.read_text(encoding="utf-8")
     admin.page.emulate_media(color_scheme=scheme)
     for path in [*PAGES, "conflicts/1", "runs/segment", f"reports/{REPORT}"]:
         page = admin.open(path)
         page.wait_for_timeout(300)
-        page.evaluate(source)
-        found = page.evaluate("axe.run()")
-        serious = [
-            (each["id"], [node["html"][:160] for node in each["nodes"]][:3])
-            for each in found["violations"]
-            if each["impact"] in {"serious", "critical"}
-        ]
-        assert serious == [], path
+        assert serious_violations(page) == [], path

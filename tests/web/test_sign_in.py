@@ -11,6 +11,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.bounds import WAIT_S
 from tests.service.identity_provider import IdentityProvider, identity_provider, sign_in_flags
 from tests.service.serving import Served, new_ledger, serving
+from tests.web.accessibility import serious_violations
 from tests.web.conftest import Visit
 from tests.web.prefix_proxy import proxied
 
@@ -99,6 +100,7 @@ def test_a_person_who_says_no_reads_why_and_may_use_a_token(
     page = visit_by(context, served.url, provider).page
     page.goto(served.url)
     sign_in_at(page, provider, "")
+    assert serious_violations(page) == []
     alert = page.get_by_role("alert")
     expect(alert).to_contain_text("did not sign you in: access_denied: the person said no")
     page.get_by_label("Access token").fill(served.token)

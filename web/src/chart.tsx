@@ -2,6 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
+import { axisTime } from "./format.ts";
 
 interface ChartProps {
   label: string;
@@ -32,6 +33,12 @@ export function Chart({ label, x, y, xs, ys, more = [], isTime = false, isSteppe
     const at = box.current as HTMLDivElement;
     const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 } };
     const paths = isStepped ? uPlot.paths.stepped?.({ align: 1 }) : undefined;
+    const marks = isTime
+      ? {
+          values: (_: uPlot, splits: number[], __: number, ___: number, everyS: number) =>
+            splits.map((at) => axisTime(1_000 * at, everyS)),
+        }
+      : {};
     const stepped = paths ? { paths } : {};
     const draw = (): void => {
       plot.current?.destroy();
@@ -40,7 +47,7 @@ export function Chart({ label, x, y, xs, ys, more = [], isTime = false, isSteppe
           width: at.clientWidth,
           height,
           scales: { x: { time: isTime } },
-          axes: [{ ...axis }, { ...axis, size: 56 }],
+          axes: [{ ...axis, ...marks }, { ...axis, size: 56 }],
           legend: { show: more.length > 0, live: false },
           cursor: { points: { size: 6 } },
           series: [

@@ -58,6 +58,15 @@ export function time(at: string | number, now: number = Date.now()): string {
   return isNear ? `${day.format(then)} ${clock.format(then)}` : date.format(then);
 }
 
+const hour = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
+
+/** Returns an instant as it stands at an axis whose marks are `everyS` apart. */
+export function axisTime(at: number, everyS: number): string {
+  const then = new Date(at);
+  const isDay = everyS >= 86_400 || (then.getHours() === 0 && then.getMinutes() === 0);
+  return isDay ? day.format(then) : hour.format(then);
+}
+
 /** Returns an instant in full, with its zone. */
 export function fullTime(at: string | number): string {
   return whole.format(new Date(at));

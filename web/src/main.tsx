@@ -54,6 +54,10 @@ function App() {
 function Shell({ who }: { who: Whoami }) {
   const parts = useHere();
   const [isPaletteOpen, setPaletteOpen] = useState(false);
+  // On a phone the pages are one line, which is moved by hand.
+  useEffect(() => {
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+  }, [parts[0]]);
   useEffect(() => {
     let before = "";
     const pressed = (event: KeyboardEvent): void => {

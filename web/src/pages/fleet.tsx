@@ -289,43 +289,45 @@ function MapView({ model, version, colors, chosen, reserved }: MapProps) {
     "0": fit,
   };
   return (
-    <div class="map">
-      <canvas
-        ref={canvas}
-        tabIndex={0}
-        role="img"
-        aria-label="Map of the fleet; the table below has the same numbers. Arrow keys move it, plus and minus zoom, 0 shows all."
-        onPointerMove={moved}
-        onPointerLeave={() => setTip(null)}
-        onClick={(event) => setPicked(slotAt(event.offsetX, event.offsetY)?.node ?? -1)}
-        onKeyDown={(event) => {
-          const act = keys[event.key];
-          if (!act) return;
-          event.preventDefault();
-          act();
-        }}
-      />
+    <>
       <FindNode model={model} onFind={show} />
-      <div class="zoom">
-        <button type="button" aria-label="Zoom in" onClick={() => middle(ZOOM)}>
-          +
-        </button>
-        <button type="button" aria-label="Zoom out" onClick={() => middle(1 / ZOOM)}>
-          −
-        </button>
-        <button type="button" aria-label="Show the whole fleet" onClick={fit}>
-          ⤢
-        </button>
-      </div>
-      {tip && (
-        <div class="tip" style={{ left: `${tip.x + 14}px`, top: `${tip.y + 14}px` }}>
-          {tip.slot.map((line) => (
-            <div>{line}</div>
-          ))}
+      <div class="map">
+        <canvas
+          ref={canvas}
+          tabIndex={0}
+          role="img"
+          aria-label="Map of the fleet; the table below has the same numbers. Arrow keys move it, plus and minus zoom, 0 shows all."
+          onPointerMove={moved}
+          onPointerLeave={() => setTip(null)}
+          onClick={(event) => setPicked(slotAt(event.offsetX, event.offsetY)?.node ?? -1)}
+          onKeyDown={(event) => {
+            const act = keys[event.key];
+            if (!act) return;
+            event.preventDefault();
+            act();
+          }}
+        />
+        <div class="zoom">
+          <button type="button" aria-label="Zoom in" onClick={() => middle(ZOOM)}>
+            +
+          </button>
+          <button type="button" aria-label="Zoom out" onClick={() => middle(1 / ZOOM)}>
+            −
+          </button>
+          <button type="button" aria-label="Show the whole fleet" onClick={fit}>
+            ⤢
+          </button>
         </div>
-      )}
-      {picked >= 0 && <NodePanel model={model} node={picked} onClose={() => setPicked(-1)} />}
-    </div>
+        {tip && (
+          <div class="tip" style={{ left: `${tip.x + 14}px`, top: `${tip.y + 14}px` }}>
+            {tip.slot.map((line) => (
+              <div>{line}</div>
+            ))}
+          </div>
+        )}
+        {picked >= 0 && <NodePanel model={model} node={picked} onClose={() => setPicked(-1)} />}
+      </div>
+    </>
   );
 }
 

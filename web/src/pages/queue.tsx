@@ -14,7 +14,7 @@ import { PlanText, waitText } from "./waiting.tsx";
 const PAGE = 100;
 /** Of how many runs the likely start is asked for: those that a pool plans, and a few more. */
 const LIKELY = 50;
-const AGES_MS = 5_000;
+const AGES_MS = 10_000;
 
 export function QueuePage() {
   const [owner, setOwner] = useParam("owner");
@@ -102,6 +102,12 @@ export function OwnerLink({ name }: { name: string }) {
 }
 
 function columns(now: number, likely: Map<string, QueueStart>): Column<Run>[] {
+  const hasConflict = [...likely.values()].some((each) => each.byConflict || each.odds.length > 0);
+  const odds: Column<Run> = {
+    title: "Odds",
+    value: (run) => oddsText(likely.get(run.metadata.name)),
+    show: (run) => <Odds start={likely.get(run.metadata.name)} />,
+  };
   return [
     {
       title: "#",
@@ -143,20 +149,14 @@ function columns(now: number, likely: Map<string, QueueStart>): Column<Run>[] {
     {
       title: "Starts",
       value: (run) => run.status.plan?.start ?? "~",
-      show: (run) => <PlanText run={run} now={now} />,
+      show: (run) => (
+        <div>
+          <PlanText run={run} now={now} />
+          <Likely start={likely.get(run.metadata.name)} now={now} />
+        </div>
+      ),
     },
-    {
-      title: "P50 to P90",
-      wide: true,
-      value: (run) => likely.get(run.metadata.name)?.p50Start ?? "~",
-      show: (run) => <Likely start={likely.get(run.metadata.name)} now={now} />,
-    },
-    {
-      title: "Odds",
-      wide: true,
-      value: (run) => oddsText(likely.get(run.metadata.name)),
-      show: (run) => <Odds start={likely.get(run.metadata.name)} />,
-    },
+    ...(hasConflict ? [odds] : []),
     {
       title: "Why it waits",
       value: waitText,
@@ -187,12 +187,13 @@ function Score({ run }: { run: Run }) {
 
 /** By when a run has started in half, and in nine of ten cases. */
 function Likely({ start, now }: { start: QueueStart | undefined; now: number }) {
-  if (!start?.p50Start || !start.p90Start) return <>-</>;
+  if (!start?.p50Start || !start.p90Start) return null;
   const whole = `${fullTime(start.p50Start)} in half of all cases, ${fullTime(start.p90Start)} in nine of ten`;
+  const [half, nine] = [start.p50Start, start.p90Start].map((at) => away(at, now).replace(/^in /, ""));
   return (
-    <span class="num" title={whole}>
-      {away(start.p50Start, now)} to {away(start.p90Start, now).replace(/^in /, "")}
-    </span>
+    <small class="likely num" title={whole}>
+      P50 {half}, P90 {nine}
+    </small>
   );
 }
 

@@ -30,7 +30,7 @@ DETAILED_MAX: Final = 4
 """How many policies have plots of their own for shares and work by domain."""
 
 _STYLE: Final = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --dim: #8a939e; --rule: #e3e7ec;
+:root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --dim: #626b76; --rule: #e3e7ec;
   --c0: #1f6fb4; --c1: #d1571b; --c2: #2a8f5b; --c3: #a3459f; --c4: #b8860b; --c5: #3aa0b5;
   --c6: #c4314b; --c7: #6b7280; }
 @media (prefers-color-scheme: dark) { :root { --paper: #14171b; --ink: #e7ebf0; --dim: #8b95a1;
