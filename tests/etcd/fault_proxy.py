@@ -65,7 +65,11 @@ class Links:
         """Return the port of a new listener: what connects there gets to ``port``, ``target``'s."""
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            _, caller = writer.get_extra_info("peername")
+            peer = writer.get_extra_info("peername")
+            if peer is None:  # It has gone already.
+                writer.transport.abort()
+                return
+            _, caller = peer
             link = self._link(source if isinstance(source, str) else source(caller), target)
             task = self._loop.create_task(self._join(link, reader, writer, port))
             self._tasks.add(task)

@@ -32,7 +32,7 @@ from tests.service.program import client
 SERVICES = 3
 CLIENTS = 4
 FORMS = [
-    pytest.param(5, id="short"),
+    pytest.param(5, id="short", marks=pytest.mark.soak),
     pytest.param(120, id="two-minutes", marks=pytest.mark.soak),
     pytest.param(1_200, id="twenty-minutes", marks=pytest.mark.soak),
 ]
