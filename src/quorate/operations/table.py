@@ -14,18 +14,18 @@ from typing import Final
 from quorate.operations.operation import Operation
 
 _MODULES: Final = (
-    "resources.resource_operations",
-    "resources.run_operations",
-    "resources.tenant_operations",
-    "fleet.fleet_operations",
-    "money.money_operations",
-    "ledger.plan_operations",
-    "ledger.ledger_operations",
-    "notices.notice_operations",
-    "service.service_operations",
-    "service.quorum_operations",
-    "service.report_operations",
-    "fleet.looking_operations",
+    "quorate.operations.resources.resource_operations",
+    "quorate.operations.resources.run_operations",
+    "quorate.operations.resources.tenant_operations",
+    "quorate.operations.fleet.fleet_operations",
+    "quorate.operations.money.money_operations",
+    "quorate.operations.ledger.plan_operations",
+    "quorate.operations.ledger.ledger_operations",
+    "quorate.operations.notices.notice_operations",
+    "quorate.operations.service.service_operations",
+    "quorate.operations.service.quorum_operations",
+    "quorate.operations.service.report_operations",
+    "quorate.operations.fleet.looking_operations",
 )
 """The modules that have operations, those of the most frequent commands first."""
 
@@ -58,7 +58,7 @@ class _Operations(Mapping[str, Operation]):
     def _read_on(self, name: str) -> None:
         """Read a module, if it was not read; two threads that do so find the same."""
         if name not in self._read:
-            module = import_module(f"quorate.operations.{name}")
+            module = import_module(name)
             self._found.update({each.name: each for each in module.OPERATIONS})
             self._read.add(name)
 
