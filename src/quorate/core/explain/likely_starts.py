@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from quorate.core.explain.start_grounds import Seen, contest_for, quantiles_of
+from quorate.core.explain.start_grounds import Seen, contest_for
+from quorate.core.explain.start_odds import quantiles_of
 from quorate.core.explain.state_outlook import Outlook
 from quorate.core.planning.foresight import PlanState
 from quorate.core.planning.start_quantiles import StartQuantiles
@@ -62,9 +63,7 @@ def likely_starts(before: Outlook, runs: Sequence[str]) -> Iterator[LikelyStart]
             run=name,
             state=PlanState.TENTATIVE if promise is None else PlanState.FIRM,
             start_ms=start_ms,
-            quantiles=None
-            if by_conflict
-            else quantiles_of(outlook.plan.walk.plan.profile, natural),
+            quantiles=None if by_conflict else quantiles_of(outlook.plan.walk.plan, natural),
             by_conflict=by_conflict,
             odds=_odds(seen, promise),
         )
