@@ -275,8 +275,7 @@ def test_a_service_that_says_no_is_told_as_a_file_tells_it(home: Shell) -> None:
 
     unknown = refuses(404, "unknown-name", "there is no run 'a'; list them: quorate get runs")
     acts = [
-        # Is it a run, or an array?
-        *(unknown, gives({"items": []}), unknown),
+        unknown,
         refuses(422, "invalid", "one", "two"),
         refuses(409, "unsound", "it does not verify"),
         refuses(401, "unauthenticated", "the token is over"),

@@ -169,7 +169,7 @@ def test_programs_get_the_outcome_as_json(shell: Shell) -> None:
         (["--frob"], 2, "see: quorate --help"),
         (["get"], 2, "see: quorate get --help"),
         (["tick", "--lock-timeout", "soon"], 2, "--lock-timeout: must be seconds"),
-        (["get", "nodes", "--owner", "rai"], 2, "choose among runs, not nodes"),
+        (["get", "nodes", "--owner", "rai"], 2, "are for runs, not nodes"),
         (["get", "runs", "--owner", "nobody"], 1, "there is no owner 'nobody'"),
         (["ledger", "verify", "--receipt", "7"], 2, "is not BLOCK:HASH"),
         (["ledger", "import", "nope.jsonl", "--out", "x.db"], 4, "nope.jsonl cannot be read"),

@@ -182,8 +182,8 @@ BUGS: Final = (
     Bug(
         "(a) stop an overstayer only for reservations that were there when it started",
         "core/planning/overstay.py",
-        "    waiting_seq = view.runs[record.made.run].waiting_seq\n",
-        "    waiting_seq = record.seq\n",
+        "    first_seq = view.runs[record.made.run].overstay_seq\n",
+        "    first_seq = record.seq\n",
     ),
     Bug(
         "(b) stop an overstayer when a reservation was first to start",
@@ -243,17 +243,17 @@ BUGS: Final = (
     Bug(
         "count on stopping what has gone by then anyway",
         "core/planning/overstay.py",
-        """        if (end_ms := _end_ms(profile, each))
+        """        if (end_ms := bundle_end_ms(profile, each))
         > (gone_ms := _gone_ms(profile, each, pin, has_executor=has_executor))
     ]
     for each, gone_ms, end_ms in gone:
-        _take(profile, pin, each, gone_ms, end_ms, -1)
+        take_held(profile, pin, each, gone_ms, end_ms, -1)
 """,
         """        if (end_ms := FOREVER_MS)
         > (gone_ms := _gone_ms(profile, each, pin, has_executor=has_executor))
     ]
     for each, gone_ms, end_ms in gone:
-        _take(profile, pin, each, gone_ms, end_ms, -1)
+        take_held(profile, pin, each, gone_ms, end_ms, -1)
 """,
     ),
 )

@@ -50,6 +50,7 @@ class Links:
         self._links: dict[tuple[str, str], Link] = {}
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._accepted: set[asyncio.StreamWriter] = set()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -65,6 +66,7 @@ class Links:
         """Return the port of a new listener: what connects there gets to ``port``, ``target``'s."""
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._accepted.add(writer)
             peer = writer.get_extra_info("peername")
             if peer is None:  # It has gone already.
                 writer.transport.abort()
@@ -152,6 +154,7 @@ class Links:
             pass  # The target, or one end, is gone; what is left is ended below.
         finally:
             link.writers.difference_update(ends)
+            self._accepted.discard(writer)
             for each in ends:
                 each.transport.abort()
             for each in ends:
@@ -168,6 +171,10 @@ class Links:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        # A task that was cancelled before its first step has ended nothing.
+        for writer in self._accepted:
+            writer.transport.abort()
+        await asyncio.sleep(0)
         for server in self._servers:
             await server.wait_closed()
 

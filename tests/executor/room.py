@@ -140,8 +140,13 @@ class Room:
 
     def lines(self, run: str) -> list[str]:
         """Return all that a run and its keeper have said."""
-        found = LocalLogs(self.folder).read(run, first=0, limit=100_000)
-        return [] if found is None else [line.text for line in found.lines]
+        logs, lines, first = LocalLogs(self.folder), list[str](), 0
+        while (page := logs.read(run, first=first, limit=100_000)) is not None:
+            lines += [line.text for line in page.lines]
+            first = page.first + len(page.lines)
+            if page.is_last:
+                break
+        return lines
 
     def said(self, run: str, text: str) -> str:
         """Return the line of a run that has ``text`` in it, once it is there."""

@@ -102,7 +102,7 @@ SLURM = [
     (
         "sbatch --array=0-2 --gres=gpu:1 -A vision -J sweep --name sweep --wrap 'sleep 600'",
         0,
-        r"run/sweep_2 started",
+        r"run/sweep started: 3 tasks, sweep\[0-2\]",
     ),
     ("squeue -j sweep", 0, r"sweep_1 +default +sweep +ada +R "),
     ("get runs 'sweep[0-1]' -o name", 0, r"run/sweep_0\nrun/sweep_1"),

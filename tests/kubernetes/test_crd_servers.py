@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from quorate.adapters.kubernetes.kube_api import KubeApi
 from quorate.documents import Documents, parse_tree, render
+from quorate.model.specs import Run
 from quorate.ports.errors import ClusterRefusedError
 from quorate.testing.spec_strategies import budgets, owners, pools, runs
 from tests.kubernetes.engines import Server
@@ -76,7 +78,16 @@ def plain(tree: Any) -> Any:
     return float(tree) if isinstance(tree, Decimal) else tree
 
 
-@given(spec=st.one_of(runs(), budgets(), owners(), pools()))
+def of_a_cluster(run: Run) -> Run:
+    """Return a run as a resource may state it: no array, and it follows others by after alone."""
+    follow = run.follow
+    if follow is not None:
+        alone = replace(follow, after_any=(), after_task=())
+        follow = alone if follow.after else None
+    return replace(run, array=None, task=None, follow=follow)
+
+
+@given(spec=st.one_of(runs().map(of_a_cluster), budgets(), owners(), pools()))
 def test_what_a_document_can_state_every_server_takes(
     older_api: KubeApi, newer_api: KubeApi, spec: Any
 ) -> None:

@@ -253,7 +253,9 @@ def fitted(spec: Declared) -> Declared:
         case sp.System():
             return spec
         case sp.Run():
-            return _fitted_run(replace(spec, name=spec.name + new, owner=OWNER, follow=None))
+            array = None if spec.array is None else replace(spec.array, name=spec.name + new)
+            run = replace(spec, name=spec.name + new, array=array, owner=OWNER, follow=None)
+            return _fitted_run(run)
 
 
 def _fitted_envelope(line: sp.Envelope) -> sp.Envelope:

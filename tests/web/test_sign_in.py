@@ -61,10 +61,10 @@ def test_a_person_comes_back_to_the_page_that_was_asked_for(
 ) -> None:
     seen = visit_by(context, served.url, provider)
     page = seen.page
-    page.goto(f"{served.url}/ledger?about=owner")
+    page.goto(f"{served.url}/ledger?from=1")
     sign_in_at(page, provider, "olga")
     expect(page.get_by_role("heading", level=1)).to_have_text("Ledger")
-    expect(page).to_have_url(f"{served.url}/ledger?about=owner")
+    expect(page).to_have_url(f"{served.url}/ledger?from=1")
     expect(page.locator(".who")).to_contain_text("olga")
     expect(page.locator(".who")).to_contain_text("auditor")
     (cookie,) = context.cookies(served.url)

@@ -181,7 +181,7 @@ COMMANDS: Final[CommandTable] = {
     "cluster": (
         "quorate.cli.operator_commands.cluster_command",
         "cluster",
-        "Show the services that share a ledger, and who leads.",
+        "Show the services that share a ledger, and have the leader step down.",
     ),
     "tick": ("quorate.cli.commands.finish_command", "tick", "Do what time has made due."),
     "lottery": (
