@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # More arguments for the command behind a target: make test ARGS="tests/unit -k cover".
 ARGS ?=
 # How many processes run tests: more than cores, because many tests wait for programs they start.
-JOBS ?= 4
+JOBS ?= 5
 # Which seeds of the whole-system simulation `make soak` runs: 0-499, or 17, or 3,8,100-120.
 SEEDS ?= 0-499
 # How many mutants `make mutate` draws, and from which module only: ONLY=core/admission/pack.py.
@@ -53,8 +53,9 @@ serve: $(RUNTIME) ## install, then serve quorate.db, made if there is none, and 
 		"$(AS_ROOT). To serve others, give each team a system user instead: docs/jobs.md"
 	$(BIN)/quorate serve --executor local --token-file $(TOKEN) $(AS_ROOT) $(ARGS)
 
+# File by file: many files have a service, a browser or a control plane that their tests share.
 test: $(DEV) $(BROWSER) ## every test, repeatable
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 quick: $(DEV) ## the tests worth running after each change, under a minute
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n auto --dist worksteal \
