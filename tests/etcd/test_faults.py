@@ -35,7 +35,7 @@ from tests.etcd_server import running
 WRITER = Path(__file__).with_name("fault_writer.py")
 WRITERS = 4
 FORMS = [
-    pytest.param(6, id="short"),
+    pytest.param(6, id="short", marks=pytest.mark.soak),
     pytest.param(120, id="two-minutes", marks=pytest.mark.soak),
     pytest.param(1_200, id="twenty-minutes", marks=pytest.mark.soak),
 ]
