@@ -44,7 +44,25 @@ gpus_of() { # the GPUs of task $1: per_task of those that the job has here
 run=$(mktemp -d) || exit 1
 pids= stop=
 trap 'rm -rf "$run"' EXIT
-trap 'stop=1; kill $pids 2>/dev/null' TERM INT
+# A shell forgets a signal that reaches a child between its fork and its own traps. A child says
+# that it is past this by making a file, and is signalled then; one that died before is not waited
+# for.
+stop_child() { # process $1, once its file $2 is there
+  tries=0
+  until [ -e "$2" ] || [ "$tries" -ge 100 ] || ! kill -0 "$1" 2>/dev/null; do
+    sleep 0.05
+    tries=$((tries + 1))
+  done
+  kill "$1" 2>/dev/null
+}
+stop_tasks() {
+  rank=0
+  for pid in $pids; do
+    stop_child "$pid" "$run/shell.$rank"
+    rank=$((rank + 1))
+  done
+}
+trap 'stop=1; stop_tasks' TERM INT
 gone() { # wait for the process $1 also where a signal comes between; its code is in $code
   wait "$1"; code=$?
   while kill -0 "$1" 2>/dev/null; do wait "$1"; code=$?; done
@@ -57,6 +75,10 @@ while [ "$task" -lt "$tasks" ]; do
   fi
   (
     [ -z "$label" ] || exec >"$run/$task" # first of all: sed waits for it
+    own= stop=
+    stop_own() { stop_child "$own" "$run/program.$task"; }
+    trap 'stop=1; [ -z "$own" ] || stop_own' TERM INT
+    : >"$run/shell.$task"
     export SLURM_PROCID=$task SLURM_LOCALID=$task SLURM_NTASKS=$tasks SLURM_NPROCS=$tasks \
       SLURM_STEP_NUM_TASKS=$tasks SLURM_STEP_TASKS_PER_NODE=$tasks RANK=$task LOCAL_RANK=$task \
       WORLD_SIZE=$tasks LOCAL_WORLD_SIZE=$tasks
@@ -65,11 +87,9 @@ while [ "$task" -lt "$tasks" ]; do
         fail "task $task: the job has too few GPUs here for $tasks tasks with $per_task each"
       export CUDA_VISIBLE_DEVICES SLURM_STEP_GPUS="$CUDA_VISIBLE_DEVICES"
     fi
-    own= stop=
-    trap 'stop=1; [ -z "$own" ] || kill "$own" 2>/dev/null' TERM INT
-    "$@" &
+    (trap - TERM INT; : >"$run/program.$task"; exec "$@") &
     own=$!
-    [ -z "$stop" ] || kill "$own" 2>/dev/null # it came before there was anything to stop
+    [ -z "$stop" ] || stop_own # it came before there was anything to stop
     gone "$own"
     if [ "$code" != 0 ] && [ -n "$kill_all" ]; then
       echo "$code" >>"$run/codes"
@@ -80,10 +100,10 @@ while [ "$task" -lt "$tasks" ]; do
   pids="$pids $!"
   task=$((task + 1))
 done
-[ -z "$stop" ] || kill $pids 2>/dev/null # it came while tasks were started
+[ -z "$stop" ] || stop_tasks # it came while tasks were started
 worst=0
-for pid in $pids; do
-  gone "$pid"
+for child in $pids; do
+  gone "$child"
   [ "$code" -le "$worst" ] || worst=$code
 done
 wait
