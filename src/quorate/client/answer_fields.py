@@ -16,6 +16,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from quorate.client.errors import MissingFieldError, NotQuorateError
+from quorate.prepared_types import prepared
 
 _UPPER: Final = {"gpu": "GPU", "gpus": "GPUs"}
 
@@ -59,7 +60,7 @@ class _Field:
 
     def _typed(self, value: Any, kind: Any, owner: type[Fields]) -> Any:
         try:
-            return msgspec.convert(value, kind, dec_hook=part_of)
+            return msgspec.convert(value, prepared(kind), dec_hook=part_of)
         except msgspec.ValidationError as error:
             raise NotQuorateError(
                 f"{owner.__name__}.{self._name} is not what this client knows: {error}; "

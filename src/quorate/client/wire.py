@@ -30,6 +30,7 @@ from quorate.client.errors import (
 )
 from quorate.model.amounts import fits_double
 from quorate.operations.operation import ASIDE, DRY_RUN, NOTES, Operation
+from quorate.prepared_types import prepared
 
 Tree = Any
 """What JSON can hold."""
@@ -161,7 +162,7 @@ def told_of(reply: Reply) -> Told:
     check(reply)
     tree = _decoded(reply, TOLD, _PLAIN)
     try:
-        return msgspec.convert(tree, Told, strict=True)
+        return msgspec.convert(tree, prepared(Told), strict=True)
     except msgspec.ValidationError as error:
         raise NotQuorateError(f"the server's answer is not what Quorate tells: {error}") from None
 
@@ -169,7 +170,7 @@ def told_of(reply: Reply) -> Told:
 def line_of(operation: Operation, line: str) -> Any:
     """Return what one line of an answer gives, as the table types it."""
     try:
-        return msgspec.json.decode(line, type=operation.gives)
+        return msgspec.json.decode(line, type=prepared(operation.gives))
     except msgspec.DecodeError as error:
         raise NotQuorateError(f"a line of the answer is not what Quorate gives: {error}") from None
 
@@ -225,7 +226,7 @@ def error_of(reply: Reply) -> RefusedError | NotQuorateError:
     if _media(reply) != PROBLEM:
         return _not_quorate(reply)
     try:
-        found = msgspec.json.decode(reply.body, type=_Problem)
+        found = msgspec.json.decode(reply.body, type=prepared(_Problem))
     except msgspec.DecodeError:
         return _not_quorate(reply)
     wait_s = retry_after_s(reply)
@@ -303,7 +304,7 @@ def _converted(tree: Any, gives: Any) -> Any:
     faults: list[str] = []
     for shape in _shapes(gives):
         try:
-            return msgspec.convert(tree, shape, dec_hook=part_of)
+            return msgspec.convert(tree, prepared(shape), dec_hook=part_of)
         except msgspec.ValidationError as error:
             faults.append(str(error))
     raise NotQuorateError(

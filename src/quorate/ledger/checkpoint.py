@@ -239,6 +239,9 @@ class _Text(Struct, kw_only=True, forbid_unknown_fields=True):
     signature: str
 
 
+_TEXT: Final = msgspec.json.Decoder(_Text)
+
+
 def write_checkpoint(checkpoint: Checkpoint) -> str:
     """Return ``checkpoint`` as indented JSON that ends in a newline."""
     text = _Text(
@@ -260,7 +263,7 @@ def read_checkpoint(text: str | bytes) -> Checkpoint:
     Raises ``CheckpointError`` naming the field.
     """
     try:
-        fields = msgspec.json.decode(text, type=_Text)
+        fields = _TEXT.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable(str(error)) from error
     if fields.kind != KIND:

@@ -35,6 +35,7 @@ from quorate.adapters.etcd.leadership import (
 )
 from quorate.ports.errors import CorruptLedgerError, NotLeaderError, StoreDownError, StoreError
 from quorate.ports.leader_port import LeaderRecord
+from quorate.prepared_types import prepared
 
 _LOG = logging.getLogger(__name__)
 
@@ -290,7 +291,7 @@ def _is_other(before: Standing, after: Standing) -> bool:
 
 def _record(row: Row) -> LeaderRecord:
     try:
-        return msgspec.json.decode(row.value, type=LeaderRecord)
+        return msgspec.json.decode(row.value, type=prepared(LeaderRecord))
     except msgspec.DecodeError as error:
         what = f"the value of the key {row.key.decode()} is unreadable: {error}"
         raise CorruptLedgerError(what) from error

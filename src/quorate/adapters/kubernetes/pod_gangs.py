@@ -19,6 +19,7 @@ from quorate.adapters.kubernetes.pod_manifest import RECORD, STEP, PodRecord
 from quorate.keeper.next_step import Gang
 from quorate.keeper.wanted import Exited, Part, Slot, Wanted, Work
 from quorate.model.amounts import SECOND_MS
+from quorate.prepared_types import prepared
 
 CODE_LOST: Final = 137
 """The code of a pod that ended without one: evicted, or not admitted to its node."""
@@ -81,7 +82,7 @@ def pod_of(tree: Mapping[str, Any]) -> Pod | None:
     metadata = tree["metadata"]
     annotations = metadata.get("annotations") or {}
     try:
-        record = msgspec.json.decode(annotations[RECORD], type=PodRecord)
+        record = msgspec.json.decode(annotations[RECORD], type=prepared(PodRecord))
     except (KeyError, TypeError, msgspec.MsgspecError):
         return None
     if not record.slots:

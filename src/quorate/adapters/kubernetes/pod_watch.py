@@ -20,6 +20,7 @@ from quorate.adapters.kubernetes.kube_api import Change, KubeApi
 from quorate.adapters.kubernetes.object_watch import ObjectWatch
 from quorate.adapters.kubernetes.pod_gangs import Crew, Pod, pod_of
 from quorate.adapters.kubernetes.pod_manifest import SERVICE_RECORD, ServiceRecord
+from quorate.prepared_types import prepared
 
 PODS: Final = "/api/v1/pods"
 SERVICES: Final = "/api/v1/services"
@@ -200,7 +201,7 @@ def _service_of(tree: dict[str, Any]) -> tuple[str, str, RunService] | None:
     metadata = tree["metadata"]
     try:
         text = (metadata.get("annotations") or {})[SERVICE_RECORD]
-        record = msgspec.json.decode(text, type=ServiceRecord)
+        record = msgspec.json.decode(text, type=prepared(ServiceRecord))
     except (KeyError, TypeError, msgspec.MsgspecError):
         return None
     namespace = metadata["namespace"]

@@ -53,6 +53,7 @@ from quorate.ports.errors import (
     StoreReadOnlyError,
 )
 from quorate.ports.leader_port import MemberRecord
+from quorate.prepared_types import prepared
 
 _LOG = logging.getLogger(__name__)
 
@@ -198,7 +199,7 @@ class EtcdStore:
         keys = self._keys.members
         found = self._client.get(Get(keys, after_prefix(keys)))
         try:
-            return [msgspec.json.decode(row.value, type=MemberRecord) for row in found]
+            return [msgspec.json.decode(row.value, type=prepared(MemberRecord)) for row in found]
         except msgspec.DecodeError as error:
             what = f"{self._address.place}: the entry of a service is unreadable: {error}"
             raise StoreError(what) from error

@@ -19,6 +19,7 @@ from quorate.core.accounting.usage_books import UsageBooks
 from quorate.model.amounts import DAY_MS, HOUR_MS
 from quorate.model.events import BudgetFellBack, BudgetReported, Event, OwnerRemoved
 from quorate.ports.accounting_port import Amount, Consumption
+from quorate.prepared_types import prepared
 from quorate.service.accounting.waldur_links import LinkedOwner
 from quorate.views.month import Month, month_of
 
@@ -139,4 +140,4 @@ def body_of(consumption: Consumption) -> bytes:
 
 def read_body(body: bytes) -> Consumption:
     """Return what ``body_of`` has written."""
-    return msgspec.json.decode(body, type=Consumption)
+    return msgspec.json.decode(body, type=prepared(Consumption))

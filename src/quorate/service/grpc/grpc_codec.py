@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from quorate.documents.document_problem import Path
 from quorate.documents.json_object import values_allowed
+from quorate.prepared_types import prepared
 from quorate.service.grpc import grpc_values as values
 from quorate.service.grpc.grpc_protocol import message_class
 from quorate.service.grpc.grpc_schema import Choice, Given, Many, Method, name_of
@@ -41,7 +42,7 @@ def read_struct(message: Message, struct: type[T], budget: values.Budget | None 
     """Return the ``struct`` that ``message`` carries; raises ``CommandError``."""
     tree = read_tree(message, struct, budget=budget)
     try:
-        return msgspec.convert(tree, struct)
+        return msgspec.convert(tree, prepared(struct))
     except msgspec.ValidationError as error:
         field, what = misfit(error)
         text = f"{field or message_name(struct)}: {what}; see quorate.proto"

@@ -20,6 +20,7 @@ from quorate.documents.json_object import read_object
 from quorate.documents.located_tree import Unreadable
 from quorate.operations.common_requests import within_a_page
 from quorate.operations.operation import ASIDE, DRY_RUN, KEY, Effect, Operation, Repeat
+from quorate.prepared_types import prepared
 from quorate.service.http.misfits import misfit
 from quorate.service.problem_json import problem
 from quorate.views.hints import nearest_name
@@ -112,7 +113,7 @@ def asked_of(
     values |= {shape.path[name]: value for name, value in path.items()}
     values |= {wire: headers[name] for name, wire in shape.headers.items() if name in headers}
     try:
-        asked = msgspec.convert(values, operation.takes, strict=has_body(operation))
+        asked = msgspec.convert(values, prepared(operation.takes), strict=has_body(operation))
     except msgspec.ValidationError as error:
         raise problem(INVALID if has_body(operation) else USAGE, _told(error)) from None
     return within_a_page(asked)

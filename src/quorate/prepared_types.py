@@ -1,0 +1,28 @@
+"""Types that several threads may read at once.
+
+msgspec gathers the fields of a struct when the struct is first read, and crashes the process when
+two threads do that together (seen with msgspec 0.22). A type that is read by threads is therefore
+either that of a ``Decoder`` of a module, which is made while the module is imported, or prepared
+here first.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_LOCK: Final = threading.Lock()
+_PREPARED: Final[set[Any]] = set()
+
+
+def prepared(shape: type[T]) -> type[T]:
+    """Return ``shape``, whose fields msgspec has gathered."""
+    if shape not in _PREPARED:
+        with _LOCK:
+            msgspec.json.Decoder(shape)
+            _PREPARED.add(shape)
+    return shape
