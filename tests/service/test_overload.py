@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from quorate.operations.caller import Caller, Role
-from quorate.service.http.connection import Shedding
+from quorate.service.http.shedding import Shedding
 from quorate.service.limits.overload_limit import (
     ANSWER_S_MAX,
     FORGET_S,
@@ -115,10 +115,10 @@ def test_a_queue_that_lasts_is_held_at_what_is_answered_in_time() -> None:
     queue.fill(LIMIT_FIRST)
     began_s = queue.now_s
     with pytest.raises(CommandError) as refused:
-        queue.answer(2_000, per_s=100)
+        queue.answer(2_000, per_s=200)
     assert refused.value.fault == "unavailable"
     assert queue.now_s - began_s >= INTERVALS * INTERVAL_S
-    assert queue.shrunk() == pytest.approx(100 * ANSWER_S_MAX, rel=0.05)
+    assert queue.shrunk() == pytest.approx(200 * ANSWER_S_MAX, rel=0.05)
     # Admins are let in at any time.
     queue.fill(LIMIT_FIRST // 2, [ADMIN])
     assert _let_in(queue.admission, 1) == 0
@@ -241,6 +241,104 @@ def test_reads_are_not_turned_away_unread_by_whatever_method(
     queue.fill(LIMIT_FIRST)
     answer = shedding.answer_to(method, url, headers)
     assert (answer is not None and answer.startswith(b"HTTP/1.1 503 ")) is is_shed
+
+
+WHOLE = (
+    b"POST /api/v1/runs HTTP/1.1\r\nHost: q\r\nAuthorization: Bearer qt_id_secret\r\n"
+    b"Content-Length: 2\r\n\r\n{}"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_rejected"),
+    [
+        (b"", b"", True),
+        (b"Content-Length: 2", b"content-length:2", True),
+        (b"Content-Length: 2\r\n\r\n{}", b"X: y\r\n\r\n", True),
+        (b"POST /api/v1/runs ", b"POST /api/v1/plan ", False),
+        (b"POST", b"GET", False),
+        (b"{}", b"{", False),
+        (b"{}", b"{}P", False),
+        (b"\r\n\r\n{}", b"\r\n", False),
+        (b"Content-Length: 2", b"Content-Length: 2\r\nContent-Length: 2", False),
+        (b"Content-Length: 2", b"Transfer-Encoding: chunked", False),
+        (b"Host: q", b"Host: q\r\nconnection: close", False),
+        (b"Host: q", b"Host: q\r\nExpect: 100-continue", False),
+        (b"Bearer qt_id_secret", b"Bearer eyJ.a.b", False),
+        (b"HTTP/1.1", b"HTTP/1.0", False),
+    ],
+)
+def test_a_whole_plain_request_is_rejected_as_it_came(
+    old: bytes, new: bytes, *, is_rejected: bool
+) -> None:
+    queue = Queue()
+    shedding = Shedding(queue.admission, {"id": ALICE}.get)
+    data = WHOLE.replace(old, new, 1) if old else WHOLE
+    assert shedding.answer_to_whole(data) is None
+    queue.fill(LIMIT_FIRST)
+    assert shedding.is_full
+    assert (shedding.answer_to_whole(data) is not None) is is_rejected
+    admins = Shedding(queue.admission, {"id": ADMIN}.get)
+    assert admins.answer_to_whole(data) is None
+
+
+def test_requests_that_have_come_take_places_before_they_are_taken() -> None:
+    admission = Admission()
+    overs = [admission.coming(f"t{n % 4}") for n in range(LIMIT_FIRST - 1)]
+    assert admission.unread_refusal(ALICE) is None
+    overs.append(admission.coming("t3"))
+    assert admission.unread_refusal(ALICE) is not None
+    assert admission.unread_refusal(ADMIN) is None
+    # One that has come is taken for its place.
+    for over in overs[:2]:
+        over()
+        over()
+    with admission.taken(ALICE):
+        assert admission.unread_refusal(ALICE) is None
+        overs.append(admission.coming("t0"))
+        assert admission.unread_refusal(ALICE) is not None
+    for over in overs:
+        over()
+    assert not admission.is_full
+    assert _let_in(admission, 2 * LIMIT_FIRST) == LIMIT_FIRST
+
+
+def test_what_comes_beyond_the_share_of_one_tenant_takes_no_place() -> None:
+    admission = Admission()
+    overs = [admission.coming("burst") for _ in range(4 * LIMIT_FIRST)]
+    assert admission.unread_refusal(ALICE) is None
+    overs += [admission.coming("other") for _ in range(LIMIT_FIRST)]
+    assert admission.unread_refusal(ALICE) is not None
+    for over in overs:
+        over()
+    assert not admission.is_crowded
+
+
+def test_a_rejected_connection_is_kept_and_serves_again(tmp_path: Path) -> None:
+    with held_service(tmp_path) as held, ExitStack() as stack:
+        submit = _submits(held, [f"t{n}" for n in range(OF_ONE_PART)])
+        held.hold.set()
+        crowd = []
+        for number in range(LIMIT_FIRST):
+            connection = stack.enter_context(held.served.connect())
+            connection.settimeout(WAIT_S)
+            connection.sendall(submit(number))
+            crowd.append(connection)
+        assert held.entered.wait(WAIT_S)
+        until(lambda: not _is_ready(held), "there is no place left")
+        late = stack.enter_context(held.served.connect())
+        late.settimeout(WAIT_S)
+        for _ in range(3):
+            late.sendall(submit(10**6))
+            assert late.recv(65_536).startswith(b"HTTP/1.1 503 ")
+        # In two parts it takes the way through the parser, to the same end.
+        late.sendall(submit(10**6)[:40])
+        late.sendall(submit(10**6)[40:])
+        assert late.recv(65_536).startswith(b"HTTP/1.1 503 ")
+        held.let_go.set()
+        assert all(each.recv(65_536).startswith(b"HTTP/1.1 200 ") for each in crowd)
+        late.sendall(submit(10**6))
+        assert late.recv(65_536).startswith(b"HTTP/1.1 200 ")
 
 
 def test_bodies_that_are_sent_slowly_shut_out_no_writes(tmp_path: Path) -> None:

@@ -50,12 +50,13 @@ from quorate.service.executor_choice import (
 )
 from quorate.service.http.accepting import Connections
 from quorate.service.http.body_reader import BodyReader
-from quorate.service.http.connection import GuardedProtocol, Shedding
+from quorate.service.http.connection import GuardedProtocol
 from quorate.service.http.event_stream import WatchRegistry
 from quorate.service.http.guarded_server import GuardedServer
 from quorate.service.http.listening import BACKLOG, bind, check_tls
 from quorate.service.http.request_guard import Guard, Limits
 from quorate.service.http.rest import Parts, application
+from quorate.service.http.shedding import Shedding
 from quorate.service.ledger_thread import LedgerThread
 from quorate.service.metrics.registry import service_metrics
 from quorate.service.opening import OpenStore, first_token, open_ledger

@@ -2,94 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from asyncio import BaseTransport, TimerHandle, Transport
-from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from quorate.operations.answered_by import is_for_writer
-from quorate.operations.caller import Caller, Role
 from quorate.service.http.accepting import Connections
-from quorate.service.http.request_guard import extension
-from quorate.service.http.table_paths import PREFIX, places
-from quorate.service.limits.overload_limit import Admission
+from quorate.service.http.request_guard import COMING, extension
+from quorate.service.http.shedding import Shedding
 from quorate.service.problem_json import problem, problem_of
-from quorate.views.statuses import TOO_MANY_REQUESTS, UNAVAILABLE, USAGE
-
-_API: Final = b"/api/"
-_READS: Final = frozenset({b"GET", b"HEAD"})
-_OPEN_PART: Final = re.compile(r"\\{\w+\\}")
-_TOKEN_PARTS: Final = 3
-_LENGTH_DIGITS_MAX: Final = 5
-"""A body of more digits is turned away where its connection is closed for it."""
-_SHED_ROLES: Final = frozenset({Role.USER, Role.TENANT_ADMIN})
-_SHED_TEXTS: Final = {
-    UNAVAILABLE: "too many requests are under way; ask again in a second",
-    TOO_MANY_REQUESTS: "too many requests of yours or of your tenant are under way; ask again in a "
-    "second",
-}
-
-
-def _reads_with_bodies() -> re.Pattern[bytes]:
-    """Return what matches the method and path of each request that reads by another method."""
-    reads = [
-        f"{method} {_OPEN_PART.sub('[^/?]+', re.escape(PREFIX + path))}"
-        for path, methods in places().items()
-        for method, operation in methods.items()
-        if method.encode() not in _READS and not is_for_writer(operation)
-    ]
-    return re.compile(f"(?:{'|'.join(reads)})(?:\\?|$)".encode())
-
-
-class Shedding:
-    """Rejects requests that would wait for too long, before they are processed.
-
-    ``holder_of`` returns the holder of an access token by its id, proven or not: a request that may
-    be an admin's passes, and is authenticated later.
-    """
-
-    def __init__(self, admission: Admission, holder_of: Callable[[str], Caller | None]) -> None:
-        self._admission = admission
-        self._holder_of = holder_of
-        self._reads = _reads_with_bodies()
-        # Made once: a rejection has to be cheap.
-        self._answers = {code: _answer(code, text) for code, text in _SHED_TEXTS.items()}
-
-    def answer_to(
-        self, method: bytes, url: bytes, headers: Sequence[tuple[bytes, bytes]]
-    ) -> bytes | None:
-        """Return the response to the request with this head if it is rejected unread; else None.
-
-        Reads are not: the ledger's thread does not answer them.
-        """
-        if not self._admission.is_crowded or method in _READS or not url.startswith(_API):
-            return None
-        if self._reads.match(b"%s %s" % (method, url)):
-            return None
-        sent = dict(headers)
-        length = sent.get(b"content-length", b"0")
-        token = sent.get(b"authorization", b"").decode("latin-1").partition(" ")[2].split("_")
-        is_plain = length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX
-        if not is_plain or b"transfer-encoding" in sent or len(token) != _TOKEN_PARTS:
-            return None
-        holder = self._holder_of(token[1])
-        if holder is None or holder.role not in _SHED_ROLES:
-            return None
-        error = self._admission.refusal(holder)
-        if error is None:
-            return None
-        self._admission.turned_away(error)
-        return self._answers[error.fault]
-
-
-def _answer(code: str, text: str) -> bytes:
-    """Return a whole HTTP response that reports a problem."""
-    found = problem_of(problem(code, text), "")
-    heads = b"".join(b"%s: %s\r\n" % each for each in found.headers)
-    length = b"content-length: %d\r\n\r\n" % len(found.body)
-    return STATUS_LINE[found.status] + heads + length + found.body
+from quorate.views.statuses import UNAVAILABLE, USAGE
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -108,6 +31,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self.counted: Connections | None = None
         # The response to a rejected request, until the request has come whole.
         self._shed_answer: bytes | None = None
+        # Ends the counting of a request that has come and is not taken yet.
+        self._coming_over: Callable[[], None] | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
         """Wait for a head, unless there are too many connections."""
@@ -121,13 +46,14 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer, and count the connection no more."""
         self._stop_timer()
+        self._end_coming()
         if self.counted is not None:
             self.counted.lost(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Read on; refuse the request if its head is too large."""
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._has_rejected(data):
             return
         if self._is_in_head and self._timer is None:
             self._begin_head()
@@ -172,19 +98,18 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         answer, self._shed_answer = self._shed_answer, None
         if answer is None:
+            self._count_coming()
             super().on_message_complete()
             return
         self.transport.write(answer)
         if not self.parser.should_keep_alive():
             self.transport.close()
             return
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
-        self._wait()
+        self._keep_alive()
 
     def on_response_complete(self) -> None:
         """Count the connection as idle, unless the next request has come already."""
+        self._end_coming()
         super().on_response_complete()
         if self.cycle.response_complete:
             self._wait()
@@ -206,6 +131,45 @@ class GuardedProtocol(HttpToolsProtocol):
         """Count the connection as idle: it may be closed to make room for others."""
         if self.counted is not None and not self.transport.is_closing():
             self.counted.idle(self, self.transport.abort)
+
+    def _has_rejected(self, data: bytes) -> bool:
+        """Return whether ``data`` is a whole request, which was rejected without being parsed."""
+        cycle: Any = self.cycle
+        is_between = self._is_in_head and not self._head_bytes
+        if self.shedding is None or not is_between or not self.shedding.is_full:
+            return False
+        if cycle is not None and not cycle.response_complete:
+            return False
+        answer = self.shedding.answer_to_whole(data)
+        if answer is None:
+            return False
+        self._stop_timer()
+        self._unset_keepalive_if_required()
+        self.transport.write(answer)
+        if self.counted is not None:
+            self.counted.busy(self)
+        self._keep_alive()
+        return True
+
+    def _keep_alive(self) -> None:
+        """Wait for the next request, for as long as a connection is kept."""
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+        self._wait()
+
+    def _count_coming(self) -> None:
+        """Count the request that has come whole, unless it waits behind another one here."""
+        if self.shedding is None or self._coming_over is not None or self.pipeline:
+            return
+        if self.shedding.is_for_ledger(self.parser.get_method(), self.url):
+            self._coming_over = self.shedding.coming(self.headers)
+            self.scope["extensions"][COMING] = {"over": self._coming_over}
+
+    def _end_coming(self) -> None:
+        if self._coming_over is not None:
+            self._coming_over()
+            self._coming_over = None
 
     def _begin_head(self) -> None:
         self._head_bytes = 0

@@ -29,6 +29,8 @@ BODY_BYTES_PER_S_MIN: Final = 16 * 1024
 """How fast a body must arrive, once the time that a slow client has anyway is over."""
 ABORT: Final = "quorate.abort"
 """The extension of a scope by which a connection is cut off."""
+COMING: Final = "quorate.coming"
+"""The extension of a scope by which its request is no longer counted as one that comes."""
 _ONCE: Final = frozenset(
     {
         b"authorization",
@@ -303,3 +305,10 @@ def extension(
     waiting.
     """
     return {ABORT: {"call": abort, "farewell": farewell}}
+
+
+def arrived(scope: Scope) -> None:
+    """Count the request of ``scope`` no more as one that comes: it is counted as taken now."""
+    coming = scope.get("extensions", {}).get(COMING)
+    if coming is not None:
+        coming["over"]()

@@ -34,7 +34,7 @@ from quorate.service.http.decoding import asked_of, has_body
 from quorate.service.http.event_stream import WatchRegistry
 from quorate.service.http.negotiation import MEDIA_OF, form_of
 from quorate.service.http.openapi import openapi_bytes
-from quorate.service.http.request_guard import GoneError, gone, heads_of
+from quorate.service.http.request_guard import GoneError, arrived, gone, heads_of
 from quorate.service.http.table_paths import PREFIX, in_order, names_of, places, renamed
 from quorate.service.ledger_thread import LedgerThread
 from quorate.service.limits.rate_limit import Rate
@@ -230,6 +230,7 @@ class _Asked:
             return
         is_written = is_for_writer(operation, asked)
         seq = ledger_thread.recorded_seq
+        arrived(scope)
         with ledger_thread.admission.taken(caller) if is_written else nullcontext():
             asking = ledger_thread.ask(caller, operation, asked, form)
             # A write is carried out though its caller has disconnected: it may be half done.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import CancelledError
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,11 +24,13 @@ from typing import Final
 from quorate.operations.caller import Caller, Role
 from quorate.service.limits.tenant_shares import Share, Shares
 from quorate.service.metrics.metric_table import READ, UNREAD
+from quorate.service.problem_json import problem
 from quorate.views.exits import CommandError
+from quorate.views.statuses import UNAVAILABLE
 
 _LOG = logging.getLogger(__name__)
 
-ANSWER_S_MAX: Final = 2.0
+ANSWER_S_MAX: Final = 1.0
 """How long an answer may take; a queue in which one takes longer is too long."""
 INTERVAL_S: Final = 0.5
 """How long responses are counted, at least, before the rate is read."""
@@ -67,6 +69,8 @@ class Admission:
         self._answers = 0
         self._rates: deque[float] = deque(maxlen=INTERVALS)
         self._idle_s = 0.0
+        self._coming = 0
+        self._coming_of: Counter[str] = Counter()
         self._turned_away = 0
         self._told_s = 0.0
 
@@ -80,7 +84,12 @@ class Admission:
     @property
     def is_crowded(self) -> bool:
         """Whether some callers may be rejected now."""
-        return self._shares.open >= self._shares.share.of_one_max
+        return self._shares.open + self._coming >= self._shares.share.of_one_max
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the request of every caller but an admin is rejected now."""
+        return self._shares.open + self._coming >= self._shares.share.most
 
     def turned_away(self, error: CommandError) -> None:
         """Count a request that was rejected unread; the number is logged at most once a second."""
@@ -90,13 +99,37 @@ class Admission:
             _LOG.warning("%d requests were turned away unread: %s", self._turned_away, error)
             self._turned_away, self._told_s = 0, self._now_s()
 
-    def refusal(self, caller: Caller) -> CommandError | None:
-        """Return why a request of ``caller`` is not admitted; None if it is.
+    def coming(self, tenant: str) -> Callable[[], None]:
+        """Count a request that has come whole; what is returned ends that, also if called twice.
 
-        Admins are admitted: they have to repair the situation.
+        It is to be called when the request is ``taken`` or ends. Many requests may come before the
+        first of them is taken, and they have to fit in together. ``tenant`` is not proven yet, and
+        empty where it is not known: what comes beyond one tenant's share takes no place, and is
+        rejected once it has been authenticated.
         """
+        of_tenant = self._shares.open_of(tenant) + self._coming_of[tenant]
+        is_counted = of_tenant < self._shares.share.of_tenant_max
+        if is_counted:
+            self._coming += 1
+            self._coming_of[tenant] += 1
+
+        def over() -> None:
+            nonlocal is_counted
+            if is_counted:
+                is_counted = False
+                self._coming -= 1
+                self._coming_of[tenant] -= 1
+                if not self._coming_of[tenant]:
+                    del self._coming_of[tenant]
+
+        return over
+
+    def unread_refusal(self, caller: Caller) -> CommandError | None:
+        """Return why a request of ``caller`` is rejected before it is read; None if it is not."""
         if caller.role is Role.ADMIN:
             return None
+        if self.is_full:
+            return _FULL
         try:
             self._shares.check(caller)
         except CommandError as error:
@@ -104,11 +137,17 @@ class Admission:
         return None
 
     def check(self, caller: Caller) -> None:
-        """Raise ``CommandError`` if too many requests are under way to admit one of ``caller``."""
-        error = self.refusal(caller)
-        if error is not None:
+        """Raise ``CommandError`` if too many requests are under way to admit one of ``caller``.
+
+        Admins are admitted: they have to repair the situation.
+        """
+        if caller.role is Role.ADMIN:
+            return
+        try:
+            self._shares.check(caller)
+        except CommandError:
             self._shed(READ)
-            raise error
+            raise
 
     @contextmanager
     def taken(self, caller: Caller) -> Iterator[None]:
@@ -153,6 +192,10 @@ class Admission:
                 in_time = int(ANSWER_S_MAX * max(self._rates))
                 self._shares.share = _share(min(LIMIT_MAX, max(LIMIT_MIN, in_time)))
         self._begin_interval()
+
+
+_FULL: Final = problem(UNAVAILABLE, "too many requests are under way; come back later")
+"""Made once: a rejection has to be cheap."""
 
 
 def _share(limit: int) -> Share:

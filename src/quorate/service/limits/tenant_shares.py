@@ -64,6 +64,10 @@ class Shares:
         """How much is open."""
         return self._open
 
+    def open_of(self, tenant: str) -> int:
+        """Return how much ``tenant`` has open."""
+        return self._of_tenant[tenant]
+
     @property
     def trouble(self) -> str:
         """Why callers other than admins get nothing more; empty while they do."""
