@@ -211,6 +211,7 @@ def _serve(made: Configuration, token_file: str | None) -> None:
 
     import uvloop
 
+    from quorate.service.collector_pauses import short_pauses
     from quorate.service.daemon import Daemon
     from quorate.service.service_log import set_up
 
@@ -229,7 +230,7 @@ def _serve(made: Configuration, token_file: str | None) -> None:
         click.echo(f"  {token}")
         click.echo(f"  try it: curl -H 'Authorization: Bearer {token}' {url}/api/v1/whoami")
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with short_pauses(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(Daemon(made, _extras(made)).run(tell))
 
 
