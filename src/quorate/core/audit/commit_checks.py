@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
 
 from quorate.core.audit.invariants import (
     START_REASONS,
@@ -33,7 +35,15 @@ from quorate.model.events import (
     RunSubmitted,
     Tier,
 )
-from quorate.model.selector import RACK, matches, names_label
+from quorate.model.selector import (
+    CLUSTER,
+    DOMAIN,
+    RACK,
+    REGION,
+    Selector,
+    matches,
+    names_label,
+)
 from quorate.model.specs import EnvelopeId, envelope_id
 from quorate.model.state.free_slots import IslandKey, all_slots
 from quorate.model.state.records import TERMINAL, EnvelopeAccount, Lease, Phase, RunRecord
@@ -46,9 +56,7 @@ def check_touched(view: StateView, events: Iterable[Event]) -> list[Violation]:
     I1, I2, I3, I5, I6, I7 and I11, as far as a state shows them. Takes time in proportion to the
     runs that were touched and what they hold.
     """
-    touched = _Touched()
-    for event in events:
-        touched.note(view, event)
+    touched = _touched(view, events)
     violations: list[Violation] = []
     if touched.payers:
         excused = tightened(view)
@@ -58,10 +66,11 @@ def check_touched(view: StateView, events: Iterable[Event]) -> list[Violation]:
     if touched.nodes:
         violations += _nodes(view, touched.nodes)
     runs, leases = view.runs, view.leases
+    plain = _Plain(view)
     for name in touched.runs:
         record = runs[name]
         # Most runs have one lease and nothing special: one check; only the others in detail.
-        if _is_plain_and_sound(view, record):
+        if plain.is_sound(record):
             continue
         violations += check_run_record(view, record)
         for lease in record.leases:
@@ -69,63 +78,83 @@ def check_touched(view: StateView, events: Iterable[Event]) -> list[Violation]:
     return violations
 
 
-def _is_plain_and_sound(view: StateView, record: RunRecord) -> bool:
-    """Return whether a run that ended, waits or works in one plain group is sound.
+class _Plain:
+    """Finds the runs that are plain and sound; reads each table of a view once."""
 
-    False where the run is not plain, or where anything is wrong: the caller then checks in detail.
-    """
-    run, gpus = record.spec, record.spec.gpus
-    if record.phase is not Phase.RUNNING:
-        return not record.leases and (record.phase in TERMINAL) == (record.ended_ms is not None)
-    if (
-        record.ended_ms is not None
-        or run.malleable is not None
-        or run.group_gpus is not None
-        or run.sensitive
-        or not record.leases
-    ):
-        return False
-    leases, place = view.leases, None
-    for name in record.leases:
-        placed, island = _plain_gpus(view, leases[name])
-        if not placed or (place is not None and island != place):
+    __slots__ = ("_at_ms", "_envelopes", "_leases", "_nodes")
+
+    def __init__(self, view: StateView) -> None:
+        self._leases = view.leases
+        self._envelopes = view.envelopes
+        self._nodes = view.nodes
+        self._at_ms = view.at_ms
+
+    def is_sound(self, record: RunRecord) -> bool:
+        """Return whether a run that ended, waits or works in one plain group is sound.
+
+        False where the run is not plain, or where anything is wrong: the caller then checks in
+        detail.
+        """
+        if record.phase is not Phase.RUNNING:
+            return not record.leases and (record.phase in TERMINAL) == (record.ended_ms is not None)
+        run = record.spec
+        if (
+            record.ended_ms is not None
+            or run.malleable is not None
+            or run.group_gpus is not None
+            or run.sensitive
+            or not record.leases
+        ):
             return False
-        place = island
-        gpus -= placed
-    return gpus == 0
+        place, gpus = None, run.gpus
+        for name in record.leases:
+            placed, island = self._gpus(self._leases[name])
+            if not placed or (place is not None and island != place):
+                return False
+            place = island
+            gpus -= placed
+        return gpus == 0
 
-
-def _plain_gpus(view: StateView, lease: Lease) -> tuple[int, IslandKey | None]:
-    """Return the GPUs of a sound, plain lease, and their island; none for any other lease."""
-    fact = lease.fact
-    account = view.envelopes[fact.payer]
-    payer = account.spec
-    if (
-        lease.ending is not None
-        or fact.role is not Role.ACTIVE
-        or fact.tier is Tier.BORROWED
-        or fact.bundle != 0
-        or fact.comp_path != "group/0"
-        or account.retired
-        or not payer.start_ms <= fact.start_ms < payer.end_ms
-        or lease.hold_ends_ms > payer.end_ms
-        or fact.start_ms > view.at_ms
-        or fact.reason not in START_REASONS
-    ):
-        return 0, None
-    nodes, slots, selector = view.nodes, fact.slots, payer.selector
-    first = nodes[slots[0][0]]
-    if first.spec.flavor != payer.flavor:
-        return 0, None
-    if selector and (names_label(selector, RACK) or not matches(selector, first.spec.location)):
-        return 0, None
-    gpus, island = 0, first.island
-    for node, mask in slots:
-        # An island is of one flavor, in one domain.
-        if nodes[node].island != island:
+    def _gpus(self, lease: Lease) -> tuple[int, IslandKey | None]:
+        """Return the GPUs of a sound, plain lease, and their island; none for any other lease."""
+        fact = lease.fact
+        account = self._envelopes[fact.payer]
+        payer, start_ms = account.spec, fact.start_ms
+        if (
+            lease.ending is not None
+            or fact.role is not Role.ACTIVE
+            or fact.tier is Tier.BORROWED
+            or fact.bundle != 0
+            or fact.comp_path != "group/0"
+            or account.retired
+            or not payer.start_ms <= start_ms < payer.end_ms
+            or lease.hold_ends_ms > payer.end_ms
+            or start_ms > self._at_ms
+            or fact.reason not in START_REASONS
+        ):
             return 0, None
-        gpus += mask.bit_count()
-    return gpus, island
+        nodes, slots, selector = self._nodes, fact.slots, payer.selector
+        first = nodes[slots[0][0]]
+        spec = first.spec
+        if spec.flavor != payer.flavor:
+            return 0, None
+        if selector and not _holds(selector, spec.region, spec.cluster, spec.domain):
+            return 0, None
+        gpus, island = 0, first.island
+        for node, mask in slots:
+            # An island is of one flavor, in one domain.
+            if nodes[node].island is not island and nodes[node].island != island:
+                return 0, None
+            gpus += mask.bit_count()
+        return gpus, island
+
+
+@lru_cache(maxsize=4_096)
+def _holds(selector: Selector, region: str, cluster: str, domain: str) -> bool:
+    """Return whether every node of a domain satisfies ``selector``, whatever its rack."""
+    if names_label(selector, RACK):
+        return False
+    return matches(selector, {REGION: region, CLUSTER: cluster, DOMAIN: domain})
 
 
 def _is_within(view: StateView, account: EnvelopeAccount) -> bool:
@@ -159,26 +188,48 @@ class _Touched:
     nodes: dict[str, int] = field(default_factory=dict)
     """Each node, and the slots that were taken there last."""
 
-    def note(self, view: StateView, event: Event) -> None:
-        match event:
-            case LeaseStarted():
-                self.runs[event.run] = None
-                self.payers[event.payer] = None
-                self.nodes.update(event.slots)
-            case RunSubmitted():
-                self.runs[event.run.name] = None
-            case RunStopping() | RunRequeued() | RunEnded():
-                self.runs[event.run] = None
-            case BudgetApplied():
-                keys = (envelope_id(event.budget.name, e.name) for e in event.budget.envelopes)
-                self.payers.update((key, None) for key in keys)
-            case HoldExtended() if event.lease in view.leases:
-                self.payers[view.leases[event.lease].fact.payer] = None
-            case LeaseEnding() | LeaseEnded():
-                # An ended lease is no longer in the state; its id begins with its run's name.
-                self.runs[event.lease.rpartition("/")[0]] = None
-            case _:
-                pass
+
+def _touched(view: StateView, events: Iterable[Event]) -> _Touched:
+    """Return the names of what ``events`` were about."""
+    found = _Touched()
+    runs, payers, nodes = found.runs, found.payers, found.nodes
+    for event in events:
+        kind = type(event)
+        if kind not in _NAMING:
+            continue
+        if isinstance(event, LeaseStarted):
+            runs[event.run] = None
+            payers[event.payer] = None
+            nodes.update(event.slots)
+        elif isinstance(event, RunSubmitted):
+            runs[event.run.name] = None
+        elif isinstance(event, LeaseEnding | LeaseEnded):
+            # An ended lease is no longer in the state; its id begins with its run's name.
+            runs[event.lease.rpartition("/")[0]] = None
+        elif isinstance(event, RunStopping | RunRequeued | RunEnded):
+            runs[event.run] = None
+        elif isinstance(event, BudgetApplied):
+            for envelope in event.budget.envelopes:
+                payers[envelope_id(event.budget.name, envelope.name)] = None
+        elif isinstance(event, HoldExtended) and event.lease in view.leases:
+            payers[view.leases[event.lease].fact.payer] = None
+    return found
+
+
+_NAMING: Final = frozenset(
+    {
+        LeaseStarted,
+        RunSubmitted,
+        LeaseEnding,
+        LeaseEnded,
+        RunStopping,
+        RunRequeued,
+        RunEnded,
+        BudgetApplied,
+        HoldExtended,
+    }
+)
+"""The events that name something to check."""
 
 
 def _payer(view: StateView, key: EnvelopeId, excused: set[str]) -> Iterator[Violation]:
