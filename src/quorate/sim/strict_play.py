@@ -21,6 +21,7 @@ from quorate.policy.rounds.round_places import Server
 from quorate.sim.outcome import CapacityStep, Outcome, RunInterval, SimulatedRun, WaitCause
 from quorate.sim.policy_shares import COSTS, Allocate, PolicyShares
 from quorate.sim.published import has_pairs, strict_orders, strict_rules
+from quorate.sim.published_makespan import PublishedMakespan
 from quorate.sim.published_policies import (
     PublishedFifo,
     PublishedGandiva,
@@ -131,6 +132,8 @@ class StrictPlay:
     def _allocate(self, rate: RowRate) -> Allocate:
         """Return what makes allocations: the policy of the table, or what was published instead."""
         asked, gpus = self.asked, dict(zip(self.cluster.flavors, self.cluster.gpus, strict=True))
+        if asked.policy == "min_total_duration":
+            return PublishedMakespan(gpus, self._types, rate)
         published: Callable[[Mapping[str, int]], Shares] | None = None
         if asked.policy == "isolated":
             published = PublishedIsolated(gpus)

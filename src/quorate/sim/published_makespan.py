@@ -1,0 +1,82 @@
+"""The makespan policy that knows no flavors, as it was published.
+
+It searches for a makespan that is feasible, and stops within 5 % of the least. What it then gives
+is what a solver found feasible there: with an interior point method, the middle of what is. The
+policy of the table has the exact makespan, and gives fast flavors out first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from quorate.model.job_types import JobType
+from quorate.policy.problem import Floats, Ints
+from quorate.policy.rounds.round_book import Row, Shares
+from quorate.policy.solvers.center import center, has_inside
+from quorate.sim.published_policies import RowRate
+from quorate.sim.round_simulation import Moment
+
+SHORTEST_S: Final = 100.0
+LONGEST_S: Final = 1e6
+"""Between these makespans the search begins."""
+LONGER: Final = 10.0
+"""How many times as long a makespan is tried where none of those is feasible."""
+WITHIN: Final = 1.05
+
+
+class PublishedMakespan:
+    """Shares in the middle of those with which all jobs end by a makespan near the least.
+
+    Every job counts as equally fast on all flavors: as fast as on the first of ``gpus`` on which it
+    moves. A job that moves on none has no share.
+    """
+
+    def __init__(
+        self, gpus: Mapping[str, int], types: Mapping[str, JobType], rate: RowRate
+    ) -> None:
+        self._flavors = tuple(gpus)
+        self._gpus = np.array(tuple(gpus.values()), dtype=np.int64)
+        self._types = types
+        self._rate = rate
+
+    def __call__(self, moment: Moment) -> Shares:
+        """Return the shares of the jobs of ``moment``."""
+        found: dict[Row, Mapping[str, float]] = {
+            (job,): dict.fromkeys(self._flavors, 0.0) for job in moment.steps_left
+        }
+        times_s = {job: self._alone_s(job, steps) for job, steps in moment.steps_left.items()}
+        jobs = [job for job, time_s in times_s.items() if time_s is not None]
+        if not jobs:
+            return found
+        alone_s = np.array([times_s[job] for job in jobs], dtype=np.float64)
+        scales = np.array([self._types[job].scale for job in jobs], dtype=np.int64)
+        makespan_s = near_least_s(alone_s, scales, self._gpus)
+        shares = center(alone_s / makespan_s, scales, self._gpus)
+        for job, row in zip(jobs, shares.tolist(), strict=True):
+            found[(job,)] = dict(zip(self._flavors, row, strict=True))
+        return found
+
+    def _alone_s(self, job: str, steps: float) -> float | None:
+        """Return how long ``job`` would take all the time alone; None where it never moves."""
+        rates = (self._rate((job,), flavor)[0] for flavor in self._flavors)
+        first = next((rate for rate in rates if rate > 0.0), None)
+        return None if first is None else steps / first
+
+
+def near_least_s(alone_s: Floats, scales: Ints, gpus: Ints) -> float:
+    """Return the makespan at which the published search ends: feasible, within 5 % of one not."""
+    low_s, top_s, found_s = SHORTEST_S, LONGEST_S, None
+    while True:
+        high_s = top_s
+        while WITHIN * low_s < high_s:
+            middle_s = (low_s + high_s) / 2.0
+            if has_inside(alone_s / middle_s, scales, gpus):
+                high_s = found_s = middle_s
+            else:
+                low_s = middle_s
+        if found_s is not None:
+            return found_s
+        low_s, top_s = top_s, top_s * LONGER
