@@ -13,9 +13,10 @@ from quorate.policy.allocation import Allocation, Method, breaches, job_rates
 from quorate.policy.class_demand import demand_of
 from quorate.policy.classes import members_of
 from quorate.policy.policies.finish_time_fairness import PROMPTNESS
-from quorate.policy.policies.max_min_fairness import EQUALITY, FAIRNESS
+from quorate.policy.policies.max_min_fairness import EFFICIENCY, EQUALITY, FAIRNESS
 from quorate.policy.policies.min_total_duration import SPEED
-from quorate.policy.problem import Problem
+from quorate.policy.problem import Floats, Problem
+from quorate.policy.solvers import lp
 from quorate.policy.solvers.highest import Aim, highest
 from quorate.policy.solvers.levels import Levelled, Linear
 from quorate.policy.solvers.plain_program import level_by_program
@@ -24,7 +25,7 @@ from quorate.policy.table import POLICIES
 from tests.oracles.demands import paired_problems, problems
 from tests.oracles.effort import examples
 
-AIMS = (FAIRNESS, EQUALITY, SPEED, PROMPTNESS)
+AIMS = (FAIRNESS, EFFICIENCY, EQUALITY, SPEED, PROMPTNESS)
 ALIKE = 1e-6
 
 
@@ -66,6 +67,44 @@ def test_an_answer_reaches_what_it_says_and_none_stands_on_idle_flavors(
         assert not np.any(found.shares[:, drawn.gpus == 0]), way
         assert found.prices is not None
         assert np.all(found.prices >= 0), way
+
+
+@pytest.mark.heavy
+@given(problems(jobs_max=8))
+def test_of_several_best_allocations_none_is_worth_more(drawn: Problem) -> None:
+    needs = EFFICIENCY.needs(drawn, len(drawn.jobs))
+    assert EFFICIENCY.worth is not None
+    worth = EFFICIENCY.worth(drawn)[:, None] * drawn.rates * (drawn.gpus > 0)
+    first = solved(drawn, FAIRNESS, Method.LINEAR_PROGRAM)
+    least = first.objective * (1 - ALIKE)
+    most = lp.solve(all_shares(drawn, worth, needs.at(least)[0]))
+    assert isinstance(most, lp.Solution)
+    for way in (Method.CLASSES, Method.LINEAR_PROGRAM):
+        found = solved(drawn, EFFICIENCY, way)
+        assert is_alike(found.objective, first.objective), way
+        assert (worth * found.shares).sum() >= most.objective * (1 - 1e-4), way
+
+
+def all_shares(drawn: Problem, worth: Floats, need: Floats) -> lp.Program:
+    """Return the program of what all shares are worth, as a table of all limits."""
+    jobs, flavors = drawn.shape
+    is_of_job = np.repeat(np.eye(jobs), flavors, axis=1)
+    is_of_flavor = np.tile(np.eye(flavors), jobs)
+    scales = np.repeat(drawn.scales, flavors)
+    table = np.concatenate(
+        (is_of_job * drawn.rates.ravel(), is_of_job, is_of_flavor * scales), dtype=np.float64
+    )
+    rows, columns = table.shape
+    return lp.Program(
+        gains=worth.ravel(),
+        low=np.zeros(columns),
+        high=np.full(columns, lp.INFINITE),
+        starts=np.arange(0, table.size + 1, columns),
+        columns=np.tile(np.arange(columns), rows),
+        values=table.ravel(),
+        row_low=np.concatenate((need, np.full(jobs + flavors, -lp.INFINITE))),
+        row_high=np.concatenate((np.full(jobs, lp.INFINITE), np.ones(jobs), drawn.gpus)),
+    )
 
 
 @pytest.mark.heavy

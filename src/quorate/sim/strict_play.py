@@ -7,7 +7,7 @@ no owner pays for anything: ``fleet_simulation.py`` plays a trace through the pr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from time import process_time
 from typing import Final
@@ -16,6 +16,7 @@ from quorate.model.job_types import JobType
 from quorate.policy.files.cluster_file import PUBLISHED_ORDER, Cluster
 from quorate.policy.files.throughputs_file import ThroughputTable
 from quorate.policy.plugin_policies import known_policies
+from quorate.policy.policies.max_min_fairness import as_solved
 from quorate.policy.rounds.round_book import ROUND_S, STRICT, Shares
 from quorate.policy.rounds.round_places import Server
 from quorate.sim.outcome import CapacityStep, Outcome, RunInterval, SimulatedRun, WaitCause
@@ -35,6 +36,8 @@ from quorate.sim.traces.trace_job import TraceError, TraceJob
 _SECOND_MS: Final = 1_000
 _HOUR_S: Final = 3_600.0
 _TOGETHER: Final = False
+_AS_SOLVED: Final = ("max_min_fairness_perf", "max_min_fairness_packed")
+"""Policies of the table that choose between best allocations, where the published ones do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +146,8 @@ class StrictPlay:
             published = PublishedGandiva(gpus, asked.seed, rate)
         if published is None:
             policy = known_policies().by_name[asked.policy]
+            if asked.policy in _AS_SOLVED:
+                policy = replace(policy, solve=as_solved)
             return PolicyShares(policy, asked.table, self.cluster, self.jobs, asked.costs)
         given = published
 

@@ -1,7 +1,9 @@
 """Max-min fairness: the job that is worst off is as well off as can be (Gavel, section 4.1).
 
 How well off a job is: its rate with this allocation over its rate with the same part of every GPU,
-times the GPUs it takes at a time, over its weight.
+times the GPUs it takes at a time, over its weight. Where several allocations are best for the job
+that is worst off, one is taken that is best for all jobs together, by the sum of the same measure:
+else GPUs are idle, or jobs are on slow ones, that no job is better off for.
 """
 
 from __future__ import annotations
@@ -42,7 +44,15 @@ def _share_needs(problem: Problem, _jobs: int) -> Linear:
     return Linear(floor=np.zeros(len(growth)), growth=growth)
 
 
+def _fair_worth(problem: Problem) -> Floats:
+    growth = fair_needs(problem, len(problem.jobs)).growth
+    worth: Floats = np.divide(1.0, growth, out=np.zeros(len(growth)), where=growth > 0)
+    return worth
+
+
 FAIRNESS: Final = Aim(reads=("rates", "scales", "weights"), needs=fair_needs)
+EFFICIENCY: Final = replace(FAIRNESS, worth=_fair_worth)
+"""The same, and of several best allocations one that is best for all jobs together."""
 EQUALITY: Final = Aim(reads=("rates", "scales", "weights"), needs=_share_needs)
 """The same as if all GPUs were alike: a share of time is as good as any other."""
 
@@ -56,11 +66,16 @@ def any_flavor(problem: Problem) -> Floats:
 
 
 def _packed(problem: Problem) -> Allocation | Unsolved:
-    return highest(problem, FAIRNESS)
+    return highest(problem, EFFICIENCY)
 
 
 def _perf(problem: Problem) -> Allocation | Unsolved:
-    return highest(replace(problem, pairs=None), FAIRNESS)
+    return highest(replace(problem, pairs=None), EFFICIENCY)
+
+
+def as_solved(problem: Problem) -> Allocation | Unsolved:
+    """Return the best allocation that a solver finds first, of several, as published."""
+    return highest(problem, FAIRNESS)
 
 
 def _agnostic(problem: Problem) -> Allocation | Unsolved:

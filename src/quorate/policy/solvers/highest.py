@@ -49,10 +49,21 @@ class Aim:
     """What a policy raises: the fields of a job it reads, and the needs that follow from them.
 
     ``needs`` is given the jobs, or a member of each class, and how many jobs there are in all.
+    ``worth`` is what a unit of each job's rate is worth beyond the level, where the program decides
+    which of several best allocations is taken.
     """
 
     reads: tuple[str, ...]
     needs: Callable[[Problem, int], Needs]
+    worth: Callable[[Problem], Floats] | None = None
+
+    def worth_of(self, problem: Problem, demand: Demand) -> Floats | None:
+        """Return the worth for each row of ``demand``, of which ``problem`` has one member each."""
+        if self.worth is None:
+            return None
+        # A class is worth as much as all its members, whose GPUs it loads.
+        worth: Floats = self.worth(problem) * (demand.loads / problem.scales)
+        return worth
 
 
 def highest(
@@ -86,11 +97,11 @@ def highest(
         found = level_by_prices(demand, needs)
         if found is not None:
             return _allocation(found, found.shares, None, Method.PRICES)
-    return _by_program(demand, needs)
+    return _by_program(demand, needs, aim.worth_of(problem, demand))
 
 
-def _by_program(demand: Demand, needs: Needs) -> Allocation | Unsolved:
-    found = level_by_program(demand, needs)
+def _by_program(demand: Demand, needs: Needs, worth: Floats | None) -> Allocation | Unsolved:
+    found = level_by_program(demand, needs, worth)
     if isinstance(found, Status):
         return _failed(found)
     rows = len(demand.rates)
@@ -110,7 +121,7 @@ def _by_classes(
     if demand.together is None and len(classes) > PROGRAM_MAX:
         found = level_by_prices(demand, needs)
     if found is None:
-        solved = level_by_program(demand, needs)
+        solved = level_by_program(demand, needs, aim.worth_of(some, demand))
         if isinstance(solved, Status):
             return _failed(solved)
         found = solved

@@ -7,7 +7,7 @@ touch. Linear needs take one program.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -51,11 +51,15 @@ class _Shares:
     time: Floats
 
 
-def level_by_program(demand: Demand, needs: Needs) -> Levelled | lp.Status:
+def level_by_program(
+    demand: Demand, needs: Needs, worth: Floats | None = None
+) -> Levelled | lp.Status:
     """Return the highest level and shares that reach it, or why there are none.
 
     Every row of ``demand`` must move on some flavor that has GPUs. ``Status.FAILED`` also when the
-    tangents of needs that are not linear ran out before level and bound met.
+    tangents of needs that are not linear ran out before level and bound met. Several shares may
+    reach the level; with ``worth``, those are returned with which the rates of all rows, each times
+    its worth, add up to the most, unless there are more than ``PAIRS_AT_ONCE`` shares of pairs.
     """
     shares = _shares(demand)
     level = needs.reached(_equal_rates(demand))
@@ -74,7 +78,12 @@ def level_by_program(demand: Demand, needs: Needs) -> Levelled | lp.Status:
         given = _feasible(demand, given)
         level = needs.reached(rates_of(demand, given))
         bound = max(bound, level)
-        if bound - level <= CERTIFIED * max(abs(bound), abs(level)):
+        if _is_certified(level, bound):
+            if worth is not None and not _are_many(shares, demand):
+                most = _worth_most(demand, shares, (tangent, unit, found), worth)
+                reached = level if most is None else needs.reached(rates_of(demand, most))
+                if most is not None and _is_certified(reached, bound):
+                    given, level = most, reached
             return Levelled(
                 shares=given,
                 level=level,
@@ -83,6 +92,40 @@ def level_by_program(demand: Demand, needs: Needs) -> Levelled | lp.Status:
                 passes=number + 1,
             )
     return lp.Status.FAILED
+
+
+def _are_many(shares: _Shares, demand: Demand) -> bool:
+    return int(np.count_nonzero(shares.row >= len(demand.rates))) > PAIRS_AT_ONCE
+
+
+def _is_certified(level: float, bound: float) -> bool:
+    return bound - level <= CERTIFIED * max(abs(bound), abs(level))
+
+
+def _worth_most(
+    demand: Demand,
+    shares: _Shares,
+    solved: tuple[tuple[Floats, Floats], float, lp.Solution],
+    worth: Floats,
+) -> Floats | None:
+    """Return the shares of most ``worth`` at the level of what was ``solved``; None if none is.
+
+    ``solved`` are a tangent, its unit and the optimum there, from which the search goes on.
+    """
+    tangent, unit, found = solved
+    program, columns = _program(demand, shares, tangent, unit), len(shares.row)
+    gains = np.bincount(shares.column, shares.rate * worth[shares.entry_of], columns)
+    program = replace(
+        program,
+        gains=np.append(gains / gains.max(), 0.0),
+        low=np.append(np.zeros(columns), found.x[-1]),
+    )
+    most = lp.solve(program, start=found.basis, is_exact=True)
+    if isinstance(most, lp.Status):
+        return None
+    given = _spread(demand, shares, np.maximum(most.x[:-1], 0.0))
+    _top_up(demand, given, tangent[0] + unit * float(found.x[-1]) * tangent[1])
+    return _feasible(demand, given)
 
 
 def _solve(
@@ -99,7 +142,7 @@ def _solve(
     start, is_exact = way
     program = _program(demand, shares, tangent, unit)
     is_alone = np.append(shares.row < len(demand.rates), True)
-    if np.count_nonzero(~is_alone) > PAIRS_AT_ONCE:
+    if _are_many(shares, demand):
         few = np.flatnonzero(is_alone)
         return solve_with_few(program, few, _first(demand, shares, tangent, is_alone[is_alone]))
     start = start or _first(demand, shares, tangent, is_alone)
