@@ -6,11 +6,8 @@ the service account that the manifests make.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +20,7 @@ from tests.kubernetes.granted import as_account
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.played_jobs import DEFINITIONS
 from tests.kubernetes.played_nodes import PlayedNodes
+from tests.kubernetes.typed import Shell
 from tests.service.program import program
 from tests.tidy.tree import ROOT
 
@@ -52,46 +50,6 @@ def admin(cluster: Server, only_gpu_nodes: None) -> Iterator[KubeApi]:
     kubelet.close()
     nodes.remove_all()
     api.close()
-
-
-class Shell:
-    """A person who types the commands of the page, in the project, one shell for each block."""
-
-    def __init__(self, folder: Path, kubeconfig: Path) -> None:
-        scripts = folder / "bin"
-        scripts.mkdir()
-        for name, start in (
-            ("quorate", "from quorate.cli.main import run; run()"),
-            ("kubectl-runs", "from quorate.cli.commands.runs_command import run; run()"),
-        ):
-            script = scripts / name
-            script.write_text(f"#!{sys.executable}\n{start}\n", "utf-8")
-            script.chmod(0o755)
-        for name in ("deploy", "src"):
-            (folder / name).symlink_to(ROOT / name)
-        self.folder = folder
-        self.env = {
-            "PATH": f"{scripts}:{os.environ['PATH']}",
-            "HOME": str(folder),
-            "LC_ALL": "C.UTF-8",
-            "KUBECONFIG": str(kubeconfig),
-            "PYTHONPATH": str(ROOT / "src"),
-        }
-
-    def type(self, block: str) -> str:
-        """Return what a block prints; every command must succeed."""
-        done = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", block],
-            cwd=self.folder,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done
-        return done.stdout
 
 
 def test_every_command_that_needs_no_kubelet_works_as_it_stands(
