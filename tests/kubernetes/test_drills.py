@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import WAIT_S
 from tests.kubernetes.drill import Plan, drill
 from tests.kubernetes.engines import Server, mortal_server
 from tests.kubernetes.planted import PLANTED
@@ -26,6 +27,16 @@ FAULTS = {
     "node deleted": 5,
 }
 SHORT = {name: 1 for name in FAULTS if name != "API server killed"}
+FOUND_BY = {
+    "pods_twice": "without a lease",
+    "no_finalizer": "was deleted and is Running in the ledger",
+    "never_let_go": "'dropped': ['anchor-0', 'anchor-1'",
+    "loss_is_deletion": "is Cancelled in the ledger",
+    "kills_strangers": "a pod of others, is gone",
+    "old_generation": "the budget in the ledger is not that of its resource",
+    "wrong_node": "works on drill-0",
+}
+"""What a drill says of each planted bug: a slow machine alone says nothing of this."""
 
 
 @pytest.mark.usefixtures("only_resources", "only_gpu_nodes")
@@ -55,7 +66,8 @@ def test_nothing_is_lost_doubled_or_left_behind_whatever_fails(
 @pytest.mark.usefixtures("only_resources", "only_gpu_nodes")
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_is_found(cluster: Server, tmp_path: Path, bug: str) -> None:
-    plan = Plan(seed=20, nodes=5, runs=15, faults=SHORT, within_s=20.0, bug=bug)
+    plan = Plan(seed=20, nodes=5, runs=15, faults=SHORT, within_s=WAIT_S, bug=bug)
     with drill(plan, cluster, tmp_path) as played:
         played.play()
-        assert played.problems(), f"{bug} is not found"
+        found = played.problems()
+    assert any(FOUND_BY[bug] in each for each in found), found

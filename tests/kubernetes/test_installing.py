@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tests.kubernetes.played_jobs import DEFINITIONS
 from tests.kubernetes.played_nodes import PlayedNodes
 from tests.kubernetes.typed import Shell
 from tests.service.program import program
+from tests.tidy.rendered_chart import rendered
 from tests.tidy.tree import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -128,3 +130,42 @@ def test_the_monitoring_manifests_are_taken_where_the_operator_is(
     shell.type("kubectl apply -k deploy/kubernetes/monitoring")
     path = "/apis/monitoring.coreos.com/v1/namespaces/quorate/servicemonitors/quorate"
     assert admin.get(path)["spec"]["endpoints"][0]["path"] == "/metrics"
+
+
+def test_what_the_chart_installs_is_taken_by_the_api_server(
+    cluster: Server, admin: KubeApi, tmp_path: Path
+) -> None:
+    shell = Shell(tmp_path, cluster.kubeconfig)
+    for name in ("chart-home", "quorate-chart"):
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        admin.apply(f"/api/v1/namespaces/{name}", body)
+    text = rendered(tmp_path, "chart-home", owners=["chart"], admission=True, caBundle="Y2E=")
+    (tmp_path / "chart.yaml").write_text(text, "utf-8")
+    said = shell.type("kubectl apply --dry-run=server -f chart.yaml").splitlines()
+    assert len(said) == text.count("\nkind: ")
+    assert all("(server dry run)" in line for line in said)
+
+
+def test_the_commands_that_install_admission_work_as_they_stand(
+    cluster: Server, admin: KubeApi, tmp_path: Path
+) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl on the path")
+    shell = Shell(tmp_path, cluster.kubeconfig)
+    section = PAGE.partition("### Who may write what\n")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"```\n(openssl .*?)```", section, flags=re.DOTALL)
+    # In a copy: the certificate is written into the manifests. The API server only says what it
+    # would do: with the webhook it would ask a service that is not there, in other tests too.
+    (tmp_path / "deploy").unlink()
+    shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
+    typed = block.replace("kubectl apply", "kubectl apply --dry-run=server").replace(
+        "kubectl create namespace quorate\n",
+        "kubectl create namespace quorate --dry-run=client -o yaml | kubectl apply -f -\n",
+    )
+    said = shell.type(typed)
+    assert "secret/quorate-tls created" in said
+    assert "mutatingwebhookconfiguration.admissionregistration.k8s.io/quorate" in said
+    hook = (tmp_path / "deploy" / "admission" / "webhook.yaml").read_text("utf-8")
+    (bundle,) = re.findall(r"caBundle: (\S+)", hook)
+    assert b64decode(bundle) == (tmp_path / "tls.crt").read_bytes()
+    admin.delete("/api/v1/namespaces/quorate/secrets/quorate-tls")
