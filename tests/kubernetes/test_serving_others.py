@@ -194,4 +194,6 @@ def _refusal(site: Site, kind: str, name: str, spec: dict[str, Any]) -> str:
     made.delete(kind, name)
     made.until_gone(kind, name)
     assert (found["status"] == "False") is bool(found.get("message")), found
-    return str(found.get("message", ""))
+    message = str(found.get("message", ""))
+    assert not message or message.startswith("spec."), message
+    return message
