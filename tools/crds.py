@@ -23,6 +23,7 @@ from quorate.client.resources import (
 )
 from quorate.client.resources.any_resource import NoSpec, Number
 from quorate.documents.emit import to_yaml
+from quorate.service.custom_resources.ledger_picture import BUDGET_SUMS
 from tools.crd_bounds import BOUNDS, REQUIRED, RULES, Tree
 
 FOLDER: Final = Path("deploy/crds")
@@ -34,7 +35,9 @@ VERSION: Final = "v1"
 class Kind:
     """A custom resource: ``columns`` are what ``kubectl get`` prints beside name and age.
 
-    A date is printed as the time since then, so that what is to come is text.
+    ``wide`` are those of ``kubectl get -o wide`` besides. A date is printed as the time since then,
+    so that what is to come is text. Of a path with several values the first alone is printed, so
+    that there is none.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Kind:
     status: type[Fields]
     text: str
     columns: tuple[tuple[str, str, str], ...]
+    wide: tuple[tuple[str, str, str], ...] = ()
     is_namespaced: bool = False
     short: tuple[str, ...] = ()
 
@@ -56,9 +60,12 @@ KINDS: Final = (
         text="What an owner may spend, as a list of envelopes.",
         columns=(
             ("Owner", "string", ".spec.owner"),
+            ("GPUs", "integer", ".status.totalGPUs"),
             ("Active", "integer", ".status.activeGPUs"),
+            ("Reserved", "integer", ".status.reservedGPUs"),
             ("Reason", "string", ".status.reason"),
         ),
+        wide=(("Lent", "integer", ".status.lentGPUs"),),
     ),
     Kind(
         name="Owner",
@@ -84,6 +91,12 @@ KINDS: Final = (
             ("Width", "integer", ".status.width"),
             ("Reason", "string", ".status.reason"),
             ("Planned", "string", ".status.plan.start"),
+        ),
+        wide=(
+            ("Pool", "string", ".spec.pool"),
+            ("GPU-Type", "string", ".spec.resources.gpuType"),
+            ("Domains", "string", ".status.domains"),
+            ("Ledger-Name", "string", ".status.ledgerName"),
         ),
         is_namespaced=True,
     ),
@@ -111,6 +124,7 @@ KINDS: Final = (
             ("State", "string", ".status.state"),
             ("Start", "string", ".status.plannedStart"),
         ),
+        wide=(("Paid-From", "string", ".spec.payingEnvelope"),),
         is_namespaced=True,
     ),
     Kind(
@@ -126,6 +140,11 @@ KINDS: Final = (
             ("Paid-From", "string", ".status.payer"),
             ("Started", "date", ".status.start"),
         ),
+        wide=(
+            ("Tier", "string", ".status.tier"),
+            ("Reason", "string", ".status.startReason"),
+            ("Ending", "string", ".status.endReason"),
+        ),
         is_namespaced=True,
         short=("lease-gpu",),
     ),
@@ -139,6 +158,10 @@ KINDS: Final = (
             ("Cause", "string", ".spec.cause"),
             ("Deficit", "integer", ".spec.deficit"),
             ("Outcome", "string", ".status.outcome"),
+        ),
+        wide=(
+            ("Domains", "string", ".spec.scope.domains"),
+            ("Seed", "string", ".status.seed"),
         ),
     ),
 )
@@ -168,6 +191,7 @@ _OF_RESOURCES: Final[Tree] = {
     "reason": {"type": "string", "description": "The reason of the condition that says most."},
 }
 """What the status of a resource has and that of a document does not: the operator adds it."""
+_COUNT: Final[Tree] = {"type": "integer", "format": "int64"}
 _ANY: Final[Tree] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -176,7 +200,7 @@ def definition(kind: Kind) -> Tree:
     status = _object(kind.status, (), is_declared=False)
     status["properties"] |= _OF_RESOURCES
     if kind.name == "Budget":
-        status["properties"]["activeGPUs"] = {"type": "integer", "format": "int64"}
+        status["properties"] |= {name: dict(_COUNT) for name in BUDGET_SUMS}
     schema: Tree = {
         "description": kind.text,
         "type": "object",
@@ -190,8 +214,12 @@ def definition(kind: Kind) -> Tree:
     }
     if kind.spec in REQUIRED:
         schema["required"] = ["spec"]
-    columns = [
+    columns: list[Tree] = [
         {"name": name, "type": value, "jsonPath": path} for name, value, path in kind.columns
+    ]
+    wide: list[Tree] = [
+        {"name": name, "type": value, "jsonPath": path, "priority": 1}
+        for name, value, path in kind.wide
     ]
     age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
     names: Tree = {
@@ -217,7 +245,7 @@ def definition(kind: Kind) -> Tree:
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": [*columns, age],
+                    "additionalPrinterColumns": [*columns, age, *wide],
                     "schema": {"openAPIV3Schema": schema},
                 }
             ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -84,6 +85,21 @@ def test_envelopes_open_and_close_as_typed(bare: Shell) -> None:
     assert windows == {(window[1], window[3])}
 
 
+def test_resources_for_kubectl_have_the_namespaces_of_owners_and_names_of_objects(
+    bare: Shell,
+) -> None:
+    # Two Workloads of one name in two namespaces of Kueue.
+    text = MANIFESTS.read_text().replace("{name: sweep, namespace", "{name: pretrain, namespace")
+    file = bare.file("both.yaml", text)
+    words = ("--cluster", "west", "--namespace", "q-{owner}", "-o", "json")
+    made = bare("import", "kueue", file, *words).json["items"]
+    runs = [each["metadata"] for each in made if each["kind"] == "Run"]
+    assert [each["namespace"] for each in runs] == ["q-vision", "q-speech"]
+    assert all(re.fullmatch(r"[a-z]+-pretrain-[0-9a-f]{10}", each["name"]) for each in runs)
+    assert all("spec" in each for each in made)
+    assert not any("namespace" in each["metadata"] for each in made if each["kind"] != "Run")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -91,6 +107,9 @@ def test_envelopes_open_and_close_as_typed(bare: Shell) -> None:
         (("--end", "2000-01-01T00:00:00Z"), "--end must be after --start"),
         (("--cluster", "a b"), "--cluster must be 1 to 128"),
         (("-", "-"), "- is given twice"),
+        (("--namespace", "q-{owner}"), "name it, --cluster"),
+        (("--cluster", "west", "--namespace", "Q {owner}"), "--namespace must be a namespace like"),
+        (("--cluster", "west", "--namespace", "quorate"), "--namespace must have {owner} in it"),
     ],
 )
 def test_a_wrong_option_is_an_error(bare: Shell, options: tuple[str, ...], said: str) -> None:

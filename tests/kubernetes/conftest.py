@@ -15,14 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import until
+from tests.bounds import WAIT_S, until
 from tests.etcd_server import IS_WORKER, PROGRAMS_FOLDER, locked, shared_folder
 from tests.kubernetes.control_plane import STOP, read_server
-from tests.kubernetes.engines import Server, find_programs
+from tests.kubernetes.engines import READY_S, Server, find_programs
 from tests.tidy.tree import ROOT
 
 LOG = "control-plane.log"
-READY_S = 180.0
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +78,7 @@ def served(kind: str, programs: Path, shared: Path) -> Iterator[Server]:
     yield until(
         lambda: read_server(folder),
         f"the control plane {kind} is ready",
-        within_s=READY_S,
+        within_s=READY_S + WAIT_S,
         tell=lambda: (folder / LOG).read_text("utf-8"),
     )
     if not IS_WORKER:

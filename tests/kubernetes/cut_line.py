@@ -36,7 +36,9 @@ class CutLine:
         self.port: int = self._listening.getsockname()[1]
         self.connections = 0
         self.refused = 0
-        Thread(target=self._accept, daemon=True).start()
+        self._passing: list[Thread] = []
+        self._accepting = Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def cut(self) -> None:
         """Cut the line until ``mend``."""
@@ -53,10 +55,14 @@ class CutLine:
             self._is_cut = False
 
     def close(self) -> None:
+        """Cut the line for good; every socket of it is closed when this returns."""
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
         self._listening.close()
         self.cut()
+        for each in self._passing:
+            each.join()
 
     def _accept(self) -> None:
         while True:
@@ -73,7 +79,9 @@ class CutLine:
                 self._open |= {near, far}
                 self.connections += 1
             for source, target in ((near, far), (far, near)):
-                Thread(target=self._pass, args=(source, target), daemon=True).start()
+                thread = Thread(target=self._pass, args=(source, target), daemon=True)
+                thread.start()
+                self._passing.append(thread)
 
     def _far(self) -> socket.socket | None:
         """Return a connection to the API server; None while that is away."""

@@ -12,7 +12,7 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,7 @@ import httpx
 from quorate.adapters.kubernetes.resource_objects import RUN
 from tests.bounds import WAIT_S, until
 from tests.kubernetes.cut_line import CutLine, line_to
+from tests.kubernetes.drill_world import BYSTANDERS, GPUS, HOME, SPACE, budget, clear, prepare, work
 from tests.kubernetes.engines import MortalServer, Server
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.planted import code_with
@@ -30,9 +31,6 @@ from tests.kubernetes.resources import Resources, installed
 from tests.kubernetes.work_book import leased, work_faults
 from tests.service.program import Program, client, reserved_port
 
-SPACE, HOME = "drill-rai", "drill-home"
-GPUS: Final = 8
-PLACE: Final = {"region": "us", "fabric_domain": "A", "gpu_flavor": "H100"}
 WIDTHS: Final = (1, 2, 4, 8, 16)
 
 
@@ -78,7 +76,7 @@ class Drill:
     def play(self) -> None:
         """Have runs come, and everything fail."""
         for name in self.anchors:
-            self.made.create("Run", name, _work(GPUS, ["stays"]))
+            self.made.create("Run", name, work(GPUS, ["stays"]))
         self._find_anchors()
         order = [name for name, count in self.plan.faults.items() for _ in range(count)]
         self.chance.shuffle(order)
@@ -114,12 +112,12 @@ class Drill:
             (self.dropped if is_dropped else self.kept).add(name)
             ms = self.chance.choice((100, 400, 1_500))
             command = ["stays"] if is_dropped else ["ends", str(ms)]
-            self.made.create("Run", name, _work(self.chance.choice(WIDTHS), command))
+            self.made.create("Run", name, work(self.chance.choice(WIDTHS), command))
 
     def _set_budget(self) -> None:
         """Change the budget, so that the ledger has to follow the new generation."""
         self.gpus += 1
-        body = {"spec": _budget(GPUS * self.plan.nodes + self.gpus)}
+        body = {"spec": budget(GPUS * self.plan.nodes + self.gpus)}
         self.made.api.merge(self.made.path("Budget", "rai"), body)
 
     # --- What fails ---
@@ -162,7 +160,7 @@ class Drill:
         """Delete a run when it works."""
         name = f"short-{len(self.dropped)}"
         self.dropped.add(name)
-        self.made.create("Run", name, _work(1, ["stays"]))
+        self.made.create("Run", name, work(1, ["stays"]))
         until(
             lambda: self._works(name),
             f"{name} works",
@@ -265,7 +263,6 @@ _FAULTS: Final[Mapping[str, Callable[[Drill], None]]] = {
     "run deleted while it works": Drill.delete_running,
     "node deleted": Drill.delete_node,
 }
-BYSTANDERS: Final = ("stranger", "stranger-of-another-ledger")
 
 
 @contextmanager
@@ -273,87 +270,51 @@ def drill(
     plan: Plan, server: Server, folder: Path, mortal: MortalServer | None = None
 ) -> Iterator[Drill]:
     """Give a drill on ``server``, whose service runs; everything is ended with the block."""
-    api = installed(server)
-    made = Resources(api, SPACE)
-    nodes = PlayedNodes(api)
-    kubelet = Kubelet(server.api(), SPACE)
-    line, config = line_to(server, folder)
     services: list[Program] = []
     token_file = folder / "admin.token"
-    with reserved_port() as port:
+    with ExitStack() as stack:
+        api = installed(server)
+        stack.callback(api.close)
+        made = Resources(api, SPACE)
+        nodes = PlayedNodes(api)
+        stack.callback(nodes.remove_all)
+        kubelet = Kubelet(server.api(), SPACE)
+        stack.callback(kubelet.close)
+        stack.callback(clear, made)
+        line, config = line_to(server, folder)
+        stack.callback(line.close)
+        port = stack.enter_context(reserved_port())
 
         def start() -> None:
-            services.append(
-                Program(
-                    folder,
-                    *("--listen", f"127.0.0.1:{port}"),
-                    *("--kubernetes-clusters", f"west={config}"),
-                    *("--kubernetes-namespace", "drill-{owner}", "--kubernetes-home", HOME),
-                    *("--kubernetes-resources", "west", "--kubernetes-declare-nodes", "west"),
-                    *("--token-file", str(token_file)),
-                    code=code_with(plan.bug),
-                )
+            found = Program(
+                folder,
+                *("--listen", f"127.0.0.1:{port}"),
+                *("--kubernetes-clusters", f"west={config}"),
+                *("--kubernetes-namespace", "drill-{owner}", "--kubernetes-home", HOME),
+                *("--kubernetes-resources", "west", "--kubernetes-declare-nodes", "west"),
+                *("--token-file", str(token_file)),
+                code=code_with(plan.bug),
             )
-            services[-1].wait_ready()
+            stack.callback(found.clear)
+            services.append(found)
+            found.wait_ready()
 
-        try:
-            _prepare(made, nodes, plan)
-            kubelet.start()
-            start()
-            yield Drill(
-                plan=plan,
-                server=server,
-                mortal=mortal,
-                made=made,
-                nodes=nodes,
-                kubelet=kubelet,
-                line=line,
-                start=start,
-                service=services,
-                chance=random.Random(plan.seed),
-                token_file=token_file,
-            )
-        finally:
-            for each in services:
-                each.clear()
-            line.close()
-            _clear(made)
-            kubelet.close()
-            nodes.remove_all()
-            api.close()
-
-
-def _prepare(made: Resources, nodes: PlayedNodes, plan: Plan) -> None:
-    for name in (SPACE, HOME):
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        made.api.apply(f"/api/v1/namespaces/{name}", body)
-    for number in range(plan.nodes):
-        nodes.add(f"drill-{number}", gpus=GPUS, **PLACE)
-    for name, labels in zip(BYSTANDERS, ({}, {"quorate.dev/ledger": "another"}), strict=True):
-        container = {"name": "work", "image": "played", "command": ["stays"]}
-        made.api.create(
-            f"/api/v1/namespaces/{SPACE}/pods",
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": name, "labels": labels},
-                "spec": {"containers": [container], "nodeName": "drill-0"},
-            },
+        prepare(made, nodes, plan.nodes)
+        kubelet.start()
+        start()
+        yield Drill(
+            plan=plan,
+            server=server,
+            mortal=mortal,
+            made=made,
+            nodes=nodes,
+            kubelet=kubelet,
+            line=line,
+            start=start,
+            service=services,
+            chance=random.Random(plan.seed),
+            token_file=token_file,
         )
-    made.create("Owner", "rai", {})
-    made.create("Budget", "rai", _budget(GPUS * plan.nodes))
-    pool = {"selector": {"cluster": "west"}, "executor": "kubernetes", "cluster": "west"}
-    made.create("Pool", "west", pool)
-
-
-def _clear(made: Resources) -> None:
-    made.clear()
-    for kind in ("pods", "services"):
-        for each in made.api.list_all(f"/api/v1/namespaces/{SPACE}/{kind}")[0]:
-            path = f"/api/v1/namespaces/{SPACE}/{kind}/{each['metadata']['name']}"
-            made.api.delete(path, grace_s=0)
-    for each in made.api.list_all(f"/api/v1/namespaces/{HOME}/configmaps")[0]:
-        made.api.delete(f"/api/v1/namespaces/{HOME}/configmaps/{each['metadata']['name']}")
 
 
 def _events(http: httpx.Client) -> list[dict[str, Any]]:
@@ -365,27 +326,3 @@ def _events(http: httpx.Client) -> list[dict[str, Any]]:
         if page["next"] == first:
             return found
         first = page["next"]
-
-
-def _work(gpus: int, command: list[str]) -> dict[str, Any]:
-    return {
-        "owner": "rai",
-        "pool": "west",
-        "resources": {"gpuType": "H100", "totalGPUs": gpus},
-        "image": "played",
-        "command": command,
-        "processes": "node",
-        "runtime": {"checkpoint": "1s", "expectedDuration": "1m"},
-    }
-
-
-def _budget(gpus: int) -> dict[str, Any]:
-    line = {
-        "name": "all",
-        "flavor": "H100",
-        "selector": {"cluster": "west"},
-        "concurrency": gpus,
-        "start": "2026-01-01T00:00:00Z",
-        "end": "2100-01-01T00:00:00Z",
-    }
-    return {"owner": "rai", "envelopes": [line]}

@@ -28,6 +28,8 @@ from tests.tidy.tree import ROOT
 
 TOKEN = "secret"  # noqa: S105 - of a server on the loopback that ends with the test
 PROGRAMS = ("etcd", "kube-apiserver")
+READY_S = 180.0
+"""How long an API server may take to start: 5 s of one core, which other tests may have."""
 
 
 class NoProgramsError(Exception):
@@ -227,7 +229,7 @@ users: [{{name: test, user: {{token: {TOKEN}}}}}]
             api.close()
         return True
 
-    until(answers, "the API server answers", server=process, every_s=0.2)
+    until(answers, "the API server answers", READY_S, server=process, every_s=0.2)
     return server
 
 

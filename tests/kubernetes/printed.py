@@ -16,21 +16,25 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _GAP = 3
 _MASKS = (
     (re.compile(r"\b2\d{3}-\d\d-\d\dT[\d:.]+Z"), "(time)"),
+    (re.compile(r"\b[0-9a-f]{64}\b"), "(hash)"),
     (re.compile(r"-[0-9a-f]{10}\b"), "-##########"),
     (re.compile(r"-[0-9a-f]{8}\b"), "-########"),
     (re.compile(r"\b\d+(?:s|m|m\d+s|h)\b"), "#"),
 )
 
 
-def printed(api: KubeApi, kind: str, namespace: str) -> str:
+def printed(api: KubeApi, kind: str, namespace: str, *, is_wide: bool) -> str:
     """Return the resources of ``kind`` as people see them, with times and digits of uids masked.
 
-    The rows are in the order of their names.
+    The rows are in the order of their names. The columns of ``-o wide`` are there if asked for.
     """
     answer = table_of(api, KIND_OF[kind].folder(namespace))
-    head = [each["name"].upper() for each in answer["columnDefinitions"]]
+    columns = answer["columnDefinitions"]
+    shown = [at for at, each in enumerate(columns) if is_wide or not each["priority"]]
+    head = [columns[at]["name"].upper() for at in shown]
     rows = [
-        ["" if cell is None else str(cell) for cell in each["cells"]] for each in answer["rows"]
+        ["" if row["cells"][at] is None else str(row["cells"][at]) for at in shown]
+        for row in answer["rows"]
     ]
     return layout([head, *sorted(rows)])
 
@@ -55,10 +59,12 @@ def plain_answer(api: KubeApi, path: str, *, accept: str, **params: str) -> http
     return answer
 
 
-def by_kubectl(kubeconfig: Path, kind: str, namespace: str) -> str:
+def by_kubectl(kubeconfig: Path, kind: str, namespace: str, *, is_wide: bool) -> str:
     """Return what ``kubectl get`` prints, masked and laid out alike."""
+    wide = ("-o", "wide") if is_wide else ()
+    words = ("get", KIND_OF[kind].plural, "-n", namespace, *wide)
     done = subprocess.run(
-        ["kubectl", "--kubeconfig", kubeconfig, "get", KIND_OF[kind].plural, "-n", namespace],
+        ["kubectl", "--kubeconfig", kubeconfig, *words],
         capture_output=True,
         text=True,
         check=True,

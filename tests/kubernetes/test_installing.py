@@ -6,11 +6,9 @@ the service account that the manifests make.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +21,9 @@ from tests.kubernetes.granted import as_account
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.played_jobs import DEFINITIONS
 from tests.kubernetes.played_nodes import PlayedNodes
+from tests.kubernetes.typed import Shell
 from tests.service.program import program
+from tests.tidy.rendered_chart import rendered
 from tests.tidy.tree import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -52,46 +52,6 @@ def admin(cluster: Server, only_gpu_nodes: None) -> Iterator[KubeApi]:
     kubelet.close()
     nodes.remove_all()
     api.close()
-
-
-class Shell:
-    """A person who types the commands of the page, in the project, one shell for each block."""
-
-    def __init__(self, folder: Path, kubeconfig: Path) -> None:
-        scripts = folder / "bin"
-        scripts.mkdir()
-        for name, start in (
-            ("quorate", "from quorate.cli.main import run; run()"),
-            ("kubectl-runs", "from quorate.cli.commands.runs_command import run; run()"),
-        ):
-            script = scripts / name
-            script.write_text(f"#!{sys.executable}\n{start}\n", "utf-8")
-            script.chmod(0o755)
-        for name in ("deploy", "src"):
-            (folder / name).symlink_to(ROOT / name)
-        self.folder = folder
-        self.env = {
-            "PATH": f"{scripts}:{os.environ['PATH']}",
-            "HOME": str(folder),
-            "LC_ALL": "C.UTF-8",
-            "KUBECONFIG": str(kubeconfig),
-            "PYTHONPATH": str(ROOT / "src"),
-        }
-
-    def type(self, block: str) -> str:
-        """Return what a block prints; every command must succeed."""
-        done = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", block],
-            cwd=self.folder,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done
-        return done.stdout
 
 
 def test_every_command_that_needs_no_kubelet_works_as_it_stands(
@@ -170,3 +130,42 @@ def test_the_monitoring_manifests_are_taken_where_the_operator_is(
     shell.type("kubectl apply -k deploy/kubernetes/monitoring")
     path = "/apis/monitoring.coreos.com/v1/namespaces/quorate/servicemonitors/quorate"
     assert admin.get(path)["spec"]["endpoints"][0]["path"] == "/metrics"
+
+
+def test_what_the_chart_installs_is_taken_by_the_api_server(
+    cluster: Server, admin: KubeApi, tmp_path: Path
+) -> None:
+    shell = Shell(tmp_path, cluster.kubeconfig)
+    for name in ("chart-home", "quorate-chart"):
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        admin.apply(f"/api/v1/namespaces/{name}", body)
+    text = rendered(tmp_path, "chart-home", owners=["chart"], admission=True, caBundle="Y2E=")
+    (tmp_path / "chart.yaml").write_text(text, "utf-8")
+    said = shell.type("kubectl apply --dry-run=server -f chart.yaml").splitlines()
+    assert len(said) == text.count("\nkind: ")
+    assert all("(server dry run)" in line for line in said)
+
+
+def test_the_commands_that_install_admission_work_as_they_stand(
+    cluster: Server, admin: KubeApi, tmp_path: Path
+) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl on the path")
+    shell = Shell(tmp_path, cluster.kubeconfig)
+    section = PAGE.partition("### Who may write what\n")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"```\n(openssl .*?)```", section, flags=re.DOTALL)
+    # In a copy: the certificate is written into the manifests. The API server only says what it
+    # would do: with the webhook it would ask a service that is not there, in other tests too.
+    (tmp_path / "deploy").unlink()
+    shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
+    typed = block.replace("kubectl apply", "kubectl apply --dry-run=server").replace(
+        "kubectl create namespace quorate\n",
+        "kubectl create namespace quorate --dry-run=client -o yaml | kubectl apply -f -\n",
+    )
+    said = shell.type(typed)
+    assert "secret/quorate-tls created" in said
+    assert "mutatingwebhookconfiguration.admissionregistration.k8s.io/quorate" in said
+    hook = (tmp_path / "deploy" / "admission" / "webhook.yaml").read_text("utf-8")
+    (bundle,) = re.findall(r"caBundle: (\S+)", hook)
+    assert b64decode(bundle) == (tmp_path / "tls.crt").read_bytes()
+    admin.delete("/api/v1/namespaces/quorate/secrets/quorate-tls")

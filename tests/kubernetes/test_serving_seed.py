@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,9 @@ from quorate.adapters.kubernetes.node_health import OUT_OF_SERVICE
 from quorate.adapters.kubernetes.resource_objects import KINDS
 from tests.bounds import until
 from tests.kubernetes.engines import Server
-from tests.kubernetes.kubelet import Kubelet
-from tests.kubernetes.played_nodes import PlayedNodes
+from tests.kubernetes.example_site import POOL, SPACES, Example, budget, work
 from tests.kubernetes.printed import by_kubectl, printed
-from tests.kubernetes.resources import Resources, installed
+from tests.kubernetes.resources import Resources
 from tests.service.program import program
 
 pytestmark = [
@@ -29,82 +29,13 @@ pytestmark = [
     pytest.mark.usefixtures("only_resources", "only_gpu_nodes"),
 ]
 
-HOME = "ex-home"
-SPACES = {owner: f"ex-{owner}" for owner in ("rai", "vision")}
 GOLDEN = Path(__file__).with_name("golden")
-POOL = {
-    "selector": {"cluster": "west"},
-    "executor": "kubernetes",
-    "cluster": "west",
-    "reservationNotice": "2s",
-    "minRuntime": "1s",
-    "disruptionRate": 1,
-}
-
-
-def budget(owner: str, name: str, gpus: int) -> dict[str, Any]:
-    line = {
-        "name": name,
-        "flavor": "H100",
-        "selector": {"cluster": "west"},
-        "concurrency": gpus,
-        "start": "2026-01-01T00:00:00Z",
-        "end": "2100-01-01T00:00:00Z",
-    }
-    return {"owner": owner, "envelopes": [line]}
-
-
-def work(owner: str, gpus: int, **more: Any) -> dict[str, Any]:
-    return {
-        "owner": owner,
-        "pool": "west",
-        "resources": {"gpuType": "H100", "totalGPUs": gpus},
-        "image": "played",
-        "command": ["stays"],
-        "processes": "node",
-        "runtime": {"checkpoint": "1s", "expectedDuration": "2h"},
-        **more,
-    }
-
-
-class Example:
-    """A cluster of two domains of 72 GPUs, and resources of two owners."""
-
-    def __init__(self, cluster: Server) -> None:
-        self.cluster = cluster
-        self.api = installed(cluster)
-        for name in (HOME, *SPACES.values()):
-            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-            self.api.apply(f"/api/v1/namespaces/{name}", body)
-        self.nodes = PlayedNodes(self.api)
-        for domain in "ab":
-            for number in range(9):
-                place = {"region": "us", "fabric_domain": domain, "gpu_flavor": "H100"}
-                self.nodes.add(f"ex-{domain}{number}", gpus=8, **place)
-        self.kubelets = {owner: Kubelet(cluster.api(), SPACES[owner]) for owner in SPACES}
-        for each in self.kubelets.values():
-            each.start()
-        self.of = {owner: Resources(self.api, space) for owner, space in SPACES.items()}
-
-    def close(self) -> None:
-        self.of["rai"].clear()
-        for each in self.kubelets.values():
-            each.close()
-        self.nodes.remove_all()
-        self.api.close()
-
-    def pods(self, owner: str) -> dict[str, int]:
-        """Return how many pods there are on the nodes of each domain."""
-        trees, _ = self.api.list_all(f"/api/v1/namespaces/{SPACES[owner]}/pods")
-        nodes = [each["spec"].get("nodeName", "") for each in trees]
-        return {domain: sum(n.startswith(f"ex-{domain}") for n in nodes) for domain in "ab"}
 
 
 @pytest.fixture
 def example(cluster: Server) -> Iterator[Example]:
-    found = Example(cluster)
-    yield found
-    found.close()
+    with Example(cluster) as found:
+        yield found
 
 
 def test_the_worked_example_from_resources_to_pods_conflict_growth_and_swap(
@@ -117,12 +48,7 @@ def test_the_worked_example_from_resources_to_pods_conflict_growth_and_swap(
     rai.create("Owner", "vision", {"quota": {"fairShareTarget": 0.1}})
     rai.create("Owner", "rai", {"quota": {"fairShareTarget": 0.9}})
     rai.create("Pool", "west", POOL)
-    words = (
-        *("--kubernetes-clusters", f"west={example.cluster.kubeconfig}"),
-        *("--kubernetes-namespace", "ex-{owner}", "--kubernetes-home", HOME),
-        *("--kubernetes-resources", "west", "--kubernetes-declare-nodes", "west"),
-    )
-    with program(tmp_path, *words) as service:
+    with program(tmp_path, *example.words) as service:
         service.wait_ready()
         # Groups of 64 and 32, each in one domain.
         rai.until_phase("train", "Running")
@@ -202,17 +128,16 @@ def _is_resolved(tree: dict[str, Any]) -> bool:
 def _compare(example: Example) -> None:
     """Compare what ``kubectl get`` prints with the golden files."""
     for path in sorted(GOLDEN.glob("*.txt")):
-        owner, _, plural = path.stem.partition("-")
+        owner, _, rest = path.stem.partition("-")
+        plural, _, width = rest.partition(".")
         (kind,) = (each.name for each in KINDS if each.plural == plural)
+        wanted, is_wide = path.read_text("utf-8"), width == "wide"
+        shown = partial(printed, example.api, kind, SPACES[owner], is_wide=is_wide)
         until(
-            lambda path=path, owner=owner, kind=kind: (  # type: ignore[misc]
-                printed(example.api, kind, SPACES[owner]) == path.read_text("utf-8")
-            ),
+            lambda shown=shown, wanted=wanted: shown() == wanted,  # type: ignore[misc]
             f"{path.name} is what people see",
-            tell=lambda owner=owner, kind=kind: printed(  # type: ignore[misc]
-                example.api, kind, SPACES[owner]
-            ),
+            tell=shown,
         )
         if shutil.which("kubectl"):
-            text = by_kubectl(example.cluster.kubeconfig, kind, SPACES[owner])
-            assert text == path.read_text("utf-8")
+            config = example.cluster.kubeconfig
+            assert by_kubectl(config, kind, SPACES[owner], is_wide=is_wide) == wanted

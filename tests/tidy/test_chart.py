@@ -1,7 +1,7 @@
 """The Helm chart is the plain manifests with a few fields to fill in.
 
-Its templates are kept to fields in quotes, so that they are YAML before they are filled in, and can
-be compared with the manifests that other tests apply to a real API server.
+Its templates are filled in and compared with the manifests, which other tests apply to a real API
+server.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,53 +17,17 @@ from ruamel.yaml import YAML
 
 from quorate.service.config import configured
 from quorate.version import __version__
+from tests.tidy.rendered_chart import CHART, VALUES, rendered
 from tests.tidy.tree import ROOT
 
 PLAIN = ROOT / "deploy" / "kubernetes"
 ADMISSION = ROOT / "deploy" / "admission"
-CHART = ROOT / "deploy" / "helm" / "quorate"
-VALUES: dict[str, Any] = YAML(typ="safe", pure=True).load(
-    (CHART / "values.yaml").read_text("utf-8")
-)
-SETTINGS = "{{ toJson .Values.settings }}"
-_FIELD = re.compile(r"\{\{ \.(Values\.(\w+)|Release\.Namespace) \}\}")
-CONDITIONS = {"servicemonitor": "serviceMonitor", "webhook": "admission"}
 FOLDERS = {"servicemonitor": PLAIN / "monitoring", "webhook": ADMISSION}
-SAME = ("rbac", "users", "configmap", "deployment", "service", "storage", *CONDITIONS)
+SAME = ("rbac", "users", "configmap", "deployment", "service", "storage", *FOLDERS)
 
 
 def documents(text: str) -> list[Any]:
     return list(YAML(typ="safe", pure=True).load_all(text))
-
-
-def template(name: str) -> str:
-    """Return a template without the condition around it, its settings as a field in quotes."""
-    text = (CHART / "templates" / f"{name}.yaml").read_text("utf-8")
-    if name in CONDITIONS:
-        first, last = f"{{{{- if .Values.{CONDITIONS[name]} }}}}\n", "{{- end }}\n"
-        assert text.startswith(first)
-        assert text.endswith(last)
-        text = text[len(first) : -len(last)]
-    return text.replace(SETTINGS, '"{{ .Values.settings }}"')
-
-
-def filled(tree: Any) -> Any:
-    """Return a document with its fields filled in from the values that are the default."""
-    if isinstance(tree, dict):
-        return {key: filled(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [filled(each) for each in tree]
-    if not isinstance(tree, str) or "{{" not in tree:
-        return tree
-    found = _FIELD.fullmatch(tree)
-    assert found is not None, f"{tree}: a field of a template is {{{{ .Values.NAME }}}}, alone"
-    return "quorate" if found[2] is None else VALUES[found[2]]
-
-
-@pytest.mark.parametrize("name", SAME)
-def test_a_template_with_the_default_values_is_the_plain_manifest(name: str) -> None:
-    plain = documents((FOLDERS.get(name, PLAIN) / f"{name}.yaml").read_text("utf-8"))
-    assert [filled(each) for each in documents(template(name))] == plain
 
 
 def test_every_template_and_every_value_is_known() -> None:
@@ -72,14 +37,65 @@ def test_every_template_and_every_value_is_known() -> None:
     assert set(re.findall(r"\.Values\.(\w+)", text)) == VALUES.keys()
 
 
-def test_the_roles_of_owners_are_bound_where_the_values_say() -> None:
-    text = (CHART / "templates" / "owners.yaml").read_text("utf-8")
-    assert text.startswith("{{- range .Values.owners }}\n---\n")
-    assert text.endswith("{{- end }}\n")
-    (tree,) = documents(text.split("---\n")[1].removesuffix("{{- end }}\n"))
-    assert tree["metadata"]["namespace"] == "quorate-{{ . }}"
-    assert tree["roleRef"]["name"] == "quorate-owner"
-    assert tree["subjects"][0]["namespace"] == "{{ $.Release.Namespace }}"
+def chart(folder: Path, **changed: object) -> list[Any]:
+    """Return the documents that the chart installs into the namespace ``elsewhere``."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("there is no kubectl on the path")
+    return [each for each in documents(rendered(folder, "elsewhere", **changed)) if each]
+
+
+def test_the_chart_is_the_plain_manifests_in_a_namespace_of_its_own(tmp_path: Path) -> None:
+    plain = "---\n".join(
+        (FOLDERS.get(name, PLAIN) / f"{name}.yaml").read_text("utf-8") for name in SAME
+    )
+    moved = documents(re.sub(r"\bnamespace: quorate\b", "namespace: elsewhere", plain))
+    (home,) = _containers(moved)[0]["env"]
+    home["value"] = "elsewhere"
+    found = chart(tmp_path, serviceMonitor=True, admission=True)
+    assert sorted(found, key=repr) == sorted(moved, key=repr)
+
+
+def test_the_chart_asks_for_nothing_that_the_values_leave_out(tmp_path: Path) -> None:
+    kinds = {each["kind"] for each in chart(tmp_path)}
+    assert not kinds & {"ServiceMonitor", "MutatingWebhookConfiguration"}
+
+
+def test_the_chart_has_what_its_values_say(tmp_path: Path) -> None:
+    settings = 'listen = "0.0.0.0:1"\n# "quoted" \\ {{ braces }}\n'
+    found = chart(
+        tmp_path,
+        owners=["vision", "speech"],
+        serviceMonitor=True,
+        admission=True,
+        caBundle="Y2E=",
+        probeScheme="HTTPS",
+        image="registry.example/quorate:9",
+        storage="1Ti",
+        settings=settings,
+    )
+    by_kind = {each["kind"]: each for each in found}
+    assert by_kind["ConfigMap"]["data"]["quorate.toml"] == settings
+    assert by_kind["PersistentVolumeClaim"]["spec"]["resources"]["requests"]["storage"] == "1Ti"
+    (container,) = _containers(found)
+    assert container["image"] == "registry.example/quorate:9"
+    assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    (hook,) = by_kind["MutatingWebhookConfiguration"]["webhooks"]
+    assert hook["clientConfig"]["caBundle"] == "Y2E="
+    assert hook["clientConfig"]["service"]["namespace"] == "elsewhere"
+    assert by_kind["ServiceMonitor"]["metadata"]["namespace"] == "elsewhere"
+    bound = [
+        each
+        for each in found
+        if each["kind"] == "RoleBinding" and each["roleRef"]["name"] == "quorate-owner"
+    ]
+    spaces = [each["metadata"]["namespace"] for each in bound]
+    assert spaces == ["quorate-vision", "quorate-speech"]
+    assert {each["subjects"][0]["namespace"] for each in bound} == {"elsewhere"}
+
+
+def _containers(trees: list[Any]) -> list[Any]:
+    (deployment,) = (each for each in trees if each["kind"] == "Deployment")
+    return list(deployment["spec"]["template"]["spec"]["containers"])
 
 
 def test_the_version_is_that_of_the_program() -> None:

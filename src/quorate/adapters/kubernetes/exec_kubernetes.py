@@ -19,7 +19,7 @@ from quorate.adapters.executors.lease_book import Book
 from quorate.adapters.executors.wipe_notices import WipeNotices
 from quorate.adapters.kubernetes.cluster_owner import ClusterOwner
 from quorate.adapters.kubernetes.kube_api import KubeApi
-from quorate.adapters.kubernetes.object_names import object_name
+from quorate.adapters.kubernetes.object_names import object_name, owner_namespace
 from quorate.adapters.kubernetes.pod_gangs import KILLED_S, Crew
 from quorate.adapters.kubernetes.pod_manifest import LEDGER_LABEL, Placement
 from quorate.adapters.kubernetes.pod_orders import PodOrders
@@ -67,7 +67,7 @@ class Namespaces:
 
     def of_owner(self, owner: str) -> str:
         """Return the namespace of what ``owner`` has in a cluster."""
-        return self.template.replace("{owner}", object_name(owner))
+        return owner_namespace(self.template, owner)
 
 
 class KubernetesExecutor:

@@ -30,3 +30,8 @@ def object_name(name: str) -> str:
         stem = f"r-{stem}"
     digits = sha256(name.encode()).hexdigest()[:_DIGITS]
     return f"{stem[: STEM_CHARS_MAX - _DIGITS - 1].rstrip('-')}-{digits}"
+
+
+def owner_namespace(template: str, owner: str) -> str:
+    """Return the namespace of what ``owner`` has in a cluster; ``template`` has ``{owner}``."""
+    return template.replace("{owner}", object_name(owner))

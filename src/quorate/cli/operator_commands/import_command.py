@@ -23,6 +23,8 @@ def import_group() -> None:
     epilog=examples(
         "quorate import kueue kueue.yaml > quorate.yaml",
         "quorate import kueue kueue.yaml --cluster west | quorate apply -f - --dry-run",
+        "quorate import kueue kueue.yaml --cluster west --namespace quorate-{owner} | "
+        "kubectl apply -f -",
         "quorate import kueue kueue.yaml --start 2027-01-01T00:00:00Z --end 2028-01-01T00:00:00Z",
     )
 )
@@ -33,6 +35,11 @@ def import_group() -> None:
     help="The cluster's name in the service's configuration: runs become pods there.",
 )
 @click.option(
+    "--namespace",
+    metavar="TEMPLATE",
+    help="Print custom resources for kubectl, with runs in these namespaces: quorate-{owner}.",
+)
+@click.option(
     "--start", metavar="TIME", help="When envelopes open.  [default: the beginning of today, UTC]"
 )
 @click.option("--end", metavar="TIME", help="When envelopes close.  [default: 365 days later]")
@@ -41,7 +48,9 @@ def import_group() -> None:
 def kueue(
     settings: Settings,
     files: tuple[str, ...],
+    *,
     cluster: str | None,
+    namespace: str | None,
     start: str | None,
     end: str | None,
 ) -> None:
@@ -49,9 +58,11 @@ def kueue(
 
     Reads ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology and Workload manifests of all
     files together; - is standard input. Prints owners, budgets, runs and, with --cluster, a pool as
-    YAML for `quorate apply -f -`. Standard error says, field by field, what has no counterpart.
-    Nothing is recorded. A fault in any file means that nothing is printed.
+    YAML for `quorate apply -f -`, or, with --namespace, for `kubectl apply -f -`. Standard error
+    says, field by field, what has no counterpart. Nothing is recorded. A fault in any file means
+    that nothing is printed.
     """
+    from quorate.adapters.kubernetes.resource_manifests import resource_manifest
     from quorate.cli.printing import print_tree
     from quorate.cli.sources import STDIN, read_bytes
     from quorate.documents import API_VERSION, Invalid, to_yaml
@@ -60,6 +71,7 @@ def kueue(
     if files.count(STDIN) > 1:
         raise click.UsageError("- is given twice; standard input can be read once")
     terms = _terms(settings, cluster, start, end)
+    template = None if namespace is None else _template(namespace, cluster)
     texts = [("standard input" if name == STDIN else name, read_bytes(name)) for name in files]
     imported = import_kueue(texts, terms)
     if isinstance(imported, Invalid):
@@ -71,11 +83,30 @@ def kueue(
             Exit.REFUSED,
             f"these files have nothing to import; {', '.join(KINDS)} of kueue.x-k8s.io are read",
         )
+    items = [
+        each if template is None else resource_manifest(each, template)
+        for each in imported.documents
+    ]
     if settings.output == "json":
-        items = list(imported.documents)
         print_tree(settings, {"apiVersion": API_VERSION, "kind": "List", "items": items})
     else:
-        click.echo(to_yaml(*imported.documents), nl=False)
+        click.echo(to_yaml(*items), nl=False)
+
+
+def _template(namespace: str, cluster: str | None) -> str:
+    """Return the template of owners' namespaces as it was typed."""
+    from quorate.service.config_values import WrongSettingError
+    from quorate.service.config_values import namespace as read_namespace
+
+    if cluster is None:
+        raise click.UsageError("--namespace is for the resources of a cluster: name it, --cluster")
+    try:
+        found = read_namespace(namespace)
+    except WrongSettingError as error:
+        raise click.UsageError(f"--namespace {error}") from None
+    if "{owner}" not in found:
+        raise click.UsageError("--namespace must have {owner} in it, such as quorate-{owner}")
+    return found
 
 
 def _terms(settings: Settings, cluster: str | None, start: str | None, end: str | None) -> Terms:

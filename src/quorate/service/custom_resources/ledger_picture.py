@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from quorate.core.commands import Applied
 from quorate.documents.times import time_text
-from quorate.model.specs import Run
+from quorate.model.specs import Budget, Run
 from quorate.model.state.records import TERMINAL
 from quorate.operations.caller import Caller, Role
 from quorate.operations.request_context import RequestContext
@@ -20,6 +20,9 @@ from quorate.views.kinds.kinds_owners import OWNER
 from quorate.views.kinds.kinds_plans import OUTCOME, RESERVATION
 from quorate.views.kinds.kinds_work import LEASE, run_trees
 from quorate.views.runs.instant import Moment
+
+BUDGET_SUMS: Final = ("totalGPUs", "activeGPUs", "reservedGPUs", "lentGPUs")
+"""What the status of a budget has as a resource, beside its envelopes: sums of theirs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,17 @@ class LedgerPicture:
     declared: Mapping[tuple[str, str], Declared]
     owners: frozenset[str]
     outcomes: Mapping[str, Tree | None]
+
+
+def budget_sums(spec: Budget, status: Tree) -> dict[str, int]:
+    """Return what the envelopes of a budget come to together, for people who look at a table.
+
+    ``totalGPUs`` is what those pay for at once, at most, that can pay now.
+    """
+    lines = {each["name"]: each for each in status["envelopes"]}
+    found = {name: sum(each[name] for each in lines.values()) for name in BUDGET_SUMS[1:]}
+    usable = [each.concurrency for each in spec.envelopes if lines[each.name]["usable"]]
+    return {BUDGET_SUMS[0]: sum(usable), **found}
 
 
 def as_told_to(moment: Moment, owner: str) -> Moment:
@@ -116,7 +130,10 @@ def read_picture(
     for title, kind, asked, table in tables:
         there = [name for name in asked if name in table]
         for name, tree in zip(there, kind.trees(moment, there), strict=True):
-            declared[title, name] = Declared(spec=table[name], status=tree["status"])
+            spec, status = table[name], tree["status"]
+            if isinstance(spec, Budget):
+                status = {**status, **budget_sums(spec, status)}
+            declared[title, name] = Declared(spec=spec, status=status)
     return LedgerPicture(
         seq=moment.seq,
         now=time_text(moment.now_ms),

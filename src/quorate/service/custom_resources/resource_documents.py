@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from quorate.adapters.kubernetes.object_names import object_name
+from quorate.adapters.kubernetes.object_names import owner_namespace
 from quorate.adapters.kubernetes.resource_objects import RUN, Resource
 from quorate.documents import API_VERSION
 from quorate.documents.values import NAME_CHARS_MAX
@@ -45,7 +45,7 @@ def namespace_fault(resource: Resource, template: str) -> str:
     owner = owner_of(resource)
     if resource.kind != RUN or not owner:
         return ""
-    wanted = template.replace("{owner}", object_name(owner))
+    wanted = owner_namespace(template, owner)
     if resource.namespace == wanted:
         return ""
     return (

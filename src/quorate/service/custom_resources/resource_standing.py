@@ -64,7 +64,9 @@ def judged(resource: Resource, parsed: Parsed, picture: LedgerPicture, template:
     ``template`` is the namespace of an owner's runs.
     """
     if isinstance(parsed, Invalid):
-        fault = _not_accepted(INVALID, "\n".join(each.text() for each in parsed.problems))
+        # The status of a resource need not say which resource is meant.
+        told = (f"{each.sentence()}; {each.remedy}" for each in parsed.problems)
+        fault = _not_accepted(INVALID, "\n".join(told))
         return Judged(standing=_standing(resource, None, picture, is_sound=False), fault=fault)
     spec = parsed.items[0].spec
     found = _fault(resource, picture, template)

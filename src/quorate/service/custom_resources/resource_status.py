@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from quorate.adapters.kubernetes.resource_objects import BUDGET, RUN, Resource
+from quorate.adapters.kubernetes.resource_objects import RUN, Resource
 from quorate.model.state.records import TERMINAL
 from quorate.service.custom_resources.resource_conditions import (
     ACCEPTED,
@@ -64,9 +64,6 @@ def status_of(
     status = {} if ledger is None else plain(ledger)
     status["ledgerName"] = ledger_name(resource)
     status["reason"] = decisive(said).reason
-    if resource.kind == BUDGET and ledger is not None:
-        lines = status["envelopes"]
-        status["activeGPUs"] = sum(each["activeGPUs"] for each in lines)
     accepted = ledger is not None and (fault is None or fault.type != ACCEPTED)
     observed = resource.generation if accepted else before.get("observedGeneration")
     if observed is not None:
