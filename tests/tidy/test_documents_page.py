@@ -69,8 +69,8 @@ def _run_part(heading: str, part: dict[str, Any]) -> dict[str, Any]:
         case "Locality" | "Runtime" | "Funding":
             return {heading.lower(): part}
         case "Follow" | "Mail":
-            needed = {"follow": {"after": ["x"]}, "mail": {"to": "a@b"}}[heading.lower()]
-            return {heading.lower(): needed | part}
+            forms: dict[str, dict[str, Any]] = {"Follow": {"after": ["x"]}, "Mail": {"to": "a@b"}}
+            return {heading.lower(): forms[heading] | part}
         case "Pod template":
             return {"image": "i", "podTemplate": part}
         case "Volume":
